@@ -3,6 +3,7 @@
 import * as alarms from "./alarms.js";
 import * as control from "./control.js";
 import * as events from "./events.js";
+import * as histograms from "./histograms.js";
 import * as incidents from "./incidents.js";
 import * as journal from "./journal.js";
 import * as numbers from "./numbers.js";
@@ -60,6 +61,7 @@ control.begin();
 alarms.begin();
 sources.begin();
 plots.begin();
+histograms.begin();
 events.begin();
 incidents.begin();
 runs.begin();

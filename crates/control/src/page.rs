@@ -13,6 +13,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("control.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/control.js")),
     ("events.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/events.js")),
     ("format.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/format.js")),
+    ("histograms.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/histograms.js")),
     ("incidents.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/incidents.js")),
     ("journal.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/journal.js")),
     ("numbers.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/numbers.js")),

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 mod encrypted;
+mod histograms;
 mod logbook;
 mod requests;
 

@@ -17,6 +17,7 @@ pub(crate) fn source(id: u32, received: u64) -> SourceSample {
             (Counter::PayloadBytesReceived, 100 * received),
             (Counter::SourceConnections, 1),
         ]),
+        histograms: Default::default(),
     }
 }
 

@@ -233,6 +233,7 @@ mod tests {
                 (Counter::PayloadBytesReceived, 100 * fragments),
                 (Counter::BackPressureTime, held_back.as_nanos() as u64),
             ]),
+            histograms: Default::default(),
         };
         Sample {
             time: Instant::from_nanoseconds(seconds * 1_000_000_000),

@@ -77,6 +77,8 @@ pub struct SourceSample {
     pub corrupt: Vec<u8>,
     /// What is counted of it.
     pub numbers: Numbers,
+    /// Its histograms by their places in the configuration, each by cell (`terms::Binning`), those without anything left out.
+    pub histograms: BTreeMap<u8, BTreeMap<u16, u64>>,
 }
 
 impl SourceSample {
@@ -191,6 +193,7 @@ mod tests {
             lost_datagrams: ByCause::default(),
             corrupt: Vec::new(),
             numbers: Numbers::default(),
+            histograms: BTreeMap::new(),
         };
         assert!(!source.is_connected());
         source.numbers.add(Counter::SourceConnections, 2);

@@ -36,6 +36,7 @@ fn sample() -> Sample {
             (Counter::SourceConnections, 1),
             (Counter::BackPressureTime, 1_500_000_000),
         ]),
+        histograms: BTreeMap::new(),
     };
     Sample {
         time: Instant::from_nanoseconds(1),

@@ -4,6 +4,7 @@
 //! ledger. This crate depends on nothing, holds no state and does no input or output.
 #![forbid(unsafe_code)]
 
+mod binning;
 mod cause;
 mod counter;
 mod decision;
@@ -15,6 +16,7 @@ mod level;
 mod measure;
 mod time;
 
+pub use binning::Binning;
 pub use cause::{CAUSES, Cause};
 pub use counter::{COUNTERS, Counter, Unit};
 pub use decision::{StreamIndex, StreamSet, TriggerBits};

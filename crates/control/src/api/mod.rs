@@ -4,6 +4,7 @@ mod alarms;
 mod commands;
 mod connections;
 mod events;
+mod histograms;
 mod history;
 mod incidents;
 mod masks;
@@ -80,6 +81,7 @@ pub(crate) fn router(
         events::routes(),
         standing::routes(),
         alarms::routes(),
+        histograms::routes(),
         history::routes(),
         incidents::routes(),
         masks::routes(),
@@ -109,6 +111,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         events::Document::openapi(),
         standing::Document::openapi(),
         alarms::Document::openapi(),
+        histograms::Document::openapi(),
         history::Document::openapi(),
         incidents::Document::openapi(),
         masks::Document::openapi(),

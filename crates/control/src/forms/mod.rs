@@ -3,6 +3,7 @@
 mod alarms;
 mod balance;
 mod event;
+mod histograms;
 mod history;
 mod incidents;
 mod live;
@@ -15,6 +16,7 @@ mod state;
 pub(crate) use alarms::{Alarm, Limited, name_of};
 pub(crate) use balance::Balance;
 pub(crate) use event::SampledEvent;
+pub(crate) use histograms::{Histogram, histograms};
 pub(crate) use history::History;
 pub(crate) use incidents::Incidents;
 pub(crate) use live::Live;

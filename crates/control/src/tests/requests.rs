@@ -124,7 +124,7 @@ impl Document {
 
 #[test]
 fn every_request_is_answered_as_the_document_says() {
-    let setup = Setup::new("requests");
+    let setup = Setup::with("requests", super::histograms::HISTOGRAMS);
     let document = Document(setup.json("GET", "/api/docs").1);
     let config = Config { cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(843), ..Config::default() };
     let request = (

@@ -1,6 +1,7 @@
 //! What a readout unit is told before the run.
 
 use super::error::ReadoutConfigError;
+use super::histogram::HistogramConfig;
 use core::time::Duration;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::framing::Framing;
@@ -125,6 +126,8 @@ pub struct ReadoutConfig {
     pub trigger: Option<SourceId>,
     /// Another readout unit has the trigger source: resynchronisations are declared there.
     pub trigger_elsewhere: bool,
+    /// What is counted of its sources' fragments, beside the account of them.
+    pub histograms: Vec<HistogramConfig>,
 }
 
 impl ReadoutConfig {
@@ -142,6 +145,7 @@ impl ReadoutConfig {
             resync_timeout: Duration::from_secs(5),
             trigger: None,
             trigger_elsewhere: false,
+            histograms: Vec::new(),
         }
     }
 

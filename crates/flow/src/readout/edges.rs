@@ -91,7 +91,7 @@ impl Readout {
     /// What is said after the end: the last report, then how much was still held.
     pub(super) fn next_farewell(&mut self, now: Instant) -> Option<Message> {
         let cursor = self.farewell?;
-        let mut left = self.report(now).skip(cursor.sent);
+        let mut left = self.report(now).chain(self.histograms()).skip(cursor.sent);
         let entries: Batch<ReportEntry> = left.by_ref().take(BATCH).collect();
         let last = left.next().is_none();
         drop(left);

@@ -21,6 +21,7 @@ mod error;
 pub mod felix;
 mod framer;
 mod gaps;
+mod histogram;
 mod machine;
 mod masking;
 mod receiving;
@@ -42,5 +43,6 @@ pub use framer::{
     Boards, DatagramFramer, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT, MOST_FRAMES, Opening,
     PIECES_TIMEOUT,
 };
+pub use histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 pub use machine::{Readout, ReadoutAction};
 pub use super_fragment::SuperFragment;

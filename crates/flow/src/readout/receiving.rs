@@ -50,12 +50,9 @@ impl Readout {
     /// Fragments came from a source, in its order; `fragments` is left empty, with its capacity. There should be no
     /// more than [`Readout::room`] says. One that the framer gave up (an entry of `FragmentMeta::missing`) is counted.
     pub fn receive(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
-        let input = &mut self.sources[source];
-        input.account.received += fragments.len() as u64;
-        if !fragments.is_empty() {
-            input.last_came = Some(now);
-        }
-        if let Some(cause) = self.takes_nothing() {
+        let refused = self.takes_nothing();
+        self.sources[source].note_arrival(now, fragments, refused.is_none());
+        if let Some(cause) = refused {
             self.refuse(source, fragments, cause);
             return;
         }

@@ -28,6 +28,17 @@ impl Readout {
         })
     }
 
+    /// What users' histograms hold, source by source: cells in which there is nothing are left out.
+    pub fn histograms(&self) -> impl Iterator<Item = ReportEntry> + '_ {
+        self.sources.iter().flat_map(|source| {
+            let id = source.id;
+            source.histograms.iter().flat_map(move |histogram| {
+                let cells = histogram.cells();
+                cells.map(move |(cell, count)| ReportEntry::histogram(id, histogram.index(), cell, count))
+            })
+        })
+    }
+
     /// The number of the latest event that a source has shown; 0 before the first.
     fn last_number(&self, source: &Source) -> u64 {
         let highest = source.highest();

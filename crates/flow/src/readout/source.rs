@@ -3,6 +3,7 @@
 use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
 use super::gaps::Gaps;
+use super::histogram::Histogram;
 use super::masking::Masking;
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
@@ -102,6 +103,8 @@ pub(super) struct Source {
     pub(super) last_came: Option<Instant>,
     /// The first words of the first fragment whose checksum was wrong.
     pub(super) corrupt: Option<[u64; ReportEntry::CORRUPT_WORDS]>,
+    /// What is counted of its fragments as a user has asked for; mostly nothing.
+    pub(super) histograms: Box<[Histogram]>,
 }
 
 impl Source {
@@ -131,6 +134,21 @@ impl Source {
             unread_since: None,
             last_came: None,
             corrupt: None,
+            histograms: readout.histograms.iter().filter_map(|one| Histogram::of(one, config.id)).collect(),
+        }
+    }
+
+    /// Fragments came at `now`: they are counted, and filled into histograms where they are taken.
+    #[inline]
+    pub(super) fn note_arrival(&mut self, now: Instant, fragments: &[Received], are_taken: bool) {
+        self.account.received += fragments.len() as u64;
+        if fragments.is_empty() {
+            return;
+        }
+        let before = self.last_came.replace(now);
+        if are_taken {
+            let since = before.map(|before| now.since(before));
+            self.histograms.iter_mut().for_each(|histogram| histogram.fill(since, fragments));
         }
     }
 

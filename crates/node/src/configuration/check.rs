@@ -44,6 +44,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     super::file_based::check(configuration)?;
     super::alarms::check(configuration)?;
     super::control::check(configuration)?;
+    super::histogram::check(configuration)?;
     pools(configuration)?;
     references(configuration)?;
     // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).

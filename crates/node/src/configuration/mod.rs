@@ -22,6 +22,7 @@ mod filter;
 mod filter_text;
 mod format;
 mod gathering;
+mod histogram;
 mod layout;
 mod layout_text;
 mod model;
@@ -51,6 +52,9 @@ pub use file_based::FileBasedSection;
 pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
 pub use filter_text::NotThis;
 pub use format::FormatName;
+pub use histogram::{
+    BoundChoice, FieldTable, HistogramOf, HistogramSection, ScaleChoice, SourceOrRange, SourcesChoice,
+};
 pub use layout::{
     BoardChoice, BoardTable, BoardsChoice, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice,
     FrameTable, LengthTable, NumberTable, NumbersChoice, PatternTable, PiecesTable, StatusTable, TimeTable,

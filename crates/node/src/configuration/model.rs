@@ -9,6 +9,7 @@ use super::felix::{ELinkSection, FelixSection};
 use super::file_based::FileBasedSection;
 use super::filter::{FilterSection, StreamSection};
 use super::format::FormatName;
+use super::histogram::HistogramSection;
 use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
@@ -65,6 +66,9 @@ pub struct Configuration {
     /// Where memory lies: ordered rules, the first whose expression matches a pool's name counts.
     #[serde(default)]
     pub pool: Vec<PoolRule>,
+    /// What is counted of every fragment of some sources.
+    #[serde(default)]
+    pub histogram: Vec<HistogramSection>,
     /// Alarms of the run's own.
     #[serde(default)]
     pub alarm: Vec<AlarmSection>,

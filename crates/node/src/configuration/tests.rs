@@ -1,6 +1,7 @@
 //! Good configurations are read; bad ones are told where, what and what would be right.
 
 use super::*;
+use ropewalk_flow::readout::{FieldOrder, Histogrammed, IntegerField};
 use ropewalk_monitor::alarms::{Condition, Severity};
 use std::time::Duration;
 
@@ -448,4 +449,39 @@ fn alarms_are_the_configurations_and_those_of_every_run() {
     }
     let error = with("[[alarm]]\nname = \"a\"\nquantity = \"total:crc_error\"").expect_err("no such counter");
     assert!(error.message.contains("is it crc_errors"), "{error}");
+}
+
+#[test]
+fn histograms_say_of_which_sources_what_is_counted_into_which_bins() {
+    let with = |more: &str| parse("test.toml", &format!("{GOOD}\n{more}"), &variable);
+    let one = |keys: &str| format!("[[histogram]]\nname = \"a\"\n{keys}");
+    let good = with(&format!(
+        "{}\n{}",
+        one("of = \"size\"\nfrom = 0\nto = \"1KiB\"\nbins = 2"),
+        "[[histogram]]\nname = \"b\"\nof = { offset = 4, bytes = 2, order = \"big\", bits = [4, 11] }\n\
+         from = 1\nto = 256\nbins = 8\nscale = \"logarithmic\""
+    ));
+    let good = good.unwrap_or_else(|error| panic!("{error}"));
+    let [sizes, field] = &good.histogram_configs()[..] else { panic!("two of them") };
+    assert_eq!((sizes.binning.edges(), sizes.sources.len()), (&[0, 512, 1024][..], good.source.len()));
+    assert_eq!(field.binning.edges(), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
+    let wanted = IntegerField { offset: 4, bytes: 2, order: FieldOrder::Big, lowest_bit: 4, bits: 8 };
+    assert_eq!((field.index, field.of), (1, Histogrammed::Field(wanted)));
+    let bounds = "from = 0\nto = 100";
+    for (keys, key) in [
+        (format!("of = \"sizes\"\n{bounds}"), "histogram[0].of"),
+        (format!("of = {{ offset = 0, bytes = 9 }}\n{bounds}"), "histogram[0].of"),
+        (format!("of = {{ offset = 0, bytes = 1, bits = [0, 8] }}\n{bounds}"), "histogram[0].of"),
+        (format!("of = \"interval\"\n{bounds}"), "histogram[0].to"),
+        ("of = \"size\"\nfrom = 7\nto = 7".to_owned(), "histogram[0].to"),
+        (format!("of = \"size\"\n{bounds}\nbins = 257"), "histogram[0].bins"),
+        (format!("of = \"size\"\n{bounds}\nbins = 101"), "histogram[0].bins"),
+        (format!("of = \"size\"\n{bounds}\nscale = \"logarithmic\""), "histogram[0].from"),
+        (format!("of = \"size\"\n{bounds}\nsources = [\"9-2\"]"), "histogram[0].sources"),
+        (format!("of = \"size\"\n{bounds}\nsources = [98765]"), "histogram[0].sources"),
+        (format!("of = \"size\"\n{bounds}\nsources = \"some\""), "histogram[0].sources"),
+        (format!("of = \"size\"\n{bounds}\n{}", one(&format!("of = \"size\"\n{bounds}"))), "histogram[1].name"),
+    ] {
+        assert_eq!(with(&one(&keys)).expect_err(&keys).key, key, "{keys}");
+    }
 }

@@ -19,11 +19,16 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     }
     let mut sources: BTreeMap<SourceId, (NodeId, Numbers)> = BTreeMap::new();
     let mut corrupt: BTreeMap<SourceId, Vec<u8>> = BTreeMap::new();
+    let mut histograms: BTreeMap<SourceId, BTreeMap<u8, BTreeMap<u16, u64>>> = BTreeMap::new();
     for report in standing.reports() {
         if let Some(node) = nodes.get_mut(&report.node) {
             report.entries().for_each(|entry| measured(node, &entry));
         }
         for entry in report.entries() {
+            if let (Some(source), Some((histogram, cell))) = (entry.source, entry.as_histogram()) {
+                let cells = histograms.entry(source).or_default().entry(histogram).or_default();
+                *cells.entry(cell).or_default() += entry.value;
+            }
             if let (Some(source), Some(word)) = (entry.source, entry.as_corrupt()) {
                 let bytes = corrupt.entry(source).or_insert_with(|| vec![0; 8 * ReportEntry::CORRUPT_WORDS]);
                 bytes[8 * word..8 * word + 8].copy_from_slice(&entry.value.to_le_bytes());
@@ -58,6 +63,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
             .into_iter()
             .map(|(source, known)| SourceSample {
                 corrupt: corrupt.remove(&source).unwrap_or_default(),
+                histograms: histograms.remove(&source).unwrap_or_default(),
                 ..source_of(source, known, &snapshot)
             })
             .collect(),
@@ -86,6 +92,7 @@ fn source_of(source: SourceId, (readout, numbers): (NodeId, Numbers), snapshot: 
         lost_datagrams: snapshot.lost_datagrams.get(&Some(source)).copied().unwrap_or_default(),
         corrupt: Vec::new(),
         numbers,
+        histograms: BTreeMap::new(),
     }
 }
 
@@ -167,6 +174,24 @@ mod tests {
         let latency = &node.distributions[&Measure::BuildLatency];
         assert_eq!((latency.count(), latency.sum, latency.quantile(0.5)), (3, 3_000, Some(1_024)));
         assert_eq!((node.distributions.len(), sample.distribution(Measure::BuildLatency).count()), (1, 3));
+    }
+
+    #[test]
+    fn histograms_of_a_source_are_sums_over_all_lives_of_its_readout_unit() {
+        let readout = NodeId::readout(0);
+        let mut standing = of(&[readout]);
+        for (life, counts) in [(FIRST, [2, 3]), (SECOND, [10, 20])] {
+            standing.node_connected(readout, life);
+            let entry = |(cell, &value): (u16, &u64)| ReportEntry::histogram(SOURCE, 15, 258 * cell, value);
+            let received = ReportEntry { source: Some(SOURCE), what: Counter::FragmentsReceived as u16, value: 1 };
+            let entries = (0..).zip(&counts).map(entry).chain([received]).collect::<Batch<_>>();
+            standing.reported(readout, life, &Report { last: true, entries });
+            standing.node_lost(readout, life);
+        }
+        let sample = look(&standing);
+        let source = sample.source(SOURCE).expect("it was told of");
+        assert_eq!(source.histograms, BTreeMap::from([(15, BTreeMap::from([(0, 12), (258, 23)]))]));
+        assert_eq!(source.account.received, 2, "no histogram is taken for a counter");
     }
 
     #[test]

@@ -22,9 +22,9 @@ use super::refusal::Refusal;
 use super::splitting::SplitterLink;
 use super::stream::{ServerReport, StreamServer};
 use super::table::EndpointTable;
-use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
+use ropewalk_flow::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
-use ropewalk_flow::readout::{Divides, Readout, ReadoutAction, ReadoutConfig};
+use ropewalk_flow::readout::{Divides, HistogramConfig, Readout, ReadoutAction, ReadoutConfig};
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::wait::Bell;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
@@ -69,6 +69,15 @@ const MOST_HELD_BACK: u32 = 8;
 
 /// How long the account of subscribers waits for those who do not read what is theirs.
 const SETTLING: Duration = Duration::from_secs(1);
+/// How often users' histograms are reported.
+const HISTOGRAM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Numbers that histograms of its sources have at most.
+fn histogram_cells(config: &ReadoutConfig) -> usize {
+    let is_here = |id: &SourceId| config.sources.iter().any(|source| source.id == *id);
+    let of = |one: &HistogramConfig| one.binning.cells() * one.sources.iter().filter(|id| is_here(id)).count();
+    config.histograms.iter().map(of).sum()
+}
 
 /// What is at the other end of an endpoint between nodes.
 struct Peer {
@@ -111,6 +120,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     unsent: VecDeque<Message>,
     events: Vec<Event>,
     report_due: Instant,
+    /// When users' histograms are reported again, which have many more numbers.
+    histograms_due: Instant,
     /// Messages wait for room, and the machine is not asked for more meanwhile.
     stuck: bool,
     /// For how many more turns nothing is received while settled events are held.
@@ -147,9 +158,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             managers: Managers::new(&config.managers),
             builders: vec![None; builders],
             answers: (0..builders).map(|_| Answers::default()).collect(),
-            unsent: VecDeque::with_capacity(64),
+            unsent: VecDeque::with_capacity(64 + histogram_cells(&config.readout).div_ceil(BATCH)),
             events: Vec::with_capacity(1024),
             report_due: Instant::ZERO,
+            histograms_due: Instant::ZERO,
             stuck: false,
             patience: 0,
             counts: Counts::default(),
@@ -512,6 +524,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.last_word = None;
         self.front_ends.abandon_waiting(&mut self.readout);
         self.datagrams.abandon_waiting(&mut self.readout);
+        self.histograms_due = now;
         self.report(now);
         self.unsent.push_back(Message::Finished(finished));
         self.farewell.say();
@@ -603,8 +616,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let divided =
             divided.map(|(source, what, value)| ReportEntry { source: Some(source), what: what as u16, value });
         let own = own.chain(divided).chain(self.datagrams.report());
+        let are_due = now >= self.histograms_due;
+        if are_due {
+            self.histograms_due = now.after(HISTOGRAM_INTERVAL);
+        }
+        let histograms = are_due.then(|| self.readout.histograms()).into_iter().flatten();
         let mut batch = Batch::new();
-        for entry in self.readout.report(now).chain(own) {
+        for entry in self.readout.report(now).chain(own).chain(histograms) {
             if batch.is_full() {
                 let full = std::mem::take(&mut batch);
                 self.unsent.push_back(Message::Report(Report { entries: full, last: false }));

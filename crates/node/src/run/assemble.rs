@@ -11,6 +11,7 @@ use super::feeder::{FeederNotes, RunningFeeder};
 use super::forecast::DiskWatch;
 use super::front_ends::FrontEndService;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
+use super::histograms::HistogramDefinition;
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
 };
@@ -500,6 +501,7 @@ impl<'a> Start<'a> {
             run: directory.run,
             sources: resolved.sources.len(),
             streams: resolved.streams(),
+            histogram_definitions: HistogramDefinition::all(resolved.configuration()).into(),
             addresses: Vec::new(),
             warnings: Vec::new(),
             watched: Vec::new(),

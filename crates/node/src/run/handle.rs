@@ -9,6 +9,7 @@ use super::file_summary::FileBasedSummary;
 use super::forecast::{DiskLeft, DiskWatch};
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
+use super::histograms::HistogramDefinition;
 use super::summary::{Durations, Parts, RunSummary};
 use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
@@ -215,6 +216,8 @@ pub struct RunHandle {
     /// What was said of the run when it was started.
     pub(super) fields: Fields,
     pub(super) configured: Configured,
+    /// What is counted of sources' fragments.
+    pub(super) histogram_definitions: Arc<[HistogramDefinition]>,
     pub(super) clock_at_start: Option<ClockReading>,
 }
 
@@ -271,6 +274,11 @@ impl RunHandle {
     /// Names and addresses where something listens: front ends of `ru0`, nodes of the manager, and so on.
     pub fn addresses(&self) -> &[(String, String)] {
         &self.addresses
+    }
+
+    /// What is counted of sources' fragments (`[[histogram]]`); a sample has the numbers.
+    pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
+        Arc::clone(&self.histogram_definitions)
     }
 
     /// What was asked of the system for threads and pools, refused, and gone without.
@@ -525,7 +533,9 @@ impl RunHandle {
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
         let (fields, configuration) = (self.fields.clone(), self.configured.summary.clone());
         let clock = ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() };
-        let summary = RunSummary { warnings, transfer, fields, configuration, clock, ..summary }
+        let sample = self.sample();
+        let histograms = self.histogram_definitions.iter().map(|one| one.read(&sample, None)).collect();
+        let summary = RunSummary { warnings, transfer, fields, configuration, clock, histograms, ..summary }
             .with_disk_left(self.disk_left())
             .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {

@@ -165,6 +165,7 @@ impl Resolved {
             resync_timeout: times.resync.0,
             trigger,
             trigger_elsewhere: trigger.is_none() && self.manager.trigger_readout.is_some(),
+            histograms: self.configuration.histogram_configs(),
         };
         ReadoutDriveConfig {
             readout,

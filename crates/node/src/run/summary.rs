@@ -8,6 +8,7 @@ use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::forecast::DiskLeft;
 use super::front_end_summary::FrontEndsSummary;
+use super::histograms::SourceHistograms;
 use super::lumisections::LumisectionSummary;
 use super::transfer::TransferSummary;
 use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
@@ -76,6 +77,8 @@ pub struct RunSummary {
     pub gaps: Map<String, Value>,
     /// In which events a source took no part because it was masked, by its id; sources that always took part are left out.
     pub masked: Map<String, Value>,
+    /// What was counted of sources' fragments, as the configuration asks for.
+    pub histograms: Vec<SourceHistograms>,
     /// Front ends under run control; null where there are none.
     pub front_ends: Option<FrontEndsSummary>,
     /// What became of filter units and of what they had.
@@ -375,6 +378,7 @@ impl RunSummary {
             by_source: by_source(snapshot),
             gaps: gaps(snapshot),
             masked: masked(snapshot),
+            histograms: Vec::new(),
             front_ends: None,
             filter: FilterSummary::new(snapshot),
             file_based: None,

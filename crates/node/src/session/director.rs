@@ -466,6 +466,7 @@ impl Director {
                 self.view.addresses = handle.addresses().to_vec();
                 self.view.sources = handle.sources();
                 self.view.tap = handle.tap().cloned();
+                self.view.histograms = handle.histograms();
                 self.view.warnings = handle.warnings().to_vec();
                 self.handle = Some(handle);
                 self.operation.ended(self.clock.now(), number, Outcome::Done);

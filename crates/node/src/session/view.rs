@@ -3,7 +3,7 @@
 use super::controls::Holder;
 use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::fields::Fields;
-use crate::run::{DiskLeft, RunSummary};
+use crate::run::{DiskLeft, HistogramDefinition, RunSummary};
 use crate::tap::Tap;
 use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
 use ropewalk_monitor::Sample;
@@ -46,6 +46,8 @@ pub struct SessionView {
     pub addresses: Vec<(String, String)>,
     /// Where copies of the run's events can be asked for; none where no builder unit of it is in this process.
     pub tap: Option<Tap>,
+    /// What is counted of sources' fragments, of the run that was set up last; the sample has the numbers.
+    pub histograms: Arc<[HistogramDefinition]>,
     /// How many sources there are.
     pub sources: usize,
     /// What was asked of the system, refused, and gone without.
@@ -82,6 +84,7 @@ impl SessionView {
             front_ends: None,
             addresses: Vec::new(),
             tap: None,
+            histograms: Arc::default(),
             sources: 0,
             warnings: Vec::new(),
             last: None,

@@ -1,11 +1,8 @@
 //! The bodies of the control messages, as owned values.
 
-use super::{Batch, Ended, Kind, Lumisection, LumisectionEnd, PROTOCOL_VERSION};
+use super::{Batch, Ended, Kind, Lumisection, LumisectionEnd, PROTOCOL_VERSION, Report, ReportEntry};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
-use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, BUCKETS, Cause, Counter, Ending, EventKey, Incarnation, Measure, Outcome, Recorder,
-    SourceId, Verdict,
-};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, Cause, Ending, EventKey, Incarnation, Outcome, SourceId, Verdict};
 
 /// First message of whoever opens a connection. Who it is stands in the header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -265,190 +262,6 @@ pub struct Finished {
     pub in_flight: u64,
 }
 
-/// Events in a row, or almost, in which a source is missing that is required and takes part.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Gap {
-    /// The first one in which it is missing.
-    pub first: EventKey,
-    /// The last one.
-    pub last: EventKey,
-    /// In how many of these, both included.
-    pub missing: u64,
-}
-
-/// A part of a [`Gap`], as it is reported.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum GapPart {
-    /// The bits of its first key.
-    First,
-    /// The bits of its last key.
-    Last,
-    /// The number of events.
-    Missing,
-}
-
-/// One cumulative number.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct ReportEntry {
-    /// Whose: a source of the RU, a stream of the BU by its index, or none for the node itself.
-    pub source: Option<SourceId>,
-    /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
-    /// what never came for it, 0x2000 + that for datagrams that were lost for it before they could be taken; or 0x1000 + 512 × a
-    /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values;
-    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum; or 0x0400 for the
-    /// key at which a readout unit began that began later than the run, and behind that the keys at which a source was masked (odd
-    /// numbers) or took part again (even ones);
-    /// or 0x0200 + 3 × a gap's number for its first key, and behind that its last key and in how many events it is missing.
-    pub what: u16,
-    /// How much since the node's run began.
-    pub value: u64,
-}
-
-impl ReportEntry {
-    const CAUSES: u16 = 0x8000;
-    const MISSING: u16 = 0x4000;
-    const LOST: u16 = 0x2000;
-    const MEASURED: u16 = 0x1000;
-    const CORRUPT: u16 = 0x0800;
-    const TURN: u16 = 0x0400;
-    const GAP: u16 = 0x0200;
-    /// Gaps that are told of a source.
-    pub const MOST_GAPS: usize = 16;
-    /// How often a source can be masked and take part again, together, in one run.
-    pub const MOST_TURNS: usize = 64;
-    /// Words of a corrupt fragment that are told.
-    pub const CORRUPT_WORDS: usize = 8;
-    /// Numbers that each measure has; the last one is its sum's.
-    const OF_MEASURE: u16 = 512;
-
-    /// The number for what was dropped for `cause`.
-    pub const fn cause(cause: Cause) -> u16 {
-        Self::CAUSES + cause as u16
-    }
-
-    /// The number for what never came for `cause`.
-    pub const fn missing(cause: Cause) -> u16 {
-        Self::MISSING + cause as u16
-    }
-
-    /// The number for datagrams that were lost for `cause` before they could be taken; of a port that several sources share
-    /// they are no source's.
-    pub const fn lost(cause: Cause) -> u16 {
-        Self::LOST + cause as u16
-    }
-
-    /// A word (8 bytes, the first one lowest; zeros behind the end) of the first corrupt fragment of a source.
-    pub const fn corrupt(source: SourceId, word: u16, value: u64) -> Self {
-        Self { source: Some(source), what: Self::CORRUPT + word, value }
-    }
-
-    /// Which word of a corrupt fragment `value` is, if `what` says so.
-    pub const fn as_corrupt(&self) -> Option<usize> {
-        let is_one = self.what >= Self::CORRUPT && self.what < Self::CORRUPT + Self::CORRUPT_WORDS as u16;
-        if is_one { Some((self.what - Self::CORRUPT) as usize) } else { None }
-    }
-
-    /// The key at which a readout unit began that began later than the run, where the source took part then.
-    pub const fn begun(source: SourceId, key: EventKey) -> Self {
-        Self { source: Some(source), what: Self::TURN, value: key.to_bits() }
-    }
-
-    /// Whether `value` is the key at which a readout unit began.
-    pub const fn is_begun(&self) -> bool {
-        self.what == Self::TURN
-    }
-
-    /// The key from which on a source was masked (`turn` is even) or takes part again (odd).
-    pub const fn turn(source: SourceId, turn: u16, key: EventKey) -> Self {
-        Self { source: Some(source), what: Self::TURN + 1 + turn, value: key.to_bits() }
-    }
-
-    /// Which turn of a source `value` is the key of, if `what` says so.
-    pub const fn as_turn(&self) -> Option<usize> {
-        let is_one = self.what > Self::TURN && self.what <= Self::TURN + Self::MOST_TURNS as u16;
-        if is_one { Some((self.what - Self::TURN - 1) as usize) } else { None }
-    }
-
-    /// All that is told of a gap of a source.
-    pub const fn gap(source: SourceId, index: u16, gap: Gap) -> [Self; 3] {
-        let (what, source) = (Self::GAP + 3 * index, Some(source));
-        [
-            Self { source, what, value: gap.first.to_bits() },
-            Self { source, what: what + 1, value: gap.last.to_bits() },
-            Self { source, what: what + 2, value: gap.missing },
-        ]
-    }
-
-    /// Which part of which gap `value` is, if `what` says so.
-    pub const fn as_gap(&self) -> Option<(usize, GapPart)> {
-        if self.what < Self::GAP || self.what >= Self::GAP + 3 * Self::MOST_GAPS as u16 {
-            return None;
-        }
-        let number = self.what - Self::GAP;
-        let part = match number % 3 {
-            0 => GapPart::First,
-            1 => GapPart::Last,
-            _ => GapPart::Missing,
-        };
-        Some(((number / 3) as usize, part))
-    }
-
-    /// What a recorder has counted.
-    pub fn measured(recorder: &Recorder) -> impl Iterator<Item = Self> + '_ {
-        let first = Self::MEASURED + recorder.measure() as u16 * Self::OF_MEASURE;
-        let sum = (recorder.sum() > 0).then_some((Self::OF_MEASURE - 1, recorder.sum()));
-        let all = recorder.buckets().chain(sum);
-        all.map(move |(bucket, value)| Self { source: None, what: first + bucket, value })
-    }
-
-    /// The measure and the bucket of values that `what` names, or none for their sum, if it names one.
-    pub fn as_measured(&self) -> Option<(Measure, Option<u16>)> {
-        let number = self.what.checked_sub(Self::MEASURED)?;
-        let (measure, bucket) = (Measure::from_u16(number / Self::OF_MEASURE)?, number % Self::OF_MEASURE);
-        if bucket == Self::OF_MEASURE - 1 {
-            return Some((measure, None));
-        }
-        (usize::from(bucket) < BUCKETS).then_some((measure, Some(bucket)))
-    }
-
-    /// The cause for which something never came, if `what` names one.
-    pub const fn as_missing(&self) -> Option<Cause> {
-        self.cause_from(Self::MISSING)
-    }
-
-    /// The cause for which datagrams were lost, if `what` names one.
-    pub const fn as_lost(&self) -> Option<Cause> {
-        self.cause_from(Self::LOST)
-    }
-
-    /// The counter that `what` names, if it names one.
-    pub const fn as_counter(&self) -> Option<Counter> {
-        Counter::from_u16(self.what)
-    }
-
-    /// The cause that `what` names, if it names one.
-    pub const fn as_cause(&self) -> Option<Cause> {
-        self.cause_from(Self::CAUSES)
-    }
-
-    /// The cause whose number is what `what` is beyond `first`.
-    const fn cause_from(&self, first: u16) -> Option<Cause> {
-        if self.what < first || self.what > first + u8::MAX as u16 {
-            return None;
-        }
-        Cause::from_u8((self.what - first) as u8)
-    }
-}
-
-/// RU and BU to EVM: counters, in as many messages as they need. A life sign at the same time.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
-    /// The numbers.
-    pub entries: Batch<ReportEntry>,
-    /// This message ends the report: all numbers of one moment were sent.
-    pub last: bool,
-}
-
 /// A control message. Super-fragments are not among them: their payloads stay where they lie.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
@@ -626,7 +439,7 @@ impl Message {
     }
 }
 
-fn flag(from: &mut Reader<'_>) -> Result<bool, FrameError> {
+pub(super) fn flag(from: &mut Reader<'_>) -> Result<bool, FrameError> {
     match from.u8()? {
         0 => Ok(false),
         1 => Ok(true),
@@ -764,20 +577,5 @@ impl SynchronyState {
             return Err(FrameError::Meaning);
         }
         Ok(Self { source, verdict, offset: from.u16()? as i16, since: from.key()? })
-    }
-}
-
-impl ReportEntry {
-    fn encode(self, to: &mut Writer<'_>) {
-        to.u8(self.source.is_some().into());
-        to.u32(self.source.map_or(0, |source| source.0));
-        to.u16(self.what);
-        to.u64(self.value);
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let (of_source, source) = (flag(from)?, SourceId(from.u32()?));
-        let (what, value) = (from.u16()?, from.u64()?);
-        Ok(Self { source: of_source.then_some(source), what, value })
     }
 }

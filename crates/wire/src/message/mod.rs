@@ -19,17 +19,19 @@
 mod body;
 mod ended;
 mod header;
+mod report;
 mod super_fragments;
 #[cfg(test)]
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Gap, GapPart, Hello,
-    Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry,
-    Resync, Start, SynchronyState, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Mask,
+    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync, Start, SynchronyState,
+    Unreleased, UnreleasedEntry,
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
+pub use report::{Gap, GapPart, Report, ReportEntry};
 pub use super_fragments::{
     FRAGMENT_ENTRY_BYTES, FragmentEntry, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
     SuperFragmentsEncoder, SuperFragmentsView,

@@ -5,6 +5,7 @@ mod faults;
 mod framing;
 mod gathering;
 mod growing;
+mod histograms;
 mod layouts;
 mod masking;
 mod properties;

@@ -1,0 +1,265 @@
+//! `[[histogram]]`: what is counted of every fragment of some sources while a run goes on.
+
+use super::check::fault;
+use super::felix_event::Endian;
+use super::model::Configuration;
+use super::parse::Fault;
+use crate::quantity::{Bytes, Time};
+use ropewalk_flow::messages::ReportEntry;
+use ropewalk_flow::readout::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
+use ropewalk_terms::{Binning, SourceId};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// Cells of all histograms of all sources together: readout units tell them all once a second, 15 bytes for each in which there is
+/// something.
+const MOST_CELLS: usize = 1 << 17;
+
+/// A histogram for each of some sources.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HistogramSection {
+    /// Its name.
+    pub name: String,
+    /// Of which sources there is one each.
+    #[serde(default)]
+    pub sources: SourcesChoice,
+    /// What is counted.
+    pub of: HistogramOf,
+    /// Into how many bins, 1 to 256.
+    #[serde(default = "bins")]
+    pub bins: usize,
+    /// Where the first bin begins.
+    pub from: BoundChoice,
+    /// Where the last bin ends; a value of this size is too large.
+    pub to: BoundChoice,
+    /// How wide the bins are.
+    #[serde(default)]
+    pub scale: ScaleChoice,
+}
+
+const fn bins() -> usize {
+    100
+}
+
+/// Sources: all, or some by their ids.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SourcesChoice {
+    /// `"all"`.
+    Word(String),
+    /// Ids, and ranges of them that have both their ends.
+    These(Vec<SourceOrRange>),
+}
+
+impl Default for SourcesChoice {
+    fn default() -> Self {
+        Self::Word("all".to_owned())
+    }
+}
+
+/// A source, or several whose ids follow each other.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SourceOrRange {
+    /// An id.
+    Id(u32),
+    /// `"100-199"`.
+    Range(String),
+}
+
+impl SourceOrRange {
+    /// The first and the last id.
+    fn ends(&self) -> Option<(u32, u32)> {
+        let (first, last) = match self {
+            Self::Id(id) => (*id, *id),
+            Self::Range(text) => {
+                let (first, last) = text.split_once('-')?;
+                (first.trim().parse().ok()?, last.trim().parse().ok()?)
+            }
+        };
+        (first <= last).then_some((first, last))
+    }
+}
+
+/// What is counted.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum HistogramOf {
+    /// `"size"` of the payload in bytes, or `"interval"`, the time since the source's fragment before.
+    Word(String),
+    /// An integer in the fragment.
+    Field(FieldTable),
+}
+
+/// An integer without a sign in a fragment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FieldTable {
+    /// Bytes of the payload before it.
+    pub offset: u32,
+    /// Bytes that it stands in, 1 to 8.
+    pub bytes: u8,
+    /// The order of these bytes.
+    #[serde(default)]
+    pub order: Endian,
+    /// The lowest and the highest of its bits that count, 0 being the lowest one; all where none are given.
+    pub bits: Option<[u8; 2]>,
+}
+
+impl FieldTable {
+    fn field(&self) -> Option<IntegerField> {
+        if !(1..=8).contains(&self.bytes) {
+            return None;
+        }
+        let [lowest, highest] = self.bits.unwrap_or([0, 8 * self.bytes - 1]);
+        let order = match self.order {
+            Endian::Little => FieldOrder::Little,
+            Endian::Big => FieldOrder::Big,
+        };
+        (lowest <= highest && highest < 8 * self.bytes).then(|| IntegerField {
+            offset: self.offset,
+            bytes: self.bytes,
+            order,
+            lowest_bit: lowest,
+            bits: highest - lowest + 1,
+        })
+    }
+}
+
+/// An end of the bins.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BoundChoice {
+    /// A number of bytes, or of whatever a field holds.
+    Number(u64),
+    /// `"64KiB"` of a size, `"20us"` of an interval.
+    Text(String),
+}
+
+/// How wide bins are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScaleChoice {
+    /// All the same.
+    #[default]
+    Linear,
+    /// Each wider than the one before by the same factor.
+    Logarithmic,
+}
+
+impl HistogramSection {
+    /// What is counted of each fragment.
+    fn of(&self) -> Result<Histogrammed, Fault> {
+        match &self.of {
+            HistogramOf::Word(word) if word == "size" => Ok(Histogrammed::Size),
+            HistogramOf::Word(word) if word == "interval" => Ok(Histogrammed::Interval),
+            HistogramOf::Word(word) => {
+                let message =
+                    format!("`{word}` is neither \"size\" nor \"interval\" nor a table of `offset` and `bytes`");
+                Err(fault("of", message))
+            }
+            HistogramOf::Field(table) => table.field().map(Histogrammed::Field).ok_or_else(|| {
+                fault(
+                    "of",
+                    "an integer has 1 to 8 `bytes`, and `bits` are the lowest and the highest one of it that count",
+                )
+            }),
+        }
+    }
+
+    fn bound(&self, key: &str, bound: &BoundChoice) -> Result<u64, Fault> {
+        let said = |error: &dyn std::fmt::Display| fault(key, error.to_string());
+        match (self.of()?, bound) {
+            (Histogrammed::Interval, BoundChoice::Number(0)) => Ok(0),
+            (Histogrammed::Interval, BoundChoice::Number(_)) => Err(fault(key, "a time, such as \"20us\" or \"5s\"")),
+            (Histogrammed::Interval, BoundChoice::Text(text)) => {
+                let time: Time = text.parse().map_err(|error| said(&error))?;
+                Ok(u64::try_from(time.0.as_nanos()).unwrap_or(u64::MAX))
+            }
+            (_, BoundChoice::Number(number)) => Ok(*number),
+            (Histogrammed::Size, BoundChoice::Text(text)) => {
+                text.parse().map(|Bytes(bytes)| bytes).map_err(|error| said(&error))
+            }
+            (Histogrammed::Field(_), BoundChoice::Text(_)) => Err(fault(key, "a number, as fields hold them")),
+        }
+    }
+
+    fn binning(&self) -> Result<Binning, Fault> {
+        let (from, to) = (self.bound("from", &self.from)?, self.bound("to", &self.to)?);
+        if to <= from {
+            return Err(fault("to", "the last bin ends above where the first one begins"));
+        }
+        if !(1..=Binning::MOST_BINS).contains(&self.bins) {
+            return Err(fault("bins", format!("between 1 and {} bins", Binning::MOST_BINS)));
+        }
+        match self.scale {
+            ScaleChoice::Linear => Binning::linear(from, to, self.bins)
+                .ok_or_else(|| fault("bins", "no more bins than there are numbers between `from` and `to`")),
+            ScaleChoice::Logarithmic if from == 0 => Err(fault("from", "logarithmic bins begin above 0")),
+            ScaleChoice::Logarithmic => Binning::logarithmic(from, to, self.bins)
+                .ok_or_else(|| fault("bins", "fewer: each logarithmic bin has a whole number in it")),
+        }
+    }
+
+    /// Of which of these sources there is one.
+    fn sources(&self, all: &[SourceId]) -> Result<Vec<SourceId>, Fault> {
+        let ranges = match &self.sources {
+            SourcesChoice::Word(word) if word == "all" => return Ok(all.to_vec()),
+            SourcesChoice::Word(_) => Vec::new(),
+            SourcesChoice::These(these) => these.iter().filter_map(SourceOrRange::ends).collect(),
+        };
+        let are_all = matches!(&self.sources, SourcesChoice::These(these) if these.len() == ranges.len());
+        if !are_all || ranges.is_empty() {
+            return Err(fault("sources", "\"all\", or a list of ids and ranges, such as [3, 7, \"100-199\"]"));
+        }
+        let is_meant = |id: u32| ranges.iter().any(|&(first, last)| (first..=last).contains(&id));
+        if let Some((first, last)) =
+            ranges.iter().find(|(first, last)| !all.iter().any(|id| (*first..=*last).contains(&id.0)))
+        {
+            return Err(fault("sources", format!("no source has an id from {first} to {last}")));
+        }
+        Ok(all.iter().copied().filter(|id| is_meant(id.0)).collect())
+    }
+
+    fn config(&self, index: u8, all: &[SourceId]) -> Result<HistogramConfig, Fault> {
+        Ok(HistogramConfig { index, sources: self.sources(all)?, of: self.of()?, binning: self.binning()? })
+    }
+}
+
+impl Configuration {
+    /// The histograms of its sources, in the words of readout units. One that could not be is left out; the check has refused it.
+    pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
+        let all: Vec<SourceId> = self.source.iter().map(|source| SourceId(source.id)).collect();
+        (0..).zip(&self.histogram).filter_map(|(index, section)| section.config(index, &all).ok()).collect()
+    }
+}
+
+/// The first thing that is wrong with the histograms.
+pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+    let all: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();
+    let mut names = BTreeSet::new();
+    let mut cells = 0;
+    if configuration.histogram.len() > ReportEntry::MOST_HISTOGRAMS {
+        return Err(fault("histogram", format!("at most {} histograms", ReportEntry::MOST_HISTOGRAMS)));
+    }
+    for (index, section) in configuration.histogram.iter().enumerate() {
+        let key = |field: &str| format!("histogram[{index}].{field}");
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+        if section.name.is_empty() || section.name.len() > 64 || !section.name.chars().all(is_letter) {
+            return Err(fault(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses"));
+        }
+        if !names.insert(&section.name) {
+            return Err(fault(key("name"), format!("two histograms are named `{}`", section.name)));
+        }
+        let config = section.config(0, &all).map_err(|wrong| Fault::new(key(&wrong.key), wrong.message))?;
+        cells += config.sources.len() * config.binning.cells();
+    }
+    if cells > MOST_CELLS {
+        let message =
+            format!("{cells} bins of all sources together; at most {MOST_CELLS}, as all of them are told every second");
+        return Err(fault("histogram", message));
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What was counted of every fragment of some sources (`[[histogram]]`), with the names and edges that make sense of it.
+
+use crate::configuration::Configuration;
+use ropewalk_flow::readout::Histogrammed;
+use ropewalk_monitor::Sample;
+use ropewalk_terms::{Binning, SourceId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a histogram of the configuration counts, for those who read it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HistogramDefinition {
+    /// Its place in the configuration.
+    index: u8,
+    /// Its name.
+    pub name: String,
+    /// Of which sources there is one.
+    pub sources: Vec<SourceId>,
+    of: &'static str,
+    unit: &'static str,
+    binning: Binning,
+}
+
+/// A histogram of some sources, as it is told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SourceHistograms {
+    /// Its name.
+    pub name: String,
+    /// What is counted: `size`, `interval` or `field`.
+    pub of: &'static str,
+    /// What edges are in: `bytes`, `nanoseconds`, or `count`, which is the plain number of a field.
+    pub unit: &'static str,
+    /// Where bins begin, each with its lower edge and not its upper one, and where the last one ends.
+    pub edges: Vec<u64>,
+    /// What was counted of each source, by its id.
+    pub sources: BTreeMap<u32, HistogramCounts>,
+}
+
+/// What was counted of one source.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct HistogramCounts {
+    /// By bin.
+    pub counts: Vec<u64>,
+    /// Values below the first bin.
+    pub underflow: u64,
+    /// Values at the end of the last bin or above.
+    pub overflow: u64,
+    /// Fragments that end before the field.
+    pub short: u64,
+}
+
+impl HistogramDefinition {
+    /// Those of a configuration.
+    pub(super) fn all(configuration: &Configuration) -> Vec<Self> {
+        let define = |config: ropewalk_flow::readout::HistogramConfig| {
+            let (of, unit) = match config.of {
+                Histogrammed::Size => ("size", "bytes"),
+                Histogrammed::Interval => ("interval", "nanoseconds"),
+                Histogrammed::Field(_) => ("field", "count"),
+            };
+            let name = configuration.histogram[usize::from(config.index)].name.clone();
+            Self { index: config.index, name, sources: config.sources, of, unit, binning: config.binning }
+        };
+        configuration.histogram_configs().into_iter().map(define).collect()
+    }
+
+    /// What `sample` knows of it: of all its sources, or of one.
+    pub fn read(&self, sample: &Sample, only: Option<SourceId>) -> SourceHistograms {
+        let wanted = self.sources.iter().filter(|&&id| only.is_none_or(|only| only == id));
+        SourceHistograms {
+            name: self.name.clone(),
+            of: self.of,
+            unit: self.unit,
+            edges: self.binning.edges().to_vec(),
+            sources: wanted.map(|&id| (id.0, self.counts(sample, id))).collect(),
+        }
+    }
+
+    fn counts(&self, sample: &Sample, source: SourceId) -> HistogramCounts {
+        let cells = sample.source(source).and_then(|known| known.histograms.get(&self.index));
+        let count = |cell: u16| cells.and_then(|cells| cells.get(&cell)).copied().unwrap_or(0);
+        HistogramCounts {
+            counts: (1..=self.binning.bins() as u16).map(count).collect(),
+            underflow: count(Binning::UNDERFLOW),
+            overflow: count(self.binning.overflow()),
+            short: count(self.binning.short()),
+        }
+    }
+}
