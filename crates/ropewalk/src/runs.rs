@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::Differences;
-use ropewalk_node::run::{FrontEndRecord, Logbook, Note, NoteKind, Registry, RunRecord};
+use ropewalk_node::run::{FrontEndRecord, GapRecord, Logbook, Note, NoteKind, Registry, RunRecord};
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, json};
 use std::io::ErrorKind;
@@ -293,6 +293,15 @@ fn front_end((source, one): (&u32, &FrontEndRecord)) -> String {
     format!("{source}: {}", said.collect::<Vec<_>>().join(", "))
 }
 
+/// In which events a source is missing, for people: `843: 20, 31-90 (12 events)`.
+fn gaps((source, gaps): (&u32, &Vec<GapRecord>)) -> String {
+    let gap = |gap: &GapRecord| match gap {
+        GapRecord { first, last, .. } if first == last => first.clone(),
+        GapRecord { first, last, missing } => format!("{first}-{last} ({missing} events)"),
+    };
+    format!("{source}: {}", gaps.iter().map(gap).collect::<Vec<_>>().join(", "))
+}
+
 /// As much of a digest as people compare.
 fn digest(digest: &str) -> String {
     digest.chars().take(16).collect()
@@ -310,6 +319,7 @@ fn ended(record: &RunRecord) -> String {
 fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
     let lost: Vec<_> = record.lost.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
     let trouble: Vec<_> = record.sources_in_trouble.iter().map(u32::to_string).collect();
+    let gaps: Vec<_> = record.gaps.iter().map(gaps).collect();
     let front_ends: Vec<_> = record.front_ends.iter().map(front_end).collect();
     vec![
         ("began (UTC)", began(record)),
@@ -326,6 +336,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("bytes written", number(record.bytes_written)),
         ("lost", lost.join(", ")),
         ("sources in trouble", trouble.join(", ")),
+        ("missing", gaps.join("\n")),
         ("front ends", front_ends.join("\n")),
     ]
 }
@@ -394,6 +405,12 @@ mod tests {
                 "1969-12-31 23:59:59",
             ]
         );
+    }
+
+    #[test]
+    fn the_events_that_lack_a_source_are_told_in_a_line() {
+        let gap = |first: &str, last: &str, missing| GapRecord { first: first.into(), last: last.into(), missing };
+        assert_eq!(gaps((&843, &vec![gap("20", "20", 1), gap("31", "90", 12)])), "843: 20, 31-90 (12 events)");
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub use histograms::{HistogramCounts, HistogramDefinition, SourceHistograms};
 pub use logbook::{LOGBOOK, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub use lumisections::LumisectionSummary;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
-pub use record::{FrontEndRecord, RunRecord};
+pub use record::{FrontEndRecord, GapRecord, RunRecord};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use ropewalk_wire::run_file::run_directory_name as directory_name;

@@ -6,6 +6,7 @@ use super::configured::CONFIGURATION;
 use super::registry::{Registry, RunDirectory};
 use crate::configuration::Written;
 use crate::fields::Fields;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,6 +27,17 @@ pub struct FrontEndRecord {
     pub versions: String,
     /// The SHA-256 of the settings that it was ready with; none where it was not, or has none.
     pub settings_sha256: Option<String>,
+}
+
+/// Events, both ends included, in which a source is missing, as the account has them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GapRecord {
+    /// The first one.
+    pub first: String,
+    /// The last one.
+    pub last: String,
+    /// In how many of these it is missing.
+    pub missing: u64,
 }
 
 /// What an account says in a line. Where there is no account, because the run goes on or was killed, or where it is one of a push
@@ -68,6 +80,8 @@ pub struct RunRecord {
     pub lost: BTreeMap<String, u64>,
     /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
     pub sources_in_trouble: Vec<u32>,
+    /// In which events a source is missing, by source.
+    pub gaps: BTreeMap<u32, Vec<GapRecord>>,
     /// The front ends under run control, by source.
     pub front_ends: BTreeMap<u32, FrontEndRecord>,
     /// Why the run stopped, where it was not asked to.
@@ -121,7 +135,8 @@ impl RunRecord {
             is_balanced: account.pointer("/ledger/balanced").and_then(Value::as_bool),
             lost: lost(&account["fragments"]),
             sources_in_trouble: in_trouble(&account["by_source"]),
-            front_ends: front_ends(&account["front_ends"]["by_source"]),
+            gaps: by_source(&account["gaps"]),
+            front_ends: by_source(&account["front_ends"]["by_source"]),
             stopped_by: text("stopped_by"),
             ..self
         }
@@ -162,9 +177,10 @@ fn in_trouble(by_source: &Value) -> Vec<u32> {
     sources
 }
 
-fn front_ends(by_source: &Value) -> BTreeMap<u32, FrontEndRecord> {
-    let record = |(id, one): (&String, &Value)| Some((id.parse().ok()?, serde_json::from_value(one.clone()).ok()?));
-    by_source.as_object().into_iter().flatten().filter_map(record).collect()
+/// What is told of each source; nothing of one of which something else is told than is known here.
+fn by_source<T: DeserializeOwned>(told: &Value) -> BTreeMap<u32, T> {
+    let one = |(id, one): (&String, &Value)| Some((id.parse().ok()?, serde_json::from_value(one.clone()).ok()?));
+    told.as_object().into_iter().flatten().filter_map(one).collect()
 }
 
 impl Registry {
@@ -203,6 +219,7 @@ mod tests {
                 "4": { "in_incomplete_events": 1, "crc_errors": 0 },
             },
             "front_ends": { "by_source": { "3": { "name": "hv", "versions": "2.1", "settings_sha256": null, "sent": 1 } } },
+            "gaps": { "12": [{ "first": "4", "last": "9", "missing": 2 }] },
             "stopped_by": null,
         });
         fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
@@ -212,6 +229,8 @@ mod tests {
         let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
         let front_end = FrontEndRecord { name: "hv".to_owned(), versions: "2.1".to_owned(), settings_sha256: None };
+        let gap = GapRecord { first: "4".to_owned(), last: "9".to_owned(), missing: 2 };
+        assert_eq!(record.gaps, [(12, vec![gap])].into());
         assert_eq!(record.front_ends, [(3, front_end)].into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
         fs::write(path.join(ACCOUNT), "{").expect("it can be written");
