@@ -130,17 +130,34 @@ impl Client {
         self.post_as("masks", &[("by", by)], &body, "application/json")
     }
 
+    /// Changes parameters in somebody's name, each `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn change(&self, changes: &[(&str, &str)], by: &str) -> Result<Replied, ClientError> {
+        let body: serde_json::Map<String, Value> =
+            changes.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
+        let url = format!("{}/api/v1/parameters", self.url);
+        let request = self.agent.patch(&url).query("by", by).header("Content-Type", "application/json");
+        read(&url, self.signed(request).send(Value::Object(body).to_string()))
+    }
+
+    /// With the token of whoever has one.
+    fn signed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("Authorization", format!("Bearer {}", token.text())),
+            None => request,
+        }
+    }
+
     fn post(&self, what: &str, query: &[(&str, &str)]) -> Result<Replied, ClientError> {
         self.post_as(what, query, "", "text/plain; charset=utf-8")
     }
 
     fn post_as(&self, what: &str, query: &[(&str, &str)], text: &str, kind: &str) -> Result<Replied, ClientError> {
         let url = format!("{}/api/v1/{what}", self.url);
-        let mut request = self.agent.post(&url).query_pairs(query.iter().copied()).header("Content-Type", kind);
-        if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {}", token.text()));
-        }
-        read(&url, request.send(text))
+        let request = self.agent.post(&url).query_pairs(query.iter().copied()).header("Content-Type", kind);
+        read(&url, self.signed(request).send(text))
     }
 }
 

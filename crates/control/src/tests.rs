@@ -3,7 +3,7 @@
 use crate::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection, parse};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::session::{AfterRun, MaskRules, RunLimits, Session, SessionConfig, launcher};
+use ropewalk_node::session::{AfterRun, MaskRules, Parameters, RunLimits, Session, SessionConfig, launcher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -47,6 +47,7 @@ impl Setup {
             required_fields: Vec::new(),
             fields: Fields::default(),
             mask_rules: MaskRules::of(&configuration),
+            parameters: Parameters::of(&configuration),
             silence: Duration::from_secs(3600),
         };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());

@@ -14,6 +14,7 @@ pub mod manager;
 pub mod messages;
 mod moves;
 pub mod readout;
+mod settings;
 pub mod sniff;
 pub mod source;
 pub mod stream;

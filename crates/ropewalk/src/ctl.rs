@@ -10,21 +10,24 @@ use std::path::PathBuf;
 #[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
 Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
+Parameters of a run that goes on and of those that follow: set NAME=VALUE.
 Sources that take no part, in the run that goes on and in those that follow: mask SOURCES, unmask SOURCES.
 Into the logbook: note TEXT (--run N).
-Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks, runs.
+Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
+parameters, runs.
 
 Examples:
   ropewalk ctl state
   ropewalk ctl stop
   ropewalk ctl start --url https://daq1:8900 --ca daq1.pem --token /etc/ropewalk/token --by ada
   ropewalk ctl mask 3,20-39
+  ropewalk ctl set timeouts.readout=2s
 
 Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
 pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
-    /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39.
+    /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39. With set: NAME=VALUE.
     text: Option<String>,
     /// With note: of which run; of the one that is set up or under way unless given.
     #[arg(long, value_name = "N")]
@@ -56,10 +59,21 @@ pub(crate) struct CtlOptions {
 }
 
 /// What only looks.
-const LOOKS: [&str; 10] =
-    ["state", "operator", "journal", "ledger", "limit", "alarms", "addresses", "sources", "masks", "runs"];
+const LOOKS: [&str; 11] = [
+    "state",
+    "operator",
+    "journal",
+    "ledger",
+    "limit",
+    "alarms",
+    "addresses",
+    "sources",
+    "masks",
+    "parameters",
+    "runs",
+];
 /// What is told in lines, not as it comes.
-const IN_LINES: [&str; 4] = ["state", "operator", "journal", "masks"];
+const IN_LINES: [&str; 5] = ["state", "operator", "journal", "masks", "parameters"];
 
 pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let token = match &options.token {
@@ -77,6 +91,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
         "note" => note(options, &client, &by)?,
+        "set" => set(options, &client, &by)?,
         command @ ("mask" | "unmask") => {
             crate::masks::mask(&client, options.text.as_deref(), command == "mask", &by).map_err(Failure::Usage)?
         }
@@ -117,6 +132,28 @@ fn note(options: &CtlOptions, client: &Client, by: &str) -> Result<Result<Replie
     Ok(client.note(run, text, by))
 }
 
+/// Changes a parameter.
+fn set(options: &CtlOptions, client: &Client, by: &str) -> Result<Result<Replied, ClientError>, Failure> {
+    let Some((name, value)) = options.text.as_deref().and_then(|text| text.split_once('=')) else {
+        let example =
+            "set: what? `ropewalk ctl set timeouts.readout=2s`; `ropewalk ctl parameters` lists what there is";
+        return Err(Failure::Usage(example.to_owned()));
+    };
+    Ok(client.change(&[(name.trim(), value.trim())], by))
+}
+
+/// A line for each parameter.
+fn parameters(all: &[serde_json::Value]) -> Vec<String> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let line = |one: &serde_json::Value| {
+        let is_changed = one["value"] != one["configured"];
+        let configured =
+            if is_changed { format!(" (configured: {})", text(&one["configured"])) } else { String::new() };
+        format!("{} = {}{configured}  {}", text(&one["name"]), text(&one["value"]), text(&one["help"]))
+    };
+    all.iter().map(line).collect()
+}
+
 fn text(replied: &Replied, name: &str) -> String {
     replied.body[name].as_str().unwrap_or_default().to_owned()
 }
@@ -130,6 +167,9 @@ pub(crate) fn time_of_day(nanoseconds: i64) -> String {
 fn lines(replied: &Replied) -> Vec<String> {
     let body = &replied.body;
     if let Some(entries) = body.as_array() {
+        if entries.iter().all(|entry| entry["configured"].is_string()) && !entries.is_empty() {
+            return parameters(entries);
+        }
         if entries.iter().all(|entry| entry["in_run"].is_string()) {
             return crate::masks::lines(entries);
         }

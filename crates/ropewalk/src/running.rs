@@ -11,8 +11,8 @@ use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::run::{RunSummary, advice, placement};
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, EntryKind, Launch, MaskRules, OperationState, RunLimits, Session, SessionConfig,
-    SessionView, Told, launcher, task_limits,
+    AfterRun, Answer, Command, Desk, EntryKind, Launch, MaskRules, OperationState, Parameters, RunLimits, Session,
+    SessionConfig, SessionView, Told, launcher, task_limits,
 };
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -165,6 +165,7 @@ pub(crate) fn conduct(
         required_fields: configuration.run.required_fields.clone(),
         fields: limits.fields.clone(),
         mask_rules: MaskRules::of(configuration),
+        parameters: Parameters::of(configuration),
     };
     let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let desk = session.desk();

@@ -14,6 +14,7 @@ mod key;
 mod ledger;
 mod level;
 mod measure;
+mod parameter;
 mod time;
 
 pub use binning::Binning;
@@ -25,4 +26,5 @@ pub use key::EventKey;
 pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount, StreamAccount};
 pub use level::{AcknowledgementLevel, Ending, Outcome, Verdict};
 pub use measure::{BUCKETS, MEASURES, Measure, Recorder, bucket_of, greatest_in};
+pub use parameter::Parameter;
 pub use time::{Instant, Utc};

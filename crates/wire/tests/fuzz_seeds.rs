@@ -5,8 +5,8 @@
 //! `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --test fuzz_seeds`.
 
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, ByCause, Cause, Counter, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber,
-    SourceId, TriggerBits, Utc,
+    AcknowledgementLevel, Attempt, ByCause, Cause, Counter, Epoch, EventKey, Incarnation, NodeId, Outcome, Parameter,
+    RunNumber, SourceId, TriggerBits, Utc,
 };
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
@@ -14,8 +14,8 @@ use ropewalk_wire::internet::Ipv4Header;
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
     FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lumisection, LumisectionEnd, Mask, Message,
-    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
-    SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased, UnreleasedEntry,
+    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Setting,
+    Start, SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_wire::{fed, felix, ferol, filter_node, generic, run_file, stream};
 use std::collections::BTreeMap;
@@ -225,6 +225,7 @@ fn messages() -> Vec<Message> {
         Message::StopRequest(Cause::SynchronyLost),
         Message::Ended(ended),
         Message::Lumisection(Lumisection { number: 2, first: key }),
+        Message::Set(Setting { parameter: Parameter::SourceTimeout, of: 0, value: 1_000_000_000 }),
         Message::Follows(true),
         Message::Mask(Mask { source: SourceId(7), is_masked: true }),
         Message::LumisectionEnd(LumisectionEnd { number: 1, before: Ended { built: 3, ..ended }, ended }),

@@ -1,14 +1,14 @@
 //! Sources that operators take out of runs, and in again.
 
-use super::{Manner, Shared, problem, shown};
+use super::{Manner, Shared, problem, refused, shown};
 use crate::forms::{Mask, Masking, Problem, masks};
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::session::{MaskRefusal, MaskRequest};
+use ropewalk_node::session::{MaskRequest, RequestRefusal};
 use ropewalk_terms::SourceId;
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
@@ -44,25 +44,22 @@ async fn all(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
 )]
 async fn mask(
     Of(shared): Of<Shared>,
-    manner: Result<Query<Manner>, QueryRejection>,
+    Query(manner): Query<Manner>,
     masking: Result<Json<Masking>, JsonRejection>,
 ) -> Response {
     let masking = match masking {
         Ok(Json(masking)) => masking,
         Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
     };
-    let by = manner.map_or(None, |Query(manner)| manner.by);
-    let by = shown(by.as_deref().unwrap_or("somebody"));
+    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
     let sources = masking.sources.into_iter().map(SourceId).collect();
     let (sender, receiver) = oneshot::channel();
     shared.desk.mask(MaskRequest { sources, is_masked: masking.is_masked }, &by, move |told| {
         // Whoever asked may be gone.
         let _ = sender.send(told);
     });
-    match receiver.await.unwrap_or(Err(MaskRefusal::Over)) {
+    match receiver.await.unwrap_or(Err(RequestRefusal::Over)) {
         Ok(()) => Json(masks(&shared.desk.view())).into_response(),
-        Err(MaskRefusal::Unknown(why)) => problem(StatusCode::NOT_FOUND, why),
-        Err(MaskRefusal::HeldByAnother(why) | MaskRefusal::Unfit(why)) => problem(StatusCode::CONFLICT, why),
-        Err(MaskRefusal::Over) => problem(StatusCode::GONE, "run control has ended"),
+        Err(refusal) => refused(refusal),
     }
 }

@@ -11,6 +11,7 @@ mod masks;
 mod measures;
 mod notes;
 mod operator;
+mod parameters;
 mod runs;
 mod standing;
 
@@ -27,7 +28,7 @@ use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::session::Desk;
+use ropewalk_node::session::{Desk, RequestRefusal};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,6 +89,7 @@ pub(crate) fn router(
         measures::routes(),
         notes::routes(),
         operator::routes(),
+        parameters::routes(),
         runs::routes(),
     ];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
@@ -118,6 +120,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         measures::Document::openapi(),
         notes::Document::openapi(),
         operator::Document::openapi(),
+        parameters::Document::openapi(),
         runs::Document::openapi(),
     ];
     topics.into_iter().fold(Document::openapi(), |mut all, topic| {
@@ -147,6 +150,15 @@ async fn as_problem(response: Response) -> Response {
     }
     let words = to_bytes(response.into_body(), BODY_BYTES).await.unwrap_or_default();
     problem(status, String::from_utf8_lossy(&words))
+}
+
+/// Why what an operator asked for was not done.
+fn refused(refusal: RequestRefusal) -> Response {
+    match refusal {
+        RequestRefusal::Unknown(why) => problem(StatusCode::NOT_FOUND, why),
+        RequestRefusal::HeldByAnother(why) | RequestRefusal::Unfit(why) => problem(StatusCode::CONFLICT, why),
+        RequestRefusal::Over => problem(StatusCode::GONE, "run control has ended"),
+    }
 }
 
 async fn nothing() -> Response {

@@ -10,6 +10,7 @@ mod live;
 mod masks;
 mod measures;
 mod operator;
+mod parameters;
 mod parts;
 mod state;
 
@@ -23,5 +24,6 @@ pub(crate) use live::Live;
 pub(crate) use masks::{Mask, Masking, masks};
 pub(crate) use measures::{Measured, measures};
 pub(crate) use operator::{Holder, Operator};
+pub(crate) use parameters::{Parameter, parameters};
 pub(crate) use parts::{Address, Count, Node, Source, addresses, counters, nodes, sources};
 pub(crate) use state::{JournalEntry, Problem, Reply, State, command_names};

@@ -6,10 +6,10 @@ use super::observer::Observer;
 use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{
-    Acknowledge, AcknowledgeEntry, AssignEntry, Batch, Credit, Message, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, AssignEntry, Batch, Credit, Message, Setting, Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, Ending, EventAccount, Instant};
+use ropewalk_terms::{Cause, Ending, EventAccount, Instant, Parameter};
 
 impl Builder {
     /// A message of the event manager has come.
@@ -29,8 +29,16 @@ impl Builder {
                 self.telling = Some(Told::default());
                 self.lumisections_due = self.lumisections.told().collect();
             }
+            Message::Set(setting) => self.set(*setting),
             Message::Finish => self.finish(),
             _ => self.counts.refused_messages += 1,
+        }
+    }
+
+    /// A parameter has another value from now on; those of other nodes change nothing here.
+    const fn set(&mut self, setting: Setting) {
+        if matches!(setting.parameter, Parameter::BuilderTimeout) {
+            self.config.event_timeout = setting.time();
         }
     }
 

@@ -1,5 +1,6 @@
 //! The state machine of run control.
 
+use crate::messages::Setting;
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber, SourceId};
 use std::collections::VecDeque;
 
@@ -36,6 +37,8 @@ pub enum RunCommand {
     Pause,
     /// Go on.
     Resume,
+    /// A parameter has another value from now on.
+    Set(Setting),
     /// A source takes part no longer, or again; before the run begins, from its first event on.
     Mask {
         /// The source.
@@ -75,6 +78,8 @@ pub enum ControlAction {
     ForceStop,
     /// Assign no further event, or go on with that.
     Pause(bool),
+    /// A parameter has another value.
+    Set(Setting),
     /// A source takes part no longer, or again.
     Mask {
         /// The source.
@@ -188,6 +193,11 @@ impl RunControl {
             },
             RunCommand::Pause => self.pause(true),
             RunCommand::Resume => self.pause(false),
+            RunCommand::Set(setting) => {
+                if !self.phase.is_final() {
+                    self.actions.push_back(ControlAction::Set(setting));
+                }
+            }
             RunCommand::Mask { source, is_masked } => {
                 if !self.phase.is_final() {
                     self.actions.push_back(ControlAction::Mask { source, is_masked });

@@ -14,6 +14,8 @@ struct Stream {
     account: StreamAccount,
     /// How many events its prescale takes to have been there before the first one, below the prescale.
     phase: u32,
+    /// It is meant to have every event, as whoever checks files takes for granted.
+    is_whole: bool,
 }
 
 /// The streams of a run, as one builder unit fills them.
@@ -41,13 +43,27 @@ impl Streams {
             configured.push(StreamConfig { name: named(ERROR_STREAM), ..StreamConfig::everything() });
         }
         check(&configured)?;
-        let stream = |config| Stream { config, account: StreamAccount::default(), phase: 0 };
+        let stream = |config: StreamConfig| {
+            let is_whole = config.takes_all() && config.prescale == 1 && error.is_none();
+            Stream { config, account: StreamAccount::default(), phase: 0, is_whole }
+        };
         Ok(Self { streams: configured.into_iter().map(stream).collect(), error })
     }
 
     /// One stream without a name, which has every event.
     pub fn everything() -> Self {
         Self::new(vec![StreamConfig::everything()], false).expect("one stream alone makes sense")
+    }
+
+    /// From now on a stream keeps one of so many of its events, 1 to 2³² - 1. One that is meant to have every event, or that there is not,
+    /// stays as it is.
+    pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
+        if let Some(stream) = self.streams.get_mut(usize::from(stream))
+            && let Ok(prescale @ 1..) = u32::try_from(prescale)
+            && !stream.is_whole
+        {
+            stream.config.prescale = prescale;
+        }
     }
 
     /// Their names, in order.
@@ -57,8 +73,7 @@ impl Streams {
 
     /// Whether a stream is meant to have every event.
     pub fn takes_all(&self, index: StreamIndex) -> bool {
-        let is_whole = |stream: &Stream| stream.config.takes_all() && stream.config.prescale == 1;
-        self.error.is_none() && self.streams.get(usize::from(index.0)).is_some_and(is_whole)
+        self.streams.get(usize::from(index.0)).is_some_and(|stream| stream.is_whole)
     }
 
     /// The streams that take an accepted event which passed these triggers, after their prescales.
@@ -109,7 +124,7 @@ impl Streams {
     /// where the number says: whoever has the part keeps the same events, and of all parts together one of so many is kept however
     /// few events a part has. Accounts are those of the part.
     pub fn begin_part(&mut self, number: u32) {
-        for Stream { config, account, phase } in &mut self.streams {
+        for Stream { config, account, phase, .. } in &mut self.streams {
             // Multiples of the golden ratio, of which the part behind the point is spread evenly (Fibonacci hashing).
             let spread = u64::from(number.wrapping_mul(0x9e37_79b9));
             (*account, *phase) = (StreamAccount::default(), ((spread * u64::from(config.prescale)) >> 32) as u32);
@@ -123,7 +138,7 @@ fn named(name: &str) -> StreamName {
 
 impl Stream {
     fn takes(&mut self, triggers: TriggerBits, trigger_type: u16) -> bool {
-        let Self { config, account, phase } = self;
+        let Self { config, account, phase, .. } = self;
         if !config.takes_all() && !config.triggers.meets(triggers) && !config.trigger_types.contains(&trigger_type) {
             return false;
         }

@@ -11,6 +11,7 @@ use super::run::Phase;
 use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
 use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
+use crate::settings::Settings;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
 use std::collections::{BTreeMap, VecDeque};
@@ -73,6 +74,8 @@ pub struct Manager {
     pub(super) run_ended: bool,
     /// No further event is assigned for now.
     pub(super) is_paused: bool,
+    /// Parameters that were changed.
+    pub(super) settings: Settings,
     /// Sources of which somebody said that they take part no longer, or that they do again.
     pub(super) masks: BTreeMap<SourceId, bool>,
 }
@@ -106,6 +109,7 @@ impl Manager {
             counts: ManagerCounts::default(),
             run_ended: false,
             is_paused: false,
+            settings: Settings::default(),
             masks: BTreeMap::new(),
             config,
         }
@@ -145,6 +149,7 @@ impl Manager {
             (_, Message::Lumisection(told)) => self.lumisection_told(*told),
             (_, Message::LumisectionEnd(end)) => self.lumisection_end_told(end),
             (Role::Readout, Message::Mask(mask)) => self.masked_before(*mask),
+            (Role::Readout, Message::Set(setting)) => self.set_before(*setting),
             (Role::Readout, Message::Follows(follows)) => self.readouts[index].follows = *follows,
             (Role::Readout, Message::StopAt(last)) => self.stopped_before(*last),
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
@@ -265,6 +270,7 @@ impl Manager {
             Phase::Recovering { .. } => {
                 link.begin(now, self.first);
                 self.tell_masks(node);
+                self.tell_settings(node);
                 self.ask_to_repeat(node);
                 self.tell_resyncs(node);
             }
@@ -275,6 +281,7 @@ impl Manager {
                 if !is_planted(Flaw::MaskForgotten) {
                     self.tell_masks(node);
                 }
+                self.tell_settings(node);
                 let link = &mut self.readouts[usize::from(node.index)];
                 if !heard {
                     // A first start of the same life that was lost on the way is sent again as it was.
@@ -330,7 +337,10 @@ impl Manager {
         link.connect(incarnation);
         match self.phase {
             Phase::Idle => {}
-            Phase::Recovering { .. } => self.send(node, Message::Recover),
+            Phase::Recovering { .. } => {
+                self.tell_settings(node);
+                self.send(node, Message::Recover);
+            }
             Phase::Finishing { .. } => {
                 self.tell_lumisections(node);
                 self.send(node, Message::Finish);
@@ -339,6 +349,7 @@ impl Manager {
                 // A successor does not know who is new: a start would end what the builder has in work.
                 let known = same_life || self.recovered.is_successor();
                 let start = Message::Start(Start::of_run(self.first));
+                self.tell_settings(node);
                 self.send(node, if known { Message::Recover } else { start });
                 self.tell_lumisections(node);
                 for (readout, link) in (0..).zip(&self.readouts) {

@@ -27,6 +27,7 @@ mod readout_link;
 mod recovery;
 mod release;
 mod run;
+mod settings;
 mod standby;
 mod table;
 #[cfg(test)]

@@ -105,6 +105,12 @@ impl Manager {
         for readout in 0..self.config.readouts {
             if self.readouts[usize::from(readout)].present {
                 self.tell_masks(NodeId::readout(readout));
+                self.tell_settings(NodeId::readout(readout));
+            }
+        }
+        for builder in 0..self.config.builders {
+            if self.builders[usize::from(builder)].connected {
+                self.tell_settings(NodeId::builder(builder));
             }
         }
         let begin = [Message::Start(Start::of_run(first)), Message::Lumisection(Lumisection { number: 1, first })];

@@ -5,6 +5,7 @@ use super::table::State;
 use super::timeline::{ORIGIN, Position};
 use crate::lumisections::KnownLumisections;
 use crate::messages::{Announce, AnnounceEntry, Batch, Ended, Message};
+use crate::settings::Settings;
 use ropewalk_terms::EventKey;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::collections::VecDeque;
@@ -30,6 +31,8 @@ pub(super) struct Announcing {
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
     masks_due: VecDeque<Message>,
+    /// Parameters that were changed, for its successor too.
+    pub(super) settings: Settings,
     stop_due: bool,
 }
 
@@ -46,6 +49,7 @@ impl Default for Announcing {
             ended_due: false,
             lumisections_due: VecDeque::new(),
             masks_due: VecDeque::new(),
+            settings: Settings::default(),
             stop_due: false,
         }
     }
@@ -145,6 +149,7 @@ impl Readout {
         (self.announcing.ended_due, self.announcing.stop_due) = (true, true);
         self.announcing.lumisections_due = self.announcing.lumisections.told().collect();
         self.announcing.masks_due = self.masks().collect();
+        self.announcing.masks_due.extend(self.announcing.settings.all().map(Message::Set));
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

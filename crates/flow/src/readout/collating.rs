@@ -5,6 +5,7 @@ use super::config::{ReadoutConfig, Requirement};
 use super::machine::Readout;
 use super::sequence::Step;
 use crate::messages::Received;
+use core::time::Duration;
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 
@@ -39,6 +40,11 @@ impl Collating {
         }
         let leaving = vec![false; sources.len()];
         Some(Self { collator, sources, leaving, numbered: Vec::with_capacity(1) })
+    }
+
+    /// Who has nothing for so long is not waited for.
+    pub(super) const fn set_timeout(&mut self, timeout: Duration) {
+        self.collator.set_timeout(timeout);
     }
 
     fn lane_of(&self, source: usize) -> Option<usize> {

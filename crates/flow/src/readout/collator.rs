@@ -121,6 +121,11 @@ impl Collator {
         Self { lanes, last: None, given: 0, since: None, adrift_since: None, most, timeout }
     }
 
+    /// Who has nothing for so long is not waited for.
+    pub(super) const fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// How many more fragments of a source are taken now; 0 means that it must not be read further.
     pub(super) fn room(&self, lane: usize) -> usize {
         self.most.saturating_sub(self.lanes[lane].waiting.len())

@@ -12,11 +12,11 @@ use super::resynchronising::MOST_DECLARED;
 use super::source::{Presence, Source};
 use super::table::Table;
 use super::timeline::{NEVER, ORIGIN, Position, Timeline};
-use crate::messages::{Message, SuperFragmentEntry};
+use crate::messages::{Message, Setting, SuperFragmentEntry};
 use core::time::Duration;
 use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Parameter, Role, SourceId};
 use std::collections::VecDeque;
 
 /// What the readout unit wants done.
@@ -135,6 +135,7 @@ impl Readout {
             (Role::Manager, Message::Lumisection(begun)) => self.announcing.lumisections.begin(*begun),
             (Role::Manager, Message::LumisectionEnd(end)) => _ = self.announcing.lumisections.end(end),
             (Role::Manager, Message::Mask(mask)) => self.mask_or_unmask(now, *mask),
+            (Role::Manager, Message::Set(setting)) => self.set(now, *setting),
             (Role::Manager, Message::Recover) => self.announce_again(),
             (Role::Manager, Message::Finish) => self.finish(),
             (Role::Builder, Message::Request(request)) => {
@@ -150,6 +151,26 @@ impl Readout {
         if node.role == Role::Builder {
             self.requests.forget(node.index);
         }
+    }
+
+    /// A parameter has another value from now on: what waits already waits as long as is right now. Those of other nodes are kept for a
+    /// new event manager.
+    fn set(&mut self, now: Instant, setting: Setting) {
+        let time = setting.time();
+        match setting.parameter {
+            Parameter::SourceTimeout => {
+                self.source_timeout = time;
+                if let Some(collating) = &mut self.collating {
+                    collating.set_timeout(time);
+                }
+                self.timeout_check = self.earliest_timeout();
+            }
+            // What is on its way keeps its time.
+            Parameter::ResyncTimeout => self.resync_timeout = time,
+            _ => {}
+        }
+        self.announcing.settings.keep(setting);
+        self.pass_time(now);
     }
 
     /// What a source's framer saw beside its frames.

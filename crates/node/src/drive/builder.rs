@@ -20,7 +20,9 @@ use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder, RunNumber};
+use ropewalk_terms::{
+    Counter, Epoch, Incarnation, Instant, Measure, NodeId, Parameter, PoolAccount, Recorder, RunNumber,
+};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -291,6 +293,11 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             // What comes up to that key is the machine's; how long the disk is waited for is storage's.
             Message::StopAt(_) => return self.outlet.drain(now),
             Message::Finish => self.farewell.finish(),
+            Message::Set(setting) => match setting.parameter {
+                Parameter::ReportInterval => self.config.report_interval = setting.time(),
+                Parameter::Prescale => self.outlet.set_prescale(setting.of, setting.value),
+                _ => {}
+            },
             _ => {}
         }
         self.builder.message(now, message);

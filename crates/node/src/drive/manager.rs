@@ -361,6 +361,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 ControlAction::Stop { last: Some(last) } => self.manager.stop_at(now, last),
                 ControlAction::ForceStop => self.manager.force_stop(now),
                 ControlAction::Pause(is_paused) => self.manager.pause(is_paused),
+                ControlAction::Set(setting) => self.manager.set(setting),
                 ControlAction::Mask { source, is_masked } => self.manager.mask(source, is_masked),
             }
         }

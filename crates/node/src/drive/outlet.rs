@@ -83,6 +83,11 @@ impl<D: Disk> Outlet<D> {
         &self.filtering
     }
 
+    /// From now on a stream keeps one of so many of its events.
+    pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
+        self.filtering.set_prescale(stream, prescale);
+    }
+
     /// A run begins.
     pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
         self.filtering.begin(run);

@@ -31,7 +31,7 @@ use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoi
 use ropewalk_memory::Staging;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, SourceId};
+use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, Parameter, PoolAccount, Role, SourceId};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
@@ -404,6 +404,9 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         match message {
             Message::Finished(_) => return self.farewell.dismiss(),
             Message::Finish => self.farewell.finish(),
+            Message::Set(setting) if setting.parameter == Parameter::ReportInterval => {
+                self.config.report_interval = setting.time();
+            }
             _ => {}
         }
         self.readout.message(now, NodeId::MANAGER, message);

@@ -19,7 +19,7 @@ use crate::fields::Fields;
 use crate::monitoring::{MergeError, merge};
 use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
-use ropewalk_flow::messages::LumisectionEnd;
+use ropewalk_flow::messages::{LumisectionEnd, Setting};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::Waker;
@@ -397,6 +397,11 @@ impl RunHandle {
             front_ends.mask(source, is_masked);
         }
         self.command(RunCommand::Mask { source, is_masked });
+    }
+
+    /// From now on a parameter has another value.
+    pub fn set(&self, setting: Setting) {
+        self.command(RunCommand::Set(setting));
     }
 
     /// Has no further event built for now: readout units fill up and hold their sources back. A stop ends a pause.

@@ -10,6 +10,7 @@ use crate::configuration::{
 use crate::drive::{
     BuilderDriveConfig, FilingConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
 };
+use crate::session::REPORT_INTERVAL;
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
 use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, ManagerConfig};
@@ -28,7 +29,6 @@ use std::hash::Hasher;
 use std::num::NonZeroU8;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Where every node listens for the others.
 #[derive(Clone, Debug)]
@@ -68,8 +68,6 @@ pub(super) struct Resolved {
     readout_of: Vec<u16>,
 }
 
-/// How often counters travel.
-const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// The largest believed jump of a source's counter.
 const PLAUSIBILITY: u64 = 100_000;
 /// Bytes of a block for fragments that left the receive pool: small, so that few share one.

@@ -2,7 +2,8 @@
 
 use super::controls::{ControlsRequest, ControlsTold};
 use super::journal::{Entry, Journal};
-use super::masks::{MaskRefusal, MaskRequest};
+use super::masks::MaskRequest;
+use super::parameters::ParameterRequest;
 use super::view::SessionView;
 use crate::fields::Fields;
 use crate::run::RunError;
@@ -21,6 +22,19 @@ pub struct Told {
     pub state: OperationState,
     /// What there is to say beside it: why not, and what would have been right.
     pub text: Option<String>,
+}
+
+/// Why nothing was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RequestRefusal {
+    /// Another operator holds the controls.
+    HeldByAnother(String),
+    /// There is nothing of this name.
+    Unknown(String),
+    /// It cannot be had.
+    Unfit(String),
+    /// Run control has ended.
+    Over,
 }
 
 /// Called with the answer, once, by the director's thread.
@@ -48,10 +62,15 @@ pub(super) enum Order {
         by: String,
         reply: Box<dyn FnOnce(ControlsTold) + Send>,
     },
+    Parameters {
+        request: ParameterRequest,
+        by: String,
+        reply: Box<dyn FnOnce(Result<(), RequestRefusal>) + Send>,
+    },
     Mask {
         request: MaskRequest,
         by: String,
-        reply: Box<dyn FnOnce(Result<(), MaskRefusal>) + Send>,
+        reply: Box<dyn FnOnce(Result<(), RequestRefusal>) + Send>,
     },
 }
 
@@ -134,8 +153,24 @@ impl Desk {
 
     /// Takes sources out of runs, or in again, in an operator's name: the run that goes on, and those that follow. `reply` is called once,
     /// from another thread, when the run has been told; from which event on it holds is seen in its snapshot. It must not block.
-    pub fn mask(&self, request: MaskRequest, by: &str, reply: impl FnOnce(Result<(), MaskRefusal>) + Send + 'static) {
+    pub fn mask(
+        &self,
+        request: MaskRequest,
+        by: &str,
+        reply: impl FnOnce(Result<(), RequestRefusal>) + Send + 'static,
+    ) {
         self.order(Order::Mask { request, by: by.to_owned(), reply: Box::new(reply) });
+    }
+
+    /// Changes parameters, in an operator's name: of the run that goes on, and of those that follow. `reply` is called once, from another
+    /// thread, when the run has been told; it must not block.
+    pub fn change(
+        &self,
+        request: ParameterRequest,
+        by: &str,
+        reply: impl FnOnce(Result<(), RequestRefusal>) + Send + 'static,
+    ) {
+        self.order(Order::Parameters { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
     fn order(&self, order: Order) {
@@ -150,7 +185,7 @@ impl Desk {
             Order::Controls { reply, .. } => {
                 reply(ControlsTold { holder: None, refusal: Some("run control has ended".to_owned()) });
             }
-            Order::Mask { reply, .. } => reply(Err(MaskRefusal::Over)),
+            Order::Mask { reply, .. } | Order::Parameters { reply, .. } => reply(Err(RequestRefusal::Over)),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The thread that has the runs.
 
 use super::controls::{ControlsRequest, ControlsTold, Rota};
-use super::desk::{By, Desk, Order, Reply, Shared, Told};
+use super::desk::{By, Desk, Order, Reply, RequestRefusal, Shared, Told};
 use super::journal::EntryKind;
 use super::limits::{RunLimits, RunWatch};
-use super::masks::{MaskRefusal, MaskRequest, MaskRules, Masks};
+use super::masks::{MaskRequest, MaskRules, Masks};
+use super::parameters::{ParameterRequest, Parameters};
 use super::view::SessionView;
 use crate::fields::Fields;
 use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
@@ -41,6 +42,8 @@ pub struct SessionConfig {
     pub fields: Fields,
     /// Which sources operators can take out.
     pub mask_rules: MaskRules,
+    /// What they can change while a run goes on.
+    pub parameters: Parameters,
 }
 
 impl SessionConfig {
@@ -120,6 +123,7 @@ struct Director {
     operation: Operation,
     rota: Rota,
     masks: Masks,
+    parameters: Parameters,
     clock: MonotonicClock,
     orders: Receiver<Order>,
     shared: Arc<Shared>,
@@ -148,12 +152,17 @@ impl Director {
         let clock = MonotonicClock;
         let (bring, brought) = channel();
         let view = SessionView::new(clock.utc());
-        let view = SessionView { required_fields: config.required_fields.clone().into(), ..view };
+        let view = SessionView {
+            required_fields: config.required_fields.clone().into(),
+            parameters: config.parameters.all().into(),
+            ..view
+        };
         Self {
             launch,
             operation: Operation::new(config.tasks),
             rota: Rota::new(config.silence),
             masks: Masks::new(config.mask_rules.clone()),
+            parameters: config.parameters.clone(),
             config,
             clock,
             orders,
@@ -192,6 +201,7 @@ impl Director {
         match order {
             Order::Command { command, fields, by, reply } => self.take_command(command, fields, by, reply),
             Order::Controls { request, by, reply } => reply(self.take_controls(&request, &by)),
+            Order::Parameters { request, by, reply } => reply(self.change(&request, &by)),
             Order::Mask { request, by, reply } => reply(self.mask(&request, &by)),
         }
     }
@@ -204,9 +214,9 @@ impl Director {
         told
     }
 
-    fn mask(&mut self, request: &MaskRequest, by: &str) -> Result<(), MaskRefusal> {
+    fn mask(&mut self, request: &MaskRequest, by: &str) -> Result<(), RequestRefusal> {
         if let Some(why) = self.rota.refusal(self.clock.now(), by) {
-            return Err(MaskRefusal::HeldByAnother(why));
+            return Err(RequestRefusal::HeldByAnother(why));
         }
         let changed = self.masks.ask(request)?;
         let what = if request.is_masked { "takes no part" } else { "takes part again" };
@@ -217,6 +227,22 @@ impl Director {
             }
         }
         self.view.masked = Arc::new(self.masks.masked().clone());
+        // Whoever is told looks at once.
+        self.shared.publish(self.view.clone());
+        Ok(())
+    }
+
+    fn change(&mut self, request: &ParameterRequest, by: &str) -> Result<(), RequestRefusal> {
+        if let Some(why) = self.rota.refusal(self.clock.now(), by) {
+            return Err(RequestRefusal::HeldByAnother(why));
+        }
+        for (setting, words) in self.parameters.ask(request)? {
+            self.tell(EntryKind::Command, format!("{words}, by {by}"));
+            if let Some(handle) = &self.handle {
+                handle.set(setting);
+            }
+        }
+        self.view.parameters = self.parameters.all().into();
         // Whoever is told looks at once.
         self.shared.publish(self.view.clone());
         Ok(())
@@ -404,6 +430,7 @@ impl Director {
         match handle.leave_word(FIRST, last) {
             Ok(()) => {
                 self.masks.masked().iter().for_each(|&source| handle.mask(source, true));
+                self.parameters.changed().for_each(|setting| handle.set(setting));
                 handle.start(FIRST, last);
             }
             Err(error) => {

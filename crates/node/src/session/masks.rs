@@ -1,6 +1,7 @@
 //! Which sources take part in runs, as operators want it: it holds for the run that goes on, from an event on that is recorded, and for
 //! those that follow.
 
+use super::desk::RequestRefusal;
 use crate::configuration::{Configuration, RequirementChoice};
 use ropewalk_terms::SourceId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,19 +36,6 @@ pub struct MaskRequest {
     pub is_masked: bool,
 }
 
-/// Why nothing was done.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum MaskRefusal {
-    /// Another operator holds the controls.
-    HeldByAnother(String),
-    /// No such source is configured.
-    Unknown(String),
-    /// It cannot be had.
-    Unfit(String),
-    /// Run control has ended.
-    Over,
-}
-
 /// Which sources operators have taken out.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
@@ -66,13 +54,13 @@ impl Masks {
     }
 
     /// All of that is done, or nothing: which sources that changes anything for.
-    pub(super) fn ask(&mut self, request: &MaskRequest) -> Result<Vec<SourceId>, MaskRefusal> {
+    pub(super) fn ask(&mut self, request: &MaskRequest) -> Result<Vec<SourceId>, RequestRefusal> {
         let what = if request.is_masked { "masked" } else { "taken in" };
         for source in &request.sources {
             match self.rules.sources.get(source) {
-                None => return Err(MaskRefusal::Unknown(format!("there is no source {source}"))),
+                None => return Err(RequestRefusal::Unknown(format!("there is no source {source}"))),
                 Some(Some(why)) => {
-                    return Err(MaskRefusal::Unfit(format!("source {source} cannot be {what}: {why}")));
+                    return Err(RequestRefusal::Unfit(format!("source {source} cannot be {what}: {why}")));
                 }
                 Some(None) => {}
             }
@@ -87,7 +75,7 @@ impl Masks {
         }
         let takes_part = |source: &SourceId| !masked.contains(source);
         if request.is_masked && !self.rules.sources.keys().any(takes_part) {
-            return Err(MaskRefusal::Unfit("no source would be left to take part".to_owned()));
+            return Err(RequestRefusal::Unfit("no source would be left to take part".to_owned()));
         }
         let changed = masked.symmetric_difference(&self.masked).copied().collect();
         self.masked = masked;
@@ -103,12 +91,12 @@ mod tests {
         ids.iter().copied().map(SourceId).collect()
     }
 
-    fn ask(masks: &mut Masks, sources: &[u32], is_masked: bool) -> Result<Vec<SourceId>, MaskRefusal> {
+    fn ask(masks: &mut Masks, sources: &[u32], is_masked: bool) -> Result<Vec<SourceId>, RequestRefusal> {
         masks.ask(&MaskRequest { sources: ids(sources), is_masked })
     }
 
-    fn unfit(text: &str) -> Result<Vec<SourceId>, MaskRefusal> {
-        Err(MaskRefusal::Unfit(text.to_owned()))
+    fn unfit(text: &str) -> Result<Vec<SourceId>, RequestRefusal> {
+        Err(RequestRefusal::Unfit(text.to_owned()))
     }
 
     #[test]
@@ -119,7 +107,7 @@ mod tests {
         assert_eq!(ask(&mut masks, &[2, 3], true), Ok(ids(&[2, 3])));
         assert_eq!(ask(&mut masks, &[3, 4], true), Ok(ids(&[4])));
         assert_eq!(ask(&mut masks, &[2, 1], false), unfit("source 1 cannot be taken in: it triggers"));
-        assert_eq!(ask(&mut masks, &[2, 9], false), Err(MaskRefusal::Unknown("there is no source 9".to_owned())));
+        assert_eq!(ask(&mut masks, &[2, 9], false), Err(RequestRefusal::Unknown("there is no source 9".to_owned())));
         assert_eq!(masks.masked().len(), 3, "nothing of what is refused is done");
         assert_eq!(ask(&mut masks, &[2, 3], false), Ok(ids(&[2, 3])));
         assert_eq!(ask(&mut masks, &[2], false), Ok(vec![]));

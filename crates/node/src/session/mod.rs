@@ -15,16 +15,19 @@ mod director;
 mod journal;
 mod limits;
 mod masks;
+mod parameters;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub use controls::{ControlsRequest, ControlsTold, Holder};
-pub use desk::{Desk, Told};
+pub use desk::{Desk, RequestRefusal, Told};
 pub use director::{Launch, Session, SessionConfig};
 pub use journal::{Entry, EntryKind};
 pub use limits::{RunLimits, task_limits};
-pub use masks::{MaskRefusal, MaskRequest, MaskRules};
+pub use masks::{MaskRequest, MaskRules};
+pub(crate) use parameters::REPORT_INTERVAL;
+pub use parameters::{LiveParameter, ParameterRequest, Parameters};
 pub use view::SessionView;
 
 pub use ropewalk_flow::control::operation::{AfterRun, Answer, Command, Fault, OperationState, Task, TaskLimits};

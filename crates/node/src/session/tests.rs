@@ -62,6 +62,7 @@ fn session(output: &Output, is_emulated: bool, limits: RunLimits, after_run: Aft
         required_fields: Vec::new(),
         fields: Fields::default(),
         mask_rules: MaskRules::default(),
+        parameters: Parameters::default(),
     };
     let launch = launcher(configuration(&output.0, is_emulated), limits.events);
     Session::open(config, launch).expect("a thread")
@@ -257,6 +258,7 @@ fn a_run_whose_required_fields_are_not_said_does_not_start() {
         required_fields: vec!["beam".to_owned(), "target".to_owned()],
         fields: said("shifter=ada;beam=120 GeV"),
         mask_rules: MaskRules::default(),
+        parameters: Parameters::default(),
     };
     let session = Session::open(config, launcher(configuration(&output.0, true), Some(100))).expect("a thread");
     let desk = session.desk();
@@ -287,6 +289,7 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
         required_fields: Vec::new(),
         fields: Fields::default(),
         mask_rules: MaskRules::default(),
+        parameters: Parameters::default(),
     };
     let session = Session::open(config, launcher(configuration(&output.0, false), None)).expect("a thread");
     let desk = session.desk();
@@ -318,6 +321,7 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
         required_fields: Vec::new(),
         fields: Fields::default(),
         mask_rules: MaskRules::default(),
+        parameters: Parameters::default(),
     };
     let session = Session::open(config, launch).expect("a thread");
     let desk = session.desk();

@@ -1,6 +1,7 @@
 //! A sequence of runs as it can be seen from outside.
 
 use super::controls::Holder;
+use super::parameters::LiveParameter;
 use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::fields::Fields;
 use crate::run::{DiskLeft, HistogramDefinition, RunSummary};
@@ -62,6 +63,8 @@ pub struct SessionView {
     pub fields: Fields,
     /// Sources that operators have taken out.
     pub masked: Arc<BTreeSet<SourceId>>,
+    /// What can be changed while a run goes on.
+    pub parameters: Arc<[LiveParameter]>,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
 }
@@ -92,6 +95,7 @@ impl SessionView {
             required_fields: Arc::default(),
             fields: Fields::default(),
             masked: Arc::default(),
+            parameters: Arc::default(),
             last_entry: 0,
         }
     }

@@ -24,6 +24,7 @@ mod interrupts;
 mod manager_killed;
 mod masks;
 mod nodes;
+mod parameters;
 mod process;
 mod refusals;
 mod replay;

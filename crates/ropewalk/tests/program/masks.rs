@@ -11,11 +11,11 @@ impl Controlled {
         ended.expect_status(0).account()
     }
 
-    fn wait_for_written(&self, events: u64) {
+    pub(crate) fn wait_for_written(&self, events: u64) {
         wait_for(&format!("{events} events"), || (self.good("ledger")["events"]["written"] == events).then_some(()));
     }
 
-    fn address_of(&self, readout: &str) -> String {
+    pub(crate) fn address_of(&self, readout: &str) -> String {
         let addresses = self.good("addresses");
         let known = addresses.as_array().expect("a list").iter().find(|one| one["name"] == readout);
         known.expect("a readout unit")["address"].as_str().expect("text").to_owned()

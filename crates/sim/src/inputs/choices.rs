@@ -3,10 +3,11 @@
 use ropewalk_flow::messages::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Batch, Credit, Finished,
     FragmentFlags, FragmentMeta, Mask, Message, ReadoutState, Release, ReleaseEntry, Report, Request, RequestEntry,
-    Resync, Start, SynchronyState, Unreleased, UnreleasedEntry,
+    Resync, Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, CAUSES, Cause, Ending, EventKey, Instant, NodeId, Outcome, SourceId, Verdict,
+    AcknowledgementLevel, Attempt, CAUSES, Cause, Ending, EventKey, Instant, NodeId, Outcome, Parameter, SourceId,
+    Verdict,
 };
 use ropewalk_wire::message::{Hello, RefuseReason};
 use std::time::Duration;
@@ -114,6 +115,11 @@ impl<'a> Choices<'a> {
         }
     }
 
+    pub(super) fn setting(&mut self) -> Setting {
+        let parameter = Parameter::ALL[self.below(Parameter::ALL.len() as u64) as usize];
+        Setting { parameter, of: self.below(3) as u16, value: self.below(1 << 32) }
+    }
+
     pub(super) fn source(&mut self, sources: u32) -> SourceId {
         SourceId(1 + self.below(u64::from(sources) + 1) as u32)
     }
@@ -147,7 +153,8 @@ impl<'a> Choices<'a> {
 
     /// Any message of the protocol, whoever should send it.
     pub(super) fn message(&mut self, sources: u32) -> Message {
-        match self.below(24) {
+        match self.below(25) {
+            24 => Message::Set(self.setting()),
             23 => Message::Follows(self.chance()),
             22 => Message::Mask(Mask { source: self.source(sources), is_masked: self.chance() }),
             0 => Message::Start(Start { first: self.key(), origin: self.key() }),

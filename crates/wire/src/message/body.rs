@@ -2,7 +2,10 @@
 
 use super::{Batch, Ended, Kind, Lumisection, LumisectionEnd, PROTOCOL_VERSION, Report, ReportEntry};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
-use ropewalk_terms::{AcknowledgementLevel, Attempt, Cause, Ending, EventKey, Incarnation, Outcome, SourceId, Verdict};
+use core::time::Duration;
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, Cause, Ending, EventKey, Incarnation, Outcome, Parameter, SourceId, Verdict,
+};
 
 /// First message of whoever opens a connection. Who it is stands in the header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -255,6 +258,25 @@ pub struct Mask {
     pub is_masked: bool,
 }
 
+/// EVM to RU and BU: a parameter has another value from now on; and RU to a new EVM, as it was told before.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Which one.
+    pub parameter: Parameter,
+    /// Of which stream, where it is one of those; otherwise 0.
+    pub of: u16,
+    /// The value, in the parameter's unit.
+    pub value: u64,
+}
+
+impl Setting {
+    /// The value of one that is a time; none is shorter than a millisecond.
+    pub const fn time(&self) -> Duration {
+        const LEAST: u64 = 1_000_000;
+        Duration::from_nanos(if self.value < LEAST { LEAST } else { self.value })
+    }
+}
+
 /// RU and BU to EVM: closed; everything was reported.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
@@ -294,6 +316,7 @@ pub enum Message {
     LumisectionEnd(LumisectionEnd),
     Mask(Mask),
     Follows(bool),
+    Set(Setting),
 }
 
 impl Message {
@@ -327,6 +350,7 @@ impl Message {
             Self::LumisectionEnd(_) => Kind::LumisectionEnd,
             Self::Mask(_) => Kind::Mask,
             Self::Follows(_) => Kind::Follows,
+            Self::Set(_) => Kind::Set,
         }
     }
 
@@ -382,6 +406,11 @@ impl Message {
                 to.u8(body.is_masked.into());
             }
             Self::Follows(follows) => to.u8((*follows).into()),
+            Self::Set(body) => {
+                to.u8(body.parameter as u8);
+                to.u16(body.of);
+                to.u64(body.value);
+            }
         }
     }
 
@@ -432,6 +461,10 @@ impl Message {
             Kind::LumisectionEnd => Self::LumisectionEnd(LumisectionEnd::decode(&mut from)?),
             Kind::Mask => Self::Mask(Mask { source: SourceId(from.u32()?), is_masked: flag(&mut from)? }),
             Kind::Follows => Self::Follows(flag(&mut from)?),
+            Kind::Set => {
+                let parameter = Parameter::from_u8(from.u8()?).ok_or(FrameError::Meaning)?;
+                Self::Set(Setting { parameter, of: from.u16()?, value: from.u64()? })
+            }
             Kind::SuperFragments => return Err(FrameError::Meaning),
         };
         from.end()?;

@@ -66,6 +66,8 @@ kinds! {
     Mask = 27,
     /// RU to EVM: whether it waits for none of its sources, so that it wants to hear at once of events that others hold.
     Follows = 28,
+    /// EVM to RU and BU: a parameter has another value from now on. RU to a new EVM: that was said.
+    Set = 29,
 }
 
 /// The part that every message begins with.

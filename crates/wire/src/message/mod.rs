@@ -26,8 +26,8 @@ mod tests;
 
 pub use body::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Mask,
-    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync, Start, SynchronyState,
-    Unreleased, UnreleasedEntry,
+    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync, Setting, Start,
+    SynchronyState, Unreleased, UnreleasedEntry,
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};

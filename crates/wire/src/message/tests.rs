@@ -4,8 +4,8 @@ use super::*;
 use crate::frame::FrameError;
 use proptest::prelude::*;
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, ByCause, Cause, Ending, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber,
-    SourceId, Verdict,
+    AcknowledgementLevel, Attempt, ByCause, Cause, Ending, Epoch, EventKey, Incarnation, NodeId, Outcome, Parameter,
+    RunNumber, SourceId, Verdict,
 };
 
 fn key() -> impl Strategy<Value = EventKey> {
@@ -33,6 +33,7 @@ fn of_numbers(below: EventKey, numbers: [u64; 6]) -> impl Strategy<Value = Messa
     let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
     let before = Ended { built: late, ..ended };
     prop_oneof![
+        Just(Message::Set(Setting { parameter: Parameter::Prescale, of: late as u16, value: late })),
         Just(Message::Ended(ended)),
         Just(Message::LumisectionEnd(LumisectionEnd { number: late as u32, before, ended })),
         Just(Message::Follows(late % 2 == 0)),

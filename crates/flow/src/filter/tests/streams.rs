@@ -96,3 +96,22 @@ fn order_is_asked_for_by_the_stream() {
     let streams = Streams::new(vec![stream("a", &[]), ordered], false).expect("they are good");
     assert!(streams.any_ordered() && streams.is_ordered(set(&[0, 1])) && !streams.is_ordered(set(&[0])));
 }
+
+#[test]
+fn a_prescale_can_be_changed_but_not_that_of_a_stream_that_has_every_event() {
+    let some = StreamConfig { prescale: 3, ..stream("some", &[]) };
+    let mut streams = Streams::new(vec![stream("all", &[]), some], false).expect("right");
+    let kept = |streams: &mut Streams, events: u64| {
+        let sets = (0..events).map(|_| streams.select(TriggerBits::default(), 0)).collect::<Vec<_>>();
+        [0, 1].map(|index| sets.iter().filter(|set| set.iter().any(|one| one == StreamIndex(index))).count())
+    };
+    assert_eq!(kept(&mut streams, 6), [6, 2]);
+    for (stream, prescale) in [(1, 1), (0, 5), (2, 5), (1, 0), (1, 1 << 32)] {
+        streams.set_prescale(stream, prescale);
+    }
+    assert_eq!(kept(&mut streams, 6), [6, 6], "what makes no sense changes nothing");
+    streams.set_prescale(1, 6);
+    assert_eq!(kept(&mut streams, 12), [12, 2]);
+    let accounts: Vec<_> = streams.accounts().map(|(_, account)| (account.selected, account.prescaled_away)).collect();
+    assert_eq!(accounts, [(24, 0), (24, 14)]);
+}

@@ -1,8 +1,8 @@
 //! Sources that are masked: who is told, and when again.
 
 use super::hand::{Hand, config, key};
-use crate::messages::{Mask, Message};
-use ropewalk_terms::{NodeId, SourceId};
+use crate::messages::{Mask, Message, Setting};
+use ropewalk_terms::{NodeId, Parameter, SourceId};
 
 /// What is said of masks, and where between them the run starts.
 fn told(sent: &[(NodeId, Message)]) -> Vec<(u16, String)> {
@@ -93,4 +93,41 @@ fn who_waits_for_none_of_its_sources_is_told_of_events_at_once() {
     assert!(due.since(hand.now) <= core::time::Duration::from_millis(1));
     hand.now = due;
     assert_eq!(told(&mut hand), [(NodeId::readout(1), Message::Highest(key(3)))]);
+}
+
+#[test]
+fn parameters_are_told_to_every_node_and_to_those_that_come_later() {
+    let mut hand = Hand::new(config(1, 1));
+    let setting = |parameter, value| Setting { parameter, of: 0, value };
+    let told = |hand: &mut Hand| {
+        let sent = hand.sent();
+        let set = |(to, message): &(NodeId, Message)| match message {
+            Message::Set(setting) => Some((*to, setting.parameter, setting.value)),
+            _ => None,
+        };
+        sent.iter().filter_map(set).collect::<Vec<_>>()
+    };
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.manager.set(setting(Parameter::SourceTimeout, 5));
+    assert_eq!(told(&mut hand), [], "there is no run");
+    hand.manager.start(hand.now, key(1), None);
+    let both = [NodeId::readout(0), NodeId::builder(0)];
+    assert_eq!(told(&mut hand), both.map(|node| (node, Parameter::SourceTimeout, 5)));
+    hand.manager.set(setting(Parameter::SourceTimeout, 7));
+    assert_eq!(told(&mut hand), both.map(|node| (node, Parameter::SourceTimeout, 7)));
+    for node in both {
+        hand.lose(node);
+        hand.connect(node, 2);
+        assert_eq!(told(&mut hand), [(node, Parameter::SourceTimeout, 7)], "the last value alone");
+    }
+    // What a predecessor said is told by readout units, and does not go before what this one said.
+    for value in [9, 11] {
+        hand.say(NodeId::readout(0), &Message::Set(setting(Parameter::SourceTimeout, value)));
+        hand.say(NodeId::readout(0), &Message::Set(setting(Parameter::Prescale, value)));
+    }
+    hand.lose(NodeId::builder(0));
+    hand.connect(NodeId::builder(0), 3);
+    let all = [(Parameter::SourceTimeout, 7), (Parameter::Prescale, 9)];
+    assert_eq!(told(&mut hand), all.map(|(parameter, value)| (NodeId::builder(0), parameter, value)));
 }

@@ -19,7 +19,9 @@ use super::*;
 use crate::messages::*;
 use core::time::Duration;
 use ropewalk_memory::Payload;
-use ropewalk_terms::{Attempt, Cause, Counter, EventKey, FragmentAccount, Instant, NodeId, Outcome, SourceId};
+use ropewalk_terms::{
+    Attempt, Cause, Counter, EventKey, FragmentAccount, Instant, NodeId, Outcome, Parameter, SourceId,
+};
 
 /// Bytes that each fragment of these tests claims to have.
 const LENGTH: u32 = 100;

@@ -290,3 +290,23 @@ fn each_event_had_a_fragment_of_each_source_or_none_for_a_cause() {
     assert_eq!((whole.missing.total(), whole.in_dropped_events), (0, 4));
     assert_eq!((whole.expected(), broken.expected()), (10, 10));
 }
+
+#[test]
+fn a_time_out_that_is_changed_holds_for_what_waits_already() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, [1, 2]);
+    rig.wait(SOURCE_TIMEOUT / 2);
+    let set = |time: Duration| {
+        let value = time.as_nanos() as u64;
+        Message::Set(Setting { parameter: Parameter::SourceTimeout, of: 0, value })
+    };
+    rig.tell(set(SOURCE_TIMEOUT * 3));
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.settled, EventKey::MIN);
+    rig.tell(set(SOURCE_TIMEOUT));
+    assert_eq!(rig.settled, key(2), "it has waited for longer than that already");
+    rig.others.clear();
+    (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
+    rig.tell(Message::Recover);
+    assert_eq!(rig.others, [set(SOURCE_TIMEOUT)], "a new event manager hears of it");
+}

@@ -100,6 +100,11 @@ pub struct Filtering {
 }
 
 impl Filtering {
+    /// From now on a stream keeps one of so many of its events.
+    pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
+        self.streams.set_prescale(stream, prescale);
+    }
+
     /// Everything is accepted, by up to `slots` events in work, and streams choose.
     pub fn none(streams: Streams, slots: u32) -> Self {
         Self::with(Decider::Nobody, streams, None, slots)

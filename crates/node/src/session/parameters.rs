@@ -1,0 +1,206 @@
+//! Parameters that may be changed while a run goes on: for that run, and for those that follow.
+
+use super::desk::RequestRefusal;
+use crate::configuration::Configuration;
+use crate::quantity::Time;
+use ropewalk_flow::messages::Setting;
+use ropewalk_terms::{Parameter, StreamIndex};
+use std::time::Duration;
+
+/// How often nodes report their numbers unless somebody says otherwise.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// What a time may be.
+const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(24 * 3600)];
+/// Oftener than that reports would be the work; whoever watches wants them oftener than that.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
+
+/// A parameter with its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveParameter {
+    /// Its name: `timeouts.readout`, or `stream.physics.prescale`.
+    pub name: String,
+    /// What it is.
+    pub parameter: Parameter,
+    /// Its value now, and as it was configured, in its unit.
+    pub value: u64,
+    /// As it was configured.
+    pub configured: u64,
+    /// Of which stream.
+    of: u16,
+}
+
+impl LiveParameter {
+    /// A value as it is written in a configuration.
+    pub fn text(&self, value: u64) -> String {
+        match self.parameter {
+            Parameter::Prescale => value.to_string(),
+            _ => Time(Duration::from_nanos(value)).to_string(),
+        }
+    }
+
+    const fn setting(&self) -> Setting {
+        Setting { parameter: self.parameter, of: self.of, value: self.value }
+    }
+
+    /// The value that a text says.
+    fn read(&self, text: &str) -> Result<u64, String> {
+        let unfit = |why: String| format!("{} = {text}: {why}", self.name);
+        if self.parameter == Parameter::Prescale {
+            let value: u32 =
+                text.parse().map_err(|_| unfit("one of so many is kept: a number from 1 on".to_owned()))?;
+            return if value == 0 { Err(unfit("a prescale of 0 keeps nothing".to_owned())) } else { Ok(value.into()) };
+        }
+        let Time(time) = text.parse().map_err(|error| unfit(format!("{error}")))?;
+        let [least, most] = if self.parameter == Parameter::ReportInterval { INTERVALS } else { TIMES };
+        if !(least..=most).contains(&time) {
+            return Err(unfit(format!("from {} to {}", Time(least), Time(most))));
+        }
+        Ok(time.as_nanos() as u64)
+    }
+}
+
+/// What is to be changed: names and values, as in a configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParameterRequest {
+    /// All of them are changed, or none.
+    pub changes: Vec<(String, String)>,
+}
+
+/// All parameters of a sequence of runs.
+#[derive(Clone, Debug, Default)]
+pub struct Parameters(Vec<LiveParameter>);
+
+impl Parameters {
+    /// Those of a system that pulls; one in which sources push has none.
+    pub fn of(configuration: &Configuration) -> Self {
+        let (times, streams) = (&configuration.timeouts, configuration.streams());
+        if configuration.source.is_empty() {
+            return Self::default();
+        }
+        let time = |parameter: Parameter, time: Duration| {
+            let value = time.as_nanos() as u64;
+            LiveParameter { name: parameter.name().to_owned(), parameter, value, configured: value, of: 0 }
+        };
+        let times = [
+            time(Parameter::SourceTimeout, times.readout.0),
+            time(Parameter::ResyncTimeout, times.resync.0),
+            time(Parameter::BuilderTimeout, times.builder.0),
+            time(Parameter::ManagerTimeout, times.manager.0),
+            time(Parameter::DrainTimeout, times.drain.0),
+            time(Parameter::ReportInterval, REPORT_INTERVAL),
+        ];
+        let prescale = |(index, stream): (u16, &crate::configuration::StreamSection)| {
+            let (name, value) = (format!("stream.{}.prescale", stream.name), stream.prescale.into());
+            LiveParameter { name, parameter: Parameter::Prescale, value, configured: value, of: index }
+        };
+        // Whoever checks the files of one that is meant to have every event would miss those that are left out; where filter units
+        // take events as files they choose streams, and read their task once.
+        let may_change = |(index, _): &(u16, _)| !streams.takes_all(StreamIndex(*index as u8));
+        let prescales = (0..).zip(&configuration.stream).filter(may_change).map(prescale);
+        let prescales = prescales.filter(|_| configuration.file_based.is_none());
+        Self(times.into_iter().chain(prescales).collect())
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[LiveParameter] {
+        &self.0
+    }
+
+    /// Those that are not as they were configured.
+    pub(super) fn changed(&self) -> impl Iterator<Item = Setting> + '_ {
+        self.0.iter().filter(|one| one.value != one.configured).map(LiveParameter::setting)
+    }
+
+    /// All of that is done, or nothing: what is to be told, and in words.
+    pub(super) fn ask(&mut self, request: &ParameterRequest) -> Result<Vec<(Setting, String)>, RequestRefusal> {
+        let mut next = self.0.clone();
+        let mut told = Vec::new();
+        for (name, text) in &request.changes {
+            let known = next.iter_mut().find(|one| one.name == *name);
+            let one =
+                known.ok_or_else(|| RequestRefusal::Unknown(format!("no parameter `{name}` can be changed now")))?;
+            let value = one.read(text).map_err(RequestRefusal::Unfit)?;
+            if value != one.value {
+                let words = format!("{name} is {} now, in the place of {}", one.text(value), one.text(one.value));
+                one.value = value;
+                told.push((one.setting(), words));
+            }
+        }
+        fit(&next).map_err(RequestRefusal::Unfit)?;
+        self.0 = next;
+        Ok(told)
+    }
+}
+
+/// Each time-out waits for the one before it, as in a configuration.
+fn fit(parameters: &[LiveParameter]) -> Result<(), String> {
+    let of = |parameter| parameters.iter().find(|one| one.parameter == parameter);
+    let ordered = [
+        (Parameter::SourceTimeout, Parameter::BuilderTimeout),
+        (Parameter::BuilderTimeout, Parameter::ManagerTimeout),
+        (Parameter::ManagerTimeout, Parameter::DrainTimeout),
+        (Parameter::SourceTimeout, Parameter::ResyncTimeout),
+    ];
+    for (shorter, longer) in ordered {
+        if let (Some(shorter), Some(longer)) = (of(shorter), of(longer))
+            && longer.value <= shorter.value
+        {
+            let (one, other) = (longer.text(longer.value), shorter.text(shorter.value));
+            return Err(format!("{} ({one}) has to be longer than {} ({other})", longer.name, shorter.name));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::parse;
+
+    fn parameters(more: &str) -> Parameters {
+        let text = format!(
+            "version = 1\n[run]\noutput = \"runs\"\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+             [[source]]\nid = 1\nreadout = \"ru0\"\n{more}"
+        );
+        Parameters::of(&parse("parameters", &text, &|_| None).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    fn ask(parameters: &mut Parameters, changes: &[(&str, &str)]) -> Result<Vec<String>, RequestRefusal> {
+        let changes = changes.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
+        parameters.ask(&ParameterRequest { changes }).map(|told| told.into_iter().map(|(_, words)| words).collect())
+    }
+
+    #[test]
+    fn what_is_changed_is_told_and_what_does_not_fit_is_refused_as_a_whole() {
+        let mut all = parameters("[timeouts]\nreadout = \"1s\"\nbuilder = \"3s\"\nmanager = \"5s\"\ndrain = \"30s\"\n");
+        assert_eq!(ask(&mut all, &[("timeouts.readout", "1s")]), Ok(vec![]));
+        let words = "timeouts.readout is 2s now, in the place of 1s".to_owned();
+        assert_eq!(ask(&mut all, &[("timeouts.readout", "2s")]), Ok(vec![words]));
+        let setting = Setting { parameter: Parameter::SourceTimeout, of: 0, value: 2_000_000_000 };
+        assert_eq!(all.changed().collect::<Vec<_>>(), [setting]);
+        let refused = ask(&mut all, &[("monitoring.interval", "1s"), ("timeouts.builder", "2s")]);
+        let why = "timeouts.builder (2s) has to be longer than timeouts.readout (2s)";
+        assert_eq!(refused, Err(RequestRefusal::Unfit(why.to_owned())));
+        assert_eq!(all.changed().count(), 1, "nothing of what is refused is done");
+        for (name, text) in [("timeouts.readout", "soon"), ("timeouts.readout", "0s"), ("monitoring.interval", "1h")] {
+            assert!(matches!(ask(&mut all, &[(name, text)]), Err(RequestRefusal::Unfit(_))), "{name} = {text}");
+        }
+        assert!(matches!(ask(&mut all, &[("run.output", "x")]), Err(RequestRefusal::Unknown(_))));
+        ask(&mut all, &[("timeouts.readout", "1s")]).expect("as it was");
+        assert_eq!(all.changed().count(), 0);
+    }
+
+    #[test]
+    fn prescales_of_streams_that_do_not_have_every_event_may_be_changed() {
+        let streams = "[[stream]]\nname = \"all\"\n[[stream]]\nname = \"some\"\nprescale = 10\n";
+        let mut all = parameters(streams);
+        let names: Vec<_> = all.all()[6..].iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["stream.some.prescale"]);
+        let told = all.ask(&ParameterRequest { changes: vec![("stream.some.prescale".to_owned(), "4".to_owned())] });
+        let setting = Setting { parameter: Parameter::Prescale, of: 1, value: 4 };
+        assert_eq!(told.expect("it fits")[0].0, setting);
+        for text in ["0", "-1", "1.5", "4294967296", "1s"] {
+            assert!(ask(&mut all, &[("stream.some.prescale", text)]).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What can be changed while a run goes on.
+
+macro_rules! parameters {
+    ($($(#[doc = $help:literal])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// What can be changed while a run goes on; the names are stable.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Parameter { $($(#[doc = $help])* $name = $number),* }
+
+        impl Parameter {
+            /// Every parameter, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The stable name. That of a prescale has the stream's name in front of it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+
+            /// What it is, for people.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$name => concat!($($help),*)),* }
+            }
+        }
+    };
+}
+
+parameters! {
+    /// A source that is read says nothing for the oldest incomplete event for so long. In nanoseconds.
+    SourceTimeout = 1, "timeouts.readout";
+    /// A source that starts its numbering again waits so long for the trigger source to declare it. In nanoseconds.
+    ResyncTimeout = 2, "timeouts.resync";
+    /// A readout unit does not answer a request for so long. In nanoseconds.
+    BuilderTimeout = 3, "timeouts.builder";
+    /// A readout unit says nothing about an event that others hold for so long. In nanoseconds.
+    ManagerTimeout = 4, "timeouts.manager";
+    /// After the stop everything that is left may take so long. In nanoseconds.
+    DrainTimeout = 5, "timeouts.drain";
+    /// Nodes report their numbers this often. In nanoseconds.
+    ReportInterval = 6, "monitoring.interval";
+    /// Of so many selected events a stream keeps one.
+    Prescale = 7, "prescale";
+}
+
+impl Parameter {
+    /// The parameter with this number, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        if number == 0 || number as usize > Self::ALL.len() { None } else { Some(Self::ALL[number as usize - 1]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_parameters_go_together() {
+        for (number, &parameter) in (1..).zip(Parameter::ALL) {
+            assert_eq!((parameter as u8, Parameter::from_u8(number)), (number, Some(parameter)));
+        }
+        assert_eq!((Parameter::from_u8(0), Parameter::from_u8(8), Parameter::from_u8(255)), (None, None, None));
+    }
+}
