@@ -113,7 +113,9 @@ impl Document {
         let response = &operation["responses"][status.to_string()];
         prop_assert!(!response.is_null() || ALWAYS.contains(&status), "{status} for {method} {path}: {answer}");
         let schema = &response["content"]["application/json"]["schema"];
-        if !schema.is_null() && method != "HEAD" {
+        // What is no address is refused before anybody reads it, without a word.
+        let is_unread = status == 400 && answer.is_empty();
+        if !schema.is_null() && method != "HEAD" && !is_unread {
             let value: Value = serde_json::from_str(&answer)
                 .map_err(|error| TestCaseError::fail(format!("{method} {path}: {error}: {answer}")))?;
             prop_assert!(self.fits(&value, schema), "{method} {path}: {schema}: {value}");
