@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Which stream of the seed decides on masks.
 const STREAM: u64 = 808;
 
+/// By then a readout unit that is there has heard of it.
+const TELLING: Duration = Duration::from_millis(100);
+
 /// What somebody says of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Masking {
@@ -105,7 +108,34 @@ impl World {
                 format!("source {source} was masked {most} times, and the account has {intervals:?}")
             })?;
         }
+        self.judge_lasting(&masked)?;
         Ok(masked)
+    }
+
+    /// A source that was masked before its readout unit died, and that the event manager knows to be masked, is so at the end.
+    fn judge_lasting(&self, masked: &Masked) -> Result<(), Broken> {
+        let Some(manager) = self.spoken_for() else { return Ok(()) };
+        for id in manager.drive().machine().masked() {
+            let index = (0..self.scenario.sources.len()).find(|&index| self.scenario.source_id(index) == id);
+            let Some(source) = index else { continue };
+            let (readout, said) = (self.scenario.readout_of(source), self.scenario.masks[..self.masks_said].iter());
+            let last = said.filter(|mask| usize::from(mask.source) == source).next_back();
+            let deaths = self.safe.deaths.iter().filter(|death| death.place == Place::Readout(readout));
+            let has_died_since = deaths
+                .into_iter()
+                .any(|death| last.is_some_and(|mask| death.at >= Instant::ZERO.after(mask.at + TELLING)));
+            let node = &self.readouts[usize::from(readout)];
+            let is_back = node.is_done() && node.machine().is_some_and(|readout| readout.machine().has_started());
+            let is_masked =
+                masked.0.get(&id).and_then(|intervals| intervals.last()).is_some_and(|last| last.1 == EventKey::MAX);
+            Broken::unless(!has_died_since || !is_back || is_masked, Checker::Masks, || {
+                format!(
+                    "source {id} is masked, and its readout unit that began anew did not know: {:?}",
+                    masked.0.get(&id)
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// What an event says of a source that the account says was masked in it: nothing at all, neither a fragment nor a cause.
