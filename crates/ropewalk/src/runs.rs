@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::Differences;
-use ropewalk_node::run::{FrontEndRecord, GapRecord, Logbook, Note, NoteKind, Registry, RunRecord};
+use ropewalk_node::run::{FrontEndRecord, GapRecord, Logbook, MeasureSummary, Note, NoteKind, Registry, RunRecord};
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, json};
 use std::io::ErrorKind;
@@ -334,11 +334,29 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("  written", number(record.written)),
         ("bytes received", number(record.bytes_received)),
         ("bytes written", number(record.bytes_written)),
+        ("event size", measure(record, "event_size")),
+        ("build latency", measure(record, "build_latency")),
+        ("filter time", measure(record, "filter")),
+        ("disk write time", measure(record, "disk_write")),
         ("lost", lost.join(", ")),
         ("sources in trouble", trouble.join(", ")),
         ("missing", gaps.join("\n")),
         ("front ends", front_ends.join("\n")),
     ]
+}
+
+/// How a measure is distributed; nothing where there were no values.
+fn measure(record: &RunRecord, name: &str) -> String {
+    let Some(MeasureSummary { unit, count, p50, p90, p99, p99_9, max }) = record.measures.get(name) else {
+        return String::new();
+    };
+    let shown = |value: &f64| match unit.as_str() {
+        "bytes" => grouped(*value as u64),
+        _ => format!("{:.3}", value * 1e3),
+    };
+    let unit = if unit == "bytes" { "bytes" } else { "ms" };
+    let [p50, p90, p99, p99_9, max] = [p50, p90, p99, p99_9, max].map(shown);
+    format!("50 % {p50}, 90 % {p90}, 99 % {p99}, 99.9 % {p99_9}, most {max} {unit}, of {}", grouped(*count))
 }
 
 fn csv_line(record: &RunRecord, notes: &str) -> String {

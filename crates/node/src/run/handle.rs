@@ -10,6 +10,7 @@ use super::forecast::{DiskLeft, DiskWatch};
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
 use super::histograms::HistogramDefinition;
+use super::measures::MeasureSummary;
 use super::summary::{Durations, Parts, RunSummary};
 use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
@@ -540,7 +541,8 @@ impl RunHandle {
         let clock = ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() };
         let sample = self.sample();
         let histograms = self.histogram_definitions.iter().map(|one| one.read(&sample, None)).collect();
-        let summary = RunSummary { warnings, transfer, fields, configuration, clock, histograms, ..summary }
+        let measures = MeasureSummary::all(&sample);
+        let summary = RunSummary { warnings, transfer, fields, configuration, clock, histograms, measures, ..summary }
             .with_disk_left(self.disk_left())
             .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {

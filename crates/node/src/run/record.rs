@@ -3,6 +3,7 @@
 use super::claim::ACCOUNT;
 use super::clock_summary::ClockSummary;
 use super::configured::CONFIGURATION;
+use super::measures::MeasureSummary;
 use super::registry::{Registry, RunDirectory};
 use crate::configuration::Written;
 use crate::fields::Fields;
@@ -84,6 +85,8 @@ pub struct RunRecord {
     pub gaps: BTreeMap<u32, Vec<GapRecord>>,
     /// The front ends under run control, by source.
     pub front_ends: BTreeMap<u32, FrontEndRecord>,
+    /// How sizes of events and the times that things took are distributed, by the measure's name.
+    pub measures: BTreeMap<String, MeasureSummary>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<String>,
 }
@@ -137,6 +140,7 @@ impl RunRecord {
             sources_in_trouble: in_trouble(&account["by_source"]),
             gaps: by_source(&account["gaps"]),
             front_ends: by_source(&account["front_ends"]["by_source"]),
+            measures: serde_json::from_value(account["measures"].clone()).unwrap_or_default(),
             stopped_by: text("stopped_by"),
             ..self
         }
@@ -220,12 +224,16 @@ mod tests {
             },
             "front_ends": { "by_source": { "3": { "name": "hv", "versions": "2.1", "settings_sha256": null, "sent": 1 } } },
             "gaps": { "12": [{ "first": "4", "last": "9", "missing": 2 }] },
+            "measures": {
+                "event_size": { "unit": "bytes", "count": 10, "p50": 8, "p90": 9, "p99": 9, "p99_9": 9, "max": 9.5 },
+            },
             "stopped_by": null,
         });
         fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
         let record = RunRecord::read(&directory).expect("it can be read");
         assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
         assert_eq!(record.fields.to_string(), "beam=e+");
+        assert_eq!(record.measures.get("event_size").map(|sizes| (sizes.count, sizes.max)), Some((10, 9.5)));
         let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
         let front_end = FrontEndRecord { name: "hv".to_owned(), versions: "2.1".to_owned(), settings_sha256: None };

@@ -10,6 +10,7 @@ use super::forecast::DiskLeft;
 use super::front_end_summary::FrontEndsSummary;
 use super::histograms::SourceHistograms;
 use super::lumisections::LumisectionSummary;
+use super::measures::MeasureSummary;
 use super::transfer::TransferSummary;
 use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
 use crate::fields::Fields;
@@ -77,6 +78,8 @@ pub struct RunSummary {
     pub gaps: Map<String, Value>,
     /// In which events a source took no part because it was masked, by its id; sources that always took part are left out.
     pub masked: Map<String, Value>,
+    /// How sizes of events and the times that things took are distributed, by the measure's name; one without values is left out.
+    pub measures: BTreeMap<String, MeasureSummary>,
     /// What was counted of sources' fragments, as the configuration asks for.
     pub histograms: Vec<SourceHistograms>,
     /// Front ends under run control; null where there are none.
@@ -378,6 +381,7 @@ impl RunSummary {
             by_source: by_source(snapshot),
             gaps: gaps(snapshot),
             masked: masked(snapshot),
+            measures: BTreeMap::new(),
             histograms: Vec::new(),
             front_ends: None,
             filter: FilterSummary::new(snapshot),
