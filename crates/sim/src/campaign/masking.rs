@@ -118,8 +118,8 @@ impl World {
         for id in manager.drive().machine().masked() {
             let index = (0..self.scenario.sources.len()).find(|&index| self.scenario.source_id(index) == id);
             let Some(source) = index else { continue };
-            let (readout, said) = (self.scenario.readout_of(source), self.scenario.masks[..self.masks_said].iter());
-            let last = said.filter(|mask| usize::from(mask.source) == source).next_back();
+            let (readout, mut said) = (self.scenario.readout_of(source), self.scenario.masks[..self.masks_said].iter());
+            let last = said.rfind(|mask| usize::from(mask.source) == source);
             let deaths = self.safe.deaths.iter().filter(|death| death.place == Place::Readout(readout));
             let has_died_since = deaths
                 .into_iter()
