@@ -43,6 +43,7 @@ impl Setup {
         let config = SessionConfig {
             limits: RunLimits::default(),
             after_run: AfterRun::Wait,
+            is_single: false,
             tasks: SessionConfig::PATIENT,
             required_fields: Vec::new(),
             fields: Fields::default(),

@@ -430,6 +430,7 @@ pub(crate) struct DemoOptions {
   ropewalk run examples/cms-csc.toml
   ropewalk run examples/own-frontend.toml --output /data --duration 1h --keep 100GiB
   ropewalk run my-setup.toml --events 10000 --json
+  ropewalk run my-setup.toml --bytes 100GiB --then next        run after run, until Ctrl-C
   ropewalk run my-setup.toml --control 127.0.0.1:8900          then look at http://127.0.0.1:8900/
   ropewalk run my-setup.toml --control 127.0.0.1:8900 --idle   the first run is started there")]
 pub(crate) struct RunOptions {
@@ -479,6 +480,12 @@ pub(crate) struct RunLimits {
     /// Stop after exactly this many triggers.
     #[arg(long, value_name = "N")]
     pub(crate) events: Option<u64>,
+    /// Stop when so many bytes of fragments have come.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bytes: Option<Bytes>,
+    /// What follows a run that ends by itself: the next one, or nothing; under run control one that waits to be started.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) then: Option<Then>,
     /// Keep the newest run files up to this size; older ones are deleted, counted and named.
     #[arg(long, value_name = "SIZE")]
     pub(crate) keep: Option<Bytes>,
@@ -488,6 +495,16 @@ pub(crate) struct RunLimits {
     /// Print the account as JSON; the last line is one object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Then {
+    /// The next run begins, until somebody stops it.
+    Next,
+    /// The next run waits to be started.
+    Wait,
+    /// The program ends.
+    Over,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
@@ -504,7 +521,7 @@ pub(crate) enum NodeRole {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, in three terminals and in any order:
-  ropewalk node manager setup.toml --events 100000
+  ropewalk node manager setup.toml --events 100000             with --control 127.0.0.1:8900 it serves the dashboard
   ropewalk node readout setup.toml --name ru0
   ropewalk node builder setup.toml --name bu0 --output /data0
 A gateway of a push system, its sources and its farm:
@@ -530,6 +547,8 @@ pub(crate) struct NodeOptions {
     pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) limits: RunLimits,
+    #[command(flatten)]
+    pub(crate) control: ControlOptions,
 }
 
 #[derive(Debug, Args)]

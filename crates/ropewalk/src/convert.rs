@@ -12,7 +12,7 @@ use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFile
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
 use ropewalk_node::offline::segment_files;
 use ropewalk_node::run::Registry;
-use ropewalk_node::session::RunLimits;
+use ropewalk_node::session::{AfterRun, RunLimits};
 use std::path::Path;
 
 pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
@@ -59,7 +59,8 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     }
     configuration.run.output.clone_from(&options.output);
     let run = RunLimits { until_sources_end: true, ..RunLimits::default() };
-    take_run(&configuration, &Limits { run, fields: Fields::default(), json: false, control: None })
+    let (fields, after_run) = (Fields::default(), AfterRun::Over);
+    take_run(&configuration, &Limits { run, fields, json: false, after_run, is_single: false, control: None })
 }
 
 /// Makes files of another format of a run.

@@ -41,13 +41,10 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         logbook: configuration.logbook.clone(),
     };
     let is_endless = run.duration.is_none() && run.events.is_none();
-    let control = Controlled {
-        config,
-        takes_any_port: options.control.is_none(),
-        is_idle: false,
-        after_run: if is_endless { AfterRun::Wait } else { AfterRun::Over },
-    };
-    let limits = Limits { run, fields: Fields::default(), json: options.json, control: Some(control) };
+    let control = Controlled { config, takes_any_port: options.control.is_none(), is_idle: false };
+    let after_run = if is_endless { AfterRun::Wait } else { AfterRun::Over };
+    let fields = Fields::default();
+    let limits = Limits { run, fields, json: options.json, after_run, is_single: false, control: Some(control) };
     take_run(&configuration, &limits)
 }
 

@@ -2,12 +2,12 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct, fields, overrule, warn};
+use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule, run_limits, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node, take_over};
-use ropewalk_node::session::{RunLimits, only};
+use ropewalk_node::session::{AfterRun, only};
 use ropewalk_terms::Role;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
             "--take-over is for the event manager: other nodes are simply started again".to_owned(),
         ));
     }
+    if role != Role::Manager && options.control.control.is_some() {
+        return Err(Failure::Usage("--control is for the event manager, which knows of all nodes".to_owned()));
+    }
     if options.take_over && options.limits.events.is_some() {
         return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
     }
@@ -44,13 +47,10 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         say!("ready {name} {address}");
     }
     if role == Role::Manager {
-        let run = RunLimits {
-            duration: configuration.run.duration.map(|time| time.0),
-            events,
-            bytes: None,
-            until_sources_end: configuration.run.until_sources_end,
-        };
-        let limits = Limits { run, fields, json: options.limits.json, control: None };
+        let run = run_limits(&configuration);
+        let control = controlled(&configuration, &options.config, &options.control, false)?;
+        let (json, after_run) = (options.limits.json, AfterRun::Over);
+        let limits = Limits { run, fields, json, after_run, is_single: true, control };
         return conduct(&configuration, only(handle), &limits, &interrupts, |_| ());
     }
     say!("ready");

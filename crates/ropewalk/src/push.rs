@@ -1,6 +1,6 @@
 //! Taking a run of a push system: sources, gateways, a farm.
 
-use crate::arguments::{FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
+use crate::arguments::{ControlOptions, FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
 use crate::exit::{self, Failure};
 use crate::render::grouped;
 use crate::running::warn;
@@ -30,7 +30,7 @@ pub(crate) fn is_push(options: &RunOptions) -> bool {
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
-    take_with(push::read(&options.config)?, &PushPart::Whole, &options.limits)
+    take_with(push::read(&options.config)?, &PushPart::Whole, (&options.limits, &options.control))
 }
 
 /// One gateway, its sources and its farm being other processes.
@@ -43,10 +43,26 @@ pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
         Some(name) if names.contains(&name.as_str()) => name.clone(),
         Some(name) => return Err(Failure::Usage(format!("no gateway is named `{name}`; there are: {known}"))),
     };
-    take_with(configuration, &PushPart::Gateway(name), &options.limits)
+    take_with(configuration, &PushPart::Gateway(name), (&options.limits, &options.control))
 }
 
-fn take_with(mut configuration: PushConfiguration, part: &PushPart, given: &RunLimits) -> Result<u8, Failure> {
+fn take_with(
+    mut configuration: PushConfiguration,
+    part: &PushPart,
+    (given, control): (&RunLimits, &ControlOptions),
+) -> Result<u8, Failure> {
+    // Nothing that was asked for is left out without a word.
+    let of_pull = [
+        ("--control", control.control.is_some()),
+        ("--bytes", given.bytes.is_some()),
+        ("--then", given.then.is_some()),
+    ];
+    if let Some((name, _)) = of_pull.into_iter().find(|(_, is_given)| *is_given) {
+        let why = format!(
+            "{name} is of systems that pull: in this file sources push to gateways, which have one run and end with it"
+        );
+        return Err(Failure::Usage(why));
+    }
     if let Some(output) = &given.output {
         configuration.run.output.clone_from(output);
     }

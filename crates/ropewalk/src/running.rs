@@ -1,19 +1,20 @@
 //! Taking a run: start, watch, stop, tell.
 
-use crate::arguments::{self, RunOptions};
+use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
 use crate::progress::Progress;
 use crate::render::{checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
-use ropewalk_node::configuration::{self, Configuration};
+use ropewalk_node::configuration::{self, Configuration, ThenChoice};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::run::{RunSummary, advice, placement};
 use ropewalk_node::session::{
     AfterRun, Answer, Command, Desk, EntryKind, Launch, MaskRules, OperationState, Parameters, RunLimits, Session,
     SessionConfig, SessionView, Told, launcher, task_limits,
 };
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ pub(crate) struct Limits {
     pub(crate) fields: Fields,
     /// The account as JSON.
     pub(crate) json: bool,
+    /// What follows a run that ends by itself.
+    pub(crate) after_run: AfterRun,
+    /// There is no other run than this one: a stop ends everything.
+    pub(crate) is_single: bool,
     /// Runs follow each other, as others say.
     pub(crate) control: Option<Controlled>,
 }
@@ -37,8 +42,6 @@ pub(crate) struct Controlled {
     pub(crate) takes_any_port: bool,
     /// Nothing starts without a command.
     pub(crate) is_idle: bool,
-    /// What follows a run that ends by itself.
-    pub(crate) after_run: AfterRun,
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
@@ -48,43 +51,65 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let waits = options.control.control.is_some();
     let fields = fields(&configuration, limits, waits)?;
     overrule(&mut configuration, limits);
-    let run = RunLimits {
+    let run = run_limits(&configuration);
+    let is_controlled = options.control.control.is_some();
+    if !is_controlled && configuration.run.then == Some(ThenChoice::Wait) {
+        let why = "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    // Whoever says on the command line how long a run takes wants one of them.
+    let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
+    let usual = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
+    let after_run = configuration.run.then.map_or(usual, after);
+    let control = controlled(&configuration, &options.config, &options.control, options.idle)?;
+    take_run(&configuration, &Limits { run, fields, json: limits.json, after_run, is_single: false, control })
+}
+
+/// When a run ends by itself.
+pub(crate) fn run_limits(configuration: &Configuration) -> RunLimits {
+    RunLimits {
         duration: configuration.run.duration.map(|time| time.0),
         events: configuration.run.events,
-        bytes: None,
+        bytes: configuration.run.bytes.map(|bytes| bytes.0),
         until_sources_end: configuration.run.until_sources_end,
+    }
+}
+
+const fn after(then: ThenChoice) -> AfterRun {
+    match then {
+        ThenChoice::Next => AfterRun::Next,
+        ThenChoice::Wait => AfterRun::Wait,
+        ThenChoice::Over => AfterRun::Over,
+    }
+}
+
+/// How others see the runs of a configuration that stands in a file, and give commands; none where nothing listens.
+pub(crate) fn controlled(
+    configuration: &Configuration,
+    file: &Path,
+    options: &arguments::ControlOptions,
+    is_idle: bool,
+) -> Result<Option<Controlled>, Failure> {
+    let Some(listen) = options.control else { return Ok(None) };
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    let token = options
+        .control_token
+        .as_ref()
+        .map(|path| Token::of_file(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display()))));
+    let identity = Identity::configured(&configuration.control);
+    let identity = identity.map_err(|error| Failure::Environment(format!("[control] {error}")))?;
+    let config = ControlConfig {
+        listen,
+        token: token.transpose()?,
+        identity,
+        output: configuration.run.output.clone(),
+        configuration: text,
+        alarms: configuration.alarm_rules(),
+        hearers: configuration.alarms.clone(),
+        logbook: configuration.logbook.clone(),
     };
-    let control = match options.control.control {
-        None => None,
-        Some(listen) => {
-            let text = std::fs::read_to_string(&options.config);
-            let text = text.map_err(|error| Failure::Usage(format!("{}: {error}", options.config.display())))?;
-            let token = options.control.control_token.as_ref().map(|path| {
-                Token::of_file(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
-            });
-            let identity = Identity::configured(&configuration.control);
-            let identity = identity.map_err(|error| Failure::Environment(format!("[control] {error}")))?;
-            let output = configuration.run.output.clone();
-            // Whoever says on the command line how long a run takes wants one of them.
-            let is_one = limits.duration.is_some() || limits.events.is_some();
-            Some(Controlled {
-                config: ControlConfig {
-                    listen,
-                    token: token.transpose()?,
-                    identity,
-                    output,
-                    configuration: text,
-                    alarms: configuration.alarm_rules(),
-                    hearers: configuration.alarms.clone(),
-                    logbook: configuration.logbook.clone(),
-                },
-                takes_any_port: false,
-                is_idle: options.idle,
-                after_run: if is_one { AfterRun::Over } else { AfterRun::Wait },
-            })
-        }
-    };
-    take_run(&configuration, &Limits { run, fields, json: limits.json, control })
+    Ok(Some(Controlled { config, takes_any_port: false, is_idle }))
 }
 
 /// Options take the place of what the configuration says, also in what is kept of it.
@@ -101,6 +126,19 @@ pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::Ru
     if let Some(duration) = limits.duration {
         run.duration = Some(duration);
         written.set("run", "duration", format!("{}s", duration.0.as_secs_f64()));
+    }
+    if let Some(bytes) = limits.bytes {
+        run.bytes = Some(bytes);
+        written.set("run", "bytes", bytes.0.to_string());
+    }
+    if let Some(then) = limits.then {
+        let (choice, name) = match then {
+            Then::Next => (ThenChoice::Next, "next"),
+            Then::Wait => (ThenChoice::Wait, "wait"),
+            Then::Over => (ThenChoice::Over, "over"),
+        };
+        run.then = Some(choice);
+        written.set("run", "then", name);
     }
     if let Some(events) = limits.events {
         run.events = Some(events);
@@ -152,14 +190,15 @@ pub(crate) fn conduct(
     interrupts: &Interrupts,
     tell: impl FnOnce(&SessionView),
 ) -> Result<u8, Failure> {
-    let after_run = limits.control.as_ref().map_or(AfterRun::Over, |control| control.after_run);
     let tasks = match limits.control {
-        Some(_) => task_limits(&configuration.timeouts),
-        None => SessionConfig::PATIENT,
+        // Nodes that are processes of their own come when they come.
+        Some(_) if !limits.is_single => task_limits(&configuration.timeouts),
+        _ => SessionConfig::PATIENT,
     };
     let config = SessionConfig {
         limits: limits.run,
-        after_run,
+        after_run: limits.after_run,
+        is_single: limits.is_single,
         tasks,
         silence: configuration.timeouts.operator.0,
         required_fields: configuration.run.required_fields.clone(),
@@ -184,7 +223,9 @@ pub(crate) fn conduct(
         });
     }
     let mut told = Tellings { json: limits.json, configuration, last: None };
-    watch(&session, &desk, interrupts, limits.control.is_some(), &mut told)?;
+    // Of several runs each account is told when it is there.
+    let are_several = limits.control.is_some() || limits.after_run == AfterRun::Next;
+    watch(&session, &desk, interrupts, are_several, &mut told)?;
     if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
         return Err(failure(&desk, refused));
     }

@@ -99,6 +99,10 @@ pub struct RunSection {
     pub duration: Option<Time>,
     /// Stop after exactly this many triggers.
     pub events: Option<u64>,
+    /// Stop when so many bytes of fragments have come.
+    pub bytes: Option<Bytes>,
+    /// What follows a run that ends by itself.
+    pub then: Option<ThenChoice>,
     /// Stop when every source has closed its connection.
     pub until_sources_end: bool,
     /// Write run files; false builds and checks only.
@@ -139,6 +143,8 @@ impl Default for RunSection {
             output: PathBuf::from("."),
             duration: None,
             events: None,
+            bytes: None,
+            then: None,
             until_sources_end: false,
             write: true,
             keep: None,
@@ -442,6 +448,18 @@ pub enum RequirementChoice {
     Optional,
     /// It is read and thrown away.
     Masked,
+}
+
+/// What follows a run that ends by itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ThenChoice {
+    /// The next one begins.
+    Next,
+    /// The next one is set up, and begins when somebody starts it; under run control alone.
+    Wait,
+    /// Nothing: the program ends.
+    Over,
 }
 
 /// What a closed connection means.

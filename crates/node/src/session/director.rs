@@ -32,6 +32,8 @@ pub struct SessionConfig {
     pub limits: RunLimits,
     /// What follows then.
     pub after_run: AfterRun,
+    /// There is no other run than the first one: a stop ends everything.
+    pub is_single: bool,
     /// How long each step may take.
     pub tasks: TaskLimits,
     /// An operator who gives no sign for so long loses the controls.
@@ -260,6 +262,7 @@ impl Director {
                 by
             }
         };
+        let command = if self.config.is_single && command == Command::Stop { Command::Shutdown } else { command };
         let number = self.next_command;
         self.next_command = CommandNumber(number.0 + 1);
         let would_start = command == Command::Start && self.operation.state() == OperationState::Configured;

@@ -57,6 +57,7 @@ fn session(output: &Output, is_emulated: bool, limits: RunLimits, after_run: Aft
     let config = SessionConfig {
         limits,
         after_run,
+        is_single: false,
         tasks: LIMITS,
         silence: SILENCE,
         required_fields: Vec::new(),
@@ -253,6 +254,7 @@ fn a_run_whose_required_fields_are_not_said_does_not_start() {
     let config = SessionConfig {
         limits: RunLimits { events: Some(100), ..RunLimits::default() },
         after_run: AfterRun::Wait,
+        is_single: false,
         tasks: LIMITS,
         silence: SILENCE,
         required_fields: vec!["beam".to_owned(), "target".to_owned()],
@@ -284,6 +286,7 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
     let config = SessionConfig {
         limits: RunLimits::default(),
         after_run: AfterRun::Wait,
+        is_single: false,
         tasks: LIMITS,
         silence: Duration::from_millis(50),
         required_fields: Vec::new(),
@@ -316,6 +319,7 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
     let config = SessionConfig {
         limits: RunLimits::default(),
         after_run: AfterRun::Wait,
+        is_single: false,
         tasks,
         silence: SILENCE,
         required_fields: Vec::new(),

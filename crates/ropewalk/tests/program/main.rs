@@ -16,6 +16,7 @@ mod file_based;
 mod filter_nodes;
 mod filters;
 mod filters_stopped;
+mod following;
 mod foreign;
 mod front_ends;
 mod gateway;

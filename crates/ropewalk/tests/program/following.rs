@@ -1,0 +1,77 @@
+//! Runs that end by themselves, what follows them, and run control of a run of several processes.
+
+use crate::cluster::Cluster;
+use crate::process::Program;
+use crate::support::{FrontEnd, Held, Setup, wait_for};
+use serde_json::{Value, json};
+
+/// One source of this process.
+fn emulated(name: &str) -> Setup {
+    Setup::new(name, &[]).source("id = 1\nreadout = \"ru0\"\nemulate = { rate = \"20kHz\", fragment_size = \"1KiB\" }")
+}
+
+#[test]
+fn run_follows_run_until_somebody_stops_it() {
+    let setup = emulated("following");
+    let file = setup.file();
+    let program = Program::start(["run", &file.display().to_string(), "--events", "200", "--then", "next", "--json"]);
+    wait_for("three runs", || setup.output().join("run000003/run.json").exists().then_some(()));
+    program.interrupt();
+    let ended = program.end();
+    ended.expect_status(0);
+    let told: Vec<Value> = ended.out.iter().map(|line| serde_json::from_str(line).expect("an account")).collect();
+    assert!(told.len() >= 3, "{told:#?}");
+    for (account, run) in told.iter().zip(1..) {
+        assert_eq!((&account["run"], &account["ledger"]["balanced"]), (&json!(run), &json!(true)), "{account:#}");
+        assert!(run > 3 || account["events"]["built"] == 200, "{account:#}");
+    }
+}
+
+#[test]
+fn a_run_ends_when_so_many_bytes_have_come() {
+    let setup = emulated("bytes");
+    let file = setup.file().display().to_string();
+    let ended = Program::run(["run", &file, "--bytes", "1MiB", "--json"]);
+    let account = ended.expect_status(0).account();
+    assert_eq!((&account["state"], &account["ledger"]["balanced"]), (&json!("ended"), &json!(true)), "{account:#}");
+    let received = account["bytes"]["payload_received"].as_u64().expect("a number");
+    // The run hears of it a moment later: of a second it would be 20 MiB.
+    assert!(((1 << 20)..(16 << 20)).contains(&received), "{received} bytes");
+    let refused = Program::run(["run", &file, "--then", "wait"]);
+    assert!(refused.expect_status(2).errors.contains("--control 127.0.0.1:8900"), "{}", refused.errors);
+}
+
+/// Whoever serves it knows of every node: what is masked is masked where the source is.
+#[test]
+fn an_event_manager_that_is_a_process_of_its_own_serves_run_control() {
+    let mut cluster = Cluster::new(Setup::new("served", &[841, 843]));
+    cluster.start("manager", &["--control", "127.0.0.1:0", "--json"]);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    cluster.start("ru0", &[]);
+    cluster.start("bu0", &[]);
+    let ctl = |words: &[&str]| {
+        let words = ["ctl"].iter().chain(words).copied().chain(["--url", &url, "--json"]);
+        Program::run(words).expect_status(0).account()
+    };
+    let wait_for_written = |events: u64| {
+        wait_for(&format!("{events} events"), || (ctl(&["ledger"])["events"]["written"] == events).then_some(()));
+    };
+    let address = cluster.front_end_address("ru0");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+    wait_for_written(20);
+    assert_eq!(ctl(&["mask", "843"])[0]["events"], json!([{ "from": "21", "to": null }]));
+    front_ends[0].send(21..=30);
+    wait_for_written(30);
+    let nodes: Vec<Value> = ctl(&["state"])["nodes"].as_array().cloned().unwrap_or_default();
+    assert!(nodes.iter().all(|node| node["connected"] == true), "{nodes:?}");
+    // There is no other run: a stop is the end.
+    assert_eq!(ctl(&["stop"])["state"], "over");
+    let account = cluster.take("manager").end().expect_status(0).account();
+    let masked = json!({ "843": [{ "from": "21", "to": null }] });
+    assert_eq!((&account["ledger"]["balanced"], &account["masked"]), (&json!(true), &masked), "{account:#}");
+    for name in ["ru0", "bu0"] {
+        cluster.take(name).end().expect_status(0);
+    }
+    Held::in_directories(&[cluster.run_directory("bu0")]).expect_keys_up_to(30);
+}
