@@ -115,7 +115,7 @@ export async function masks(browser, program) {
   await until(page, "sources", `document.querySelectorAll("#sources tbody tr").length === 3`);
   expect(await mask.isDisabled(), "all sources can be masked at once");
   const id = await page.locator("#sources tbody tr").last().locator("td").first().textContent();
-  await page.getByLabel("Show").fill(id);
+  await page.getByRole("searchbox", { name: "Show" }).fill(id);
   const standing = (words) => `document.querySelector("#sources tbody tr").cells[1].textContent === "${words}"`;
   await until(page, "one that sends", standing("sends"));
   await mask.click();

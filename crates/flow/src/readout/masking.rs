@@ -7,7 +7,8 @@
 //!                        +---------mask----------+
 //! ```
 //! K and L are chosen here, where the source's fragments are: nothing that came before a mask is thrown away, and no event waits for
-//! a source that was asked back and says nothing. Both are reported, and every event from K up to L says of the source that it was
+//! a source that was asked back and says nothing. One that is a little behind the others is waited for from the oldest event on that is
+//! not settled. Both are reported, and every event from K up to L says of the source that it was
 //! masked, so that builder units need not know of masks.
 
 use super::config::Requirement;
@@ -66,6 +67,11 @@ impl Masking {
     #[inline]
     pub(super) const fn wanted_end(&self, next: Position) -> Position {
         if next < self.from || self.to == NEVER { self.from } else { NEVER }
+    }
+
+    /// The event at `next`, or the first one behind it in which the source takes part; [`NEVER`] while it is masked.
+    pub(super) const fn first_wanted(&self, next: Position) -> Position {
+        if self.covers(next) { self.to } else { next }
     }
 
     /// For reports: 0 takes part, 1 masked, 2 asked back.
@@ -154,7 +160,8 @@ impl Readout {
         }
     }
 
-    /// A fragment of a source that is masked: whether it is the first one with which the source takes part again.
+    /// A fragment of a source that is masked: whether it is the first one with which the source takes part again. It may also show that
+    /// a later one will be, for which events wait from now on.
     pub(super) fn comes_back(&mut self, source: usize, fragment: &Received) -> bool {
         let newest = self.timeline.resync();
         let input = &mut self.sources[source];
@@ -165,20 +172,25 @@ impl Readout {
             // Its numbers were compared with those of a count that is over: all began again since, and so did it.
             self.join(source);
         }
-        let (head, end) = (self.head, self.stop_end().min(self.timeline.limit()));
+        let (head, end, window) = (self.head, self.stop_end().min(self.timeline.limit()), self.window);
         let input = &mut self.sources[source];
         input.sequence.keep_up(head);
-        let Step::Forward(position) = input.sequence.step(fragment.meta.raw_id, fragment.restarts, head) else {
-            return false;
-        };
-        if position < head || position >= end {
+        let raw = fragment.meta.raw_id;
+        let Step::Forward(position) = input.sequence.step(raw, fragment.restarts, head) else { return false };
+        // One that is a little behind the others would be so for ever if nobody waited for it: from the oldest event on that is not
+        // settled somebody does. One that is far behind catches up first, which is quicker while what it sends is thrown away.
+        let to = position.max(head);
+        if to >= end || to - position > window {
             return false;
         }
-        let key = self.timeline.key(position);
+        if position < to {
+            input.sequence.advance(position, raw);
+        }
+        let key = self.timeline.key(to);
         input.standing = Standing::Following;
-        input.masking.end(position, key);
+        input.masking.end(to, key);
         self.choose_who_is_waited_for();
-        true
+        position == to
     }
 
     /// Events wait for required sources; where none takes part that is required, for the others.

@@ -180,7 +180,7 @@ impl Source {
         }
         let next = if self.waiting_at == NEVER { self.sequence.last() + 1 } else { self.waiting_at };
         let awaited = self.presence == Presence::Awaited || !self.waiting.is_empty();
-        if awaited && !self.masking.covers(next) { next } else { NEVER }
+        if awaited { self.masking.first_wanted(next) } else { NEVER }
     }
 
     /// The latest event that the source has shown, whether or not it could be placed.
