@@ -139,7 +139,6 @@ fn fit(parameters: &[LiveParameter]) -> Result<(), String> {
         (Parameter::SourceTimeout, Parameter::BuilderTimeout),
         (Parameter::BuilderTimeout, Parameter::ManagerTimeout),
         (Parameter::ManagerTimeout, Parameter::DrainTimeout),
-        (Parameter::SourceTimeout, Parameter::ResyncTimeout),
     ];
     for (shorter, longer) in ordered {
         if let (Some(shorter), Some(longer)) = (of(shorter), of(longer))
