@@ -27,10 +27,10 @@ pub(super) struct Announcing {
     told_follows: bool,
     /// The lumisections that it told of, for its successor too.
     pub(super) lumisections: KnownLumisections,
-    /// A new event manager has not been told of that, of masked sources, and of the run's end.
+    /// A new event manager has not been told of that, of masked sources and changed parameters, and of the run's end.
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
-    masks_due: VecDeque<Message>,
+    orders_due: VecDeque<Message>,
     /// Parameters that were changed, for its successor too.
     pub(super) settings: Settings,
     stop_due: bool,
@@ -48,7 +48,7 @@ impl Default for Announcing {
             lumisections: KnownLumisections::default(),
             ended_due: false,
             lumisections_due: VecDeque::new(),
-            masks_due: VecDeque::new(),
+            orders_due: VecDeque::new(),
             settings: Settings::default(),
             stop_due: false,
         }
@@ -131,11 +131,11 @@ impl Readout {
     }
 
     /// What an earlier event manager left here, once for each new one: how events ended, which lumisections there are, which
-    /// sources are masked, and the run's end.
+    /// sources are masked, which parameters were changed, and the run's end.
     pub(super) fn next_left(&mut self) -> Option<Message> {
-        let Announcing { ended, ended_due, lumisections_due, masks_due, stop_due, .. } = &mut self.announcing;
+        let Announcing { ended, ended_due, lumisections_due, orders_due, stop_due, .. } = &mut self.announcing;
         let ended = ended.filter(|_| core::mem::take(ended_due)).map(Message::Ended);
-        ended.or_else(|| lumisections_due.pop_front()).or_else(|| masks_due.pop_front()).or_else(|| {
+        ended.or_else(|| lumisections_due.pop_front()).or_else(|| orders_due.pop_front()).or_else(|| {
             let stop = self.stop.as_ref().filter(|_| core::mem::take(stop_due));
             stop.map(|stop| Message::StopAt(stop.last))
         })
@@ -148,8 +148,8 @@ impl Readout {
         self.announcing.told_follows = false;
         (self.announcing.ended_due, self.announcing.stop_due) = (true, true);
         self.announcing.lumisections_due = self.announcing.lumisections.told().collect();
-        self.announcing.masks_due = self.masks().collect();
-        self.announcing.masks_due.extend(self.announcing.settings.all().map(Message::Set));
+        self.announcing.orders_due = self.masks().collect();
+        self.announcing.orders_due.extend(self.announcing.settings.all().map(Message::Set));
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

@@ -432,7 +432,7 @@ impl Director {
         handle.describe(self.fields.clone());
         match handle.leave_word(FIRST, last) {
             Ok(()) => {
-                self.masks.masked().iter().for_each(|&source| handle.mask(source, true));
+                self.masks.said().for_each(|(source, is_masked)| handle.mask(source, is_masked));
                 self.parameters.changed().for_each(|setting| handle.set(setting));
                 handle.start(FIRST, last);
             }

@@ -41,16 +41,24 @@ pub struct MaskRequest {
 pub(super) struct Masks {
     rules: MaskRules,
     masked: BTreeSet<SourceId>,
+    /// Of which anything was ever said.
+    mentioned: BTreeSet<SourceId>,
 }
 
 impl Masks {
     pub(super) const fn new(rules: MaskRules) -> Self {
-        Self { rules, masked: BTreeSet::new() }
+        Self { rules, masked: BTreeSet::new(), mentioned: BTreeSet::new() }
     }
 
     /// Those that take no part.
     pub(super) const fn masked(&self) -> &BTreeSet<SourceId> {
         &self.masked
+    }
+
+    /// Whether each source of which anything was said takes no part. To be told to each run, since front ends stay connected from run to
+    /// run, and may not have heard of what was said between two.
+    pub(super) fn said(&self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
+        self.mentioned.iter().map(|&source| (source, self.masked.contains(&source)))
     }
 
     /// All of that is done, or nothing: which sources that changes anything for.
@@ -77,7 +85,8 @@ impl Masks {
         if request.is_masked && !self.rules.sources.keys().any(takes_part) {
             return Err(RequestRefusal::Unfit("no source would be left to take part".to_owned()));
         }
-        let changed = masked.symmetric_difference(&self.masked).copied().collect();
+        let changed: Vec<SourceId> = masked.symmetric_difference(&self.masked).copied().collect();
+        self.mentioned.extend(&changed);
         self.masked = masked;
         Ok(changed)
     }
@@ -111,6 +120,8 @@ mod tests {
         assert_eq!(masks.masked().len(), 3, "nothing of what is refused is done");
         assert_eq!(ask(&mut masks, &[2, 3], false), Ok(ids(&[2, 3])));
         assert_eq!(ask(&mut masks, &[2], false), Ok(vec![]));
+        let said = [(2, false), (3, false), (4, true)].map(|(id, is_masked)| (SourceId(id), is_masked));
+        assert_eq!(masks.said().collect::<Vec<_>>(), said, "who takes part again is told so, too");
     }
 
     #[test]
