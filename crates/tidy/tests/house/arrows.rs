@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flow", &["terms", "wire", "memory"]),
     ("monitor", &["terms", "memory"]),
     ("host", &[]),
-    ("tune", &["host"]),
+    ("tune", &["terms", "host", "io"]),
     ("plugin", &["terms", "memory", "wire", "flow"]),
     ("node", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "plugin"]),
     ("control", &["node", "monitor", "terms"]),

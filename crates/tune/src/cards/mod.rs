@@ -1,0 +1,99 @@
+//! What drivers of network cards tell and let be set.
+//!
+//! The kernel tells it over netlink (families `ethtool` and `netdev`); a recorded machine has it in a file. Everything
+//! is optional: drivers tell what they have.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Property;
+
+/// What the driver of one card tells.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CardReport {
+    /// What can be set, and its present value in its normal form.
+    pub properties: Vec<(Property, String)>,
+    /// The largest receive ring that the card can have, in descriptors.
+    pub most_receive_ring: Option<u32>,
+    /// The largest transmit ring that the card can have, in descriptors.
+    pub most_transmit_ring: Option<u32>,
+    /// The most combined channels that the card can have.
+    pub most_combined_channels: Option<u32>,
+    /// Features that nobody can change, and whether they are on.
+    pub fixed_features: BTreeMap<String, bool>,
+    /// The receive queue that each slot of the card's table of flows leads to (receive side scaling).
+    pub spread: Vec<u32>,
+    /// What the driver can do with XDP programs, by the kernel's names (`basic`, `redirect`, `xsk-zerocopy`, ...).
+    pub xdp: Vec<String>,
+}
+
+impl CardReport {
+    /// The present value of a property, if the driver has it.
+    pub fn value(&self, property: &Property) -> Option<&str> {
+        self.properties.iter().find(|(other, _)| other == property).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Why a card could not be read or set.
+#[derive(Debug, thiserror::Error)]
+pub enum CardError {
+    /// There is no such interface.
+    #[error("there is no network interface `{0}`")]
+    Unknown(String),
+    /// The driver has no such property.
+    #[error("{interface}: the driver cannot set the {property}")]
+    Unsupported {
+        /// The interface.
+        interface: String,
+        /// The property.
+        property: Property,
+    },
+    /// The value is none that can be written.
+    #[error("{interface}: `{value}` is no value of the {property}")]
+    Value {
+        /// The interface.
+        interface: String,
+        /// The property.
+        property: Property,
+        /// The value.
+        value: String,
+    },
+    /// The kernel or the driver refused.
+    #[error("{interface}: {source}{}", hint(source))]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; this needs CAP_NET_ADMIN: run it as root",
+        _ => "",
+    }
+}
+
+/// The cards of a machine.
+pub trait Cards {
+    /// Everything that the driver of this interface tells.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the kernel does not answer.
+    fn report(&mut self, interface: &str) -> Result<CardReport, CardError>;
+
+    /// Sets one property.
+    ///
+    /// # Errors
+    /// When there is no such interface or property, or the driver refuses the value.
+    fn set(&mut self, interface: &str, property: &Property, value: &str) -> Result<(), CardError>;
+
+    /// Sets the largest packet in bytes.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the driver refuses the size.
+    fn set_mtu(&mut self, interface: &str, bytes: u32) -> Result<(), CardError>;
+}

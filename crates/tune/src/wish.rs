@@ -1,0 +1,48 @@
+//! What a configuration needs of the host.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// What a configuration needs of the host; without one, the needs of any data taking.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Wish {
+    /// Interfaces to look at, by name, besides those that feed something; where none is named and nothing feeds, all
+    /// that have hardware behind them and are up.
+    pub interfaces: Vec<String>,
+    /// What data comes through.
+    pub feeding: Vec<Feeding>,
+    /// The directories that events are written to.
+    pub outputs: Vec<PathBuf>,
+    /// Memory that the configuration's pools take, in bytes.
+    pub memory_bytes: u64,
+    /// Connections and files that are open at once, at most.
+    pub files: u64,
+}
+
+/// A thread that is fed by an interface.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Feeding {
+    /// The interface's name.
+    pub interface: String,
+    /// The thread that reads it, such as `ru0`.
+    pub thread: String,
+    /// How the data comes.
+    pub transport: Transport,
+    /// Streams that come through it to this thread.
+    pub streams: u32,
+    /// The receive buffer of each of their sockets in bytes, where the configuration says one.
+    pub receive_buffer_bytes: Option<u64>,
+}
+
+/// How data comes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// Connections: whoever has no room makes the other side wait.
+    Tcp,
+    /// Datagrams by sockets: whoever has no room loses them.
+    Datagrams,
+    /// Packets by rings that the kernel or the card writes (TPACKET, AF_XDP).
+    Rings,
+}
