@@ -31,8 +31,6 @@ pub struct ControlConfig {
     pub identity: Option<Identity>,
     /// Where the runs' directories are.
     pub output: PathBuf,
-    /// The configuration, as it was written.
-    pub configuration: String,
     /// When there is an alarm: `Configuration::alarm_rules`.
     pub alarms: Vec<Rule>,
     /// Who hears of it without looking.
@@ -141,7 +139,7 @@ async fn serve(
     let guard = Arc::new(Guard::new(config.token));
     let door = Arc::new(Door::new(config.identity.as_ref(), HEAD_TIME));
     let seen = (lookout, clerk, Arc::clone(&door));
-    let app = api::router(desk, config.output, config.configuration.into(), receiver, seen, guard);
+    let app = api::router(desk, config.output, receiver, seen, guard);
     let (end, ending) = watch::channel(());
     loop {
         let accepted = tokio::select! {

@@ -3,12 +3,13 @@
 use crate::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection, parse};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::session::{AfterRun, MaskRules, Parameters, RunLimits, Session, SessionConfig, launcher};
+use ropewalk_node::session::{AfterRun, Launcher, Session, SessionConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -40,27 +41,17 @@ impl Setup {
             output.display().to_string()
         );
         let configuration = parse("control", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        let config = SessionConfig {
-            limits: RunLimits::default(),
-            after_run: AfterRun::Wait,
-            is_single: false,
-            tasks: SessionConfig::PATIENT,
-            required_fields: Vec::new(),
-            fields: Fields::default(),
-            mask_rules: MaskRules::of(&configuration),
-            parameters: Parameters::of(&configuration),
-            silence: Duration::from_secs(3600),
-        };
+        let config =
+            SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: true, fields: Fields::default() };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
         let logbook = configuration.logbook.clone();
         let identity = Identity::configured(&configuration.control).unwrap_or_else(|error| panic!("{error}"));
-        let session = Session::open(config, launcher(configuration, None)).expect("a thread");
+        let session = Session::open(config, Arc::new(Launcher::new(configuration))).expect("a thread");
         let config = ControlConfig {
             listen: "127.0.0.1:0".parse().expect("an address"),
             token: None,
             identity,
             output: output.clone(),
-            configuration: text,
             alarms,
             hearers,
             logbook,
@@ -321,7 +312,6 @@ fn an_address_that_others_reach_needs_a_token() {
         token: None,
         identity: None,
         output: setup.output.clone(),
-        configuration: String::new(),
         alarms: Vec::new(),
         hearers: AlarmsSection::default(),
         logbook: LogbookSection::default(),

@@ -12,8 +12,9 @@ use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFile
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
 use ropewalk_node::offline::segment_files;
 use ropewalk_node::run::Registry;
-use ropewalk_node::session::{AfterRun, RunLimits};
+use ropewalk_node::session::{AfterRun, Launcher};
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
     match (&options.by, options.to) {
@@ -58,9 +59,15 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
         eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
     }
     configuration.run.output.clone_from(&options.output);
-    let run = RunLimits { until_sources_end: true, ..RunLimits::default() };
+    // All of the recordings, whatever ends the runs that were recorded.
+    let run = &mut configuration.run;
+    (run.duration, run.events, run.bytes, run.then) = (None, None, None, None);
+    run.until_sources_end = true;
     let (fields, after_run) = (Fields::default(), AfterRun::Over);
-    take_run(&configuration, &Limits { run, fields, json: false, after_run, is_single: false, control: None })
+    take_run(
+        Arc::new(Launcher::new(configuration)),
+        &Limits { fields, json: false, after_run, is_single: false, control: None },
+    )
 }
 
 /// Makes files of another format of a run.

@@ -6,11 +6,12 @@ use crate::running::{Controlled, Limits, take_run};
 use ropewalk_control::ControlConfig;
 use ropewalk_node::configuration::{Emulate, parse};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::quantity::Bytes;
-use ropewalk_node::session::{AfterRun, RunLimits};
+use ropewalk_node::quantity::{Bytes, Time};
+use ropewalk_node::session::{AfterRun, Launcher};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The demo's pools together: small enough to be touched within the first second.
@@ -29,23 +30,25 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         (None, None) => (!std::io::stderr().is_terminal()).then_some(Duration::from_secs(10)),
         (duration, _) => duration.map(|time| time.0),
     };
-    let run = RunLimits { duration, events: options.events, ..RunLimits::default() };
+    if let Some(duration) = duration {
+        configuration.run.duration = Some(Time(duration));
+        configuration.written.set("run", "duration", format!("{}s", duration.as_secs_f64()));
+    }
     let config = ControlConfig {
         listen: options.control.unwrap_or(DASHBOARD),
         token: None,
         identity: None,
         output: options.output.clone(),
-        configuration: text,
         alarms: configuration.alarm_rules(),
         hearers: configuration.alarms.clone(),
         logbook: configuration.logbook.clone(),
     };
-    let is_endless = run.duration.is_none() && run.events.is_none();
+    let is_endless = duration.is_none() && options.events.is_none();
     let control = Controlled { config, takes_any_port: options.control.is_none(), is_idle: false };
     let after_run = if is_endless { AfterRun::Wait } else { AfterRun::Over };
     let fields = Fields::default();
-    let limits = Limits { run, fields, json: options.json, after_run, is_single: false, control: Some(control) };
-    take_run(&configuration, &limits)
+    let limits = Limits { fields, json: options.json, after_run, is_single: false, control: Some(control) };
+    take_run(Arc::new(Launcher::new(configuration)), &limits)
 }
 
 /// The configuration that the options describe, written out, so that the demo is no special case.
@@ -73,9 +76,6 @@ fn text(options: &DemoOptions) -> Result<String, Failure> {
     // A change of the sizes alone is to change nothing else.
     let allowed = largest.max(u64::from(Emulate::default().fragment_size.0.largest()));
     let mut text = String::from("version = 1\n[run]\nsync = \"never\"\nsegment_bytes = \"256MiB\"\n");
-    if let Some(duration) = options.duration {
-        let _ = writeln!(text, "duration = \"{}s\"", duration.0.as_secs_f64());
-    }
     if let Some(events) = options.events {
         let _ = writeln!(text, "events = {events}");
     }

@@ -2,13 +2,14 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule, run_limits, warn};
+use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node, take_over};
-use ropewalk_node::session::{AfterRun, only};
+use ropewalk_node::session::{AfterRun, OnlyRun};
 use ropewalk_terms::Role;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
@@ -47,11 +48,11 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         say!("ready {name} {address}");
     }
     if role == Role::Manager {
-        let run = run_limits(&configuration);
-        let control = controlled(&configuration, &options.config, &options.control, false)?;
+        let control = controlled(&configuration, &options.control, false)?;
         let (json, after_run) = (options.limits.json, AfterRun::Over);
-        let limits = Limits { run, fields, json, after_run, is_single: true, control };
-        return conduct(&configuration, only(handle), &limits, &interrupts, |_| ());
+        let limits = Limits { fields, json, after_run, is_single: true, control };
+        let launch = Arc::new(OnlyRun::new(handle, configuration));
+        return conduct(launch, &limits, &interrupts, |_| ());
     }
     say!("ready");
     while !handle.is_ended() {

@@ -9,24 +9,22 @@ use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{self, Configuration, ThenChoice};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::run::{RunSummary, advice, placement};
+use ropewalk_node::run::{RunError, RunSummary, advice, placement};
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, EntryKind, Launch, MaskRules, OperationState, Parameters, RunLimits, Session,
-    SessionConfig, SessionView, Told, launcher, task_limits,
+    AfterRun, Answer, Command, Desk, EntryKind, Launch, Launcher, OperationState, Session, SessionConfig, SessionView,
+    Told,
 };
-use std::path::Path;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// When a run ends, and how it is told.
 pub(crate) struct Limits {
-    /// When it ends by itself.
-    pub(crate) run: RunLimits,
     /// What is said of each run.
     pub(crate) fields: Fields,
     /// The account as JSON.
     pub(crate) json: bool,
-    /// What follows a run that ends by itself.
+    /// What follows a run that ends by itself, where the configuration does not say.
     pub(crate) after_run: AfterRun,
     /// There is no other run than this one: a stop ends everything.
     pub(crate) is_single: bool,
@@ -51,7 +49,6 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let waits = options.control.control.is_some();
     let fields = fields(&configuration, limits, waits)?;
     overrule(&mut configuration, limits);
-    let run = run_limits(&configuration);
     let is_controlled = options.control.control.is_some();
     if !is_controlled && configuration.run.then == Some(ThenChoice::Wait) {
         let why = "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
@@ -59,40 +56,20 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     }
     // Whoever says on the command line how long a run takes wants one of them.
     let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
-    let usual = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
-    let after_run = configuration.run.then.map_or(usual, after);
-    let control = controlled(&configuration, &options.config, &options.control, options.idle)?;
-    take_run(&configuration, &Limits { run, fields, json: limits.json, after_run, is_single: false, control })
-}
-
-/// When a run ends by itself.
-pub(crate) fn run_limits(configuration: &Configuration) -> RunLimits {
-    RunLimits {
-        duration: configuration.run.duration.map(|time| time.0),
-        events: configuration.run.events,
-        bytes: configuration.run.bytes.map(|bytes| bytes.0),
-        until_sources_end: configuration.run.until_sources_end,
-    }
-}
-
-const fn after(then: ThenChoice) -> AfterRun {
-    match then {
-        ThenChoice::Next => AfterRun::Next,
-        ThenChoice::Wait => AfterRun::Wait,
-        ThenChoice::Over => AfterRun::Over,
-    }
+    let after_run = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
+    let control = controlled(&configuration, &options.control, options.idle)?;
+    let reader = reader(options, &configuration);
+    let launch = Arc::new(Launcher::reading(configuration, reader));
+    take_run(launch, &Limits { fields, json: limits.json, after_run, is_single: false, control })
 }
 
 /// How others see the runs of a configuration that stands in a file, and give commands; none where nothing listens.
 pub(crate) fn controlled(
     configuration: &Configuration,
-    file: &Path,
     options: &arguments::ControlOptions,
     is_idle: bool,
 ) -> Result<Option<Controlled>, Failure> {
     let Some(listen) = options.control else { return Ok(None) };
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
     let token = options
         .control_token
         .as_ref()
@@ -104,7 +81,6 @@ pub(crate) fn controlled(
         token: token.transpose()?,
         identity,
         output: configuration.run.output.clone(),
-        configuration: text,
         alarms: configuration.alarm_rules(),
         hearers: configuration.alarms.clone(),
         logbook: configuration.logbook.clone(),
@@ -157,17 +133,33 @@ pub(crate) fn fields(
     if waits || missing.is_empty() { Ok(fields) } else { Err(Failure::Usage(Fields::refusal(&missing))) }
 }
 
+/// Reads the configuration again, as it is read when the program starts: options still take the place of what it says.
+fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Configuration, RunError> + use<> {
+    let (file, limits) = (options.config.clone(), options.limits.clone());
+    let last = Mutex::new(first.written.clone());
+    move || {
+        let unfit = |failure: Failure| RunError::Unfit(failure.to_string());
+        let mut configuration = configuration::read(&file).map_err(|error| unfit(error.into()))?;
+        overrule(&mut configuration, &limits);
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != configuration.written {
+            last.clone_from(&configuration.written);
+            topology::foresee(&configuration, &file, placement(&configuration)).map_err(unfit)?;
+        }
+        Ok(configuration)
+    }
+}
+
 /// Takes one run of all nodes in this process, or several, and tells each account; the exit status.
-pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result<u8, Failure> {
+pub(crate) fn take_run(launch: Arc<Launcher>, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
-    let launch = launcher(configuration.clone(), limits.run.events);
     let tell = |view: &SessionView| {
         warn(&view.warnings);
         for (name, address) in &view.addresses {
             eprintln!("{name} listens on {address}");
         }
     };
-    conduct(configuration, launch, limits, &interrupts, tell)
+    conduct(launch, limits, &interrupts, tell)
 }
 
 /// Tells what the run goes without.
@@ -184,29 +176,20 @@ const BY: &str = "the command line";
 
 /// Sets up, starts, watches and ends a run, or several. `tell` is called when the first one is set up.
 pub(crate) fn conduct(
-    configuration: &Configuration,
-    launch: Launch,
+    launch: Arc<dyn Launch>,
     limits: &Limits,
     interrupts: &Interrupts,
     tell: impl FnOnce(&SessionView),
 ) -> Result<u8, Failure> {
-    let tasks = match limits.control {
-        // Nodes that are processes of their own come when they come.
-        Some(_) if !limits.is_single => task_limits(&configuration.timeouts),
-        _ => SessionConfig::PATIENT,
-    };
     let config = SessionConfig {
-        limits: limits.run,
         after_run: limits.after_run,
         is_single: limits.is_single,
-        tasks,
-        silence: configuration.timeouts.operator.0,
-        required_fields: configuration.run.required_fields.clone(),
+        // Nodes that are processes of their own come when they come.
+        is_patient: limits.control.is_none() || limits.is_single,
         fields: limits.fields.clone(),
-        mask_rules: MaskRules::of(configuration),
-        parameters: Parameters::of(configuration),
     };
-    let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
+    let session = Session::open(config, Arc::clone(&launch));
+    let session = session.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let desk = session.desk();
     // Dropped before the session: whoever asks then is not kept waiting for nothing.
     let _server = limits.control.as_ref().map(|control| serve(control, &desk)).transpose()?;
@@ -222,9 +205,9 @@ pub(crate) fn conduct(
             let _ = sender.send(told);
         });
     }
-    let mut told = Tellings { json: limits.json, configuration, last: None };
     // Of several runs each account is told when it is there.
-    let are_several = limits.control.is_some() || limits.after_run == AfterRun::Next;
+    let are_several = limits.control.is_some() || launch.configuration().run.then == Some(ThenChoice::Next);
+    let mut told = Tellings { json: limits.json, launch, last: None };
     watch(&session, &desk, interrupts, are_several, &mut told)?;
     if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
         return Err(failure(&desk, refused));
@@ -262,13 +245,13 @@ fn serve(control: &Controlled, desk: &Desk) -> Result<Server, Failure> {
 }
 
 /// Tells the account of each run that was closed, once.
-struct Tellings<'a> {
+struct Tellings {
     json: bool,
-    configuration: &'a Configuration,
+    launch: Arc<dyn Launch>,
     last: Option<u32>,
 }
 
-impl Tellings<'_> {
+impl Tellings {
     fn is_news(&self, view: &SessionView) -> bool {
         view.last.as_ref().is_some_and(|summary| self.last != Some(summary.run))
     }
@@ -281,7 +264,7 @@ impl Tellings<'_> {
         self.last = Some(summary.run);
         warn(&summary.warnings[view.warnings.len().min(summary.warnings.len())..]);
         tell_summary(summary, self.json)?;
-        Ok(advice(self.configuration, summary))
+        Ok(advice(&self.launch.configuration(), summary))
     }
 }
 
@@ -297,7 +280,7 @@ fn watch(
     desk: &Desk,
     interrupts: &Interrupts,
     is_controlled: bool,
-    told: &mut Tellings<'_>,
+    told: &mut Tellings,
 ) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let (mut entry, mut heard) = (0, 0);

@@ -105,12 +105,13 @@ async fn journal(Of(shared): Of<Shared>, Query(since): Query<Since>) -> Json<Vec
     Json(entries.into_iter().map(JournalEntry::of).collect())
 }
 
-/// The configuration, as it was written.
+/// The configuration by which runs are set up, as it is kept with each of them: with what the command line said otherwise, and without
+/// comments and addresses of webhooks.
 #[utoipa::path(
     get,
     path = "/api/v1/configuration",
     responses((status = 200, description = "TOML", content_type = "text/plain"))
 )]
 async fn written_configuration(Of(shared): Of<Shared>) -> String {
-    shared.configuration.as_ref().to_owned()
+    shared.desk.view().configuration.as_ref().to_owned()
 }

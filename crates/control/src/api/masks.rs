@@ -1,6 +1,6 @@
 //! Sources that operators take out of runs, and in again.
 
-use super::{Manner, Shared, problem, refused, shown};
+use super::{Manner, Shared, answer, problem, refused, shown};
 use crate::forms::{Mask, Masking, Problem, masks};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Query, State as Of};
@@ -10,7 +10,6 @@ use axum::routing::get;
 use axum::{Json, Router};
 use ropewalk_node::session::{MaskRequest, RequestRefusal};
 use ropewalk_terms::SourceId;
-use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
@@ -53,12 +52,9 @@ async fn mask(
     };
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
     let sources = masking.sources.into_iter().map(SourceId).collect();
-    let (sender, receiver) = oneshot::channel();
-    shared.desk.mask(MaskRequest { sources, is_masked: masking.is_masked }, &by, move |told| {
-        // Whoever asked may be gone.
-        let _ = sender.send(told);
-    });
-    match receiver.await.unwrap_or(Err(RequestRefusal::Over)) {
+    let request = MaskRequest { sources, is_masked: masking.is_masked };
+    let told = answer(|reply| shared.desk.mask(request, &by, reply)).await;
+    match told.unwrap_or(Err(RequestRefusal::Over)) {
         Ok(()) => Json(masks(&shared.desk.view())).into_response(),
         Err(refusal) => refused(refusal),
     }

@@ -32,7 +32,7 @@ use ropewalk_node::session::{Desk, RequestRefusal};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use utoipa::OpenApi;
 
 /// Bytes of a request's body.
@@ -50,7 +50,6 @@ struct Document;
 struct Shared {
     desk: Desk,
     output: Arc<PathBuf>,
-    configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
     lookout: Arc<Lookout>,
     clerk: Arc<Clerk>,
@@ -70,12 +69,11 @@ pub(super) struct Manner {
 pub(crate) fn router(
     desk: Desk,
     output: PathBuf,
-    configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
     (lookout, clerk, door): (Arc<Lookout>, Arc<Clerk>, Arc<Door>),
     guards: Arc<Guard>,
 ) -> Router {
-    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout, clerk, door };
+    let shared = Shared { desk, output: Arc::new(output), live, lookout, clerk, door };
     let topics = [
         commands::routes(),
         connections::routes(),
@@ -150,6 +148,16 @@ async fn as_problem(response: Response) -> Response {
     }
     let words = to_bytes(response.into_body(), BODY_BYTES).await.unwrap_or_default();
     problem(status, String::from_utf8_lossy(&words))
+}
+
+/// What the thread that has the runs answers to what `ask` asks of it; none where it has ended.
+async fn answer<T: Send + 'static>(ask: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> Option<T> {
+    let (sender, receiver) = oneshot::channel();
+    ask(Box::new(move |told| {
+        // Whoever asked may be gone.
+        let _ = sender.send(told);
+    }));
+    receiver.await.ok()
 }
 
 /// Why what an operator asked for was not done.

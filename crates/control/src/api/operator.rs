@@ -1,6 +1,6 @@
 //! Who holds the controls: one operator at a time, or nobody.
 
-use super::{Shared, problem, shown};
+use super::{Shared, answer, problem, shown};
 use crate::forms::{Holder, Operator, Problem};
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
@@ -9,7 +9,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use ropewalk_node::session::ControlsRequest;
 use serde::Deserialize;
-use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
@@ -79,14 +78,10 @@ async fn ask(shared: &Shared, by: &str, request: ControlsRequest) -> Response {
     if by.is_empty() {
         return problem(StatusCode::BAD_REQUEST, "`by` is empty: say who you are");
     }
-    let (sender, receiver) = oneshot::channel();
-    shared.desk.controls(request, &by, move |told| {
-        // Whoever asked may be gone.
-        let _ = sender.send(told);
-    });
-    match receiver.await.map(|told| (told.refusal, told.holder)) {
-        Ok((None, holder)) => Json(Operator { operator: holder.as_ref().map(Holder::of) }).into_response(),
-        Ok((Some(why), _)) => problem(StatusCode::CONFLICT, why),
-        Err(_) => problem(StatusCode::GONE, "run control has ended"),
+    let told = answer(|reply| shared.desk.controls(request, &by, reply)).await;
+    match told.map(|told| (told.refusal, told.holder)) {
+        Some((None, holder)) => Json(Operator { operator: holder.as_ref().map(Holder::of) }).into_response(),
+        Some((Some(why), _)) => problem(StatusCode::CONFLICT, why),
+        None => problem(StatusCode::GONE, "run control has ended"),
     }
 }

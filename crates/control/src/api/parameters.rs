@@ -1,6 +1,6 @@
 //! Parameters that may be changed while a run goes on.
 
-use super::{Manner, Shared, problem, refused, shown};
+use super::{Manner, Shared, answer, problem, refused, shown};
 use crate::forms::{Parameter, Problem, parameters};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Query, State as Of};
@@ -10,7 +10,6 @@ use axum::routing::get;
 use axum::{Json, Router};
 use ropewalk_node::session::{ParameterRequest, RequestRefusal};
 use std::collections::BTreeMap;
-use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
@@ -51,12 +50,8 @@ async fn change(
         Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
     };
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
-    let (sender, receiver) = oneshot::channel();
-    shared.desk.change(ParameterRequest { changes }, &by, move |told| {
-        // Whoever asked may be gone.
-        let _ = sender.send(told);
-    });
-    match receiver.await.unwrap_or(Err(RequestRefusal::Over)) {
+    let told = answer(|reply| shared.desk.change(ParameterRequest { changes }, &by, reply)).await;
+    match told.unwrap_or(Err(RequestRefusal::Over)) {
         Ok(()) => Json(parameters(&shared.desk.view())).into_response(),
         Err(refusal) => refused(refusal),
     }

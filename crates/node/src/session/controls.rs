@@ -50,6 +50,12 @@ impl Rota {
         Self { controls: Controls::new(silence), silence, holder: None }
     }
 
+    /// Whoever holds the controls may be silent for so long from now on.
+    pub(super) const fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
+        self.controls.set_silence(silence);
+    }
+
     pub(super) const fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }

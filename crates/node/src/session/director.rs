@@ -3,14 +3,16 @@
 use super::controls::{ControlsRequest, ControlsTold, Rota};
 use super::desk::{By, Desk, Order, Reply, RequestRefusal, Shared, Told};
 use super::journal::EntryKind;
-use super::limits::{RunLimits, RunWatch};
-use super::masks::{MaskRequest, MaskRules, Masks};
+use super::launch::{Launch, Rules, SessionConfig};
+use super::limits::RunWatch;
+use super::masks::{MaskRequest, Masks};
 use super::parameters::{ParameterRequest, Parameters};
 use super::view::SessionView;
+use crate::configuration::Differences;
 use crate::fields::Fields;
 use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
 use ropewalk_flow::control::operation::{
-    AfterRun, Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskLimits, TaskNumber,
+    Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskNumber,
 };
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::{EventKey, Instant};
@@ -22,40 +24,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Sets up the next run. Called on a thread of its own.
-pub type Launch = Arc<dyn Fn() -> Result<RunHandle, RunError> + Send + Sync>;
-
-/// How runs follow each other.
-#[derive(Clone, Debug)]
-pub struct SessionConfig {
-    /// When a run ends by itself.
-    pub limits: RunLimits,
-    /// What follows then.
-    pub after_run: AfterRun,
-    /// There is no other run than the first one: a stop ends everything.
-    pub is_single: bool,
-    /// How long each step may take.
-    pub tasks: TaskLimits,
-    /// An operator who gives no sign for so long loses the controls.
-    pub silence: Duration,
-    /// What has to be said of a run when it is started.
-    pub required_fields: Vec<String>,
-    /// What is said of each run unless its start says otherwise.
-    pub fields: Fields,
-    /// Which sources operators can take out.
-    pub mask_rules: MaskRules,
-    /// What they can change while a run goes on.
-    pub parameters: Parameters,
-}
-
-impl SessionConfig {
-    /// Nobody is in a hurry: whoever watches decides how long is too long.
-    pub const PATIENT: TaskLimits = {
-        let day = Duration::from_secs(24 * 3600);
-        TaskLimits { prepare: day, begin: day, pause: day, drain: day, force: day, close: day }
-    };
-}
-
 /// The first key of every run: what the sources' counters begin with is unwrapped to 1.
 const FIRST: EventKey = EventKey::new(0, 1);
 /// How long nodes may take to leave when a run has ended, before their threads are ended.
@@ -65,6 +33,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often its numbers are read, and the view is renewed, although nothing happened: of 700 sources each reading takes a third of a
 /// millisecond.
 const PUBLISH: Duration = Duration::from_millis(100);
+/// Values that are told one by one when a configuration was read again.
+const MOST_DIFFERENCES: usize = 20;
 /// How often a sample is taken: of many sources that is far more work than the rest, and nobody looks more often.
 const SAMPLE: Duration = Duration::from_millis(500);
 
@@ -80,7 +50,7 @@ impl Session {
     ///
     /// # Errors
     /// Where there is no thread to be had.
-    pub fn open(config: SessionConfig, launch: Launch) -> io::Result<Self> {
+    pub fn open(config: SessionConfig, launch: Arc<dyn Launch>) -> io::Result<Self> {
         let clock = MonotonicClock;
         let shared = Arc::new(Shared::new(SessionView::new(clock.utc())));
         let (orders, received) = channel();
@@ -113,7 +83,7 @@ impl Drop for Session {
 
 /// What a thread that had to wait brings.
 enum Brought {
-    Launched(TaskNumber, Box<Result<RunHandle, RunError>>),
+    Launched(TaskNumber, Box<Result<RunHandle, RunError>>, Differences),
     /// Without an account where that is another event manager's.
     Closed(TaskNumber, Option<Box<RunSummary>>, io::Result<()>),
     Discarded(TaskNumber),
@@ -121,11 +91,14 @@ enum Brought {
 
 struct Director {
     config: SessionConfig,
-    launch: Launch,
+    rules: Rules,
+    launch: Arc<dyn Launch>,
     operation: Operation,
     rota: Rota,
     masks: Masks,
     parameters: Parameters,
+    /// The configuration is read before the next run is set up.
+    reads_again: bool,
     clock: MonotonicClock,
     orders: Receiver<Order>,
     shared: Arc<Shared>,
@@ -150,22 +123,26 @@ struct Director {
 }
 
 impl Director {
-    fn new(config: SessionConfig, launch: Launch, orders: Receiver<Order>, shared: Arc<Shared>) -> Self {
+    fn new(config: SessionConfig, launch: Arc<dyn Launch>, orders: Receiver<Order>, shared: Arc<Shared>) -> Self {
         let clock = MonotonicClock;
         let (bring, brought) = channel();
         let view = SessionView::new(clock.utc());
+        let rules = Rules::of(&launch.configuration(), &config);
         let view = SessionView {
-            required_fields: config.required_fields.clone().into(),
-            parameters: config.parameters.all().into(),
+            required_fields: rules.required_fields.clone().into(),
+            parameters: rules.parameters.all().into(),
+            configuration: Arc::clone(&rules.text),
             ..view
         };
         Self {
             launch,
-            operation: Operation::new(config.tasks),
-            rota: Rota::new(config.silence),
-            masks: Masks::new(config.mask_rules.clone()),
-            parameters: config.parameters.clone(),
+            operation: Operation::new(rules.tasks),
+            rota: Rota::new(rules.silence),
+            masks: Masks::new(rules.masks.clone()),
+            parameters: rules.parameters.clone(),
             config,
+            rules,
+            reads_again: false,
             clock,
             orders,
             shared,
@@ -268,7 +245,7 @@ impl Director {
         let would_start = command == Command::Start && self.operation.state() == OperationState::Configured;
         if would_start {
             let fields = fields.or(&self.config.fields);
-            let missing = fields.missing(&self.config.required_fields);
+            let missing = fields.missing(&self.rules.required_fields);
             if !missing.is_empty() {
                 let (why, state) = (Fields::refusal(&missing), self.operation.state());
                 self.trouble(format!("start, by {by}, is refused: {why}"));
@@ -276,6 +253,7 @@ impl Director {
             }
             self.fields = fields;
         }
+        self.reads_again |= command == Command::Configure && self.operation.state() == OperationState::Initial;
         self.tell(EntryKind::Command, format!("{}, by {by}", command.name()));
         self.replies.insert(number, (command, reply));
         self.view.trouble = None;
@@ -317,7 +295,7 @@ impl Director {
             }
             Task::Close | Task::Discard => format!("{} did not end and is left behind", living.join(", ")),
         };
-        let limit = self.config.tasks.of(task).as_secs_f64();
+        let limit = self.rules.tasks.of(task).as_secs_f64();
         self.trouble(format!("{} took longer than {limit} s: {whose}", task.name()));
     }
 
@@ -353,7 +331,7 @@ impl Director {
         };
         let news = handle.take_news();
         let refusal = handle.refusal().cloned();
-        let is_to_end = self.watch.is_over(&self.config.limits, handle, &self.view.snapshot);
+        let is_to_end = self.watch.is_over(&self.rules.limits, handle, &self.view.snapshot);
         let done = match self.doing {
             Some((number, Task::Begin)) if phase.is_running() => Some(number),
             Some((number, Task::Pause)) if is_paused => Some(number),
@@ -377,7 +355,7 @@ impl Director {
             self.operation.run_failed(now);
         }
         if is_over || is_to_end {
-            self.operation.stop_by_itself(now, self.config.after_run);
+            self.operation.stop_by_itself(now, self.rules.after_run);
         }
         if is_over {
             self.operation.run_over(now);
@@ -405,9 +383,15 @@ impl Director {
     /// Sets up memory, threads and addresses, which takes as long as it takes.
     fn prepare(&mut self, number: TaskNumber) {
         let (launch, bring) = (Arc::clone(&self.launch), self.bring.clone());
+        let is_read = std::mem::take(&mut self.reads_again);
         let work = move || {
+            let read = if is_read { launch.read_again() } else { Ok(Differences::new()) };
+            let (launched, differences) = match read {
+                Ok(differences) => (launch.launch(), differences),
+                Err(error) => (Err(error), Differences::new()),
+            };
             // Where nobody waits for it any more, it is dropped with the channel.
-            let _ = bring.send(Brought::Launched(number, Box::new(launch())));
+            let _ = bring.send(Brought::Launched(number, Box::new(launched), differences));
         };
         self.work(number, "launch", work);
     }
@@ -428,7 +412,7 @@ impl Director {
             return;
         }
         self.watch = RunWatch::default();
-        let last = self.config.limits.events.map(|events| FIRST.plus(events.max(1) - 1));
+        let last = self.rules.limits.events.map(|events| FIRST.plus(events.max(1) - 1));
         handle.describe(self.fields.clone());
         match handle.leave_word(FIRST, last) {
             Ok(()) => {
@@ -470,7 +454,12 @@ impl Director {
 
     fn receive(&mut self, brought: Brought) {
         let number = match brought {
-            Brought::Launched(number, launched) => return self.launched(number, *launched),
+            Brought::Launched(number, launched, differences) => {
+                if !differences.is_empty() {
+                    self.follow(&differences);
+                }
+                return self.launched(number, *launched);
+            }
             Brought::Closed(number, summary, kept) => {
                 self.view.last = summary.map(|summary| Arc::new(*summary));
                 if let Err(error) = kept {
@@ -487,6 +476,32 @@ impl Director {
         }
     }
 
+    /// The configuration says something else from now on.
+    fn follow(&mut self, differences: &Differences) {
+        for (key, (before, now)) in differences.iter().take(MOST_DIFFERENCES) {
+            let [before, now] = [before, now].map(|text| text.as_deref().unwrap_or("nothing"));
+            self.tell(
+                EntryKind::State,
+                format!("the configuration was read again: {key} is {now}, in the place of {before}"),
+            );
+        }
+        if let Some(more) = differences.len().checked_sub(MOST_DIFFERENCES + 1) {
+            self.tell(
+                EntryKind::State,
+                format!("the configuration was read again: {} more values have changed", more + 1),
+            );
+        }
+        self.rules = Rules::of(&self.launch.configuration(), &self.config);
+        self.operation.set_limits(self.rules.tasks);
+        self.rota.set_silence(self.rules.silence);
+        self.masks.follow(self.rules.masks.clone());
+        self.parameters.follow(&self.rules.parameters);
+        self.view.masked = Arc::new(self.masks.masked().clone());
+        self.view.required_fields = self.rules.required_fields.clone().into();
+        self.view.parameters = self.parameters.all().into();
+        self.view.configuration = Arc::clone(&self.rules.text);
+    }
+
     fn launched(&mut self, number: TaskNumber, launched: Result<RunHandle, RunError>) {
         match launched {
             Ok(handle) if self.operation.is_under_way(number) => {
@@ -499,6 +514,8 @@ impl Director {
                 self.view.histograms = handle.histograms();
                 self.view.warnings = handle.warnings().to_vec();
                 self.handle = Some(handle);
+                // Whatever stood in the way before is mended.
+                self.shared.set_error(None);
                 self.operation.ended(self.clock.now(), number, Outcome::Done);
             }
             // It came too late.

@@ -1,6 +1,6 @@
 //! When a run ends without being told.
 
-use crate::configuration::TimeoutSection;
+use crate::configuration::{Configuration, TimeoutSection};
 use crate::drive::RunSnapshot;
 use crate::run::RunHandle;
 use ropewalk_flow::control::operation::TaskLimits;
@@ -8,7 +8,7 @@ use ropewalk_terms::Counter;
 use std::time::{Duration, Instant};
 
 /// How long each step may take for nodes that keep the configured times, so that only who does not is left behind.
-pub fn task_limits(times: &TimeoutSection) -> TaskLimits {
+pub(super) fn task_limits(times: &TimeoutSection) -> TaskLimits {
     let nodes = times.manager.0 + 2 * times.drain.0;
     TaskLimits {
         prepare: times.prepare.0,
@@ -32,6 +32,19 @@ pub struct RunLimits {
     pub bytes: Option<u64>,
     /// When every source has connected and all connections have ended.
     pub until_sources_end: bool,
+}
+
+impl RunLimits {
+    /// As a configuration says.
+    pub fn of(configuration: &Configuration) -> Self {
+        let run = &configuration.run;
+        Self {
+            duration: run.duration.map(|time| time.0),
+            events: run.events,
+            bytes: run.bytes.map(|bytes| bytes.0),
+            until_sources_end: run.until_sources_end,
+        }
+    }
 }
 
 /// Looks at one run.

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Which sources there are, and which of them have to take part, or never do.
 #[derive(Clone, Debug, Default)]
-pub struct MaskRules {
+pub(super) struct MaskRules {
     /// Why a source cannot be masked or taken in again; none where it can.
     sources: BTreeMap<SourceId, Option<&'static str>>,
 }
 
 impl MaskRules {
     /// Those of a system that pulls. In one where sources push there are none: there the configuration says who is masked.
-    pub fn of(configuration: &Configuration) -> Self {
+    pub(super) fn of(configuration: &Configuration) -> Self {
         let rule = |(trigger, requirement): (bool, RequirementChoice)| match requirement {
             _ if trigger => Some("it is the trigger source, which opens the events"),
             RequirementChoice::Masked => Some("the configuration masks it in every run"),
@@ -48,6 +48,14 @@ pub(super) struct Masks {
 impl Masks {
     pub(super) const fn new(rules: MaskRules) -> Self {
         Self { rules, masked: BTreeSet::new(), mentioned: BTreeSet::new() }
+    }
+
+    /// There are other sources now: of those that stay, and may be masked, what was said still holds.
+    pub(super) fn follow(&mut self, rules: MaskRules) {
+        let may_be = |source: &SourceId| matches!(rules.sources.get(source), Some(None));
+        self.masked.retain(may_be);
+        self.mentioned.retain(may_be);
+        self.rules = rules;
     }
 
     /// Those that take no part.
@@ -122,6 +130,17 @@ mod tests {
         assert_eq!(ask(&mut masks, &[2], false), Ok(vec![]));
         let said = [(2, false), (3, false), (4, true)].map(|(id, is_masked)| (SourceId(id), is_masked));
         assert_eq!(masks.said().collect::<Vec<_>>(), said, "who takes part again is told so, too");
+    }
+
+    #[test]
+    fn what_was_said_of_sources_that_stay_still_holds() {
+        let rules = |ids: &[u32]| MaskRules { sources: ids.iter().map(|&id| (SourceId(id), None)).collect() };
+        let mut masks = Masks::new(rules(&[1, 2, 3]));
+        ask(&mut masks, &[2, 3], true).expect("they may be");
+        masks.follow(rules(&[1, 3, 4]));
+        assert_eq!(masks.masked().iter().copied().collect::<Vec<_>>(), ids(&[3]));
+        assert_eq!(masks.said().count(), 1);
+        assert!(ask(&mut masks, &[2], false).is_err(), "it is gone");
     }
 
     #[test]

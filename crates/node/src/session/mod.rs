@@ -13,6 +13,7 @@ mod controls;
 mod desk;
 mod director;
 mod journal;
+mod launch;
 mod limits;
 mod masks;
 mod parameters;
@@ -22,36 +23,13 @@ mod view;
 
 pub use controls::{ControlsRequest, ControlsTold, Holder};
 pub use desk::{Desk, RequestRefusal, Told};
-pub use director::{Launch, Session, SessionConfig};
+pub use director::Session;
 pub use journal::{Entry, EntryKind};
-pub use limits::{RunLimits, task_limits};
-pub use masks::{MaskRequest, MaskRules};
+pub use launch::{Launch, Launcher, OnlyRun, SessionConfig};
+pub use limits::RunLimits;
+pub use masks::MaskRequest;
 pub(crate) use parameters::REPORT_INTERVAL;
-pub use parameters::{LiveParameter, ParameterRequest, Parameters};
+pub use parameters::{LiveParameter, ParameterRequest};
 pub use view::SessionView;
 
 pub use ropewalk_flow::control::operation::{AfterRun, Answer, Command, Fault, OperationState, Task, TaskLimits};
-
-use crate::configuration::Configuration;
-use crate::run::{FrontEndService, RunHandle, launch_with};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Sets up runs of all nodes in this process. Front ends under run control stay connected from run to run.
-pub fn launcher(configuration: Configuration, events: Option<u64>) -> Launch {
-    let service: Mutex<Option<Option<FrontEndService>>> = Mutex::new(None);
-    Arc::new(move || {
-        let mut service = service.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = match service.take() {
-            Some(opened) => opened,
-            None => FrontEndService::open(&configuration)?,
-        };
-        launch_with(&configuration, events, service.insert(opened).as_ref())
-    })
-}
-
-/// Hands over a run that is set up already; there is no other one.
-pub fn only(handle: RunHandle) -> Launch {
-    let handle = Mutex::new(Some(handle));
-    let none = || crate::run::RunError::Unfit("this process takes one run".to_owned());
-    Arc::new(move || handle.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(none))
-}

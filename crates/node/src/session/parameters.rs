@@ -68,11 +68,11 @@ pub struct ParameterRequest {
 
 /// All parameters of a sequence of runs.
 #[derive(Clone, Debug, Default)]
-pub struct Parameters(Vec<LiveParameter>);
+pub(super) struct Parameters(Vec<LiveParameter>);
 
 impl Parameters {
     /// Those of a system that pulls; one in which sources push has none.
-    pub fn of(configuration: &Configuration) -> Self {
+    pub(super) fn of(configuration: &Configuration) -> Self {
         let (times, streams) = (&configuration.timeouts, configuration.streams());
         if configuration.source.is_empty() {
             return Self::default();
@@ -102,8 +102,20 @@ impl Parameters {
     }
 
     /// All of them.
-    pub fn all(&self) -> &[LiveParameter] {
+    pub(super) fn all(&self) -> &[LiveParameter] {
         &self.0
+    }
+
+    /// They are configured otherwise now: what was changed since stays as it is where the configuration says of it what it said.
+    pub(super) fn follow(&mut self, configured: &Self) {
+        let before = std::mem::replace(self, configured.clone());
+        for one in &mut self.0 {
+            let same = before.0.iter().find(|old| old.name == one.name && old.configured == one.configured);
+            one.value = same.map_or(one.value, |old| old.value);
+        }
+        if fit(&self.0).is_err() {
+            self.0.clone_from(&configured.0);
+        }
     }
 
     /// Those that are not as they were configured.
@@ -187,6 +199,23 @@ mod tests {
         assert!(matches!(ask(&mut all, &[("run.output", "x")]), Err(RequestRefusal::Unknown(_))));
         ask(&mut all, &[("timeouts.readout", "1s")]).expect("as it was");
         assert_eq!(all.changed().count(), 0);
+    }
+
+    #[test]
+    fn what_was_changed_stays_so_where_the_configuration_says_what_it_said() {
+        let times = |readout: &str, builder: &str| {
+            parameters(&format!(
+                "[timeouts]\nreadout = \"{readout}\"\nbuilder = \"{builder}\"\nmanager = \"9s\"\ndrain = \"30s\"\n"
+            ))
+        };
+        let values = |all: &Parameters| [&all.all()[0], &all.all()[2]].map(|one| one.text(one.value));
+        let changed = [("timeouts.readout", "2s"), ("timeouts.builder", "4s")];
+        let mut all = times("1s", "3s");
+        ask(&mut all, &changed).expect("it fits");
+        all.follow(&times("1s", "5s"));
+        assert_eq!(values(&all), ["2s", "5s"]);
+        all.follow(&times("1s", "1500ms"));
+        assert_eq!(values(&all), ["1s", "1.5s"], "what does not fit together any more is as it is configured");
     }
 
     #[test]

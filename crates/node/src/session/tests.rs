@@ -1,9 +1,14 @@
 //! Sequences of runs with threads and sockets: with data, without, with sources that come late, and in a hurry.
 
+use super::limits::task_limits;
 use super::*;
-use crate::configuration::parse;
+use crate::configuration::{Configuration, parse};
 use crate::fields::Fields;
+use crate::quantity::Time;
+use crate::run::{RunError, RunHandle};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,39 +39,25 @@ impl Drop for Output {
     }
 }
 
-/// One source, which is emulated or never comes.
-fn configuration(output: &Path, is_emulated: bool) -> Configuration {
+/// One source, which is emulated or never comes; with this in the section `run`.
+fn configuration(output: &Path, is_emulated: bool, run: &str) -> Configuration {
     let source = if is_emulated { "emulate = { rate = \"20kHz\", fragment_size = \"128B\" }" } else { "" };
     let text = format!(
-        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"8MiB\"\n[[builder]]\nname = \"bu0\"\n\
-         bytes = \"8MiB\"\n[[source]]\nid = 1\nreadout = \"ru0\"\nmax_fragment = \"4KiB\"\non_close = \"end\"\n{source}\n",
+        "version = 1\n[timeouts]\noperator = \"1h\"\n[run]\noutput = {:?}\n{run}\n[[readout]]\nname = \"ru0\"\npool = \"8MiB\"\n\
+         [[builder]]\nname = \"bu0\"\nbytes = \"8MiB\"\n[[source]]\nid = 1\nreadout = \"ru0\"\nmax_fragment = \"4KiB\"\n\
+         on_close = \"end\"\n{source}\n",
         output.display().to_string()
     );
     parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-const LIMITS: TaskLimits = {
-    let limit = Duration::from_secs(20);
-    TaskLimits { prepare: limit, begin: limit, pause: limit, drain: limit, force: limit, close: limit }
-};
+fn session(output: &Output, is_emulated: bool, run: &str) -> Session {
+    session_of(Launcher::new(configuration(&output.0, is_emulated, run)), Fields::default())
+}
 
-/// Nobody is so silent here.
-const SILENCE: Duration = Duration::from_secs(3600);
-
-fn session(output: &Output, is_emulated: bool, limits: RunLimits, after_run: AfterRun) -> Session {
-    let config = SessionConfig {
-        limits,
-        after_run,
-        is_single: false,
-        tasks: LIMITS,
-        silence: SILENCE,
-        required_fields: Vec::new(),
-        fields: Fields::default(),
-        mask_rules: MaskRules::default(),
-        parameters: Parameters::default(),
-    };
-    let launch = launcher(configuration(&output.0, is_emulated), limits.events);
-    Session::open(config, launch).expect("a thread")
+fn session_of(launch: impl Launch + 'static, fields: Fields) -> Session {
+    let config = SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: false, fields };
+    Session::open(config, Arc::new(launch)).expect("a thread")
 }
 
 fn ask(desk: &Desk, command: Command) -> SessionView {
@@ -98,7 +89,7 @@ const fn built(view: &SessionView) -> u64 {
 #[test]
 fn runs_follow_each_other_and_each_balances() {
     let output = Output::new("follow");
-    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, true, "");
     let desk = session.desk();
     assert_eq!(ask(&desk, Command::Configure).state, OperationState::Configured);
     for run in 1..=3 {
@@ -117,7 +108,7 @@ fn runs_follow_each_other_and_each_balances() {
 #[test]
 fn a_paused_run_builds_nothing_and_loses_nothing() {
     let output = Output::new("pause");
-    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, true, "");
     let desk = session.desk();
     ask(&desk, Command::Configure);
     ask(&desk, Command::Start);
@@ -140,8 +131,7 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
 #[test]
 fn a_run_ends_with_its_limit_and_the_next_one_begins() {
     let output = Output::new("limit");
-    let limits = RunLimits { events: Some(500), ..RunLimits::default() };
-    let session = session(&output, true, limits, AfterRun::Next);
+    let session = session(&output, true, "events = 500\nthen = \"next\"");
     let desk = session.desk();
     ask(&desk, Command::Configure);
     ask(&desk, Command::Start);
@@ -157,7 +147,7 @@ fn a_run_ends_with_its_limit_and_the_next_one_begins() {
 #[test]
 fn a_run_without_sources_starts_and_stops() {
     let output = Output::new("nobody");
-    let session = session(&output, false, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, false, "");
     let desk = session.desk();
     ask(&desk, Command::Configure);
     for _ in 0..3 {
@@ -170,7 +160,7 @@ fn a_run_without_sources_starts_and_stops() {
 #[test]
 fn what_is_set_up_and_given_back_leaves_nothing() {
     let output = Output::new("nothing");
-    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, true, "");
     let desk = session.desk();
     for _ in 0..2 {
         ask(&desk, Command::Configure);
@@ -188,7 +178,7 @@ fn what_cannot_be_set_up_is_refused_with_its_reason() {
     let output = Output::new("refused");
     std::fs::remove_dir_all(&output.0).expect("it is there");
     std::fs::write(&output.0, "in the way").expect("it can be written");
-    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, true, "");
     let desk = session.desk();
     let told = desk.ask(Command::Configure, BY);
     assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Initial));
@@ -201,7 +191,7 @@ fn what_cannot_be_set_up_is_refused_with_its_reason() {
 #[test]
 fn whoever_is_in_a_hurry_drops_what_is_left_and_the_account_says_so() {
     let output = Output::new("hurry");
-    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, true, "");
     let desk = session.desk();
     ask(&desk, Command::Configure);
     ask(&desk, Command::Start);
@@ -225,7 +215,7 @@ fn command_of(desk: &Desk, by: &str, command: Command) -> Told {
 #[test]
 fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_is() {
     let output = Output::new("operators");
-    let session = session(&output, false, RunLimits::default(), AfterRun::Wait);
+    let session = session(&output, false, "");
     let desk = session.desk();
     assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
     let told = operator(&desk, "ada", ControlsRequest::Take { is_forced: false });
@@ -251,18 +241,9 @@ fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_i
 fn a_run_whose_required_fields_are_not_said_does_not_start() {
     let output = Output::new("fields");
     let said = |text: &str| Fields::new(text.split(';').map(|field| field.parse().expect("a field"))).expect("few");
-    let config = SessionConfig {
-        limits: RunLimits { events: Some(100), ..RunLimits::default() },
-        after_run: AfterRun::Wait,
-        is_single: false,
-        tasks: LIMITS,
-        silence: SILENCE,
-        required_fields: vec!["beam".to_owned(), "target".to_owned()],
-        fields: said("shifter=ada;beam=120 GeV"),
-        mask_rules: MaskRules::default(),
-        parameters: Parameters::default(),
-    };
-    let session = Session::open(config, launcher(configuration(&output.0, true), Some(100))).expect("a thread");
+    let launch =
+        Launcher::new(configuration(&output.0, true, "events = 100\nrequired_fields = [\"beam\", \"target\"]"));
+    let session = session_of(launch, said("shifter=ada;beam=120 GeV"));
     let desk = session.desk();
     assert_eq!(desk.ask(Command::Configure, "ada").answer, Answer::Done);
     assert_eq!(*desk.view().required_fields, ["beam", "target"]);
@@ -283,18 +264,9 @@ fn a_run_whose_required_fields_are_not_said_does_not_start() {
 #[test]
 fn an_operator_who_gives_no_sign_loses_the_controls() {
     let output = Output::new("silent");
-    let config = SessionConfig {
-        limits: RunLimits::default(),
-        after_run: AfterRun::Wait,
-        is_single: false,
-        tasks: LIMITS,
-        silence: Duration::from_millis(50),
-        required_fields: Vec::new(),
-        fields: Fields::default(),
-        mask_rules: MaskRules::default(),
-        parameters: Parameters::default(),
-    };
-    let session = Session::open(config, launcher(configuration(&output.0, false), None)).expect("a thread");
+    let mut configuration = configuration(&output.0, false, "");
+    configuration.timeouts.operator = Time(Duration::from_millis(50));
+    let session = session_of(Launcher::new(configuration), Fields::default());
     let desk = session.desk();
     operator(&desk, "ada", ControlsRequest::Take { is_forced: false });
     wait_for(&desk, "her to lose them", |view| view.operator.is_none());
@@ -302,32 +274,32 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
     assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
 }
 
+/// Runs with a thread that does not end before it may.
+struct Hanging {
+    launcher: Launcher,
+    may_end: Arc<AtomicBool>,
+}
+
+impl Launch for Hanging {
+    fn launch(&self) -> Result<RunHandle, RunError> {
+        let mut handle = self.launcher.launch()?;
+        handle.add_hanging_thread("bu7", Arc::clone(&self.may_end));
+        Ok(handle)
+    }
+
+    fn configuration(&self) -> Arc<Configuration> {
+        self.launcher.configuration()
+    }
+}
+
 #[test]
 fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
     let output = Output::new("hangs");
     let may_end = Arc::new(AtomicBool::new(false));
-    let launch = launcher(configuration(&output.0, true), None);
-    let hanging = Arc::clone(&may_end);
-    let launch: Launch = Arc::new(move || {
-        let mut handle = launch()?;
-        handle.add_hanging_thread("bu7", Arc::clone(&hanging));
-        Ok(handle)
-    });
-    let tasks = TaskLimits { close: Duration::from_secs(1), ..LIMITS };
-    let config = SessionConfig {
-        limits: RunLimits::default(),
-        after_run: AfterRun::Wait,
-        is_single: false,
-        tasks,
-        silence: SILENCE,
-        required_fields: Vec::new(),
-        fields: Fields::default(),
-        mask_rules: MaskRules::default(),
-        parameters: Parameters::default(),
-    };
-    let session = Session::open(config, launch).expect("a thread");
+    let mut configuration = configuration(&output.0, true, "");
+    configuration.timeouts.close = Time(Duration::from_secs(1));
+    let launch = Hanging { launcher: Launcher::new(configuration), may_end: Arc::clone(&may_end) };
+    let session = session_of(launch, Fields::default());
     let desk = session.desk();
     ask(&desk, Command::Configure);
     ask(&desk, Command::Start);
@@ -338,6 +310,56 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
     assert!(desk.journal_after(0).iter().any(|entry| Some(&entry.text) == told.text.as_ref()));
     assert_eq!(ask(&desk, Command::Reset).state, OperationState::Initial);
     may_end.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
+    let output = Output::new("again");
+    let file = Arc::new(Mutex::new(configuration(&output.0, true, "events = 100")));
+    let first = file.lock().expect("nobody panics").clone();
+    let read = Arc::clone(&file);
+    let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
+    let session = session_of(launch, Fields::default());
+    let desk = session.desk();
+    let write = |run: &str| *file.lock().expect("nobody panics") = configuration(&output.0, true, run);
+    let account = |events: u64| {
+        let before = desk.view().last.as_ref().map(|summary| summary.run);
+        ask(&desk, Command::Configure);
+        // A run as short as these may be over before its start is answered.
+        assert!(matches!(desk.ask(Command::Start, BY).answer, Answer::Done | Answer::Overtaken));
+        let view = wait_for(&desk, "the account", |view| view.last.as_ref().map(|summary| summary.run) != before);
+        assert!(view.configuration.contains(&format!("events = {events}\n")), "{}", view.configuration);
+        let summary = view.last.expect("waited for");
+        assert_eq!(summary.events.built, events);
+    };
+    account(100);
+    write("events = 250");
+    ask(&desk, Command::Reset);
+    account(250);
+    let said: Vec<_> = desk.journal_after(0).into_iter().map(|entry| entry.text).collect();
+    let told = "the configuration was read again: run.events is 250, in the place of 100";
+    assert!(said.iter().any(|text| text == told), "{said:?}");
+    // What outlives runs is another matter.
+    let elsewhere = output.0.join("elsewhere");
+    *file.lock().expect("nobody panics") = configuration(&elsewhere, true, "events = 250");
+    ask(&desk, Command::Reset);
+    let refused = desk.ask(Command::Configure, BY);
+    assert_eq!((refused.answer, refused.state), (Answer::Refused, OperationState::Initial));
+    let text = refused.text.expect("why");
+    assert!(text.contains("run.output now, which outlives runs"), "{text}");
+    write("events = 250");
+    account(250);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_any_more_changes_nothing() {
+    let output = Output::new("unreadable");
+    let broken = || Err(RunError::Unfit("line 3: there is no key `evenst`".to_owned()));
+    let launch = Launcher::reading(configuration(&output.0, true, "events = 100"), broken);
+    let desk = session_of(launch, Fields::default());
+    let told = desk.desk().ask(Command::Configure, BY);
+    assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Initial));
+    assert_eq!(told.text.as_deref(), Some("line 3: there is no key `evenst`"));
 }
 
 #[test]
@@ -364,7 +386,7 @@ fn many_runs_in_a_row_leave_nothing_behind() {
     let count = std::env::var("ROPEWALK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
     for coming in [Coming::Events, Coming::Nothing, Coming::LateSource] {
         let output = Output::new(&format!("many-{coming:?}"));
-        let session = session(&output, coming == Coming::Events, RunLimits::default(), AfterRun::Wait);
+        let session = session(&output, coming == Coming::Events, "");
         let desk = session.desk();
         ask(&desk, Command::Configure);
         let (before, begun) = ((threads(), descriptors()), Instant::now());

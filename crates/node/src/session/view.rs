@@ -65,6 +65,8 @@ pub struct SessionView {
     pub masked: Arc<BTreeSet<SourceId>>,
     /// What can be changed while a run goes on.
     pub parameters: Arc<[LiveParameter]>,
+    /// By which the next run is set up, or was: TOML, as it is kept with each run.
+    pub configuration: Arc<str>,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
 }
@@ -96,6 +98,7 @@ impl SessionView {
             fields: Fields::default(),
             masked: Arc::default(),
             parameters: Arc::default(),
+            configuration: Arc::from(""),
             last_entry: 0,
         }
     }

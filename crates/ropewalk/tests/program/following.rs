@@ -41,6 +41,36 @@ fn a_run_ends_when_so_many_bytes_have_come() {
     assert!(refused.expect_status(2).errors.contains("--control 127.0.0.1:8900"), "{}", refused.errors);
 }
 
+#[test]
+fn what_a_configuration_says_now_holds_after_it_is_configured_again() {
+    let setup = emulated("again");
+    let file = setup.file();
+    let path = file.display().to_string();
+    let mut program = Program::start(["run", &path, "--control", "127.0.0.1:0", "--json"]);
+    let url = program.expect_error_line("run control and dashboard: ");
+    let ctl = |words: &[&str], status: i32| {
+        let words = ["ctl"].iter().chain(words).copied().chain(["--url", &url, "--json"]);
+        Program::run(words).expect_status(status).account()
+    };
+    wait_for("the run", || (ctl(&["state"], 0)["state"] == "running").then_some(()));
+    ctl(&["stop"], 0);
+    ctl(&["reset"], 0);
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, "version = 1\n[rum]\n").expect("it can be written");
+    let refused = ctl(&["configure"], 3);
+    assert_eq!((&refused["answer"], &refused["state"]), (&json!("refused"), &json!("initial")), "{refused:#}");
+    assert!(refused["text"].as_str().is_some_and(|text| text.contains("rum")), "{refused:#}");
+    std::fs::write(&file, text.replace("20kHz", "10kHz")).expect("it can be written");
+    ctl(&["configure"], 0);
+    let journal = ctl(&["journal"], 0).to_string();
+    assert!(journal.contains("source[1].emulate.rate is"), "{journal}");
+    ctl(&["start"], 0);
+    ctl(&["shutdown"], 0);
+    program.end().expect_status(0);
+    let kept = std::fs::read_to_string(setup.output().join("run000002/configuration.toml")).expect("it was kept");
+    assert!(kept.contains("10kHz"), "{kept}");
+}
+
 /// Whoever serves it knows of every node: what is masked is masked where the source is.
 #[test]
 fn an_event_manager_that_is_a_process_of_its_own_serves_run_control() {

@@ -63,6 +63,11 @@ impl Controls {
         Self { silence, holder: None }
     }
 
+    /// Whoever holds the controls may be silent for so long from now on.
+    pub const fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
+    }
+
     /// Who holds them.
     pub fn holder(&self) -> Option<&str> {
         self.holder.as_ref().map(|holder| holder.name.as_str())

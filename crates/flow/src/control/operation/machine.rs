@@ -214,6 +214,11 @@ impl Operation {
         }
     }
 
+    /// What is begun from now on may take so long.
+    pub const fn set_limits(&mut self, limits: TaskLimits) {
+        self.limits = limits;
+    }
+
     /// Where the sequence of runs is.
     pub fn state(&self) -> OperationState {
         if self.fault.is_some() {
