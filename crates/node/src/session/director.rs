@@ -416,7 +416,7 @@ impl Director {
         handle.describe(self.fields.clone());
         match handle.leave_word(FIRST, last) {
             Ok(()) => {
-                self.masks.said().for_each(|(source, is_masked)| handle.mask(source, is_masked));
+                self.masks.begin().for_each(|(source, is_masked)| handle.mask(source, is_masked));
                 self.parameters.changed().for_each(|setting| handle.set(setting));
                 handle.start(FIRST, last);
             }
@@ -537,6 +537,7 @@ impl Director {
     }
 
     fn forget_run(&mut self) {
+        self.masks.end();
         (self.view.run, self.view.directory, self.view.disk_left) = (None, None, None);
         self.view.tap = None;
         self.view.addresses.clear();

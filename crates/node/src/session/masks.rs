@@ -4,6 +4,7 @@
 use super::desk::RequestRefusal;
 use crate::configuration::{Configuration, RequirementChoice};
 use ropewalk_terms::SourceId;
+use ropewalk_wire::message::ReportEntry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which sources there are, and which of them have to take part, or never do.
@@ -43,11 +44,13 @@ pub(super) struct Masks {
     masked: BTreeSet<SourceId>,
     /// Of which anything was ever said.
     mentioned: BTreeSet<SourceId>,
+    /// How often each source was taken out and in, in the run that goes on; none between runs.
+    turns: Option<BTreeMap<SourceId, usize>>,
 }
 
 impl Masks {
     pub(super) const fn new(rules: MaskRules) -> Self {
-        Self { rules, masked: BTreeSet::new(), mentioned: BTreeSet::new() }
+        Self { rules, masked: BTreeSet::new(), mentioned: BTreeSet::new(), turns: None }
     }
 
     /// There are other sources now: of those that stay, and may be masked, what was said still holds.
@@ -65,8 +68,19 @@ impl Masks {
 
     /// Whether each source of which anything was said takes no part. To be told to each run, since front ends stay connected from run to
     /// run, and may not have heard of what was said between two.
-    pub(super) fn said(&self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
+    fn said(&self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.mentioned.iter().map(|&source| (source, self.masked.contains(&source)))
+    }
+
+    /// A run begins. What is to be said of it is returned: whether each source of which anything was said takes no part.
+    pub(super) fn begin(&mut self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
+        self.turns = Some(self.masked.iter().map(|&source| (source, 1)).collect());
+        self.said()
+    }
+
+    /// It is over.
+    pub(super) fn end(&mut self) {
+        self.turns = None;
     }
 
     /// All of that is done, or nothing: which sources that changes anything for.
@@ -94,6 +108,17 @@ impl Masks {
             return Err(RequestRefusal::Unfit("no source would be left to take part".to_owned()));
         }
         let changed: Vec<SourceId> = masked.symmetric_difference(&self.masked).copied().collect();
+        if let Some(turns) = &mut self.turns {
+            let is_worn = |source: &SourceId| turns.get(source).is_some_and(|&turns| turns >= ReportEntry::MOST_TURNS);
+            if let Some(source) = changed.iter().copied().find(is_worn) {
+                let times = ReportEntry::MOST_TURNS;
+                let why = format!(
+                    "source {source} was taken out and in {times} times in this run, and more are not recorded: start the next one"
+                );
+                return Err(RequestRefusal::Unfit(why));
+            }
+            changed.iter().for_each(|&source| *turns.entry(source).or_default() += 1);
+        }
         self.mentioned.extend(&changed);
         self.masked = masked;
         Ok(changed)
@@ -129,7 +154,7 @@ mod tests {
         assert_eq!(ask(&mut masks, &[2, 3], false), Ok(ids(&[2, 3])));
         assert_eq!(ask(&mut masks, &[2], false), Ok(vec![]));
         let said = [(2, false), (3, false), (4, true)].map(|(id, is_masked)| (SourceId(id), is_masked));
-        assert_eq!(masks.said().collect::<Vec<_>>(), said, "who takes part again is told so, too");
+        assert_eq!(masks.begin().collect::<Vec<_>>(), said, "who takes part again is told so, too");
     }
 
     #[test]
@@ -139,8 +164,26 @@ mod tests {
         ask(&mut masks, &[2, 3], true).expect("they may be");
         masks.follow(rules(&[1, 3, 4]));
         assert_eq!(masks.masked().iter().copied().collect::<Vec<_>>(), ids(&[3]));
-        assert_eq!(masks.said().count(), 1);
+        assert_eq!(masks.begin().count(), 1);
         assert!(ask(&mut masks, &[2], false).is_err(), "it is gone");
+    }
+
+    #[test]
+    fn what_would_not_be_recorded_is_refused() {
+        let mut masks = Masks::new(MaskRules { sources: [1, 2].map(|id| (SourceId(id), None)).into() });
+        ask(&mut masks, &[2], true).expect("it may be");
+        assert_eq!(masks.begin().count(), 1);
+        for turn in 1..ReportEntry::MOST_TURNS {
+            ask(&mut masks, &[2], turn % 2 == 0).expect("it is recorded");
+        }
+        assert!(matches!(ask(&mut masks, &[2], false), Ok(none) if none.is_empty()), "it is so already");
+        let refused = ask(&mut masks, &[2], true);
+        assert!(
+            matches!(&refused, Err(RequestRefusal::Unfit(why)) if why.contains("64 times in this run")),
+            "{refused:?}"
+        );
+        masks.end();
+        ask(&mut masks, &[2], true).expect("between runs nothing is recorded");
     }
 
     #[test]

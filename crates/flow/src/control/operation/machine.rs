@@ -346,11 +346,19 @@ impl Operation {
     /// The run will end without having been told: a limit is reached, or its sources have ended.
     pub fn stop_by_itself(&mut self, now: Instant, then: AfterRun) {
         if self.place.has_run() && matches!(self.goal, Goal::Running | Goal::Paused) && !self.is_ending() {
+            self.has_begun();
             self.overtake();
             self.goal = if then == AfterRun::Over { Goal::Over } else { Goal::Configured };
             self.starts_next = then == AfterRun::Next;
             self.abandon();
             self.advance(now);
+        }
+    }
+
+    /// A run that ends by itself has begun, even where nobody saw it go on.
+    fn has_begun(&mut self) {
+        if self.place == Place::Begun {
+            self.answer_those(|command| command == Command::Start, Answer::Done);
         }
     }
 
@@ -360,6 +368,7 @@ impl Operation {
             return;
         }
         self.forget();
+        self.has_begun();
         self.place = Place::Drained;
         if matches!(self.goal, Goal::Running | Goal::Paused) {
             self.overtake();

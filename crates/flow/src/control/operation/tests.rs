@@ -293,6 +293,23 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
 }
 
 #[test]
+fn a_run_that_was_over_before_anybody_saw_it_has_begun_all_the_same() {
+    for ends in [false, true] {
+        let mut desk = Desk::new();
+        desk.ask(Command::Configure);
+        let start = desk.give(Command::Start);
+        desk.next();
+        if ends {
+            desk.operation.run_over(desk.now);
+        } else {
+            desk.operation.stop_by_itself(desk.now, AfterRun::Wait);
+        }
+        while desk.work() {}
+        assert_eq!((desk.answers[&start], desk.state()), (Answer::Done, OperationState::Configured));
+    }
+}
+
+#[test]
 fn a_run_that_is_the_only_one_leaves_nothing_behind_it() {
     let mut desk = Desk::running();
     desk.operation.stop_by_itself(desk.now, AfterRun::Over);
