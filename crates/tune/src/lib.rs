@@ -16,11 +16,13 @@
 
 pub mod cards;
 mod finding;
+mod place;
 mod plan;
 mod setting;
 mod wish;
 
 pub use finding::{Finding, Grade, Sureness};
+pub use place::{Identity, Place, SettingError};
 pub use plan::{Change, Group, Plan};
-pub use setting::{Form, Property, Setting};
+pub use setting::{Form, Property, Setting, Settings};
 pub use wish::{Feeding, Transport, Wish};

@@ -4,6 +4,23 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::SettingError;
+
+/// Something that has settings: a machine, or what stands for one in a test.
+pub trait Settings {
+    /// The present value in its normal form. None where there is no such setting.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError>;
+
+    /// Writes a value in its normal form.
+    ///
+    /// # Errors
+    /// When there is no such setting, the rights are missing, or the value is refused.
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError>;
+}
+
 /// One thing of the host that can be read and written. Its value is text in the normal form of its kind
 /// ([`Setting::normal`]), so that what was written can be compared with what is read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -75,30 +92,36 @@ pub enum Property {
 }
 
 impl Setting {
-    /// A value below /proc/sys, by its name with dots, such as `net.core.rmem_max`.
+    /// A value below /proc/sys, by its name with dots, such as `net.core.rmem_max`. As with sysctl(8) a name whose first
+    /// separator is a slash keeps its dots: `net/ipv4/conf/eth0.7/rp_filter`.
     pub fn sysctl(name: &str) -> Self {
-        Self::File { path: format!("proc/sys/{}", name.replace('.', "/")), form: Form::Plain }
+        let with_slashes = name.find(['.', '/']).is_some_and(|at| name[at..].starts_with('/'));
+        let name = if with_slashes { name.to_owned() } else { name.replace('.', "/") };
+        Self::File { path: format!("proc/sys/{name}"), form: Form::Plain }
     }
 
-    /// Its name with dots, if it is one below /proc/sys.
+    /// Its name with dots, if it is one below /proc/sys; with slashes, where a part of it has a dot.
     pub fn sysctl_name(&self) -> Option<String> {
         let Self::File { path, .. } = self else { return None };
-        path.strip_prefix("proc/sys/").map(|name| name.replace('/', "."))
+        let name = path.strip_prefix("proc/sys/")?;
+        Some(if name.contains('.') { name.to_owned() } else { name.replace('/', ".") })
     }
 
     /// The value in the form in which equal values are equal texts.
     pub fn normal(&self, text: &str) -> String {
-        let plain = || text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let spaced = |text: &str| text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let plain = || spaced(text);
         match self {
             Self::File { form: Form::Choice, .. } => {
-                let chosen = text.split(['[', ']']).nth(1);
-                chosen.map_or_else(plain, |word| word.trim().to_owned())
+                let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+                chosen.map_or_else(plain, |(word, _)| spaced(word))
             }
             Self::File { form: Form::CpuList, .. } => {
                 plain().parse().map_or_else(|_| plain(), |list: ropewalk_host::CpuList| list.to_string())
             }
             Self::File { form: Form::CpuMask, .. } => {
-                let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+                let groups = text.trim().trim_start_matches("0x").split(',');
+                let digits: String = groups.map(|group| format!("{:0>8}", group.trim())).collect();
                 let digits = digits.trim_start_matches('0').to_ascii_lowercase();
                 if digits.is_empty() { "0".to_owned() } else { digits }
             }
@@ -106,12 +129,19 @@ impl Setting {
         }
     }
 
+    /// As the kernel takes a value that is in its normal form: it refuses more than eight digits of a mask in one group.
+    pub(crate) fn written(&self, value: &str) -> String {
+        let Self::File { form: Form::CpuMask, .. } = self else { return value.to_owned() };
+        let digits: Vec<char> = value.chars().collect();
+        digits.rchunks(8).rev().map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(",")
+    }
+
     /// The command by which a person would write this value.
     pub fn command(&self, value: &str) -> String {
         match self {
             Self::File { path, .. } => match self.sysctl_name() {
                 Some(name) => format!("sysctl -w {name}={}", quoted(value)),
-                None => format!("echo {} > /{path}", quoted(value)),
+                None => format!("echo {} > /{path}", quoted(&self.written(value))),
             },
             Self::Mtu { interface } => format!("ip link set dev {interface} mtu {value}"),
             Self::Card { interface, property } => property.command(interface, value),
@@ -120,6 +150,17 @@ impl Setting {
 }
 
 impl Property {
+    /// Whether it is switched `on` and `off`; the others are numbers.
+    pub(crate) fn is_switch(&self) -> bool {
+        use Property::{AdaptiveReceive, Feature, NegotiatedPause, ReceivePause, TransmitPause};
+        matches!(self, AdaptiveReceive | ReceivePause | TransmitPause | NegotiatedPause | Feature(_))
+    }
+
+    /// Whether the text is a value of it, in its normal form.
+    pub(crate) fn takes(&self, value: &str) -> bool {
+        if self.is_switch() { ["on", "off"].contains(&value) } else { value.parse::<u32>().is_ok() }
+    }
+
     /// The command of ethtool(8) that writes it.
     fn command(&self, interface: &str, value: &str) -> String {
         let (option, name) = match self {
@@ -143,7 +184,12 @@ impl Property {
 /// As a shell takes it for one word.
 fn quoted(value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.,:/".contains(letter);
-    if !value.is_empty() && value.chars().all(is_plain) { value.to_owned() } else { format!("\"{value}\"") }
+    match value {
+        _ if !value.is_empty() && value.chars().all(is_plain) => value.to_owned(),
+        // What means something between double quotes.
+        _ if value.contains(['"', '$', '`', '\\', '!']) => format!("'{}'", value.replace('\'', "'\\''")),
+        _ => format!("\"{value}\""),
+    }
 }
 
 impl fmt::Display for Setting {
@@ -175,5 +221,62 @@ impl fmt::Display for Property {
             Self::NegotiatedPause => "negotiated pause frames",
             Self::Feature(name) => name,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn file(form: Form) -> Setting {
+        Setting::File { path: "proc/irq/40/smp_affinity".to_owned(), form }
+    }
+
+    #[test]
+    fn equal_values_are_equal_texts() {
+        assert_eq!(file(Form::Plain).normal(" 4096\t131072  6291456\n"), "4096 131072 6291456");
+        assert_eq!(file(Form::Choice).normal("always [madvise] never\n"), "madvise");
+        assert_eq!(file(Form::CpuList).normal("0,1,2,3,8\n"), "0-3,8");
+        assert_eq!(file(Form::CpuMask).normal("00000000,000000FF\n"), "ff");
+        assert_eq!(file(Form::CpuMask).normal("1,00000000\n"), "100000000");
+        assert_eq!(file(Form::CpuMask).normal("1,0\n"), "100000000");
+        assert_eq!(file(Form::CpuMask).normal("0,0\n"), "0");
+    }
+
+    #[test]
+    fn masks_are_written_in_groups_of_eight_digits() {
+        assert_eq!(file(Form::CpuMask).written("3ff00000001"), "3ff,00000001");
+        assert_eq!(file(Form::CpuMask).command("100000000"), "echo 1,00000000 > /proc/irq/40/smp_affinity");
+    }
+
+    #[test]
+    fn names_of_interfaces_with_dots_keep_them() {
+        let setting = Setting::sysctl("net/ipv4/conf/eth0.7/rp_filter");
+        assert_eq!(setting.to_string(), "net/ipv4/conf/eth0.7/rp_filter");
+        assert_eq!(Setting::sysctl(&setting.to_string()), setting);
+        assert_eq!(Setting::sysctl("net.core.rmem_max").to_string(), "net.core.rmem_max");
+    }
+
+    #[test]
+    fn values_with_spaces_are_one_word_for_a_shell() {
+        let setting = Setting::sysctl("net.ipv4.tcp_rmem");
+        assert_eq!(setting.command("4096 131072 6291456"), "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 6291456\"");
+        assert_eq!(setting.command("$HOME's"), "sysctl -w net.ipv4.tcp_rmem='$HOME'\\''s'");
+    }
+
+    proptest! {
+        #[test]
+        fn the_normal_form_of_what_is_written_is_itself(text in ".{0,60}", form in 0..4_usize) {
+            let setting = file([Form::Plain, Form::Choice, Form::CpuList, Form::CpuMask][form]);
+            let normal = setting.normal(&text);
+            prop_assert!(form == 3 || setting.normal(&setting.written(&normal)) == normal);
+        }
+
+        #[test]
+        fn masks_stay_themselves(digits in "[1-9a-f][0-9a-f]{0,40}") {
+            let setting = file(Form::CpuMask);
+            prop_assert_eq!(setting.normal(&setting.written(&digits)), digits);
+        }
     }
 }

@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Property;
 
+mod netlink;
+mod recorded;
+
+pub use netlink::Netlink;
+pub(crate) use recorded::Recorded;
+
 /// What the driver of one card tells.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -30,6 +36,22 @@ pub struct CardReport {
 }
 
 impl CardReport {
+    /// The largest value of a property, where the driver says one.
+    pub(crate) fn most(&self, property: &Property) -> Option<u32> {
+        match property {
+            Property::ReceiveRing => self.most_receive_ring,
+            Property::TransmitRing => self.most_transmit_ring,
+            Property::CombinedChannels => self.most_combined_channels,
+            _ => None,
+        }
+    }
+
+    /// Sets the present value of a property that the driver has; whether it has it.
+    pub(crate) fn put(&mut self, property: &Property, value: &str) -> bool {
+        let of_it = self.properties.iter_mut().find(|(other, _)| other == property);
+        of_it.map(|(_, present)| value.clone_into(present)).is_some()
+    }
+
     /// The present value of a property, if the driver has it.
     pub fn value(&self, property: &Property) -> Option<&str> {
         self.properties.iter().find(|(other, _)| other == property).map(|(_, value)| value.as_str())
@@ -60,6 +82,14 @@ pub enum CardError {
         /// The value.
         value: String,
     },
+    /// The text is no size of a packet.
+    #[error("{interface}: `{value}` is no MTU: write a number of bytes")]
+    Mtu {
+        /// The interface.
+        interface: String,
+        /// The value.
+        value: String,
+    },
     /// The kernel or the driver refused.
     #[error("{interface}: {source}{}", hint(source))]
     Refused {
@@ -70,6 +100,7 @@ pub enum CardError {
     },
 }
 
+/// What would help against what the system said.
 fn hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => "; this needs CAP_NET_ADMIN: run it as root",
@@ -90,6 +121,12 @@ pub trait Cards {
     /// # Errors
     /// When there is no such interface or property, or the driver refuses the value.
     fn set(&mut self, interface: &str, property: &Property, value: &str) -> Result<(), CardError>;
+
+    /// The largest packet in bytes.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the kernel does not answer.
+    fn mtu(&mut self, interface: &str) -> Result<u32, CardError>;
 
     /// Sets the largest packet in bytes.
     ///

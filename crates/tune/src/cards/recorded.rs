@@ -1,0 +1,87 @@
+//! Cards of a recorded machine: what they told is in a file, and what is set is written there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::{CardError, CardReport, Cards};
+use crate::{Place, Property};
+
+/// The cards of a recorded machine.
+pub(crate) struct Recorded {
+    root: PathBuf,
+    cards: BTreeMap<String, CardReport>,
+}
+
+impl Recorded {
+    const NAME: &str = "cards";
+
+    pub(crate) fn new(root: &Path, record: &Map<String, Value>) -> serde_json::Result<Self> {
+        let cards = record.get(Self::NAME).cloned().map(serde_json::from_value).transpose()?;
+        Ok(Self { root: root.to_owned(), cards: cards.unwrap_or_default() })
+    }
+
+    /// The interface's file of the kernel with its MTU.
+    fn mtu_file(&self, interface: &str) -> Result<PathBuf, CardError> {
+        let unknown = || CardError::Unknown(interface.to_owned());
+        if interface.contains('/') || interface.starts_with('.') {
+            return Err(unknown());
+        }
+        let file = self.root.join("sys/class/net").join(interface).join("mtu");
+        if file.exists() { Ok(file) } else { Err(unknown()) }
+    }
+
+    /// Writes the record anew, everything else in it as it is.
+    fn keep(&self) -> io::Result<()> {
+        let path = self.root.join(Place::RECORD);
+        let mut record: Map<String, Value> = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Map::new(),
+            Err(error) => return Err(error),
+        };
+        record.insert(Self::NAME.to_owned(), serde_json::to_value(&self.cards)?);
+        let mut text = serde_json::to_string_pretty(&record)?;
+        text.push('\n');
+        // Whole or not at all: whoever is killed meanwhile leaves a machine.
+        let new = path.with_extension("json.new");
+        std::fs::write(&new, text)?;
+        std::fs::rename(new, path)
+    }
+}
+
+impl Cards for Recorded {
+    fn report(&mut self, interface: &str) -> Result<CardReport, CardError> {
+        match self.cards.get(interface) {
+            Some(report) => Ok(report.clone()),
+            None => self.mtu_file(interface).map(|_| CardReport::default()),
+        }
+    }
+
+    fn set(&mut self, interface: &str, property: &Property, value: &str) -> Result<(), CardError> {
+        let mut report = self.report(interface)?;
+        let most = report.most(property);
+        let interface = interface.to_owned();
+        if !property.takes(value) || value.parse().is_ok_and(|count: u32| most.is_some_and(|most| count > most)) {
+            return Err(CardError::Value { interface, property: property.clone(), value: value.to_owned() });
+        }
+        if !report.put(property, value) {
+            return Err(CardError::Unsupported { interface, property: property.clone() });
+        }
+        self.cards.insert(interface.clone(), report);
+        self.keep().map_err(|source| CardError::Refused { interface, source })
+    }
+
+    fn mtu(&mut self, interface: &str) -> Result<u32, CardError> {
+        let refused = |source| CardError::Refused { interface: interface.to_owned(), source };
+        let text = std::fs::read_to_string(self.mtu_file(interface)?).map_err(refused)?;
+        let wrong = || CardError::Mtu { interface: interface.to_owned(), value: text.trim().to_owned() };
+        text.trim().parse().map_err(|_| wrong())
+    }
+
+    fn set_mtu(&mut self, interface: &str, bytes: u32) -> Result<(), CardError> {
+        let refused = |source| CardError::Refused { interface: interface.to_owned(), source };
+        std::fs::write(self.mtu_file(interface)?, format!("{bytes}\n")).map_err(refused)
+    }
+}

@@ -1,0 +1,258 @@
+//! Where settings live: the machine that this runs on, or a recorded one in a directory.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use ropewalk_host::Capability;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cards::{CardError, CardReport, Cards, Recorded};
+use crate::{Setting, Settings};
+
+/// Where a file of the kernel may be a setting.
+const TREES: [&str; 3] = ["proc/sys", "proc/irq", "sys"];
+
+/// A machine whose settings can be read and written: the one that this runs on ([`Place::live`]), or one that is
+/// recorded in a directory ([`Place::recorded`]).
+pub struct Place {
+    root: PathBuf,
+    cards: Box<dyn Cards + Send>,
+    record: Option<Record>,
+}
+
+/// What a recorded machine has in its `recorded.json` beside its cards.
+struct Record(serde_json::Map<String, serde_json::Value>);
+
+/// Which machine it is, so that what was written down of one is not used on another.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Identity {
+    /// The host's name.
+    pub host: String,
+    /// What /etc/machine-id says; empty where there is none.
+    pub machine: String,
+    /// Drawn by the kernel when it started; empty where it does not say.
+    pub boot: String,
+}
+
+/// Why a setting could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// The rights are missing.
+    #[error("/{path}: permission denied; this needs root or {}: run it with sudo", needed.name())]
+    NotAllowed {
+        /// The file, without the leading slash.
+        path: String,
+        /// What lets a process do it.
+        needed: Capability,
+    },
+    /// The file system is mounted so that nobody can write to it.
+    #[error("/{path}: /{tree} is mounted read-only, as in most containers; change it on the host")]
+    ReadOnly {
+        /// The file, without the leading slash.
+        path: String,
+        /// Which file system.
+        tree: &'static str,
+    },
+    /// The kernel takes no such value.
+    #[error("/{path}: the kernel takes no value `{value}` there: it is out of range, or no value of this file")]
+    OutOfRange {
+        /// The file, without the leading slash.
+        path: String,
+        /// The value.
+        value: String,
+    },
+    /// The machine has it not.
+    #[error("{0}: this machine has no such setting")]
+    Missing(Setting),
+    /// A path that is no setting.
+    #[error("`{0}` is no setting: files below /proc/sys, /proc/irq and /sys are, and a path has no `..`")]
+    Path(String),
+    /// Another fault of a file.
+    #[error("/{path}: {source}")]
+    File {
+        /// The file, without the leading slash.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A card's driver refused.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// The file of a recorded machine is damaged.
+    #[error("{}: this is no record of a machine: {why}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Place {
+    /// The file that has what a recorded machine does not tell in files of the kernel.
+    pub const RECORD: &str = "recorded.json";
+
+    /// The machine that this runs on; its cards by netlink.
+    pub fn live() -> Self {
+        Self { root: PathBuf::from("/"), cards: Box::new(crate::cards::Netlink), record: None }
+    }
+
+    /// A machine that is recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], in which stands what its
+    /// cards tell (`cards`: interface to [`CardReport`]) and whatever else was recorded. What is set is written there.
+    ///
+    /// # Errors
+    /// When `recorded.json` is damaged. Where there is none, its cards tell nothing.
+    pub fn recorded(root: &Path) -> Result<Self, SettingError> {
+        let path = root.join(Self::RECORD);
+        let broken = |why: String| SettingError::Record { path: path.clone(), why };
+        let record: serde_json::Map<_, _> = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => serde_json::Map::new(),
+            Err(error) => return Err(broken(error.to_string())),
+        };
+        let cards = Recorded::new(root, &record).map_err(|error| broken(error.to_string()))?;
+        Ok(Self { root: root.to_owned(), cards: Box::new(cards), record: Some(Record(record)) })
+    }
+
+    /// The directory that has `proc/` and `sys/`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether it is the machine that this runs on.
+    pub fn is_live(&self) -> bool {
+        self.record.is_none()
+    }
+
+    /// What was recorded by this name; none where nothing was, and for the machine that this runs on.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn record<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SettingError> {
+        let Some(value) = self.record.as_ref().and_then(|record| record.0.get(name)) else { return Ok(None) };
+        serde_json::from_value(value.clone()).map(Some).map_err(|error| SettingError::Record {
+            path: self.root.join(Self::RECORD),
+            why: format!("{name}: {error}"),
+        })
+    }
+
+    /// Everything that the driver of an interface tells.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the kernel does not answer.
+    pub fn card(&mut self, interface: &str) -> Result<CardReport, CardError> {
+        self.cards.report(interface)
+    }
+
+    /// Which machine it is.
+    pub fn identity(&self) -> Identity {
+        let text = |path: &str| std::fs::read_to_string(self.root.join(path)).unwrap_or_default().trim().to_owned();
+        Identity {
+            host: text("proc/sys/kernel/hostname"),
+            machine: text("etc/machine-id"),
+            boot: text("proc/sys/kernel/random/boot_id"),
+        }
+    }
+
+    /// The file of a setting. None where the machine has it not.
+    fn file(&self, path: &str) -> Result<Option<PathBuf>, SettingError> {
+        let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
+            return Err(SettingError::Path(path.to_owned()));
+        }
+        let error = |source| SettingError::File { path: path.to_owned(), source };
+        let root = self.root.canonicalize().map_err(error)?;
+        match root.join(path).canonicalize() {
+            // Links of /sys stay in it; one that leads out of a recorded machine would change this one.
+            Ok(file) if file.starts_with(&root) => Ok(Some(file)),
+            Ok(_) => Err(SettingError::Path(path.to_owned())),
+            Err(source) if is_missing(&source) => Ok(None),
+            Err(source) => Err(error(source)),
+        }
+    }
+
+    fn read_file(&self, path: &str) -> Result<Option<String>, SettingError> {
+        let Some(file) = self.file(path)? else { return Ok(None) };
+        match std::fs::read(file) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            // Some files say so in this way while a link is down.
+            Err(source) if is_missing(&source) || source.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(source) => Err(fault(path, "", source)),
+        }
+    }
+
+    fn write_file(&self, setting: &Setting, path: &str, value: &str) -> Result<(), SettingError> {
+        let Some(file) = self.file(path)? else { return Err(SettingError::Missing(setting.clone())) };
+        // With the end of the line in the same call: of an empty value the kernel would hear nothing.
+        let text = format!("{}\n", setting.written(value));
+        let written = OpenOptions::new().write(true).truncate(true).open(file);
+        written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|source| fault(path, value, source))
+    }
+}
+
+impl Settings for Place {
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError> {
+        let text = match setting {
+            Setting::File { path, .. } => self.read_file(path)?,
+            Setting::Mtu { interface } => there(self.cards.mtu(interface))?.map(|bytes| bytes.to_string()),
+            Setting::Card { interface, property } => {
+                there(self.cards.report(interface))?.and_then(|report| report.value(property).map(str::to_owned))
+            }
+        };
+        Ok(text.map(|text| setting.normal(&text)))
+    }
+
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError> {
+        match setting {
+            Setting::File { path, .. } => self.write_file(setting, path, value),
+            Setting::Mtu { interface } => {
+                let wrong = || CardError::Mtu { interface: interface.clone(), value: value.to_owned() };
+                Ok(self.cards.set_mtu(interface, value.parse().map_err(|_| wrong())?)?)
+            }
+            Setting::Card { interface, property } => Ok(self.cards.set(interface, property, value)?),
+        }
+    }
+}
+
+/// An interface that is not there has no settings.
+fn there<T>(told: Result<T, CardError>) -> Result<Option<T>, CardError> {
+    match told {
+        Err(CardError::Unknown(_)) => Ok(None),
+        told => told.map(Some),
+    }
+}
+
+/// Whether a file is missing, or stands for what the machine lacks.
+fn is_missing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let lacks = [Errno::NOENT, Errno::NOTDIR, Errno::NODEV, Errno::NXIO, Errno::OPNOTSUPP];
+    lacks.iter().any(|lack| error.raw_os_error() == Some(lack.raw_os_error()))
+}
+
+/// What the system says, with what would help.
+fn fault(path: &str, value: &str, source: io::Error) -> SettingError {
+    use rustix::io::Errno;
+    let path = path.to_owned();
+    match Errno::from_io_error(&source) {
+        Some(Errno::ACCESS | Errno::PERM) => SettingError::NotAllowed { needed: needed(&path), path },
+        Some(Errno::ROFS) => {
+            let tree = TREES.into_iter().find(|tree| path.starts_with(tree)).unwrap_or("sys");
+            SettingError::ReadOnly { path, tree }
+        }
+        Some(Errno::INVAL | Errno::RANGE | Errno::DOM | Errno::OVERFLOW) => {
+            SettingError::OutOfRange { path, value: value.to_owned() }
+        }
+        _ => SettingError::File { path, source },
+    }
+}
+
+/// What lets a process write this file.
+fn needed(path: &str) -> Capability {
+    let network = ["proc/sys/net/", "sys/class/net/", "sys/devices/virtual/net/"];
+    if network.iter().any(|tree| path.starts_with(tree)) { Capability::NetAdmin } else { Capability::SysAdmin }
+}
+
+#[cfg(test)]
+mod tests;
