@@ -96,7 +96,7 @@ impl Place {
 
     /// The machine that this runs on; its cards by netlink.
     pub fn live() -> Self {
-        Self { root: PathBuf::from("/"), cards: Box::new(crate::cards::Netlink), record: None }
+        Self { root: PathBuf::from("/"), cards: Box::new(crate::cards::Netlink::default()), record: None }
     }
 
     /// A machine that is recorded in a directory with `proc/`, `sys/` and [`Place::RECORD`], in which stands what its

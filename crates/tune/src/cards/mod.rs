@@ -83,7 +83,7 @@ pub enum CardError {
         value: String,
     },
     /// The text is no size of a packet.
-    #[error("{interface}: `{value}` is no MTU: write a number of bytes")]
+    #[error("{interface}: `{value}` is no MTU that it can have: write a number of bytes")]
     Mtu {
         /// The interface.
         interface: String,
