@@ -14,6 +14,7 @@
 mod builder;
 mod cable;
 mod crc;
+pub mod doctor;
 mod felix;
 mod filing;
 mod filtering;

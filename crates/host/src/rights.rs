@@ -12,6 +12,8 @@ use crate::files;
 pub enum Capability {
     /// Settings of the network.
     NetAdmin = 12,
+    /// Packets past the protocols.
+    NetRaw = 13,
     /// Memory is locked beyond the limit.
     IpcLock = 14,
     /// Many settings of the system.
@@ -25,6 +27,7 @@ impl Capability {
     pub const fn name(self) -> &'static str {
         match self {
             Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
             Self::IpcLock => "CAP_IPC_LOCK",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::SysNice => "CAP_SYS_NICE",

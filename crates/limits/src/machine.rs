@@ -2,7 +2,8 @@
 //! are cores.
 
 use std::hint::black_box;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -118,6 +119,38 @@ pub fn thread_cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// Microseconds until a thread that sleeps on another processor goes on when it is told to: half of a way there and back, the median.
+///
+/// # Errors
+/// Where there are no sockets to be had.
+pub fn wake_up_microseconds(cpus: Option<[usize; 2]>, duration: Duration) -> io::Result<f64> {
+    let (mut here, mut there) = UnixStream::pair()?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // Where pinning is not allowed the scheduler has its way.
+            let _ = cpus.map(|[_, cpu]| pin_to_cpu(cpu));
+            let mut word = [0; 1];
+            // Until the other end is closed.
+            while there.read_exact(&mut word).is_ok() && there.write_all(&word).is_ok() {}
+        });
+        let asking = scope.spawn(move || {
+            let _ = cpus.map(|[cpu, _]| pin_to_cpu(cpu));
+            let (begin, mut times) = (Instant::now(), Vec::new());
+            while times.is_empty() || begin.elapsed() < duration {
+                let asked = Instant::now();
+                here.write_all(&[1])?;
+                here.read_exact(&mut [0])?;
+                times.push(asked.elapsed());
+                // Long enough for the other processor to fall asleep.
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            times.sort();
+            Ok(times[times.len() / 2].as_secs_f64() * 1e6 / 2.0)
+        });
+        asking.join().unwrap_or_else(|_| Err(io::Error::other("a panic")))
+    })
+}
+
 /// Nanoseconds that one reading of the monotonic clock costs.
 pub fn clock_nanoseconds() -> f64 {
     each_takes(100_000, || {
@@ -153,6 +186,8 @@ mod tests {
     fn small_things_have_a_price() {
         assert!(clock_nanoseconds() > 1.0);
         assert!(system_call_nanoseconds() > 1.0);
+        let wake_up = wake_up_microseconds(None, Duration::from_millis(5)).expect("sockets");
+        assert!(wake_up > 0.1, "{wake_up}");
     }
 
     #[test]

@@ -1,0 +1,222 @@
+//! The measurement: what the machine does at most, and what Ropewalk does on it.
+
+use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use crate::{BenchError, Scale};
+use ropewalk_limits::machine::{core_scaling, wake_up_microseconds};
+use ropewalk_limits::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
+use ropewalk_limits::{
+    BareMechanism, BarePackets, BareReceiver, Depth, MID_PAGE, PairConfig, PairSockets, SlinkConfig, bare_pair,
+    pin_to_cpu,
+};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Measured {
+    /// CPUs that the process may use.
+    pub cpus: usize,
+    /// How much more two CPUs do than one: 2 for two cores, about 1 for two threads of one.
+    pub two_cpus_do: f64,
+    /// Microseconds until a thread that sleeps on another CPU has been woken.
+    pub wake_up_us: f64,
+    /// 10^9 bytes a second that are copied, far beyond the caches.
+    pub memory_copy: f64,
+    /// 10^9 bytes a second that are read, word by word.
+    pub memory_scan: f64,
+    /// 10^9 bytes a second over one connection of the loopback, 64 KiB a send, with nothing done to them.
+    pub loopback: f64,
+    /// Datagrams of 1 KiB a second over the loopback, as many as one thread can send.
+    pub datagrams: f64,
+    /// The part of them that was received.
+    pub datagrams_kept: f64,
+    /// 10^9 bytes a second that reach the disk, synchronised every 64 MiB.
+    pub disk: f64,
+    /// Milliseconds until one short record is on the disk for good.
+    pub disk_sync_ms: f64,
+    /// Whole runs of Ropewalk, by the size of their fragments.
+    pub built: Vec<Built>,
+}
+
+/// A run of Ropewalk with as much data as it takes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Built {
+    /// Streams that came in.
+    pub streams: usize,
+    /// Bytes of payload in each fragment.
+    pub fragment_bytes: usize,
+    /// Whether the events were written to run files.
+    pub is_written: bool,
+    /// 10^9 bytes of payload a second.
+    pub gigabytes_per_second: f64,
+}
+
+impl Built {
+    /// Fragments a second.
+    pub fn fragments_per_second(&self) -> f64 {
+        self.gigabytes_per_second * 1e9 / self.fragment_bytes as f64
+    }
+}
+
+/// Streams of the measured runs.
+const STREAMS: usize = 16;
+/// Sizes of their fragments in bytes.
+const SIZES: [usize; 3] = [256, 2048, 16 << 10];
+/// The size with which writing is measured, too.
+const WRITTEN: usize = 2048;
+/// Bytes of a datagram.
+const DATAGRAM: usize = 1024;
+
+/// Measures for about twenty seconds.
+///
+/// # Errors
+/// Where the system does not give what is needed.
+pub fn measure(output: &Path, scale: Scale) -> Result<Measured, BenchError> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let pair = (cpus > 1 && scale != Scale::Tiny).then_some([0, 1]);
+    let moment = Duration::from_millis(scale.choose(5, 150, 150));
+    let second = Duration::from_millis(scale.choose(30, 1000, 1000));
+    let bytes = scale.choose(1 << 20, FAR_BEYOND_CACHES, FAR_BEYOND_CACHES);
+    let (datagrams, datagrams_kept) = datagrams(second, pair).map_err(BenchError::system("datagrams over loopback"))?;
+    let (disk, disk_sync_ms) = disk(output, 2 * second).map_err(BenchError::system("the disk"))?;
+    let mut built = Vec::new();
+    for (fragment_bytes, is_written) in SIZES.map(|size| (size, false)).into_iter().chain([(WRITTEN, true)]) {
+        let gigabytes_per_second = run(output, (fragment_bytes, is_written), scale, pair)?;
+        built.push(Built { streams: STREAMS, fragment_bytes, is_written, gigabytes_per_second });
+    }
+    Ok(Measured {
+        cpus,
+        two_cpus_do: if cpus > 1 { core_scaling([0, 1], moment) } else { 1.0 },
+        wake_up_us: wake_up_microseconds(pair, 2 * moment).map_err(BenchError::system("waking a thread"))?,
+        memory_copy: copy_gigabytes_per_second(bytes, 5),
+        memory_scan: scan_gigabytes_per_second(bytes, 5),
+        loopback: loopback(second, pair).map_err(BenchError::system("TCP over loopback"))?,
+        datagrams,
+        datagrams_kept,
+        disk,
+        disk_sync_ms,
+        built,
+    })
+}
+
+fn loopback(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<f64> {
+    let figures = bare_pair(PairConfig {
+        mechanism: BareMechanism::Epoll,
+        send_bytes: 64 << 10,
+        place: MID_PAGE,
+        sockets: PairSockets { cubic: true, buffer_bytes: 4 << 20 },
+        no_delay: true,
+        warm_up: duration / 4,
+        duration,
+        cpus,
+    })?;
+    Ok(figures.gigabytes_per_second())
+}
+
+/// Datagrams that one thread sends in a second, and the part of them that another one receives.
+fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<(f64, f64)> {
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let mut receiver = BareReceiver::open(BarePackets::RecvMmsg, address, "lo", Depth::USUAL)?;
+    let to = receiver.address();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            pin(cpus.map(|[receiver, _]| receiver));
+            let mut count = 0;
+            loop {
+                // Asked before it looks for the last time: nothing is on its way then.
+                let is_last = is_over.load(Ordering::Acquire);
+                let came = receiver.receive();
+                count += came;
+                if came == 0 {
+                    if is_last {
+                        return count;
+                    }
+                    receiver.wait(Duration::from_millis(1));
+                }
+            }
+        });
+        let sent = send(to, duration, cpus);
+        is_over.store(true, Ordering::Release);
+        let received = receiving.join().unwrap_or(0);
+        let (sent, seconds) = sent?;
+        Ok((sent as f64 / seconds, received as f64 / (sent as f64).max(1.0)))
+    })
+}
+
+fn send(to: SocketAddrV4, duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<(u64, f64)> {
+    pin(cpus.map(|[_, sender]| sender));
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(to)?;
+    let (began, mut sent) = (Instant::now(), 0);
+    while began.elapsed() < duration {
+        socket.send(&[0x5a; DATAGRAM])?;
+        sent += 1;
+    }
+    Ok((sent, began.elapsed().as_secs_f64()))
+}
+
+/// 10^9 bytes a second that reach the disk, and the milliseconds that the shortest record takes to get there.
+fn disk(output: &Path, duration: Duration) -> io::Result<(f64, f64)> {
+    const BATCH: usize = 8 << 20;
+    const SYNCHRONISED: usize = 64 << 20;
+    let directory = scratch(output, "doctor-disk");
+    std::fs::create_dir_all(&directory)?;
+    let path = directory.join("0");
+    let measured = (|| {
+        let (mut file, batch) = (File::create(&path)?, vec![0x5a; BATCH]);
+        let (began, mut bytes) = (Instant::now(), 0);
+        while began.elapsed() < duration {
+            for _ in 0..SYNCHRONISED / BATCH {
+                file.write_all(&batch)?;
+            }
+            file.sync_data()?;
+            bytes += SYNCHRONISED;
+        }
+        let rate = bytes as f64 / began.elapsed().as_secs_f64() / 1e9;
+        let (began, mut records) = (Instant::now(), 0_u32);
+        while records == 0 || began.elapsed() < duration / 4 {
+            file.write_all(&[0x5a; 512])?;
+            file.sync_data()?;
+            records += 1;
+        }
+        Ok((rate, began.elapsed().as_secs_f64() * 1e3 / f64::from(records)))
+    })();
+    // What is left behind is this process's own directory; the figures are good all the same.
+    let _ = std::fs::remove_dir_all(&directory);
+    measured
+}
+
+fn run(
+    output: &Path,
+    (fragment_bytes, write): (usize, bool),
+    scale: Scale,
+    cpus: Option<[usize; 2]>,
+) -> Result<f64, BenchError> {
+    let plan = RunPlan {
+        sender: SlinkConfig { streams: STREAMS, fragment_bytes, ..SlinkConfig::default() },
+        builders: 1,
+        check_crc: true,
+        write,
+        filter: "",
+        warm_up: Duration::from_millis(scale.choose(20, 300, 300)),
+        interval: Duration::from_millis(scale.choose(60, 2000, 2000)),
+        // The disk has a thread of its own, which must not share the nodes' processor.
+        cpus: cpus.filter(|_| !write),
+        pool_mib: USUAL_POOL_MIB,
+        output: scratch(output, "doctor-run"),
+    };
+    Ok(plan.run()?.gigabytes_per_second)
+}
+
+fn pin(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        // A machine that does not allow it measures unpinned.
+        let _ = pin_to_cpu(cpu);
+    }
+}

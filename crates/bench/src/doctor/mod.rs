@@ -1,0 +1,69 @@
+//! What this machine can do with Ropewalk, what limits it, and what to change first: one page, within half a minute.
+//!
+//! ```text
+//!  tune's findings ─────────────┐
+//!  host's machine, Features ────┼─► Diagnosis ─► verdict ─► a page, or JSON
+//!  Measured: memory, TCP, packets, disk, whole runs ─┘
+//! ```
+
+mod features;
+mod measure;
+mod page;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use crate::{BenchError, Scale};
+use ropewalk_host::Machine;
+use ropewalk_tune::Finding;
+use serde::Serialize;
+use std::path::Path;
+
+pub use features::{Feature, features};
+pub use measure::{Built, Measured, measure};
+pub use verdict::{Limit, Verdict};
+
+/// Everything that is known of a machine.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Diagnosis {
+    /// The version of this form.
+    pub schema: &'static str,
+    /// What it is, in a line or two.
+    pub machine: Vec<String>,
+    /// What its kernel can do for Ropewalk.
+    pub features: Vec<Feature>,
+    /// What was measured; none where nothing was to be measured.
+    pub measured: Option<Measured>,
+    /// What limits it, and what it can do.
+    pub verdict: Option<Verdict>,
+    /// What the settings of the host are worth: those that are not good, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// The version of this form.
+    pub const SCHEMA: &'static str = "ropewalk-doctor-1";
+
+    /// Looks, and measures nothing.
+    ///
+    /// # Errors
+    /// Where /proc and /sys cannot be read.
+    pub fn look(findings: Vec<Finding>) -> Result<Self, BenchError> {
+        let machine = Machine::read(Path::new("/")).map_err(BenchError::wrong)?;
+        let features = features(&machine);
+        let machine = page::described(&machine);
+        let (measured, verdict) = (None, None);
+        Ok(Self { schema: Self::SCHEMA, machine, features, measured, verdict, findings: page::ordered(findings) })
+    }
+
+    /// Looks, and measures for about twenty seconds; files are written below `output`, and removed.
+    ///
+    /// # Errors
+    /// Where the machine cannot be read, or does not let something be measured that every machine lets.
+    pub fn examine(findings: Vec<Finding>, output: &Path, scale: Scale) -> Result<Self, BenchError> {
+        let looked = Self::look(findings)?;
+        let measured = measure(output, scale)?;
+        let verdict = Verdict::of(&measured, &looked.findings);
+        Ok(Self { measured: Some(measured), verdict: Some(verdict), ..looked })
+    }
+}
