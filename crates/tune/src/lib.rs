@@ -16,12 +16,15 @@
 
 pub mod cards;
 mod finding;
+pub mod found;
 mod place;
 mod plan;
+pub mod rules;
 mod setting;
 mod wish;
 
 pub use finding::{Finding, Grade, Sureness};
+pub use found::{Found, FoundError};
 pub use place::{Identity, Place, SettingError};
 pub use plan::{Change, Group, Plan};
 pub use setting::{Form, Property, Setting, Settings};

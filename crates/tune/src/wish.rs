@@ -18,6 +18,8 @@ pub struct Wish {
     pub memory_bytes: u64,
     /// Connections and files that are open at once, at most.
     pub files: u64,
+    /// The highest real-time priority that a rule for threads asks for.
+    pub realtime_priority: Option<u8>,
 }
 
 /// A thread that is fed by an interface.

@@ -1,0 +1,146 @@
+//! Rings, queues, interrupts and pauses: what ethtool(8) sets with `-G`, `-L`, `-C` and `-A`.
+
+use super::*;
+
+/// Rules on what drivers let be set in numbers.
+pub(in crate::rules) const DRIVER: &[Rule] = &[
+    Rule {
+        name: "receive_ring",
+        group: Group::Card,
+        what: "Descriptors of each receive ring. As many as the card can have for datagrams and packet rings; at least \
+               1024 for connections.",
+        why: "What comes while the driver is not looked after waits in the ring, and what finds no descriptor is lost: \
+              paper 2 traced the loss at its highest rates to descriptors that came back too late. For connections a \
+              longer ring costs caches more than it brings.",
+        source: "paper 2, V and VI; the kernel's networking/ethtool-netlink.rst",
+        worth: "at 100 Gb/s and 9000 bytes 1024 descriptors last 0.7 ms, and 8192 last 6 ms",
+        sureness: Sureness::Documented,
+        look: receive_ring,
+    },
+    Rule {
+        name: "channels",
+        group: Group::Card,
+        what: "How many queues a card shares its work among. No more than its node has cores; more than one where \
+               several threads read.",
+        why: "One queue means that one core does all the kernel's work for the card. More queues than cores of the \
+              card's node means that some of their interrupts go to the other node's.",
+        source: "paper 3, IV-C; the kernel's networking/scaling.rst",
+        worth: "up to one more core for the kernel's work with each queue; `ropewalk bench packet`",
+        sureness: Sureness::Documented,
+        look: channels,
+    },
+    Rule {
+        name: "coalescing",
+        group: Group::Card,
+        what: "How long interrupts wait for more packets. Adaptive, or fixed between 1 and 100 us.",
+        why: "Without waiting each packet may interrupt: paper 1 had 250000 frames and 20000 interrupts a second, and \
+              could not have taken more. Waiting too long delays each request of a builder unit by as much.",
+        source: "paper 1, IV-A; the kernel's networking/ethtool-netlink.rst",
+        worth: "most of a core at a million packets a second",
+        sureness: Sureness::Documented,
+        look: coalescing,
+    },
+    Rule {
+        name: "pause_frames",
+        group: Group::Card,
+        what: "Whether card and switch make each other wait. On for datagrams; for connections it is told alone.",
+        why: "Nobody else holds a source of datagrams back: without pauses its packets are lost where queues are full. \
+              For connections, which hold back their own senders, pauses also stop whoever shares the switch's queue.",
+        source: "IEEE 802.3, annex 31B; paper 1, II, had them off and switches with deep buffers",
+        worth: "loss or none in bursts beyond the buffers of card and switch",
+        sureness: Sureness::Guess,
+        look: pause_frames,
+    },
+];
+
+/// Descriptors that connections should have.
+const LEAST_RING: u64 = 1024;
+/// The longest wait of an interrupt that does not show in the latency of builder units, in microseconds.
+const LONGEST_WAIT: u64 = 100;
+
+fn receive_ring(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let is_lossy = wish.has(Transport::Datagrams) || wish.has(Transport::Rings);
+    let one = |(card, report): (&Card, &CardReport)| {
+        let present = number(report, &Property::ReceiveRing)?;
+        let most = report.most_receive_ring.map_or(present, u64::from);
+        let wanted = if is_lossy { most } else { LEAST_RING.min(most) };
+        Some(if present >= wanted {
+            Seen::good(subject(card, &Property::ReceiveRing), format!("{present} of {most}"))
+        } else {
+            let mut seen =
+                wrong(Grade::CouldBeBetter, card, &Property::ReceiveRing, &present.to_string(), &wanted.to_string());
+            seen.found = format!("{present} of {most}");
+            seen
+        })
+    };
+    Ok(found.reports(wish).into_iter().filter_map(one).collect())
+}
+
+fn channels(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |(card, report): (&Card, &CardReport)| {
+        let present = number(report, &Property::CombinedChannels)?;
+        let most = report.most_combined_channels.map_or(present, u64::from);
+        let cores = found.cores_of(card).max(1) as u64;
+        let readers = wish.feeding.iter().filter(|feeding| feeding.interface == card.name).count() as u64;
+        let wanted = if present > cores {
+            cores
+        } else if present == 1 {
+            // As many as threads that read; where nobody said, as many as there are cores, but for one that works.
+            most.min(if readers > 0 { readers } else { cores.saturating_sub(1) }.max(1)).min(cores)
+        } else {
+            present
+        };
+        Some(if wanted == present {
+            Seen::good(subject(card, &Property::CombinedChannels), format!("{present} of {most}"))
+        } else {
+            let property = Property::CombinedChannels;
+            wrong(Grade::CouldBeBetter, card, &property, &present.to_string(), &wanted.to_string())
+        })
+    };
+    Ok(found.reports(wish).into_iter().filter_map(one).collect())
+}
+
+fn coalescing(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |(card, report): (&Card, &CardReport)| {
+        let (adaptive, wait) = (Property::AdaptiveReceive, Property::ReceiveMicroseconds);
+        if report.value(&adaptive) == Some("on") {
+            return Some(Seen::good(subject(card, &adaptive), "on"));
+        }
+        let present = number(report, &wait)?;
+        let frames = number(report, &Property::ReceiveFrames).unwrap_or(1);
+        let is_short = present == 0 && frames <= 1;
+        if !is_short && present <= LONGEST_WAIT {
+            return Some(Seen::good(subject(card, &wait), format!("{present} us")));
+        }
+        Some(if report.value(&adaptive) == Some("off") {
+            let mut seen = wrong(Grade::CouldBeBetter, card, &adaptive, "off", "on");
+            seen.found = format!("off, fixed at {present} us");
+            seen
+        } else {
+            let wanted = if is_short { "20" } else { "50" };
+            wrong(Grade::CouldBeBetter, card, &wait, &present.to_string(), wanted)
+        })
+    };
+    Ok(found.reports(wish).into_iter().filter_map(one).collect())
+}
+
+fn pause_frames(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let mut seen = Vec::new();
+    for (card, report) in found.reports(wish) {
+        let has_datagrams = wish.feeding.iter().any(|feeding| {
+            let hardware = found.machine.card(&feeding.interface).map(|card| found.machine.hardware_of(card));
+            feeding.transport != Transport::Tcp
+                && hardware.is_some_and(|cards| cards.iter().any(|other| other.name == card.name))
+        });
+        for property in [Property::ReceivePause, Property::TransmitPause] {
+            seen.extend(report.value(&property).map(|present| match (present, has_datagrams) {
+                ("off", true) => wrong(Grade::CouldBeBetter, card, &property, present, "on"),
+                ("on", false) if property == Property::TransmitPause => {
+                    Seen::told(subject(card, &property), present, "off, where other traffic shares the switch")
+                }
+                _ => Seen::good(subject(card, &property), present),
+            }));
+        }
+    }
+    Ok(seen)
+}

@@ -1,0 +1,90 @@
+//! Which queue a packet comes to.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Rules on the way from the wire to a queue.
+pub(in crate::rules) const FLOWS: &[Rule] = &[
+    Rule {
+        name: "flow_spread",
+        group: Group::Card,
+        what: "The table by which a card spreads connections over its queues. Every queue in it, each as often as the \
+               others.",
+        why: "A queue that is not in the table gets nothing, and its core does nothing; one that is in it more often \
+              than others is full first.",
+        source: "the kernel's networking/scaling.rst, RSS",
+        worth: "as much as queues stand idle",
+        sureness: Sureness::Documented,
+        look: flow_spread,
+    },
+    Rule {
+        name: "flow_steering",
+        group: Group::Card,
+        what: "Whether packets come to the core on which their connection is read (`rx-ntuple-filter` of the card, with \
+               `net.core.rps_sock_flow_entries`). On where several threads read a card with several queues.",
+        why: "Spread by chance, most packets are worked on by a core other than the one that reads them, and cross a \
+              cache or a socket on the way. Few connections also fall on the same queue by chance.",
+        source: "the kernel's networking/scaling.rst, accelerated RFS",
+        worth: "some percent of a reading core; measure before and after with the run's own rate",
+        sureness: Sureness::Guess,
+        look: flow_steering,
+    },
+];
+
+fn flow_spread(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |(card, report): (&Card, &CardReport)| {
+        if report.spread.is_empty() {
+            return None;
+        }
+        let mut slots: BTreeMap<u32, usize> = BTreeMap::new();
+        report.spread.iter().for_each(|&queue| *slots.entry(queue).or_default() += 1);
+        let queues = number(report, &Property::CombinedChannels).unwrap_or(card.receive_queues as u64) as usize;
+        let (least, most) = (slots.values().min().copied()?, slots.values().max().copied()?);
+        let name = format!("{}: spread over queues", card.name);
+        let idle = queues.saturating_sub(slots.len());
+        Some(if idle > 0 {
+            let found = format!("{} of {queues} queues get something", slots.len());
+            Seen::better(name, found, format!("all alike: `ethtool -X {} equal {queues}`", card.name))
+        } else if most > least * 2 {
+            let found = format!("between {least} and {most} of {} slots a queue", report.spread.len());
+            Seen::better(name, found, format!("all alike: `ethtool -X {} equal {queues}`", card.name))
+        } else {
+            Seen::good(name, format!("{queues} queues alike"))
+        })
+    };
+    Ok(found.reports(wish).into_iter().filter_map(one).collect())
+}
+
+fn flow_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    /// Connections that the kernel remembers where they are read; each takes a few bytes.
+    const ENTRIES: i64 = 32768;
+    const NAME: &str = "net.core.rps_sock_flow_entries";
+    let property = Property::Feature("rx-ntuple-filter".to_owned());
+    let mut seen = Vec::new();
+    for (card, report) in found.reports(wish) {
+        let Some(present) = report.value(&property) else { continue };
+        let readers = wish.feeding.iter().filter(|feeding| feeding.interface == card.name).count();
+        let queues = number(report, &Property::CombinedChannels).unwrap_or(1);
+        if readers < 2 || queues < 2 {
+            seen.push(Seen::good(subject(card, &property), present));
+            continue;
+        }
+        seen.push(match present {
+            "on" => Seen::good(subject(card, &property), present),
+            _ => wrong(Grade::CouldBeBetter, card, &property, present, "on"),
+        });
+        let entries = found.sysctl(NAME)?;
+        if entries == 0 {
+            seen.push(Seen::sysctl(Grade::CouldBeBetter, NAME, entries, ENTRIES));
+        }
+        let share = (ENTRIES as u64 / queues).next_power_of_two().to_string();
+        let first = format!("sys/class/net/{}/queues/rx-", card.name);
+        for (path, present) in found.each(&first, "/rps_flow_cnt").filter(|(_, present)| *present == "0") {
+            let setting = Setting::File { path: path.to_owned(), form: crate::Form::Plain };
+            let one = Seen::better(format!("/{path}"), present, share.as_str());
+            seen.push(one.change(setting, present, share.as_str()));
+        }
+    }
+    Ok(seen)
+}

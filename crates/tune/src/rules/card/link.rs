@@ -1,0 +1,235 @@
+//! Cable, slot, packets that came to harm, and what the driver can do at all.
+
+use super::*;
+
+/// Rules on what a card is connected to.
+pub(in crate::rules) const LINK: &[Rule] = &[
+    Rule {
+        name: "mtu",
+        group: Group::Card,
+        what: "The largest packet of an interface that data comes through. 9000 bytes where all machines and switches of \
+               that network have it.",
+        why: "Every packet costs the same, however long it is. Paper 1 saved 24 % of its CPU time with 4 kB in the \
+              place of 1.5 kB.",
+        source: "paper 1, IV-D, Figs. 7 and 8",
+        worth: "16 streams over a virtual pair: 1.1 GB/s at 1500, 2.8 at 4000, 4.6 at 9000 bytes; `ropewalk bench gateway`",
+        sureness: Sureness::Measured,
+        look: mtu,
+    },
+    Rule {
+        name: "path_mtu",
+        group: Group::Card,
+        what: "The largest packet that really came to another machine. As large as the interface's own.",
+        why: "A switch with a smaller MTU than the machines drops large packets without a word: small messages pass, \
+              and the first large one hangs.",
+        source: "RFC 4821; ip(7), IP_PMTUDISC_PROBE",
+        worth: "whether it works at all",
+        sureness: Sureness::Documented,
+        look: path_mtu,
+    },
+    Rule {
+        name: "link",
+        group: Group::Card,
+        what: "Whether there is a link, in both directions at once, and how fast. Up, full duplex, 10 Gb/s and more.",
+        why: "A bad cable or module makes a card agree on less than it can do, and nothing else tells.",
+        source: "the kernel's ABI/testing/sysfs-class-net",
+        worth: "the factor between the speeds",
+        sureness: Sureness::Documented,
+        look: link,
+    },
+    Rule {
+        name: "link_errors",
+        group: Group::Card,
+        what: "Packets that came damaged (`rx_errors`, `rx_crc_errors`, `rx_frame_errors`, `tx_errors`). None.",
+        why: "Datagrams that come damaged are lost; connections send again and slow down. The cause is a cable, a \
+              module, a dirty fibre: no setting mends it.",
+        source: "the kernel's networking/statistics.rst",
+        worth: "one damaged packet in 10000 may halve a connection's rate",
+        sureness: Sureness::Documented,
+        look: link_errors,
+    },
+    Rule {
+        name: "drops",
+        group: Group::Card,
+        what: "Packets that the card dropped because nobody took them (`rx_missed_errors`, `rx_fifo_errors`, \
+               `rx_over_errors`) or the kernel did (`rx_dropped`). None, but for what nobody here wanted to have.",
+        why: "They are lost between the wire and the program. Longer rings (`receive_ring`), more queues (`channels`) \
+              and interrupts on cores of their own (`interrupt_node`, `interrupt_spread`) help.",
+        source: "paper 2, IV and V; the kernel's networking/statistics.rst",
+        worth: "what is lost",
+        sureness: Sureness::Documented,
+        look: drops,
+    },
+    Rule {
+        name: "xdp",
+        group: Group::Card,
+        what: "What the driver can do with programs that see packets first (XDP). For a configuration with packet rings: \
+               `redirect`, and at best `xsk-zerocopy`.",
+        why: "With zero copy the card writes into the reader's memory; without it the kernel copies each packet; \
+              without `redirect` it makes its own packet first, which costs most of what is to be saved.",
+        source: "the kernel's networking/af_xdp.rst; Documentation/netlink/specs/netdev.yaml",
+        worth: "receiving by rings that are mapped, against datagram sockets: `ropewalk bench packet`",
+        sureness: Sureness::Documented,
+        look: xdp,
+    },
+    Rule {
+        name: "pcie",
+        group: Group::Card,
+        what: "What the slot carries (speed and lanes) against what the link brings. More than the link, and as much as \
+               the card can do.",
+        why: "A card in a slot of fewer lanes, or that agreed on a lower speed, loses packets whenever the link is full, \
+              and reports a full link speed all the same.",
+        source: "paper 1, II-B, on buses as the limit; PCI Express Base Specification, 2.5 to 64 GT/s and line codes",
+        worth: "the factor between slot and link",
+        sureness: Sureness::Documented,
+        look: pcie,
+    },
+];
+
+fn mtu(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const LARGE: u32 = 9000;
+    let one = |card: &Card| {
+        let (name, present) = (format!("{}: MTU", card.name), card.mtu?);
+        Some(if present >= LARGE {
+            Seen::good(name, present.to_string())
+        } else if wish.is_fed_by(&card.name) {
+            // Nothing changes what an interface carries besides data without being told that data comes through it.
+            let setting = Setting::Mtu { interface: card.name.clone() };
+            let mut seen = Seen::better(name, present.to_string(), LARGE.to_string());
+            seen = seen.change(setting, present.to_string(), LARGE.to_string());
+            seen.advised = format!("{LARGE}, where all of this network has it");
+            seen
+        } else {
+            Seen::told(name, present.to_string(), format!("{LARGE}, if data comes through it"))
+        })
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
+fn path_mtu(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |path: &crate::found::PathMtu| {
+        let own = found.machine.card(&path.interface)?.mtu?;
+        let name = format!("{}: path to {}", path.interface, path.address);
+        Some(if path.bytes >= own {
+            Seen::good(name, format!("{} bytes", path.bytes))
+        } else {
+            let advised =
+                format!("find who on the way carries less than {own}, or set the interface to {}", path.bytes);
+            Seen::harmful(name, format!("{} bytes at most, of {own}", path.bytes), advised)
+        })
+    };
+    Ok(found.probed.paths.iter().filter_map(one).collect())
+}
+
+fn link(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const FAST: u32 = 10_000;
+    let one = |card: &Card| {
+        let name = format!("{}: link", card.name);
+        let duplex = found.text(&format!("sys/class/net/{}/duplex", card.name)).unwrap_or_default();
+        let speed = card.megabits_per_second.map(|speed| format!("{} Gb/s", f64::from(speed) / 1000.0));
+        match (card.is_up, duplex, card.megabits_per_second) {
+            (false, ..) => Seen::harmful(name, "down", "bring it up, and see to cable and module"),
+            (true, "half", _) => {
+                Seen::harmful(name, "one direction at a time", "full duplex: see to the switch's settings")
+            }
+            (true, _, Some(megabits)) if megabits < FAST => {
+                let found = speed.unwrap_or_default();
+                Seen::better(name, found, "10 Gb/s and more: another card, cable or port of the switch")
+            }
+            _ => Seen::good(name, speed.unwrap_or_else(|| "up; its speed is not told".to_owned())),
+        }
+    };
+    Ok(found.hardware(wish).into_iter().map(one).collect())
+}
+
+/// The sum of some counters of an interface, and which of them count.
+fn counters(found: &Found, card: &Card, names: &[&str]) -> (u64, String) {
+    let value = |name: &str| found.number(&format!("sys/class/net/{}/statistics/{name}", card.name)).unwrap_or(0);
+    let counting: Vec<(&str, u64)> = names.iter().map(|&name| (name, value(name))).filter(|(_, n)| *n > 0).collect();
+    let text = counting.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ");
+    (counting.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)), text)
+}
+
+fn link_errors(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |card: &Card| {
+        let names = ["rx_errors", "rx_crc_errors", "rx_frame_errors", "rx_length_errors", "tx_errors"];
+        let (errors, text) = counters(found, card, &names);
+        let packets = found.number(&format!("sys/class/net/{}/statistics/rx_packets", card.name))?;
+        let name = format!("{}: damaged packets", card.name);
+        let advised = "another cable or module; see `ethtool -S` for the card's own words";
+        Some(match errors {
+            0 => Seen::good(name, format!("none of {packets}")),
+            // One in ten million is what a good cable may have.
+            _ if errors > packets / 10_000_000 => Seen::harmful(name, format!("{text} of {packets}"), advised),
+            _ => Seen::better(name, format!("{text} of {packets}"), advised),
+        })
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
+fn drops(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |card: &Card| {
+        let (missed, text) = counters(found, card, &["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"]);
+        let (dropped, also) = counters(found, card, &["rx_dropped"]);
+        let packets = found.number(&format!("sys/class/net/{}/statistics/rx_packets", card.name))?;
+        let name = format!("{}: dropped packets", card.name);
+        let advised = "see `receive_ring`, `channels` and the interrupts";
+        Some(if missed > packets / 1_000_000 {
+            Seen::harmful(name, format!("{text} of {packets}"), advised)
+        } else if missed > 0 {
+            Seen::better(name, format!("{text} of {packets}"), advised)
+        } else if dropped > packets / 1000 {
+            Seen::told(name, format!("{also} of {packets}"), "see whether they are packets that nobody here wanted")
+        } else {
+            Seen::good(name, format!("none of {packets} that mattered"))
+        })
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
+fn xdp(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |(card, report): (&Card, &CardReport)| {
+        let name = format!("{}: driver", card.name);
+        let driver = card.driver.as_deref().unwrap_or("not known");
+        let has = |what: &str| report.xdp.iter().any(|feature| feature == what);
+        let can = if report.xdp.is_empty() { "no XDP".to_owned() } else { report.xdp.join(", ") };
+        let found = format!("{driver}: {can}");
+        if !wish.has(Transport::Rings) || has("xsk-zerocopy") {
+            Seen::good(name, found)
+        } else if has("redirect") {
+            Seen::better(name, found, "a card whose driver has zero copy")
+        } else {
+            Seen::harmful(name, found, "a card whose driver has XDP, or `receive = \"tpacket\"`, which needs none")
+        }
+    };
+    Ok(found.reports(wish).into_iter().map(one).collect())
+}
+
+/// Speed of a slot in millions of payload bits a second: transfers of each lane times lanes, without the line code.
+fn slot_megabits(speed: &str, width: &str) -> Option<u64> {
+    let transfers: f64 = speed.split_ascii_whitespace().next()?.parse().ok()?;
+    let lanes: u64 = width.trim_start_matches('x').parse().ok()?;
+    // 8b/10b up to 5 GT/s, 128b/130b behind; headers of packets take about an eighth of what is left.
+    let code = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
+    Some((transfers * code * 875.0) as u64 * lanes)
+}
+
+fn pcie(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |card: &Card| {
+        let file = |name: &str| found.text(&format!("sys/class/net/{}/device/{name}", card.name));
+        let (speed, width) = (file("current_link_speed")?, file("current_link_width")?);
+        let carries = slot_megabits(speed, width)?;
+        let name = format!("{}: slot", card.name);
+        let text = format!("{speed}, {width} lanes: {} Gb/s", carries / 1000);
+        let most = file("max_link_speed").zip(file("max_link_width"));
+        let most = most.and_then(|(speed, width)| slot_megabits(speed, width));
+        Some(if card.megabits_per_second.is_some_and(|link| carries < u64::from(link)) {
+            Seen::harmful(name, text, "a slot with as many lanes and as fast as the card")
+        } else if most.is_some_and(|most| carries < most) {
+            Seen::better(name, text, "the card can do more: see whether it sits well, and which lanes the slot has")
+        } else {
+            Seen::good(name, text)
+        })
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}

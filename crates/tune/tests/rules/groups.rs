@@ -1,0 +1,5 @@
+//! What single rules say, and what they advise.
+
+mod card;
+mod limits;
+mod network;

@@ -1,0 +1,128 @@
+//! Network cards, on recorded machines alone.
+
+use ropewalk_tune::{Grade, Transport, Wish};
+
+use crate::machines::{Copy, changes, fed, finds, readout, worst};
+
+fn on_eth1() -> Wish {
+    Wish { interfaces: vec!["eth1".to_owned()], ..Wish::default() }
+}
+
+#[test]
+fn rings_are_long_for_datagrams_and_long_enough_for_connections() {
+    assert_eq!(changes(&finds("server", "receive_ring", &on_eth1())), ["receive ring of eth1: 512 -> 1024"]);
+    for transport in [Transport::Datagrams, Transport::Rings] {
+        let changed = changes(&finds("server", "receive_ring", &fed("eth1", transport, None)));
+        assert_eq!(changed, ["receive ring of eth1: 512 -> 8192"]);
+    }
+    assert_eq!(worst(&finds("laptop", "receive_ring", &Wish::default())), Grade::Good);
+}
+
+#[test]
+fn a_card_has_no_more_queues_than_its_node_has_cores() {
+    assert_eq!(changes(&finds("server", "channels", &on_eth1())), ["combined channels of eth1: 8 -> 4"]);
+    let one = Copy::of("server").recorded("\"8\"", "\"1\"");
+    let changed = changes(&one.finds("channels", &readout("eth1", "/data")));
+    assert_eq!(changed, ["combined channels of eth1: 1 -> 2"], "as many as threads that read");
+    assert_eq!(changes(&one.finds("channels", &on_eth1())), ["combined channels of eth1: 1 -> 3"]);
+    assert!(finds("laptop", "channels", &Wish::default()).is_empty(), "the driver does not tell");
+}
+
+#[test]
+fn interrupts_wait_but_not_for_long() {
+    let found = finds("server", "coalescing", &on_eth1());
+    assert_eq!(found[0].found, "off, fixed at 0 us");
+    assert_eq!(changes(&found), ["adaptive coalescing of eth1: off -> on"]);
+    assert_eq!(worst(&finds("laptop", "coalescing", &Wish::default())), Grade::Good);
+    let slow = Copy::of("laptop").recorded("\"3\"", "\"250\"");
+    assert_eq!(changes(&slow.finds("coalescing", &Wish::default())), ["coalescing time of eth0: 250 -> 50"]);
+    let never = Copy::of("laptop").recorded("\"3\"", "\"0\"");
+    assert_eq!(changes(&never.finds("coalescing", &Wish::default())), ["coalescing time of eth0: 0 -> 20"]);
+}
+
+#[test]
+fn pauses_are_for_those_whom_nobody_else_holds_back() {
+    let found = finds("server", "pause_frames", &on_eth1());
+    assert_eq!((worst(&found), changes(&found).len()), (Grade::Told, 0));
+    let found = finds("laptop", "pause_frames", &fed("eth0", Transport::Datagrams, None));
+    let expected = ["heeded pause frames of eth0: off -> on", "sent pause frames of eth0: off -> on"];
+    assert_eq!(changes(&found), expected);
+    assert_eq!(worst(&finds("laptop", "pause_frames", &Wish::default())), Grade::Good);
+}
+
+#[test]
+fn offloads_are_on_but_for_the_old_one() {
+    assert_eq!(changes(&finds("server", "receive_offload", &on_eth1())), ["rx-lro of eth1: on -> off"]);
+    let found = finds("laptop", "receive_offload", &Wish::default());
+    assert_eq!((worst(&found), changes(&found)), (Grade::Harmful, vec!["rx-gro of eth0: off -> on".to_owned()]));
+    assert_eq!(changes(&finds("server", "send_offload", &on_eth1())), ["tx-tcp-segmentation of eth1: off -> on"]);
+    assert_eq!(changes(&finds("laptop", "checksum_offload", &Wish::default())), ["rx-checksum of eth0: off -> on"]);
+    assert_eq!(worst(&finds("server", "checksum_offload", &on_eth1())), Grade::Good);
+}
+
+#[test]
+fn idle_queues_are_found() {
+    let found = finds("server", "flow_spread", &on_eth1());
+    assert_eq!(found[0].found, "4 of 8 queues get something");
+    assert_eq!(found[0].advised, "all alike: `ethtool -X eth1 equal 8`");
+    let eth0 = Wish { interfaces: vec!["eth0".to_owned()], ..Wish::default() };
+    assert_eq!(worst(&finds("server", "flow_spread", &eth0)), Grade::Good);
+}
+
+#[test]
+fn flows_are_steered_to_several_readers() {
+    let changed = changes(&finds("server", "flow_steering", &readout("eth1", "/data")));
+    assert_eq!(changed[..2], ["rx-ntuple-filter of eth1: off -> on", "net.core.rps_sock_flow_entries: 0 -> 32768"]);
+    assert_eq!(changed[2], "/sys/class/net/eth1/queues/rx-0/rps_flow_cnt: 0 -> 4096");
+    assert_eq!(changed.len(), 2 + 8);
+    assert_eq!(worst(&finds("server", "flow_steering", &on_eth1())), Grade::Good);
+}
+
+#[test]
+fn large_packets_are_for_interfaces_that_feed() {
+    assert_eq!(changes(&finds("server", "mtu", &readout("eth1", "/data"))), ["MTU of eth1: 1500 -> 9000"]);
+    assert_eq!(
+        (worst(&finds("server", "mtu", &on_eth1())), 0),
+        (Grade::Told, finds("server", "mtu", &on_eth1())[0].changes.len())
+    );
+    let large = Copy::of("server").with("sys/class/net/eth1/mtu", "9000\n");
+    assert_eq!(worst(&large.finds("mtu", &on_eth1())), Grade::Good);
+    let found = large.finds("path_mtu", &on_eth1());
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Harmful, "1500 bytes at most, of 9000"));
+    assert_eq!(worst(&finds("server", "path_mtu", &on_eth1())), Grade::Good);
+}
+
+#[test]
+fn links_that_are_slow_down_or_damaged_are_found() {
+    assert_eq!(worst(&finds("server", "link", &on_eth1())), Grade::Good);
+    assert_eq!(worst(&finds("laptop", "link", &Wish::default())), Grade::CouldBeBetter);
+    let down = Copy::of("server").with("sys/class/net/eth1/operstate", "down\n");
+    assert_eq!(worst(&down.finds("link", &on_eth1())), Grade::Harmful);
+    let half = Copy::of("server").with("sys/class/net/eth1/duplex", "half\n");
+    assert_eq!(worst(&half.finds("link", &on_eth1())), Grade::Harmful);
+    assert_eq!(worst(&finds("server", "link_errors", &on_eth1())), Grade::CouldBeBetter, "7 of 900 million");
+    let bad = Copy::of("server").with("sys/class/net/eth1/statistics/rx_crc_errors", "70000\n");
+    assert_eq!(worst(&bad.finds("link_errors", &on_eth1())), Grade::Harmful);
+    assert_eq!(worst(&finds("laptop", "link_errors", &Wish::default())), Grade::Good);
+    assert_eq!(finds("server", "drops", &on_eth1())[0].found, "rx_missed_errors 120551 of 921455310");
+    assert_eq!(worst(&finds("laptop", "drops", &Wish::default())), Grade::Good);
+}
+
+#[test]
+fn packet_rings_want_a_driver_with_xdp() {
+    assert_eq!(worst(&finds("server", "xdp", &fed("eth1", Transport::Rings, None))), Grade::Good);
+    assert_eq!(worst(&finds("laptop", "xdp", &fed("eth0", Transport::Rings, None))), Grade::Harmful);
+    assert_eq!(worst(&finds("laptop", "xdp", &Wish::default())), Grade::Good);
+    let copying = Copy::of("server").recorded("xsk-zerocopy", "other");
+    assert_eq!(worst(&copying.finds("xdp", &fed("eth1", Transport::Rings, None))), Grade::CouldBeBetter);
+}
+
+#[test]
+fn a_slot_carries_what_the_link_brings() {
+    let found = finds("server", "pcie", &on_eth1());
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Harmful, "8.0 GT/s PCIe, 8 lanes: 55 Gb/s"));
+    let wide = Copy::of("server").with("sys/class/net/eth1/device/current_link_width", "16\n");
+    assert_eq!(worst(&wide.finds("pcie", &on_eth1())), Grade::CouldBeBetter, "half of what the card can do");
+    let eth0 = Wish { interfaces: vec!["eth0".to_owned()], ..Wish::default() };
+    assert_eq!(worst(&finds("server", "pcie", &eth0)), Grade::Good);
+}
