@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cards;
+pub mod change;
 mod finding;
 pub mod found;
 mod place;

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flow", &["terms", "wire", "memory"]),
     ("monitor", &["terms", "memory"]),
     ("host", &[]),
-    ("tune", &["terms", "host", "io"]),
+    ("tune", &["terms", "kernels", "host", "io"]),
     ("plugin", &["terms", "memory", "wire", "flow"]),
     ("node", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "plugin"]),
     ("control", &["node", "monitor", "terms"]),

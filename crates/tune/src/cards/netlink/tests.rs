@@ -75,7 +75,7 @@ fn the_loop_is_there_and_has_features() {
 fn on_a_cable(test: &str, what: impl FnOnce(&mut Netlink) + Send) {
     match Cable::lay(1500, 4) {
         Ok(cable) => cable.source.inside(|| what(&mut Netlink::default())),
-        Err(error) => ropewalk_tidy::skipped(test, &format!("no network namespaces: {error}")),
+        Err(_) => ropewalk_tidy::skipped(test, "may not make network namespaces"),
     }
 }
 

@@ -1,0 +1,244 @@
+//! A plan is applied: journalled, written, checked; and rolled back when a step fails.
+
+use serde::Serialize;
+
+use super::bringing::{Bringing, Next, Target, Trouble};
+use super::history::{Entry, History};
+use super::{Action, Answer, Machine};
+use crate::{Change, Identity, Plan, Setting};
+
+/// Applies a plan.
+///
+/// First all settings are read, since one may change another; then the journal gets what they were, all at once, and
+/// has it on the disk before anything is written. Each is then written and read again. When one is refused, or is not
+/// what was written, all are brought back in reverse order.
+pub struct Application {
+    identity: Identity,
+    time: String,
+    /// What an open journal says, which this application goes on with.
+    history: Option<History>,
+    changes: Vec<Change>,
+    /// What the settings were when this application read them.
+    before: Vec<String>,
+    stage: Stage,
+    failure: Option<Failure>,
+    changed: Vec<Change>,
+}
+
+enum Stage {
+    Reading,
+    Journalling,
+    Changing(Bringing),
+    /// The step of this index is written down as done.
+    Noting(Bringing, usize),
+    RollingBack(Bringing),
+    /// The last lines, and whether the journal is then put away.
+    Ending(Vec<Entry>, bool),
+    PuttingAway,
+    Finished,
+}
+
+/// What an application has come to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Applied {
+    /// What was changed, `from` being what was found right before; empty after a failure.
+    pub changed: Vec<Change>,
+    /// Settings that were already as they shall be.
+    pub already: usize,
+    /// Why it is not applied.
+    pub failure: Option<Failure>,
+}
+
+/// Why a plan is not applied.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Failure {
+    /// The setting that failed, where it was one.
+    pub setting: Option<Setting>,
+    /// What happened.
+    pub why: String,
+    /// Settings that could not be brought back after that: the journal stays open, and `undo` tries again.
+    pub not_brought_back: Vec<Trouble>,
+}
+
+impl Application {
+    /// Applies a plan to a machine, at a time (as text, for the journal). `history` is what an open journal says.
+    pub fn new(plan: &Plan, identity: &Identity, time: &str, history: Option<History>) -> Self {
+        let changes = plan.changes.clone();
+        let (identity, time) = (identity.clone(), time.to_owned());
+        let (before, changed) = (Vec::new(), Vec::new());
+        let mut this = Self { identity, time, history, changes, before, stage: Stage::Reading, failure: None, changed };
+        if this.changes.is_empty() {
+            this.begin();
+        }
+        this
+    }
+
+    /// The lines that say what is about to be done.
+    fn intent(&self) -> Vec<Entry> {
+        let began = self.history.is_none().then(|| Entry::began(&self.identity, &self.time));
+        let applying = Entry::Applying { boot: self.identity.boot.clone(), time: self.time.clone() };
+        let step = |(change, before): (&Change, &String)| {
+            let old = self.history.as_ref().and_then(|history| history.old(&change.setting)).unwrap_or(before);
+            let (setting, new, rule) = (change.setting.clone(), change.to.clone(), change.rule.clone());
+            Entry::Step { setting, old: old.to_owned(), new, rule }
+        };
+        let steps = self.changes.iter().zip(&self.before).map(step);
+        began.into_iter().chain([applying]).chain(steps).collect()
+    }
+
+    /// When all are read.
+    fn begin(&mut self) {
+        let is_there = self.changes.iter().zip(&self.before).all(|(change, before)| change.to == *before);
+        let is_unfinished = self.history.as_ref().is_some_and(|history| history.unfinished.is_some());
+        self.stage = if is_there && !is_unfinished { Stage::Finished } else { Stage::Journalling };
+    }
+
+    fn fail(&mut self, setting: Option<Setting>, why: String) {
+        self.failure = Some(Failure { setting, why, not_brought_back: Vec::new() });
+    }
+
+    fn roll_back(&mut self) {
+        let target =
+            |(change, before): (&Change, &String)| Target { setting: change.setting.clone(), value: before.clone() };
+        let targets = self.changes.iter().zip(&self.before).rev().map(target).collect();
+        self.stage = Stage::RollingBack(Bringing::new(targets, true));
+    }
+
+    fn rolled_back(&mut self, troubles: Vec<Trouble>) {
+        let is_back = troubles.is_empty();
+        if let Some(failure) = &mut self.failure {
+            failure.not_brought_back = troubles;
+        }
+        // What an earlier application changed is still to be taken back.
+        let is_first = self.history.is_none();
+        let taken_back = is_first.then(|| Entry::TakenBack { time: self.time.clone() });
+        let entries = [Entry::RolledBack].into_iter().chain(taken_back).collect();
+        self.stage = if is_back { Stage::Ending(entries, is_first) } else { Stage::Finished };
+    }
+
+    fn applied(&mut self) {
+        let changes = self.changes.iter().zip(&self.before).filter(|(change, before)| change.to != **before);
+        self.changed = changes.map(|(change, before)| Change { from: before.clone(), ..change.clone() }).collect();
+        self.stage = Stage::Ending(vec![Entry::Applied], false);
+    }
+
+    /// The stage that follows when `bringing` has got on. None where it wants something done.
+    fn get_on(&mut self, mut bringing: Bringing) -> Option<Action> {
+        match bringing.poll() {
+            Next::Do(action) => {
+                self.stage = Stage::Changing(bringing);
+                return Some(action);
+            }
+            Next::Reached(index) => self.stage = Stage::Noting(bringing, index),
+            Next::Finished => match bringing.troubles().into_iter().next() {
+                Some(trouble) => {
+                    self.fail(Some(trouble.setting), trouble.why);
+                    self.roll_back();
+                }
+                None => self.applied(),
+            },
+        }
+        None
+    }
+
+    fn get_back(&mut self, mut bringing: Bringing) -> Option<Action> {
+        match bringing.poll() {
+            Next::Do(action) => {
+                self.stage = Stage::RollingBack(bringing);
+                return Some(action);
+            }
+            Next::Reached(_) => self.stage = Stage::RollingBack(bringing),
+            Next::Finished => self.rolled_back(bringing.troubles()),
+        }
+        None
+    }
+}
+
+impl Machine for Application {
+    type Outcome = Applied;
+
+    fn poll(&mut self) -> Option<Action> {
+        loop {
+            let action = match std::mem::replace(&mut self.stage, Stage::Finished) {
+                Stage::Finished => return None,
+                Stage::Changing(bringing) => self.get_on(bringing),
+                Stage::RollingBack(bringing) => self.get_back(bringing),
+                waiting => {
+                    let action = match &waiting {
+                        Stage::Reading => Action::Read(self.changes[self.before.len()].setting.clone()),
+                        Stage::Journalling => Action::Journal(self.intent()),
+                        Stage::Noting(_, index) => {
+                            Action::Journal(vec![Entry::Done { setting: self.changes[*index].setting.clone() }])
+                        }
+                        Stage::Ending(entries, _) => Action::Journal(entries.clone()),
+                        _ => Action::PutAway,
+                    };
+                    self.stage = waiting;
+                    Some(action)
+                }
+            };
+            if action.is_some() {
+                return action;
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer) {
+        match std::mem::replace(&mut self.stage, Stage::Finished) {
+            Stage::Reading => {
+                let setting = self.changes[self.before.len()].setting.clone();
+                match answer {
+                    Answer::Value(Some(value)) => self.before.push(value),
+                    Answer::Value(None) => return self.fail(Some(setting), "this machine does not have it".to_owned()),
+                    Answer::Refused(why) => return self.fail(Some(setting), why),
+                    Answer::Done => {}
+                }
+                self.stage = Stage::Reading;
+                if self.before.len() == self.changes.len() {
+                    self.begin();
+                }
+            }
+            Stage::Journalling => match answer {
+                // Nothing was written yet.
+                Answer::Refused(why) => self.fail(None, why),
+                _ => {
+                    let target = |change: &Change| Target { setting: change.setting.clone(), value: change.to.clone() };
+                    let targets = self.changes.iter().map(target).collect();
+                    self.stage = Stage::Changing(Bringing::new(targets, false));
+                }
+            },
+            Stage::Changing(mut bringing) => {
+                bringing.on_answer(answer);
+                self.stage = Stage::Changing(bringing);
+            }
+            Stage::RollingBack(mut bringing) => {
+                bringing.on_answer(answer);
+                self.stage = Stage::RollingBack(bringing);
+            }
+            Stage::Noting(bringing, _) => match answer {
+                Answer::Refused(why) => {
+                    self.fail(None, why);
+                    self.roll_back();
+                }
+                _ => self.stage = Stage::Changing(bringing),
+            },
+            Stage::Ending(entries, is_put_away) => match answer {
+                Answer::Refused(why) if entries == [Entry::Applied] => {
+                    self.changed.clear();
+                    self.fail(None, why);
+                    self.roll_back();
+                }
+                // Everything is as it was; only the journal does not know, and `undo` will find nothing to do.
+                Answer::Refused(_) => {}
+                _ if is_put_away => self.stage = Stage::PuttingAway,
+                _ => {}
+            },
+            Stage::PuttingAway | Stage::Finished => {}
+        }
+    }
+
+    fn outcome(self) -> Applied {
+        let already = self.changes.iter().zip(&self.before).filter(|(change, before)| change.to == **before).count();
+        Applied { changed: self.changed, already, failure: self.failure }
+    }
+}

@@ -1,0 +1,139 @@
+//! Settings are brought to values, one after the other, until all of them are there at once.
+
+use super::{Action, Answer};
+use crate::Setting;
+
+/// A setting, and what it shall be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Target {
+    pub(super) setting: Setting,
+    pub(super) value: String,
+}
+
+/// A setting that could not be brought to its value.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Trouble {
+    /// Which.
+    pub setting: Setting,
+    /// What it should have become.
+    pub value: String,
+    /// What happened.
+    pub why: String,
+}
+
+/// Settings may change one another. So after the last one all are looked at again, and those that are not there any
+/// more are brought there once more, for so many rounds at most.
+const ROUNDS: usize = 8;
+
+/// Brings settings to values: in each round each is read, written where it differs, and read again.
+pub(super) struct Bringing {
+    targets: Vec<Target>,
+    /// Whether it goes on with the others when one cannot be brought to its value.
+    is_stubborn: bool,
+    round: usize,
+    at: usize,
+    stage: Stage,
+    /// Settings that this round has brought to their values: the next round looks whether that has moved others.
+    moved: Vec<usize>,
+    troubles: Vec<(usize, String)>,
+    reached: Vec<bool>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Stage {
+    Look,
+    Write,
+    Check,
+    Reached,
+    Finished,
+}
+
+/// What it wants next.
+pub(super) enum Next {
+    /// To have something done.
+    Do(Action),
+    /// To be heard: the target of this index was brought to its value for the first time.
+    Reached(usize),
+    /// Nothing more.
+    Finished,
+}
+
+impl Bringing {
+    pub(super) fn new(targets: Vec<Target>, is_stubborn: bool) -> Self {
+        let stage = if targets.is_empty() { Stage::Finished } else { Stage::Look };
+        let reached = vec![false; targets.len()];
+        Self { targets, is_stubborn, round: 1, at: 0, stage, moved: Vec::new(), troubles: Vec::new(), reached }
+    }
+
+    /// The settings that could not be brought to their values.
+    pub(super) fn troubles(&self) -> Vec<Trouble> {
+        let trouble = |(index, why): &(usize, String)| {
+            let Target { setting, value } = self.targets[*index].clone();
+            Trouble { setting, value, why: why.clone() }
+        };
+        self.troubles.iter().map(trouble).collect()
+    }
+
+    pub(super) fn poll(&mut self) -> Next {
+        let Some(target) = self.targets.get(self.at) else { return Next::Finished };
+        match self.stage {
+            Stage::Look | Stage::Check => Next::Do(Action::Read(target.setting.clone())),
+            Stage::Write => Next::Do(Action::Write(target.setting.clone(), target.value.clone())),
+            Stage::Reached => {
+                let index = self.at;
+                self.reached[index] = true;
+                self.step();
+                Next::Reached(index)
+            }
+            Stage::Finished => Next::Finished,
+        }
+    }
+
+    pub(super) fn on_answer(&mut self, answer: Answer) {
+        let value = &self.targets[self.at].value;
+        match (self.stage, answer) {
+            (Stage::Look, Answer::Value(Some(present))) if present == *value => self.there(),
+            (Stage::Look, Answer::Value(Some(_))) => self.stage = Stage::Write,
+            (Stage::Write, Answer::Done) => self.stage = Stage::Check,
+            (Stage::Check, Answer::Value(Some(present))) if present == *value => {
+                self.moved.push(self.at);
+                self.there();
+            }
+            (Stage::Check, Answer::Value(Some(present))) => {
+                self.fail(format!("`{value}` was written, and `{present}` is read again"));
+            }
+            (_, Answer::Value(None)) => self.fail("this machine does not have it".to_owned()),
+            (_, Answer::Refused(why)) => self.fail(why),
+            (_, _) => {}
+        }
+    }
+
+    fn there(&mut self) {
+        if self.reached[self.at] { self.step() } else { self.stage = Stage::Reached }
+    }
+
+    fn fail(&mut self, why: String) {
+        self.troubles.push((self.at, why));
+        if self.is_stubborn { self.step() } else { self.stage = Stage::Finished }
+    }
+
+    /// To the next setting, or to the next round.
+    fn step(&mut self) {
+        (self.at, self.stage) = (self.at + 1, Stage::Look);
+        if self.at < self.targets.len() {
+            return;
+        }
+        let moved = std::mem::take(&mut self.moved);
+        if moved.is_empty() {
+            self.stage = Stage::Finished;
+        } else if self.round == ROUNDS {
+            let why = "another setting changes it again each time";
+            self.troubles.extend(moved.into_iter().map(|index| (index, why.to_owned())));
+            self.stage = Stage::Finished;
+        } else {
+            (self.round, self.at) = (self.round + 1, 0);
+            // Whoever could not be brought there is tried once more: what stood in the way may be gone.
+            self.troubles.clear();
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The machines on made-up settings: some take only part of their range, some refuse values, some move others.
+
+use super::*;
+use crate::{Change, Group, Identity, Plan, SettingError, Settings};
+use proptest::prelude::*;
+
+/// How a made-up setting behaves.
+#[derive(Clone, Debug)]
+struct Habit {
+    /// What is written beyond it becomes this: the kernel has limits of its own.
+    most: u8,
+    /// What is written beyond it is refused.
+    refused: u8,
+    /// A later setting that gets this one's value, too, wherever that may have it.
+    moves: Option<usize>,
+    /// A later setting that is never beyond this one.
+    limits: Option<usize>,
+}
+
+/// A made-up machine.
+#[derive(Clone, Debug)]
+struct Made {
+    habits: Vec<Habit>,
+    values: Vec<u8>,
+}
+
+fn setting(index: usize) -> Setting {
+    Setting::sysctl(&format!("made.{index}"))
+}
+
+impl Made {
+    fn index(&self, setting: &Setting) -> Option<usize> {
+        (0..self.values.len()).find(|&index| *setting == self::setting(index))
+    }
+
+    fn put(&mut self, index: usize, value: u8) {
+        let habit = self.habits[index].clone();
+        self.values[index] = value.min(habit.most);
+        if let Some(other) = habit.moves {
+            self.values[other] = value.min(self.habits[other].most).min(self.habits[other].refused);
+        }
+        if let Some(other) = habit.limits {
+            self.values[other] = self.values[other].min(self.values[index]);
+        }
+    }
+}
+
+impl Settings for Made {
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError> {
+        Ok(self.index(setting).map(|index| self.values[index].to_string()))
+    }
+
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError> {
+        let refused = || SettingError::OutOfRange { path: setting.to_string(), value: value.to_owned() };
+        let index = self.index(setting).ok_or_else(|| SettingError::Missing(setting.clone()))?;
+        let number = value.parse::<u8>().ok().filter(|&number| number <= self.habits[index].refused);
+        self.put(index, number.ok_or_else(refused)?);
+        Ok(())
+    }
+}
+
+/// A journal in memory, and how many actions are done until everything is killed.
+#[derive(Clone, Debug, Default)]
+struct Desk {
+    entries: Vec<Entry>,
+    /// Actions that are done whole; of the next one a part may be, where it is a journal's.
+    patience: Option<usize>,
+    part: usize,
+}
+
+fn identity() -> Identity {
+    Identity { host: "made".to_owned(), machine: "4711".to_owned(), boot: "b1".to_owned() }
+}
+
+impl Desk {
+    fn history(&self) -> Option<History> {
+        History::of(&self.entries).filter(|history| !history.is_taken_back)
+    }
+
+    /// Turns a machine to its end, or to where it is killed.
+    fn turn<M: Machine>(&mut self, mut machine: M, made: &mut Made) -> Option<M::Outcome> {
+        let mut count = 0;
+        while let Some(action) = machine.poll() {
+            if self.patience == Some(count) {
+                if let Action::Journal(entries) = action {
+                    self.entries.extend(entries.into_iter().take(self.part));
+                }
+                return None;
+            }
+            count += 1;
+            assert!(count < 10_000, "it does not come to an end");
+            let answer = match action {
+                Action::Read(setting) => made.read(&setting).map(Answer::Value).map_err(|error| error.to_string()),
+                Action::Write(setting, value) => {
+                    made.write(&setting, &value).map(|()| Answer::Done).map_err(|error| error.to_string())
+                }
+                Action::Journal(entries) => {
+                    self.entries.extend(entries);
+                    Ok(Answer::Done)
+                }
+                Action::PutAway => {
+                    assert!(History::of(&self.entries).expect("a journal").is_taken_back);
+                    self.entries.clear();
+                    Ok(Answer::Done)
+                }
+            };
+            machine.on_answer(answer.unwrap_or_else(Answer::Refused));
+        }
+        Some(machine.outcome())
+    }
+
+    fn apply(&mut self, plan: &Plan, made: &mut Made) -> Option<Applied> {
+        if History::of(&self.entries).is_none_or(|history| history.is_taken_back) {
+            self.entries.clear();
+        }
+        let machine = Application::new(plan, &identity(), "t", self.history());
+        self.turn(machine, made)
+    }
+
+    fn undo(&mut self, foreign: Foreign, made: &mut Made) -> Option<Undone> {
+        let machine = Undoing::new(self.history()?, &identity(), "t", foreign);
+        self.turn(machine, made)
+    }
+
+    fn killed_after(&self, patience: usize, part: usize) -> Self {
+        Self { entries: self.entries.clone(), patience: Some(patience), part }
+    }
+
+    fn unharmed(&self) -> Self {
+        Self { entries: self.entries.clone(), ..Self::default() }
+    }
+}
+
+fn plan(made: &Made, changes: &[(usize, u8)]) -> Plan {
+    let mut plan = Plan::default();
+    for &(index, to) in changes {
+        let setting = setting(index % made.values.len());
+        let from = made.index(&setting).map(|index| made.values[index].to_string()).unwrap_or_default();
+        if plan.changes.iter().all(|change| change.setting != setting) {
+            let (to, rule) = (to.to_string(), "made".to_owned());
+            plan.changes.push(Change { setting, from, to, group: Group::Network, rule });
+        }
+    }
+    plan
+}
+
+const COUNT: usize = 5;
+const MOST: u8 = 6;
+
+/// Machines whose first state is one that can be written: nothing in it is beyond what is taken.
+fn made() -> impl Strategy<Value = Made> {
+    let rarely = || prop_oneof![3 => Just(u8::MAX), 1 => 0..MOST];
+    let link = |index: usize| prop_oneof![3 => Just(None), 1 => (index + 1..COUNT + 1).prop_map(|other| Some(other).filter(|&other| other < COUNT))];
+    let habit = move |index: usize| {
+        let habit = (rarely(), rarely(), link(index), link(index));
+        habit.prop_map(|(most, refused, moves, limits)| Habit { most, refused, moves, limits })
+    };
+    let habits: Vec<_> = (0..COUNT).map(habit).collect();
+    (habits, prop::collection::vec(0..MOST, COUNT)).prop_map(|(habits, wanted)| {
+        let mut made = Made { habits, values: vec![0; COUNT] };
+        for (index, value) in wanted.into_iter().enumerate() {
+            made.put(index, value.min(made.habits[index].refused));
+        }
+        made
+    })
+}
+
+/// Plans that have every setting which another one of them may move, in any order.
+fn changes() -> impl Strategy<Value = Vec<(usize, u8)>> {
+    let order = Just((0..COUNT).collect::<Vec<_>>()).prop_shuffle();
+    (order, prop::collection::vec(0..MOST, COUNT)).prop_map(|(order, values)| order.into_iter().zip(values).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn applied_and_undone_is_as_before(first in made(), changes in changes()) {
+        let (mut made, mut desk) = (first.clone(), Desk::default());
+        let plan = plan(&made, &changes);
+        let applied = desk.apply(&plan, &mut made).expect("nobody kills it");
+        if applied.failure.is_some() {
+            prop_assert_eq!(&made.values, &first.values, "it rolls back by itself");
+            prop_assert!(desk.entries.is_empty(), "and nothing is left to be undone");
+        }
+        let undone = desk.undo(Foreign::Leave, &mut made);
+        prop_assert!(undone.is_none_or(|undone| undone.is_put_away && undone.troubles.is_empty()));
+        prop_assert_eq!(made.values, first.values);
+        prop_assert!(desk.entries.is_empty());
+    }
+
+    #[test]
+    fn what_is_applied_is_there_and_once_is_as_good_as_twice(first in made(), changes in changes()) {
+        let (mut made, mut desk) = (first.clone(), Desk::default());
+        let plan = plan(&made, &changes);
+        if desk.apply(&plan, &mut made).expect("nobody kills it").failure.is_none() {
+            let again = self::plan(&made, &changes);
+            prop_assert!(again.changes.iter().all(|change| change.from == change.to), "nothing is left to be changed");
+            let (once, entries) = (made.clone(), desk.entries.clone());
+            let second = desk.apply(&plan, &mut made).expect("nobody kills it");
+            prop_assert_eq!((&second.failure, second.changed.len(), second.already), (&None, 0, COUNT));
+            prop_assert_eq!(&made.values, &once.values);
+            prop_assert_eq!(&desk.entries, &entries);
+        }
+    }
+
+    /// Killed after any action, also with a journal of which only some lines are there; and while it is taken back, too.
+    #[test]
+    fn whoever_is_killed_leaves_what_can_be_undone(
+        first in made(), changes in changes(), patience in 0..90_usize, part in 0..9_usize, again in 0..60_usize,
+    ) {
+        let (mut made, mut desk) = (first.clone(), Desk::default().killed_after(patience, part));
+        desk.apply(&plan(&first, &changes), &mut made);
+        desk = desk.killed_after(again, part);
+        desk.undo(Foreign::Leave, &mut made);
+        desk = desk.unharmed();
+        desk.undo(Foreign::Leave, &mut made);
+        prop_assert_eq!(made.values, first.values);
+        prop_assert!(desk.history().is_none());
+    }
+
+    /// The old value of a setting is the one that was journalled first.
+    #[test]
+    fn several_plans_are_undone_at_once(
+        first in made(), one in changes(), other in changes(), patience in prop::option::of(0..90_usize), part in 0..9_usize,
+    ) {
+        let (mut made, mut desk) = (first.clone(), Desk::default());
+        for (changes, patience) in [(&one, patience), (&other, None), (&one, patience)] {
+            desk = Desk { patience, part, ..desk };
+            let plan = plan(&made, changes);
+            let before = made.clone();
+            if desk.apply(&plan, &mut made).is_some_and(|applied| applied.failure.is_some()) {
+                prop_assert_eq!(&made.values, &before.values, "it rolls back to what was there before it alone");
+            }
+        }
+        desk = desk.unharmed();
+        desk.undo(Foreign::Leave, &mut made);
+        prop_assert_eq!(made.values, first.values);
+    }
+}
+
+/// Settings that do what they are told.
+fn obedient(values: &[u8]) -> Made {
+    let habit = Habit { most: u8::MAX, refused: u8::MAX, moves: None, limits: None };
+    Made { habits: vec![habit; values.len()], values: values.to_vec() }
+}
+
+#[test]
+fn the_old_values_are_journalled_before_anything_is_written() {
+    let made = obedient(&[1, 2]);
+    let mut machine = Application::new(&plan(&made, &[(0, 7), (1, 8)]), &identity(), "t", None);
+    let mut seen = Vec::new();
+    let mut values = made;
+    while let Some(action) = machine.poll() {
+        let answer = match &action {
+            Action::Read(setting) => Answer::Value(values.read(setting).expect("it can be read")),
+            Action::Write(setting, value) => values.write(setting, value).map(|()| Answer::Done).expect("it is taken"),
+            _ => Answer::Done,
+        };
+        seen.push(action);
+        machine.on_answer(answer);
+    }
+    let is_write = |action: &Action| matches!(action, Action::Write(..));
+    let journal = seen.iter().position(|action| matches!(action, Action::Journal(_))).expect("there is a journal");
+    let write = seen.iter().position(is_write).expect("something is written");
+    let Action::Journal(entries) = &seen[journal] else { panic!("it was just found") };
+    let olds = entries.iter().filter_map(|entry| match entry {
+        Entry::Step { setting, old, new, .. } => Some(format!("{setting} {old} {new}")),
+        _ => None,
+    });
+    assert_eq!(olds.collect::<Vec<_>>(), ["made.0 1 7", "made.1 2 8"]);
+    assert!(journal < write);
+    assert_eq!(seen.last(), Some(&Action::Journal(vec![Entry::Applied])));
+    assert_eq!(seen.iter().filter(|action| is_write(action)).count(), 2);
+}
+
+#[test]
+fn a_failure_is_told_with_what_could_not_be_brought_back() {
+    let mut made = obedient(&[1, 2, 3]);
+    made.habits[1].refused = 5;
+    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6), (2, 9)]), &mut made).expect("nobody kills it");
+    let failure = applied.failure.expect("the second one is refused");
+    assert_eq!(failure.setting, Some(setting(1)));
+    assert!(failure.why.contains("the kernel takes no value `6` there"), "{}", failure.why);
+    assert_eq!((applied.changed.len(), failure.not_brought_back.len(), made.values), (0, 0, vec![1, 2, 3]));
+
+    let mut made = obedient(&[1, 2]);
+    made.habits[1].most = 5;
+    let applied = Desk::default().apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("nobody kills it");
+    assert_eq!(applied.failure.expect("it is clamped").why, "`6` was written, and `5` is read again");
+
+    // The first one was somewhere where it cannot be put.
+    let (mut made, mut desk) = (obedient(&[9, 2]), Desk::default());
+    (made.habits[0].refused, made.habits[1].refused) = (8, 5);
+    let applied = desk.apply(&plan(&made, &[(0, 7), (1, 6)]), &mut made).expect("nobody kills it");
+    let troubles = applied.failure.expect("the second one is refused").not_brought_back;
+    assert_eq!(
+        troubles.iter().map(|trouble| (&trouble.setting, trouble.value.as_str())).collect::<Vec<_>>(),
+        [(&setting(0), "9")]
+    );
+    assert!(desk.history().expect("the journal stays open").unfinished.is_some());
+    made.habits[0].refused = u8::MAX;
+    desk.undo(Foreign::Leave, &mut made);
+    assert_eq!(made.values, [9, 2]);
+}
+
+#[test]
+fn what_a_machine_does_not_have_changes_nothing() {
+    let mut made = obedient(&[1]);
+    let mut plan = plan(&made, &[(0, 7)]);
+    plan.changes.push(Change { setting: setting(4), ..plan.changes[0].clone() });
+    let mut desk = Desk::default();
+    let failure = desk.apply(&plan, &mut made).expect("nobody kills it").failure.expect("it is not there");
+    assert_eq!((failure.setting, failure.why.as_str()), (Some(setting(4)), "this machine does not have it"));
+    assert!(made.values == [1] && desk.entries.is_empty());
+}
+
+#[test]
+fn settings_that_move_one_another_to_and_fro_are_given_up() {
+    let mut made = obedient(&[1, 2]);
+    (made.habits[0].moves, made.habits[1].moves) = (Some(1), Some(0));
+    let failure = Desk::default().apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it").failure;
+    assert_eq!(failure.expect("they cannot both be had").why, "another setting changes it again each time");
+}
+
+#[test]
+fn what_somebody_else_has_changed_since_is_left_unless_it_is_forced() {
+    let start = || {
+        let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
+        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it");
+        made.values[0] = 99;
+        (made, desk)
+    };
+    let (mut made, mut desk) = start();
+    for _ in 0..2 {
+        let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+        assert_eq!(undone.fates[0], (setting(0), Fate::Foreign { present: "99".to_owned() }));
+        assert_eq!((undone.is_put_away, &made.values), (false, &vec![99, 2]));
+    }
+    // Killed half-way, and still it is somebody else's.
+    for patience in 0..9 {
+        let (mut made, desk) = start();
+        let mut desk = desk.killed_after(patience, 1);
+        desk.undo(Foreign::Leave, &mut made);
+        desk.unharmed().undo(Foreign::Leave, &mut made);
+        assert_eq!(made.values, [99, 2], "{patience}");
+    }
+    let undone = desk.undo(Foreign::Overwrite, &mut made).expect("nobody kills it");
+    assert_eq!((undone.is_put_away, made.values), (true, vec![1, 2]));
+    let (mut made, mut desk) = start();
+    let undone = desk.undo(Foreign::Keep, &mut made).expect("nobody kills it");
+    assert_eq!((undone.is_put_away, made.values), (true, vec![99, 2]));
+}
+
+#[test]
+fn after_a_restart_only_what_was_put_there_is_taken_back() {
+    let (mut made, mut desk) = (obedient(&[1, 2, 3]), Desk::default());
+    let mut machine = plan(&made, &[(0, 7), (1, 8), (2, 9)]);
+    desk = desk.killed_after(8, 0);
+    desk.apply(&machine, &mut made);
+    // The first one is kept by a file in sysctl.d, the second is back, the third was set to something else meanwhile.
+    made.values = vec![7, 2, 55];
+    let restarted = Identity { boot: "b2".to_owned(), ..identity() };
+    let mut desk = desk.unharmed();
+    let undoing = Undoing::new(desk.history().expect("it is open"), &restarted, "t", Foreign::Leave);
+    let undone = desk.turn(undoing, &mut made).expect("nobody kills it");
+    let fates: Vec<_> = undone.fates.into_iter().map(|(_, fate)| fate).collect();
+    let from = "7".to_owned();
+    assert_eq!(fates, [Fate::BroughtBack { from }, Fate::AlreadyBack, Fate::Foreign { present: "55".to_owned() }]);
+    assert_eq!(made.values, [1, 2, 55]);
+    machine.changes.clear();
+    assert!(desk.apply(&machine, &mut made).expect("nobody kills it").failure.is_none());
+}
+
+#[test]
+fn a_setting_that_is_gone_is_told_and_holds_nothing_up() {
+    let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
+    desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it");
+    made.values.pop();
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert_eq!((undone.fates[1].1.clone(), undone.is_put_away, made.values), (Fate::Gone, true, vec![1]));
+}

@@ -1,0 +1,209 @@
+//! What a journal holds is taken back.
+
+use serde::Serialize;
+
+use super::bringing::{Bringing, Next, Target, Trouble};
+use super::history::{Entry, Held, History};
+use super::{Action, Answer, Machine};
+use crate::{Identity, Setting};
+
+/// What is done with settings that somebody else has changed since.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Foreign {
+    /// They are left as they are, and the journal stays open for them.
+    #[default]
+    Leave,
+    /// They get the values from before all the same.
+    Overwrite,
+    /// They are left as they are, and the journal is put away.
+    Keep,
+}
+
+/// What becomes of a setting.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "fate")]
+pub enum Fate {
+    /// It is brought back from this value.
+    BroughtBack {
+        /// The value that it had.
+        from: String,
+    },
+    /// It is already what it was: after a restart of the machine, or where a step was never written.
+    AlreadyBack,
+    /// Somebody else has changed it since; it is left as it is.
+    Foreign {
+        /// The value that it has.
+        present: String,
+    },
+    /// The machine does not have it any more.
+    Gone,
+    /// It could not be read.
+    Unreadable {
+        /// What happened.
+        why: String,
+    },
+}
+
+/// Takes back what a journal holds, in reverse order.
+///
+/// Each setting is compared with what the journal says: what was put there is ours, and is brought back; what was there
+/// before needs nothing; anything else somebody has put there since. Where an application or an undoing was killed
+/// half-way in this same run of the kernel, a third value may be the kernel's answer to ours, or what another of our
+/// settings made of it: it is brought back, too.
+pub struct Undoing {
+    history: History,
+    identity: Identity,
+    time: String,
+    foreign: Foreign,
+    fates: Vec<Fate>,
+    /// What each setting shall have at the end, whether it needs to be written or not: another one may move it.
+    values: Vec<Option<String>>,
+    stage: Stage,
+    troubles: Vec<Trouble>,
+    fault: Option<String>,
+    is_put_away: bool,
+}
+
+enum Stage {
+    Judging,
+    Journalling,
+    Bringing(Bringing),
+    Ending,
+    PuttingAway,
+    Finished,
+}
+
+/// What an undoing has come to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Undone {
+    /// What became of each setting, in the order of the journal.
+    pub fates: Vec<(Setting, Fate)>,
+    /// Settings that could not be brought back.
+    pub troubles: Vec<Trouble>,
+    /// What went wrong with the journal.
+    pub fault: Option<String>,
+    /// Whether nothing is left to be taken back.
+    pub is_put_away: bool,
+}
+
+impl Undoing {
+    /// Takes back what a journal says of this machine, at a time (as text, for the journal).
+    pub fn new(history: History, identity: &Identity, time: &str, foreign: Foreign) -> Self {
+        let (identity, time) = (identity.clone(), time.to_owned());
+        let stage = if history.held.is_empty() { Stage::Ending } else { Stage::Judging };
+        let (fates, values, troubles) = (Vec::new(), Vec::new(), Vec::new());
+        Self { history, identity, time, foreign, fates, values, stage, troubles, fault: None, is_put_away: false }
+    }
+
+    /// Whether it was killed half-way since the machine was started.
+    fn is_half_way(&self) -> bool {
+        self.history.unfinished.as_ref().is_some_and(|boot| *boot == self.identity.boot)
+    }
+
+    /// What becomes of a setting, and the value that it has when all is done.
+    fn judge(&self, held: &Held, present: String) -> (Fate, String) {
+        let is_untouched = held.put.iter().all(|put| *put == held.old);
+        let is_half_way = self.is_half_way() && !held.is_left;
+        if present == held.old || is_untouched && !is_half_way {
+            (Fate::AlreadyBack, present)
+        } else if is_half_way || held.put.contains(&present) || self.foreign == Foreign::Overwrite {
+            (Fate::BroughtBack { from: present }, held.old.clone())
+        } else {
+            (Fate::Foreign { present: present.clone() }, present)
+        }
+    }
+
+    fn intent(&self) -> Entry {
+        let left = self.history.held.iter().zip(&self.fates);
+        let left = left.filter(|(_, fate)| matches!(fate, Fate::Foreign { .. }));
+        let left = left.map(|(held, _)| held.setting.clone()).collect();
+        Entry::Undoing { boot: self.identity.boot.clone(), time: self.time.clone(), left }
+    }
+
+    fn bring_back(&mut self) {
+        let values = self.history.held.iter().zip(&self.values).rev();
+        let target = |(held, value): (&Held, &Option<String>)| {
+            Some(Target { setting: held.setting.clone(), value: value.clone()? })
+        };
+        self.stage = Stage::Bringing(Bringing::new(values.filter_map(target).collect(), true));
+    }
+
+    fn brought_back(&mut self, troubles: Vec<Trouble>) {
+        self.troubles = troubles;
+        let is_left = |fate: &Fate| match fate {
+            Fate::Foreign { .. } => self.foreign != Foreign::Keep,
+            Fate::Unreadable { .. } => true,
+            _ => false,
+        };
+        let is_all = self.troubles.is_empty() && !self.fates.iter().any(is_left);
+        self.stage = if is_all { Stage::Ending } else { Stage::Finished };
+    }
+}
+
+impl Machine for Undoing {
+    type Outcome = Undone;
+
+    fn poll(&mut self) -> Option<Action> {
+        while let Stage::Bringing(bringing) = &mut self.stage {
+            match bringing.poll() {
+                Next::Do(action) => return Some(action),
+                Next::Reached(_) => {}
+                Next::Finished => {
+                    let troubles = bringing.troubles();
+                    self.brought_back(troubles);
+                }
+            }
+        }
+        match &self.stage {
+            Stage::Judging => Some(Action::Read(self.history.held[self.fates.len()].setting.clone())),
+            Stage::Journalling => Some(Action::Journal(vec![self.intent()])),
+            Stage::Ending => Some(Action::Journal(vec![Entry::TakenBack { time: self.time.clone() }])),
+            Stage::PuttingAway => Some(Action::PutAway),
+            Stage::Bringing(_) | Stage::Finished => None,
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer) {
+        match &mut self.stage {
+            Stage::Judging => {
+                let held = &self.history.held[self.fates.len()];
+                let (fate, value) = match answer {
+                    Answer::Value(Some(present)) => {
+                        let (fate, value) = self.judge(held, present);
+                        (fate, Some(value))
+                    }
+                    Answer::Refused(why) => (Fate::Unreadable { why }, None),
+                    _ => (Fate::Gone, None),
+                };
+                self.fates.push(fate);
+                self.values.push(value);
+                if self.fates.len() == self.history.held.len() {
+                    self.stage = Stage::Journalling;
+                }
+            }
+            Stage::Journalling => match answer {
+                Answer::Refused(why) => (self.fault, self.stage) = (Some(why), Stage::Finished),
+                _ => self.bring_back(),
+            },
+            Stage::Bringing(bringing) => bringing.on_answer(answer),
+            Stage::Ending => match answer {
+                Answer::Refused(why) => (self.fault, self.stage) = (Some(why), Stage::Finished),
+                _ => self.stage = Stage::PuttingAway,
+            },
+            Stage::PuttingAway => {
+                self.stage = Stage::Finished;
+                match answer {
+                    Answer::Refused(why) => self.fault = Some(why),
+                    _ => self.is_put_away = true,
+                }
+            }
+            Stage::Finished => {}
+        }
+    }
+
+    fn outcome(self) -> Undone {
+        let settings = self.history.held.into_iter().map(|held| held.setting);
+        let (troubles, fault, is_put_away) = (self.troubles, self.fault, self.is_put_away);
+        Undone { fates: settings.zip(self.fates).collect(), troubles, fault, is_put_away }
+    }
+}
