@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What a relay does to what passes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -19,6 +20,10 @@ pub(crate) enum Tampering {
     ForgetOneFragment,
     /// Nothing, but what builder units acknowledge is remembered.
     Remember,
+    /// What the node sends to its callers passes with so many bytes a second.
+    Slow(u32),
+    /// What the node sends to its callers comes so many milliseconds later.
+    Late(u32),
 }
 
 /// What builder units have acknowledged, in the order in which it passed.
@@ -88,7 +93,7 @@ fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering, acknowledge
     let (Ok(caller_back), Ok(node_back)) = (caller.try_clone(), node.try_clone()) else { return };
     let acknowledged = Arc::clone(acknowledged);
     std::thread::spawn(move || match tampering {
-        Tampering::None => pass_on(caller, node),
+        Tampering::None | Tampering::Slow(_) | Tampering::Late(_) => pass_on(caller, node),
         Tampering::ForgetOneFragment => by_message(caller, node, |kind, body| {
             if kind == Kind::Report {
                 *body = without_one_fragment(body);
@@ -100,7 +105,27 @@ fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering, acknowledge
             }
         }),
     });
-    std::thread::spawn(move || pass_on(node_back, caller_back));
+    std::thread::spawn(move || match tampering {
+        Tampering::Slow(rate) => {
+            pass_slowly(node_back, caller_back, |bytes| Duration::from_secs_f64(bytes as f64 / f64::from(rate)))
+        }
+        Tampering::Late(milliseconds) => {
+            pass_slowly(node_back, caller_back, |_| Duration::from_millis(milliseconds.into()))
+        }
+        _ => pass_on(node_back, caller_back),
+    });
+}
+
+/// Takes its time over each piece of at most 16 KiB.
+fn pass_slowly(mut from: TcpStream, mut to: TcpStream, time: impl Fn(usize) -> Duration) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        std::thread::sleep(time(length));
+        if to.write_all(&bytes[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
 }
 
 fn pass_on(mut from: TcpStream, mut to: TcpStream) {

@@ -74,6 +74,8 @@ pub(crate) struct Setup {
 
 /// A window that back-pressure reaches within a test, and pools that are touched at once.
 const READOUT: &str = "pool = \"8MiB\"\nblock = \"16KiB\"\nwindow = 256\ncapacity = 1024\n";
+/// As many events as one window.
+const BUILDER: &str = "bytes = \"4MiB\"\nevents = 256\n";
 /// Time-outs that pass after the test has failed: what is to happen at once may not wait for one.
 const NEVER: &str = "[timeouts]\nreadout = \"100s\"\nbuilder = \"101s\"\nmanager = \"102s\"\ndrain = \"103s\"\n";
 
@@ -81,7 +83,7 @@ impl Setup {
     /// A setup whose events need the fragments of these FED ids.
     pub(crate) fn new(name: &str, ids: &[u32]) -> Self {
         let directory = TemporaryDirectory::new(name);
-        let (readouts, builders) = (vec![READOUT.to_owned()], vec![String::new()]);
+        let (readouts, builders) = (vec![READOUT.to_owned()], vec![BUILDER.to_owned()]);
         let one = Self { directory, readouts, builders, sources: String::new(), rest: NEVER.to_owned() };
         ids.iter().fold(one, |setup, id| setup.source(&format!("id = {id}\nreadout = \"ru0\"")))
     }
@@ -98,6 +100,12 @@ impl Setup {
         self
     }
 
+    /// Other settings of the builder unit.
+    pub(crate) fn builder(mut self, settings: &str) -> Self {
+        self.builders = vec![settings.to_owned()];
+        self
+    }
+
     /// One more readout unit, as the first one.
     pub(crate) fn another_readout(mut self) -> Self {
         self.readouts.push(READOUT.to_owned());
@@ -106,7 +114,7 @@ impl Setup {
 
     /// One more builder unit, as the first one.
     pub(crate) fn another_builder(mut self) -> Self {
-        self.builders.push(String::new());
+        self.builders.push(BUILDER.to_owned());
         self
     }
 
@@ -146,10 +154,7 @@ impl Setup {
             let _ = write!(text, "[[readout]]\nname = \"ru{index}\"\n{settings}");
         }
         for (index, settings) in self.builders.iter().enumerate() {
-            let _ = write!(
-                text,
-                "[[builder]]\nname = \"bu{index}\"\npool = \"8MiB\"\nbytes = \"4MiB\"\nevents = 256\n{settings}"
-            );
+            let _ = write!(text, "[[builder]]\nname = \"bu{index}\"\npool = \"8MiB\"\n{settings}");
         }
         text.push_str(&self.sources);
         text

@@ -22,6 +22,7 @@ mod front_ends;
 mod gateway;
 mod init;
 mod interrupts;
+mod limits;
 mod manager_killed;
 mod masks;
 mod nodes;

@@ -1,0 +1,137 @@
+//! What limits a run, really provoked, and what whoever asks run control is told of it within seconds.
+
+use crate::cluster::Cluster;
+use crate::filters::compile;
+use crate::process::Program;
+use crate::support::{PATIENCE, Setup, Tampering};
+use serde_json::Value;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Waits until run control names this limit, and returns all that it says of it.
+fn wait_for_limit(url: &str, limit: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        let told = Program::run(["ctl", "limit", "--url", url, "--json"]).expect_status(0).account();
+        if told["kind"] == limit {
+            return told;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it is never {limit}, but {told:#}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The run of this setup, and where its run control is.
+fn start(setup: &Setup) -> (Program, String) {
+    let mut program = Program::start(["run", &setup.file().display().to_string(), "--control", "127.0.0.1:0"]);
+    let url = program.expect_error_line("run control and dashboard: ");
+    (program, url)
+}
+
+fn sentence(told: &Value) -> &str {
+    told["sentence"].as_str().unwrap_or_default()
+}
+
+/// Sends as fast as it is read.
+const GREEDY: &str = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"1KiB\" }";
+
+#[test]
+fn a_filter_that_takes_its_time_is_named() {
+    let setup = Setup::new("slow-filter", &[]).source(GREEDY);
+    let library = compile(setup.directory(), &["-DSLOW=4", "-DENDS_OVER=1000000000"]);
+    let streams = "[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\n";
+    let setup = setup.and(&format!("[filter]\nlibrary = {library:?}\n{streams}"));
+    let (program, url) = start(&setup);
+    let told = wait_for_limit(&url, "filter");
+    assert_eq!(told["subject"], "bu0", "{told:#}");
+    assert!(sentence(&told).starts_with("rate limited by the filter of builder unit bu0: "), "{told:#}");
+    Program::run(["ctl", "reset", "--url", &url]).expect_status(0);
+    program.interrupt();
+    program.end();
+}
+
+/// The line from the readout unit to the builder unit takes 20 MB a second, and far more is asked for than the kernel's buffers on the way hold.
+#[test]
+fn a_link_that_is_full_is_named_with_its_readout_unit() {
+    let large = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"32KiB\" }";
+    let setup = Setup::new("full-link", &[]).source(large).builder("bytes = \"64MiB\"\nevents = 2048\n");
+    let setup = setup.readout("pool = \"96MiB\"\nwindow = 4096\ncapacity = 8192\n");
+    let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::Slow(20_000_000));
+    cluster.start("manager", &["--control", "127.0.0.1:0"]);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    cluster.start("ru0", &[]);
+    cluster.start("bu0", &[]);
+    let told = wait_for_limit(&url, "link");
+    assert_eq!(told["subject"], "ru0", "{told:#}");
+    assert!(sentence(&told).contains("the network between ru0 and builder units"), "{told:#}");
+    ["bu0", "ru0", "manager"].into_iter().for_each(|name| cluster.kill(name));
+}
+
+/// One event at once, and the network between the nodes takes its time.
+#[test]
+fn a_builder_unit_with_a_single_place_is_named() {
+    let setup = Setup::new("one-place", &[]).source(GREEDY).builder("bytes = \"4MiB\"\nevents = 1\n");
+    let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::Late(20));
+    cluster.start("manager", &["--control", "127.0.0.1:0"]);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    cluster.start("ru0", &[]);
+    cluster.start("bu0", &[]);
+    let told = wait_for_limit(&url, "builder_small");
+    assert_eq!(told["subject"], "bu0", "{told:#}");
+    ["bu0", "ru0", "manager"].into_iter().for_each(|name| cluster.kill(name));
+}
+
+/// A board sends faster than its readout unit may keep: the pool is full, and the socket behind it.
+#[test]
+fn datagrams_that_a_socket_drops_are_told_with_what_helps() {
+    let setup = Setup::new("dropped", &[]).readout("pool = \"2MiB\"\nblock = \"16KiB\"\nwindow = 64\ncapacity = 256\n");
+    let setup = setup
+        .source("id = 1\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:0\"\nframe = \"datagram\"\nevent = { at = 0, type = \"u32be\" }")
+        .source("id = 2\nreadout = \"ru0\"\nemulate = { fragment_size = \"64B\", rate = \"100Hz\" }");
+    let (mut program, url) = start(&setup);
+    let address = program.expect_error_line("source-1 listens on ");
+    let flood = Flood::to(address.trim_start_matches("udp://"));
+    let told = wait_for_limit(&url, "datagrams_lost");
+    drop(flood);
+    assert_eq!(told["subject"], "source 1", "{told:#}");
+    assert!(sentence(&told).ends_with(": raise net.core.rmem_max"), "{told:#}");
+    Program::run(["ctl", "reset", "--url", &url]).expect_status(0);
+    program.interrupt();
+    program.end();
+}
+
+/// Numbered datagrams, as many as can be sent, until it is dropped.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flood {
+    fn to(address: &str) -> Self {
+        let (is_over, address) = (Arc::new(AtomicBool::new(false)), address.to_owned());
+        let is_told = Arc::clone(&is_over);
+        let send = move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+            for event in 1_u32.. {
+                if is_told.load(Ordering::Relaxed) {
+                    return;
+                }
+                let mut datagram = [0; 1000];
+                datagram[..4].copy_from_slice(&event.to_be_bytes());
+                // Nobody may listen at the end.
+                let _ = socket.send_to(&datagram, &address);
+            }
+        };
+        Self { is_over, thread: Some(std::thread::spawn(send)) }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
