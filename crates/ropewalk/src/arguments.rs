@@ -90,6 +90,11 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     /// Draw the machine, with its NUMA nodes, cores, network cards and interrupts, and what a configuration places where.
     Topology(TopologyOptions),
+    /// Look at the host's settings, change what data taking needs changed, and take it back.
+    Tune {
+        #[command(subcommand)]
+        command: crate::tune::TuneCommand,
+    },
     /// Check a configuration, or print its JSON schema.
     Config {
         #[command(subcommand)]

@@ -30,6 +30,7 @@ mod sniff;
 mod source_test;
 mod top;
 mod topology;
+mod tune;
 
 use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
 use clap::Parser;
@@ -99,6 +100,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Topology(options) => topology::topology(&options),
+        Command::Tune { command } => tune::tune(&command),
         Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),
         Command::Config { command: ConfigCommand::Schema { push } } => {
             let schema = if push { configuration::push::schema() } else { configuration::schema() };

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cards::{CardError, CardReport, Cards, Recorded};
-use crate::{Setting, Settings};
+use crate::{Form, Setting, Settings};
 
 /// Where a file of the kernel may be a setting.
 const TREES: [&str; 3] = ["proc/sys", "proc/irq", "sys"];
@@ -185,8 +185,14 @@ impl Place {
 
     fn write_file(&self, setting: &Setting, path: &str, value: &str) -> Result<(), SettingError> {
         let Some(file) = self.file(path)? else { return Err(SettingError::Missing(setting.clone())) };
+        let mut text = setting.written(value);
+        if self.record.is_some() {
+            let before = std::fs::read_to_string(&file).map_err(|source| fault(path, value, source))?;
+            let refused = || fault(path, value, rustix::io::Errno::INVAL.into());
+            text = as_the_kernel_writes(setting, &before, value).ok_or_else(refused)?;
+        }
         // With the end of the line in the same call: of an empty value the kernel would hear nothing.
-        let text = format!("{}\n", setting.written(value));
+        text.push('\n');
         let written = OpenOptions::new().write(true).truncate(true).open(file);
         written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|source| fault(path, value, source))
     }
@@ -213,6 +219,26 @@ impl Settings for Place {
             }
             Setting::Card { interface, property } => Ok(self.cards.set(interface, property, value)?),
         }
+    }
+}
+
+/// What the kernel would show for a value where it showed `before`, so that a recorded machine looks like one. None
+/// where it would refuse the value.
+fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<String> {
+    match setting {
+        Setting::File { form: Form::Choice, .. } if before.contains('[') => {
+            let words = before.split_ascii_whitespace().map(|word| word.trim_matches(['[', ']']));
+            let shown = words.map(|word| if word == value { format!("[{word}]") } else { word.to_owned() });
+            let shown: Vec<String> = shown.collect();
+            shown.iter().any(|word| word.starts_with('[')).then(|| shown.join(" "))
+        }
+        Setting::File { form: Form::CpuMask, .. } => {
+            let digits = before.chars().filter(char::is_ascii_hexdigit).count();
+            Some(setting.written(&format!("{value:0>digits$}")))
+        }
+        // Several numbers stand with tabs between them.
+        _ if before.contains('\t') => Some(value.replace(' ', "\t")),
+        _ => Some(value.to_owned()),
     }
 }
 

@@ -38,3 +38,4 @@ mod statuses;
 mod support;
 mod terminal;
 mod topology;
+mod tune;

@@ -20,18 +20,25 @@ pub(crate) use recorded::Recorded;
 #[serde(default)]
 pub struct CardReport {
     /// What can be set, and its present value in its normal form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<(Property, String)>,
     /// The largest receive ring that the card can have, in descriptors.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub most_receive_ring: Option<u32>,
     /// The largest transmit ring that the card can have, in descriptors.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub most_transmit_ring: Option<u32>,
     /// The most combined channels that the card can have.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub most_combined_channels: Option<u32>,
     /// Features that nobody can change, and whether they are on.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fixed_features: BTreeMap<String, bool>,
     /// The receive queue that each slot of the card's table of flows leads to (receive side scaling).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<u32>,
     /// What the driver can do with XDP programs, by the kernel's names (`basic`, `redirect`, `xsk-zerocopy`, ...).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xdp: Vec<String>,
 }
 

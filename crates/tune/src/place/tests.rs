@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Form, Property};
+use crate::Property;
 use std::fs;
 
 /// A directory of its own, which goes with the value.
@@ -52,6 +52,31 @@ fn a_recorded_machine_keeps_what_is_set() {
     let probed: serde_json::Value = directory.place().record("probed").expect("a value").expect("it is there still");
     assert_eq!(probed["free_bytes"], 7);
     assert!(!place.is_live());
+}
+
+#[test]
+fn a_recorded_machine_shows_values_as_the_kernel_does() {
+    let directory = Directory::new("shows");
+    let (choice, mask, several) = ("sys/choice", "sys/mask", "proc/sys/net/core/several");
+    let directory = directory.with(choice, "always [madvise] never\n").with(mask, "00000000,000000ff\n");
+    let directory = directory.with(several, "4096\t131072\t6291456\n");
+    let setting = |path: &str, form| Setting::File { path: path.to_owned(), form };
+    let mut place = directory.place();
+    for (setting, value, shown) in [
+        (setting(choice, Form::Choice), "never", "always madvise [never]\n"),
+        (setting(mask, Form::CpuMask), "f00000000", "0000000f,00000000\n"),
+        (setting(several, Form::Plain), "4096 131072 9", "4096\t131072\t9\n"),
+    ] {
+        place.write(&setting, value).expect("it can be written");
+        let Setting::File { path, .. } = &setting else { panic!("all are files") };
+        assert_eq!(fs::read_to_string(directory.0.join(path)).expect("it is there"), shown);
+        assert_eq!(place.read(&setting).expect("it can be read").as_deref(), Some(value));
+    }
+    let error = place.write(&setting(choice, Form::Choice), "often").expect_err("it is no choice").to_string();
+    assert_eq!(
+        error,
+        "/sys/choice: the kernel takes no value `often` there: it is out of range, or no value of this file"
+    );
 }
 
 #[test]

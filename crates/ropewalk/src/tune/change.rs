@@ -1,0 +1,151 @@
+//! Changing settings, and taking it back.
+
+use super::{ChangeOptions, JournalOptions, place};
+use crate::exit::{self, Failure};
+use crate::files::counted;
+use clap::Args;
+use ropewalk_tune::change::{self, Action, Applied, Fate, Foreign, History, Trouble, Undone};
+use ropewalk_tune::{Change, Setting};
+use signal_hook::consts::SIGKILL;
+use signal_hook::low_level;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyOptions {
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    journal: JournalOptions,
+    /// Be killed before the step of this number.
+    #[arg(long, hide = true, value_name = "STEP")]
+    kill_before: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoOptions {
+    #[command(flatten)]
+    journal: JournalOptions,
+    /// Write the old values also over what somebody else has changed since.
+    #[arg(long)]
+    force: bool,
+    /// Leave what somebody else has changed since, and put the journal away.
+    #[arg(long, conflicts_with = "force")]
+    keep: bool,
+    /// Another machine: a directory with its proc and sys and recorded.json.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Be killed before the step of this number.
+    #[arg(long, hide = true, value_name = "STEP")]
+    kill_before: Option<usize>,
+}
+
+/// Kills this process before a step.
+fn stopper(kill_before: Option<usize>) -> impl FnMut(usize, &Action) {
+    move |step, _| {
+        if kill_before == Some(step) {
+            let _ = low_level::raise(SIGKILL);
+        }
+    }
+}
+
+pub(super) fn apply(options: &ApplyOptions) -> Result<u8, Failure> {
+    let root = &options.change.look.root;
+    let (mut place, file) = (place(root)?, options.journal.file(root));
+    let plan = options.change.plan(&mut place)?;
+    let identity = place.identity();
+    // What nobody needs is not written: not even a directory for the journal.
+    if plan.changes.is_empty() && change::history(&file, &identity)?.is_none() {
+        say!("nothing to change");
+        return Ok(exit::GOOD);
+    }
+    let watch = &mut stopper(options.kill_before);
+    let applied = change::apply(&plan, &mut place, &identity, &file, SystemTime::now(), watch)?;
+    say_applied(&applied, &file)
+}
+
+fn say_applied(applied: &Applied, file: &Path) -> Result<u8, Failure> {
+    for Change { setting, from, to, .. } in &applied.changed {
+        say!("{setting}: {from} -> {to}");
+    }
+    if let Some(failure) = &applied.failure {
+        let setting = failure.setting.as_ref().filter(|setting| !names(&failure.why, setting));
+        let setting = setting.map(|setting| format!("{setting}: ")).unwrap_or_default();
+        say_troubles(&failure.not_brought_back);
+        let state = if failure.not_brought_back.is_empty() {
+            "nothing is changed".to_owned()
+        } else {
+            let count = counted(failure.not_brought_back.len(), "setting");
+            format!("{count} could not be brought back; `ropewalk tune undo` tries again")
+        };
+        return Err(Failure::Environment(format!("{setting}{}; {state}", failure.why)));
+    }
+    let changed = counted(applied.changed.len(), "setting");
+    match applied.changed.len() {
+        0 => say!("nothing to change"),
+        _ => say!("{changed} changed; `ropewalk tune undo` takes it back by {}", file.display()),
+    }
+    Ok(exit::GOOD)
+}
+
+/// Whether a text begins with the file that a setting is.
+fn names(text: &str, setting: &Setting) -> bool {
+    matches!(setting, Setting::File { path, .. } if text.starts_with(&format!("/{path}: ")))
+}
+
+fn say_troubles(troubles: &[Trouble]) {
+    for Trouble { setting, value, why } in troubles {
+        eprintln!("warning: {setting} could not be brought back to {value}: {why}");
+    }
+}
+
+pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
+    let (mut place, file) = (place(&options.root)?, options.journal.file(&options.root));
+    let foreign = match (options.force, options.keep) {
+        (true, _) => Foreign::Overwrite,
+        (_, true) => Foreign::Keep,
+        _ => Foreign::Leave,
+    };
+    let identity = place.identity();
+    let history = change::history(&file, &identity)?.unwrap_or_default();
+    let watch = &mut stopper(options.kill_before);
+    match change::undo(&mut place, &identity, &file, SystemTime::now(), foreign, watch)? {
+        Some(undone) => say_undone(&undone, &history),
+        None => {
+            say!("nothing to take back: there is no {}", file.display());
+            Ok(exit::GOOD)
+        }
+    }
+}
+
+fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
+    let in_trouble = |setting: &Setting| undone.troubles.iter().any(|trouble| trouble.setting == *setting);
+    for (setting, fate) in undone.fates.iter().filter(|(setting, _)| !in_trouble(setting)) {
+        let old = history.old(setting).unwrap_or_default();
+        match fate {
+            Fate::BroughtBack { from } => say!("{setting}: {from} -> {old}"),
+            Fate::AlreadyBack => {}
+            Fate::Gone => eprintln!("note: {setting}: this machine does not have it any more"),
+            Fate::Unreadable { why } => eprintln!("warning: {setting} cannot be read: {why}"),
+            Fate::Foreign { present } => {
+                eprintln!(
+                    "warning: {setting} is left at {present}: somebody else has changed it since; it was {old} before"
+                );
+            }
+        }
+    }
+    say_troubles(&undone.troubles);
+    if let Some(fault) = &undone.fault {
+        return Err(Failure::Environment(fault.clone()));
+    }
+    if undone.is_put_away {
+        say!("everything is taken back");
+        return Ok(exit::GOOD);
+    }
+    if undone.fates.iter().any(|(_, fate)| matches!(fate, Fate::Foreign { .. })) {
+        eprintln!(
+            "note: `ropewalk tune undo --force` writes the old values all the same, `--keep` leaves these as they are"
+        );
+    }
+    Ok(exit::UNBALANCED)
+}

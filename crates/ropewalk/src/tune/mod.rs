@@ -1,0 +1,138 @@
+//! The host's settings: what would be changed, changing it, and taking it back.
+
+mod change;
+mod persist;
+mod plan;
+
+use crate::exit::Failure;
+use clap::{Args, Subcommand};
+use ropewalk_tune::change::JournalError;
+use ropewalk_tune::{Found, FoundError, Group, Place, Plan, SettingError, Wish, rules};
+use std::path::{Path, PathBuf};
+
+/// Where old values are kept, below the machine's root.
+const JOURNAL: &str = "var/lib/ropewalk/tune.journal";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TuneCommand {
+    /// Print what would be changed, as commands that a person could type; nothing is changed.
+    #[command(after_help = "Examples:
+  ropewalk tune plan
+  ropewalk tune plan my-setup.toml --interface eth2 --only network --only card
+  ropewalk tune plan --root copy-of-another-machine --json")]
+    Plan(plan::PlanOptions),
+    /// Change it: the old values are written into a journal first, each new one is read again, and all is rolled back when
+    /// one fails.
+    #[command(after_help = "Examples:
+  sudo ropewalk tune apply my-setup.toml
+  sudo ropewalk tune apply --only network --journal before-the-run.journal")]
+    Apply(change::ApplyOptions),
+    /// Take back what was applied, also after a crash half-way or a restart of the machine.
+    #[command(after_help = "Examples:
+  sudo ropewalk tune undo
+  sudo ropewalk tune undo --journal before-the-run.journal --force
+
+Exit status: 0 where everything is as it was, 1 where something is left, 4 where it cannot be done.")]
+    Undo(change::UndoOptions),
+    /// Write the kernel parameters of the plan, and those that were applied, into a file that is read at each start.
+    #[command(after_help = "Examples:
+  sudo ropewalk tune persist my-setup.toml
+  ropewalk tune persist --file 90-ropewalk.conf")]
+    Persist(persist::PersistOptions),
+}
+
+/// What is looked at.
+#[derive(Debug, Args)]
+pub(crate) struct LookOptions {
+    /// The configuration whose needs are to be met; without one, those of any data taking.
+    pub(crate) config: Option<PathBuf>,
+    /// An interface to look at, besides those that feed the configuration; as often as wanted.
+    #[arg(long = "interface", value_name = "NAME")]
+    pub(crate) interfaces: Vec<String>,
+    /// Another machine: a directory with its proc and sys and recorded.json. What is changed is changed there.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+}
+
+/// What is planned.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeOptions {
+    #[command(flatten)]
+    pub(crate) look: LookOptions,
+    /// These settings alone: network, card, interrupts, processor, memory, storage or limits; as often as wanted.
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub(crate) only: Vec<Group>,
+}
+
+/// Where the journal is.
+#[derive(Debug, Args)]
+pub(crate) struct JournalOptions {
+    /// The file with the values from before [default: /var/lib/ropewalk/tune.journal].
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+}
+
+impl JournalOptions {
+    fn file(&self, root: &Path) -> PathBuf {
+        self.journal.clone().unwrap_or_else(|| root.join(JOURNAL))
+    }
+}
+
+pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
+    match command {
+        TuneCommand::Plan(options) => plan::plan(options),
+        TuneCommand::Apply(options) => change::apply(options),
+        TuneCommand::Undo(options) => change::undo(options),
+        TuneCommand::Persist(options) => persist::persist(options),
+    }
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    let names = Group::ALL.map(Group::name).join(", ");
+    Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| format!("the groups are {names}"))
+}
+
+/// The machine that is meant.
+pub(crate) fn place(root: &Path) -> Result<Place, Failure> {
+    if root == Path::new("/") { Ok(Place::live()) } else { Ok(Place::recorded(root)?) }
+}
+
+impl LookOptions {
+    /// What the configuration needs of the host.
+    pub(crate) fn wish(&self) -> Result<Wish, Failure> {
+        if let Some(file) = &self.config {
+            ropewalk_node::configuration::read(file)?;
+        }
+        Ok(Wish { interfaces: self.interfaces.clone(), ..Wish::default() })
+    }
+}
+
+impl ChangeOptions {
+    /// What would be changed on a machine.
+    pub(crate) fn plan(&self, place: &mut Place) -> Result<Plan, Failure> {
+        let wish = self.look.wish()?;
+        let found = Found::read(place, &wish)?;
+        Ok(Plan::of(&rules::check(&found, &wish)).only(&self.only))
+    }
+}
+
+impl From<FoundError> for Failure {
+    fn from(error: FoundError) -> Self {
+        match error {
+            FoundError::UnknownInterface { .. } => Self::Usage(error.to_string()),
+            _ => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}

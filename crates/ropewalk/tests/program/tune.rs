@@ -1,0 +1,215 @@
+//! Settings of a recorded machine: planned, applied, taken back, made to last.
+
+use crate::accounts::{expect_form, schema};
+use crate::process::{Ended, Program};
+use crate::support::TemporaryDirectory;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A copy of a recorded machine.
+struct Machine(TemporaryDirectory);
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory can be made");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let (entry, to) = (entry.expect("it can be listed"), to);
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().expect("it has one");
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&path).expect("a link"), to).expect("a link can be made");
+        } else if kind.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(&path, &to).expect("a file can be copied");
+        }
+    }
+}
+
+impl Machine {
+    fn new(name: &str) -> Self {
+        let directory = TemporaryDirectory::new(name);
+        copy(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../tune/tests/trees/server"),
+            &directory.path().join("machine"),
+        );
+        Self(directory)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.path().join("machine")
+    }
+
+    fn tune(&self, arguments: &[&str]) -> Ended {
+        let root = self.root().display().to_string();
+        Program::run(["tune"].iter().chain(arguments).copied().chain(["--root", &root]))
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.root().join("var/lib/ropewalk/tune.journal")
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::write(self.root().join(path), text).expect("a file can be written");
+    }
+
+    /// All files of the kernel, and what its cards tell.
+    fn state(&self) -> BTreeMap<String, String> {
+        let mut state = BTreeMap::new();
+        for directory in ["proc", "sys"] {
+            files(&self.root(), Path::new(directory), &mut state);
+        }
+        let record = fs::read(self.root().join("recorded.json")).expect("it is there");
+        let record: Value = serde_json::from_slice(&record).expect("JSON");
+        state.insert("recorded.json".to_owned(), record.to_string());
+        state
+    }
+
+    fn expect(&self, before: &BTreeMap<String, String>) {
+        let now = self.state();
+        let differs = |(path, text): &(&String, &String)| before.get(*path) != Some(text);
+        let differences: Vec<_> = now.iter().filter(differs).collect();
+        assert!(differences.is_empty() && now.len() == before.len(), "{differences:#?}");
+    }
+}
+
+fn files(root: &Path, directory: &Path, state: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(root.join(directory)).expect("it is there").flatten() {
+        let (path, kind) = (directory.join(entry.file_name()), entry.file_type().expect("it has one"));
+        if kind.is_dir() {
+            files(root, &path, state);
+        } else if kind.is_file() {
+            let text = fs::read_to_string(entry.path()).expect("it can be read");
+            state.insert(path.display().to_string(), text);
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_commands_and_json_and_changes_nothing() {
+    let machine = Machine::new("tune-plan");
+    let before = machine.state();
+    let planned = machine.tune(&["plan"]);
+    let text = planned.expect_status(0).out.join("\n");
+    assert!(text.contains("\nsysctl -w net.core.rmem_max="), "{text}");
+    assert!(text.contains("\nethtool -K eth1 rx-lro off"), "{text}");
+    let told = machine.tune(&["plan", "--json"]);
+    let account = told.expect_status(0).account();
+    expect_form(&account, &schema("tune-plan.json"));
+    let commands: Vec<_> = planned.out.iter().filter(|line| !line.starts_with('#')).collect();
+    let changes = account["changes"].as_array().expect("a list");
+    assert_eq!(changes.iter().map(|change| change["command"].as_str().expect("a text")).collect::<Vec<_>>(), commands);
+    let cards = machine.tune(&["plan", "--only", "card"]);
+    assert!(cards.expect_status(0).out.iter().all(|line| line.starts_with("# card, ") || line.starts_with("ethtool ")));
+    machine.expect(&before);
+    assert!(!machine.journal().exists());
+}
+
+#[test]
+fn what_is_applied_is_undone() {
+    let machine = Machine::new("tune-undo");
+    let before = machine.state();
+    let applied = machine.tune(&["apply"]);
+    let said = applied.expect_status(0).out.join("\n");
+    assert!(
+        said.contains("net.core.rmem_max: 212992 -> ") && said.contains("`ropewalk tune undo` takes it back"),
+        "{said}"
+    );
+    assert!(machine.state() != before);
+    assert_eq!(machine.tune(&["plan"]).expect_status(0).out, ["# nothing to change"]);
+    assert_eq!(machine.tune(&["apply"]).expect_status(0).out, ["nothing to change"]);
+    let undone = machine.tune(&["undo"]);
+    assert_eq!(undone.expect_status(0).out.last().expect("a line"), "everything is taken back");
+    machine.expect(&before);
+    assert!(machine.tune(&["undo"]).expect_status(0).out[0].starts_with("nothing to take back: there is no "));
+}
+
+#[test]
+fn whoever_is_killed_half_way_is_undone() {
+    let machine = Machine::new("tune-killed");
+    let before = machine.state();
+    let planned = machine.tune(&["plan", "--only", "network"]).out.len() / 2;
+    for step in ["1", "2", "14", "15", "16", "17", "20", "30", "41"] {
+        let killed = machine.tune(&["apply", "--only", "network", "--kill-before", step]);
+        assert_eq!(killed.status, None, "{planned} changes, step {step}: {killed:#?}");
+        machine.tune(&["undo", "--kill-before", "8"]);
+        machine.tune(&["undo"]).expect_status(0);
+        machine.expect(&before);
+    }
+}
+
+#[test]
+fn what_somebody_else_has_changed_since_is_left() {
+    let machine = Machine::new("tune-foreign");
+    let before = machine.state();
+    machine.tune(&["apply"]).expect_status(0);
+    machine.write("proc/sys/net/core/rmem_max", "4711\n");
+    let undone = machine.tune(&["undo"]);
+    let line = "net.core.rmem_max is left at 4711: somebody else has changed it since; it was 212992 before";
+    assert!(undone.expect_status(1).errors.contains(line), "{undone:#?}");
+    assert!(machine.journal().exists());
+    machine.tune(&["undo", "--force"]).expect_status(0);
+    machine.expect(&before);
+    machine.tune(&["apply"]).expect_status(0);
+    machine.write("proc/sys/net/core/rmem_max", "4711\n");
+    machine.tune(&["undo", "--keep"]).expect_status(0);
+    assert!(machine.state() != before);
+    assert!(!machine.journal().exists());
+}
+
+#[test]
+fn kernel_parameters_are_made_to_last() {
+    let machine = Machine::new("tune-persist");
+    machine.tune(&["apply", "--only", "network"]).expect_status(0);
+    let written = machine.tune(&["persist"]);
+    let note = "note: a file of sysctl.d cannot carry these";
+    assert!(
+        written.expect_status(0).errors.contains(note) && written.errors.contains("  ethtool -K eth1 rx-lro off\n")
+    );
+    let file = machine.root().join("etc/sysctl.d/90-ropewalk.conf");
+    let text = fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with("# Written by `ropewalk tune persist`"), "{text}");
+    assert!(text.contains("\nnet.ipv4.tcp_rmem = 4096 131072 "), "{text}");
+    // After a restart with the file nothing is left to be planned, and there is no journal.
+    fs::remove_file(machine.journal()).expect("it is there");
+    machine.tune(&["persist"]).expect_status(0);
+    assert_eq!(fs::read_to_string(&file).expect("it was written"), text);
+    fs::write(&file, "net.core.rmem_max = 7\n").expect("a file can be written");
+    let refused = machine.tune(&["persist"]);
+    assert!(
+        refused.expect_status(4).errors.contains("this file was not written by `ropewalk tune persist`"),
+        "{refused:#?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    let machine = Machine::new("tune-refused");
+    let before = machine.state();
+    let unknown = machine.tune(&["plan", "--interface", "eth77"]);
+    assert!(unknown.expect_status(2).errors.contains("there is no network interface `eth77`"), "{unknown:#?}");
+    let group = machine.tune(&["plan", "--only", "cards"]);
+    assert!(group.expect_status(2).errors.contains("the groups are network, card, interrupts"), "{group:#?}");
+
+    machine.tune(&["apply"]).expect_status(0);
+    let journal = fs::read_to_string(machine.journal()).expect("it is there");
+    fs::write(machine.journal(), journal.replacen("212992", "212993", 1)).expect("a file can be written");
+    for command in ["apply", "undo", "persist"] {
+        let refused = machine.tune(&[command]);
+        let line = "line 3 is damaged, so that nothing is taken back by it";
+        assert!(refused.expect_status(4).errors.contains(line), "{command}: {refused:#?}");
+    }
+    fs::write(machine.journal(), journal).expect("a file can be written");
+    let host = fs::read_to_string(machine.root().join("etc/machine-id")).expect("it has one");
+    machine.write("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
+    let refused = machine.tune(&["undo"]);
+    assert!(refused.expect_status(4).errors.contains("this journal is of another machine, `"), "{refused:#?}");
+    machine.write("etc/machine-id", &host);
+    machine.tune(&["undo"]).expect_status(0);
+    machine.expect(&before);
+
+    machine.write("recorded.json", "{");
+    let damaged = machine.tune(&["plan"]);
+    assert!(damaged.expect_status(4).errors.contains("this is no record of a machine: "), "{damaged:#?}");
+}
