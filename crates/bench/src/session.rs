@@ -1,10 +1,12 @@
 //! Where figures go: to the terminal as lines or a table, and to a report's directory as lines.
 
+use crate::doctor::Diagnosis;
 use crate::pairs::{Series, median};
-use crate::{BenchError, Options, page};
+use crate::{BenchError, Options, Scale, page};
 use ropewalk_limits::{Machine, core_scaling};
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_sim::sizing::Chart;
+use ropewalk_tune::{Grade, Wish};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -135,6 +137,8 @@ pub struct Session<'a> {
 struct Report {
     lines: File,
     page: PathBuf,
+    /// What the machine was and could do on that day.
+    doctor: PathBuf,
 }
 
 impl<'a> Session<'a> {
@@ -146,7 +150,11 @@ impl<'a> Session<'a> {
             }
             None => None,
         };
-        let machine = machine(&options)?;
+        let looked = Diagnosis::look(&Wish::default())?;
+        if let Some(report) = &report {
+            attach(&report.doctor, &looked, &options)?;
+        }
+        let machine = machine(&options, &looked)?;
         let (name, rows) = (name.to_owned(), Vec::new());
         let mut session = Self { options, name, out, report, machine: machine.clone(), rows, skipped: 0, told: "" };
         session.tell(&machine, || table_head(&machine))?;
@@ -212,7 +220,7 @@ impl std::fmt::Debug for Session<'_> {
 }
 
 /// What the figures depend on: the first line.
-fn machine(options: &Options) -> Result<Value, BenchError> {
+fn machine(options: &Options, looked: &Diagnosis) -> Result<Value, BenchError> {
     let machine = Machine::look();
     let blocks = options.scale.choose(1, 8, 8);
     let pool = Pool::new(PoolConfig::anonymous("bench page kind", 2 << 20, blocks)).map_err(BenchError::wrong)?;
@@ -239,15 +247,34 @@ fn machine(options: &Options) -> Result<Value, BenchError> {
         "huge_pages": { "total": machine.huge_pages.0, "free": machine.huge_pages.1 },
         "congestion_control": machine.congestion_control,
         "guest_halt_poll_ns": machine.guest_halt_poll_ns,
+        "settings": { "harmful": subjects(looked, Grade::Harmful), "could_be_better": subjects(looked, Grade::CouldBeBetter) },
         "versions": { "ropewalk": env!("CARGO_PKG_VERSION"), "build": if cfg!(debug_assertions) { "debug" } else { "release" } },
         "scale": format!("{:?}", options.scale).to_lowercase(),
     }))
 }
 
+/// What is set in a way that deserves this grade.
+fn subjects(looked: &Diagnosis, grade: Grade) -> Vec<&str> {
+    let of_grade = looked.findings.iter().filter(|finding| finding.grade == grade);
+    of_grade.map(|finding| finding.subject.as_str()).collect()
+}
+
+/// Beside the figures of a day stands what the machine could do on that day, examined once.
+fn attach(file: &Path, looked: &Diagnosis, options: &Options) -> Result<(), BenchError> {
+    if file.exists() {
+        return Ok(());
+    }
+    let examined = match options.scale {
+        Scale::Tiny => looked.clone(),
+        scale => Diagnosis::examine(&Wish::default(), &options.output, scale)?,
+    };
+    std::fs::write(file, examined.to_string()).map_err(BenchError::system("the report's page of the machine"))
+}
+
 fn table_head(machine: &Value) -> String {
     let text = |key: &str| machine[key].as_str().unwrap_or_default().to_owned();
     format!(
-        "{} on {}: {}, {} CPUs ({}, two do {:.2} times one), Linux {}, {} pages, load {}, {} build\n\n\
+        "{} on {}: {}, {} CPUs ({}, two do {:.2} times one), Linux {}, {} pages, load {}, {} build{}\n\n\
          {:<44} {:>9} {:>9} {:>9} {:>3} {:>9} {:>6}  unit",
         text("date"),
         text("host"),
@@ -259,6 +286,7 @@ fn table_head(machine: &Value) -> String {
         text("pages"),
         machine["load"],
         machine["versions"]["build"].as_str().unwrap_or_default(),
+        harm(machine),
         "case",
         "median",
         "min",
@@ -267,6 +295,17 @@ fn table_head(machine: &Value) -> String {
         "limit",
         "ratio",
     )
+}
+
+/// What spoils figures, where there is something.
+fn harm(machine: &Value) -> String {
+    let harmful: Vec<_> =
+        machine["settings"]["harmful"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if harmful.is_empty() {
+        String::new()
+    } else {
+        format!("\nharmful settings (ropewalk doctor): {}", harmful.join(", "))
+    }
 }
 
 fn table_line(row: &Row, note: &str) -> String {
@@ -304,7 +343,7 @@ fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
     let directory = directory.join(format!("{}-{}", date(SystemTime::now()), host()));
     std::fs::create_dir_all(&directory)?;
     let lines = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))?;
-    Ok(Report { lines, page: directory.join(format!("{name}.html")) })
+    Ok(Report { lines, page: directory.join(format!("{name}.html")), doctor: directory.join("doctor.txt") })
 }
 
 fn host() -> String {

@@ -88,6 +88,8 @@ pub(crate) enum Command {
     },
     /// Measure what this machine does, each figure in turns with its limit.
     Bench(BenchOptions),
+    /// Say what this machine can do with Ropewalk, what limits it, and what to change first; measures for twenty seconds.
+    Doctor(crate::doctor::DoctorOptions),
     /// Draw the machine, with its NUMA nodes, cores, network cards and interrupts, and what a configuration places where.
     Topology(TopologyOptions),
     /// Look at the host's settings, change what data taking needs changed, and take it back.

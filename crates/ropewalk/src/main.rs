@@ -9,6 +9,7 @@ mod convert;
 mod ctl;
 mod decisions;
 mod demo;
+mod doctor;
 mod exit;
 mod felix;
 mod files;
@@ -97,6 +98,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Sniff(options) => sniff::sniff(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Felix { command } => felix::felix(&command),
+        Command::Doctor(options) => doctor::doctor(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Topology(options) => topology::topology(&options),

@@ -15,7 +15,8 @@ mod verdict;
 
 use crate::{BenchError, Scale};
 use ropewalk_host::Machine;
-use ropewalk_tune::Finding;
+use ropewalk_tune::rules::check;
+use ropewalk_tune::{Finding, Found, Place, Wish};
 use serde::Serialize;
 use std::path::Path;
 
@@ -47,8 +48,10 @@ impl Diagnosis {
     /// Looks, and measures nothing.
     ///
     /// # Errors
-    /// Where /proc and /sys cannot be read.
-    pub fn look(findings: Vec<Finding>) -> Result<Self, BenchError> {
+    /// Where /proc and /sys cannot be read, or an interface that is wished for is not there.
+    pub fn look(wish: &Wish) -> Result<Self, BenchError> {
+        let found = Found::read(&mut Place::live(), wish).map_err(BenchError::wrong)?;
+        let findings = check(&found, wish);
         let machine = Machine::read(Path::new("/")).map_err(BenchError::wrong)?;
         let features = features(&machine);
         let machine = page::described(&machine);
@@ -60,8 +63,8 @@ impl Diagnosis {
     ///
     /// # Errors
     /// Where the machine cannot be read, or does not let something be measured that every machine lets.
-    pub fn examine(findings: Vec<Finding>, output: &Path, scale: Scale) -> Result<Self, BenchError> {
-        let looked = Self::look(findings)?;
+    pub fn examine(wish: &Wish, output: &Path, scale: Scale) -> Result<Self, BenchError> {
+        let looked = Self::look(wish)?;
         let measured = measure(output, scale)?;
         let verdict = Verdict::of(&measured, &looked.findings);
         Ok(Self { measured: Some(measured), verdict: Some(verdict), ..looked })

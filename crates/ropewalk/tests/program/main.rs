@@ -7,6 +7,7 @@ mod bench;
 mod builder_killed;
 mod cluster;
 mod control;
+mod doctor;
 mod examples;
 mod felix;
 mod felix_input;
