@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use ropewalk_io::packet::cable::{CARD, Cable};
 use ropewalk_tune::cards::CardReport;
-use ropewalk_tune::change::{self, Action, Foreign};
-use ropewalk_tune::{Change, Form, Group, Place, Plan, Property, Setting, Settings};
+use ropewalk_tune::change::{self, Action, Foreign, JournalFile};
+use ropewalk_tune::{Change, Form, Found, Group, Place, Plan, Property, Setting, Settings, Wish, rules};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Says which part of a test this program is, in the namespace.
@@ -41,10 +41,20 @@ impl Laid {
 
     /// Does a part in the namespace, killed before a step where one is given.
     fn part(&self, name: &str, killed_before: Option<usize>) -> Output {
-        let program = std::env::current_exe().expect("this program has a file");
+        // The user `nobody`, and none of the rights that a container may have left to the administrator.
+        let starter =
+            if name == "without rights" { "setpriv --reuid=65534 --clear-groups --bounding-set=-all" } else { "" };
+        let script = format!("mount -t sysfs sysfs /sys && exec {starter} \"$0\" \"$@\"");
+        let mut program = std::env::current_exe().expect("this program has a file");
+        if !starter.is_empty() {
+            // To where everybody may go.
+            let copy = self.directory.join("program");
+            fs::copy(&program, &copy).expect("a file can be copied");
+            program = copy;
+        }
         self.cable.source.inside(|| {
             let mut command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c", "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\""]);
+            command.args(["--mount", "sh", "-c", &script]);
             command.arg(program).args(["--exact", "what_is_done_in_the_namespace", "--nocapture"]);
             command.env(PART, name).env(DIRECTORY, &self.directory);
             killed_before.map(|step| command.env(KILLED_BEFORE, step.to_string()));
@@ -123,6 +133,69 @@ fn plan(place: &mut Place) -> Plan {
     Plan { changes: wanted.into_iter().map(change).collect() }
 }
 
+/// What the rules ask for of protocols and of the card. What is below `net.core` belongs to the machine and is only read
+/// in a namespace; nor may a namespace choose a congestion control that the machine does not allow to everybody.
+fn asked_for(place: &mut Place) -> Plan {
+    let wish = Wish { interfaces: vec![CARD.to_owned()], ..Wish::default() };
+    let found = Found::read(place, &wish).expect("it can be read");
+    let mut plan = Plan::of(&rules::check(&found, &wish)).only(&[Group::Network, Group::Card]);
+    let is_of_machine = |name: &str| name.starts_with("net.core.") || name == "net.ipv4.tcp_congestion_control";
+    plan.changes.retain(|change| !is_of_machine(&change.setting.to_string()));
+    plan
+}
+
+/// What the kernel refuses, in its own words and ours.
+fn refused(place: &mut Place) {
+    let sysctl = Setting::sysctl;
+    let file = |name: &str| Setting::File { path: format!("sys/class/net/{CARD}/{name}"), form: Form::Plain };
+    let mut said = |setting: &Setting, value: &str| place.write(setting, value).expect_err(value).to_string();
+    let line = |path: &str, value: &str| {
+        format!("/{path}: the kernel takes no value `{value}` there: it is out of range, or no value of this file")
+    };
+    assert_eq!(said(&sysctl("net.ipv4.tcp_syn_retries"), "999"), line("proc/sys/net/ipv4/tcp_syn_retries", "999"));
+    assert_eq!(said(&sysctl("net.ipv4.tcp_rmem"), "many"), line("proc/sys/net/ipv4/tcp_rmem", "many"));
+    let mtu = Setting::Mtu { interface: CARD.to_owned() };
+    assert_eq!(
+        said(&mtu, "4000000000"),
+        format!("{CARD}: `4000000000` is no MTU that it can have: write a number of bytes")
+    );
+    let unknown = Setting::Mtu { interface: "none-such0".to_owned() };
+    assert_eq!(said(&unknown, "9000"), "there is no network interface `none-such0`");
+    // As in most containers.
+    let mounted = Command::new("mount").args(["-o", "remount,ro,bind", "/sys"]).status().expect("util-linux is there");
+    assert!(mounted.success());
+    assert_eq!(
+        said(&file("gro_flush_timeout"), "1"),
+        format!(
+            "/sys/class/net/{CARD}/gro_flush_timeout: /sys is mounted read-only, as in most containers; change it on the host"
+        )
+    );
+}
+
+/// Neither rights nor a way to get them.
+fn without_rights(place: &mut Place) {
+    let swappiness = place.read(&Setting::sysctl("vm.swappiness")).expect("it can be read").expect("it is there");
+    let mut said = |setting: Setting, value: &str| place.write(&setting, value).expect_err(value).to_string();
+    assert_eq!(
+        said(Setting::sysctl("net.ipv4.tcp_mtu_probing"), "1"),
+        "/proc/sys/net/ipv4/tcp_mtu_probing: permission denied; this needs root or CAP_NET_ADMIN: run it with sudo"
+    );
+    assert_eq!(
+        said(Setting::sysctl("vm.swappiness"), &swappiness),
+        "/proc/sys/vm/swappiness: permission denied; this needs root or CAP_SYS_ADMIN: run it with sudo"
+    );
+    let right = "needs CAP_NET_ADMIN: run it as root";
+    let mtu = said(Setting::Mtu { interface: CARD.to_owned() }, "9000");
+    assert!(mtu.starts_with(&format!("{CARD}: ")) && mtu.contains(right), "{mtu}");
+    let property = Property::Feature("rx-gro".to_owned());
+    let feature = said(Setting::Card { interface: CARD.to_owned(), property }, "on");
+    assert!(feature.starts_with(&format!("{CARD}: ")) && feature.contains(right), "{feature}");
+    let identity = place.identity();
+    let journal = JournalFile::open(Path::new("/var/lib/none-such/tune.journal"), &identity, "t");
+    let error = journal.expect_err("nobody may write there").to_string();
+    assert!(error.contains("; run it with sudo, or name another file with --journal"), "{error}");
+}
+
 /// No test of its own: what the others do in the namespace.
 #[test]
 fn what_is_done_in_the_namespace() {
@@ -179,6 +252,15 @@ fn what_is_done_in_the_namespace() {
             assert!(undone.is_none_or(|undone| undone.is_put_away), "something is left");
             assert!(!journal.exists());
         }
+        "rules" => {
+            let changes = asked_for(&mut place);
+            assert!(!changes.changes.is_empty(), "the rules ask for nothing");
+            let applied = change::apply(&changes, &mut place, &identity, &journal, now, &mut watch).expect("a journal");
+            assert_eq!((applied.failure, applied.changed.len()), (None, changes.changes.len()));
+            assert_eq!(asked_for(&mut place), Plan::default());
+        }
+        "refused" => refused(&mut place),
+        "without rights" => without_rights(&mut place),
         other => panic!("there is no part {other}"),
     }
 }
@@ -194,6 +276,25 @@ fn what_is_applied_for_real_is_undone_byte_for_byte() {
     assert_eq!(laid.state(), before);
     laid.good("fail");
     assert_eq!(laid.state(), before, "it rolls back by itself");
+}
+
+#[test]
+fn what_the_rules_ask_for_is_applied_and_then_asked_for_no_more() {
+    let Some(laid) = Laid::new("what_the_rules_ask_for_is_applied") else { return };
+    let before = laid.state();
+    laid.good("rules");
+    assert_ne!(laid.state(), before);
+    laid.good("undo");
+    assert_eq!(laid.state(), before);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_told_with_what_would_help() {
+    let Some(laid) = Laid::new("what_the_kernel_refuses_is_told") else { return };
+    let before = laid.state();
+    laid.good("refused");
+    laid.good("without rights");
+    assert_eq!(laid.state(), before);
 }
 
 #[test]
