@@ -16,6 +16,7 @@
 mod activity;
 pub mod alarms;
 pub mod bottleneck;
+mod course;
 mod distribution;
 pub mod history;
 pub mod incidents;
@@ -26,6 +27,7 @@ mod rates;
 mod sample;
 
 pub use activity::Activity;
+pub use course::Course;
 pub use distribution::Distribution;
 pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
 pub use sample::{DiskSample, NodeSample, Numbers, PHASES, Sample, SourceSample, StreamSample};

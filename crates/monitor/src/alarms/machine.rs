@@ -2,11 +2,12 @@
 
 use super::rule::{Look, Rule, Severity};
 use crate::bottleneck::Limit;
-use crate::{Rates, Sample};
+use crate::{Course, Rates, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Instant, Utc};
 use serde::Serialize;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Changes that are kept; older ones are forgotten.
 const MOST_CHANGES: usize = 1_000;
@@ -108,6 +109,10 @@ pub struct Alarms {
     changed: u64,
     now: (Instant, Utc),
     last: Option<Sample>,
+    /// It knows what time it is.
+    has_looked: bool,
+    /// The run that the present one is compared with, and how old the present one is.
+    reference: Option<(Arc<Course>, Duration)>,
 }
 
 impl Alarms {
@@ -123,15 +128,35 @@ impl Alarms {
         }
         let of = |rule| Alarm { rule, state: State::Normal, since: Instant::ZERO, value: None, shelved_until: None };
         let alarms = rules.into_iter().map(of).collect();
-        Ok(Self { alarms, changes: VecDeque::new(), changed: 0, now: Default::default(), last: None })
+        Ok(Self {
+            alarms,
+            changes: VecDeque::new(),
+            changed: 0,
+            now: Default::default(),
+            last: None,
+            has_looked: false,
+            reference: None,
+        })
+    }
+
+    /// What is looked at next is of a run that is so old, and is compared with this one.
+    pub fn compare_with(&mut self, reference: Option<(Arc<Course>, Duration)>) {
+        self.reference = reference;
     }
 
     /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
     pub fn observe(&mut self, sample: Sample, limit: Option<Limit>) {
+        if !core::mem::replace(&mut self.has_looked, true) {
+            // What was shelved before anybody knew what time it is begins now.
+            let begin = |until: Instant| sample.time.after(until.since(Instant::ZERO));
+            self.alarms.iter_mut().for_each(|alarm| alarm.shelved_until = alarm.shelved_until.map(begin));
+        }
         self.now = (sample.time, sample.utc);
         let before = self.last.take().filter(|before| before.run == sample.run);
         let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
-        let look = Look { before: before.as_ref(), now: &sample, rates: rates.as_ref(), limit };
+        let reference = self.reference.clone();
+        let reference = reference.as_ref().map(|(course, age)| (&**course, *age));
+        let look = Look { before: before.as_ref(), now: &sample, rates: rates.as_ref(), limit, reference };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.shelved_until = alarm.shelved_until.filter(|&until| until > look.now.time);

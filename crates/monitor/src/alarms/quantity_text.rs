@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead
-//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    phase:PHASE
+//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    phase:PHASE    reference:SERIES
 //! ```
 
 use super::rule::Quantity;
 use crate::bottleneck::Limit;
+use crate::history::SERIES;
 use crate::sample::PHASES;
 use core::fmt;
 use core::str::FromStr;
@@ -31,7 +32,7 @@ pub enum NoQuantity {
     /// The words before a colon, or instead of it.
     #[error(
         "`{0}` is no quantity: there are events_per_second, bytes_in_per_second, bytes_to_disk_per_second, live_share, \
-         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT and phase:PHASE"
+         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, phase:PHASE and reference:SERIES"
     )]
     Unknown(String),
     /// There is no such counter.
@@ -40,6 +41,9 @@ pub enum NoQuantity {
     /// There is no such limit.
     #[error("nothing is limited by this: {0}")]
     Limit(String),
+    /// There is no such series.
+    #[error("nothing is known of `{0}` in a reference run: there are {series}", series = names())]
+    Series(String),
     /// There is no such phase.
     #[error("a run has no phase `{0}`: there are {phases}", phases = PHASES.join(", "))]
     Phase(String),
@@ -51,6 +55,10 @@ fn near(wrong: &str) -> String {
     let near = COUNTERS.iter().map(|counter| counter.name()).filter(|name| !word.is_empty() && name.starts_with(word));
     let near: Vec<_> = near.take(4).collect();
     if near.is_empty() { String::new() } else { format!("; is it {}?", near.join(" or ")) }
+}
+
+fn names() -> String {
+    SERIES.iter().map(|series| series.name).collect::<Vec<_>>().join(", ")
 }
 
 fn counter(name: &str) -> Result<Counter, NoQuantity> {
@@ -71,6 +79,10 @@ impl FromStr for Quantity {
             Some(("limited_by", name)) => Limit::deserialize(name.into_deserializer())
                 .map(Self::LimitedBy)
                 .map_err(|error: NoLimit| NoQuantity::Limit(error.to_string())),
+            Some(("reference", name)) => {
+                let place = SERIES.iter().position(|series| series.name == name);
+                place.map(Self::FromReference).ok_or_else(|| NoQuantity::Series(name.to_owned()))
+            }
             Some(("phase", name)) => {
                 let phase = PHASES.into_iter().find(|phase| *phase == name);
                 phase.map(Self::Phase).ok_or_else(|| NoQuantity::Phase(name.to_owned()))
@@ -89,6 +101,9 @@ impl fmt::Display for Quantity {
             Self::LimitedBy(limit) => {
                 out.write_str("limited_by:")?;
                 limit.serialize(out)
+            }
+            Self::FromReference(place) => {
+                write!(out, "reference:{}", SERIES.get(*place).map_or("", |series| series.name))
             }
             Self::Phase(phase) => write!(out, "phase:{phase}"),
             word => out.write_str(WORDS.iter().find(|(_, quantity)| quantity == word).map_or("", |(word, _)| word)),

@@ -1,7 +1,8 @@
 //! What an alarm looks at, and when it is raised.
 
 use crate::bottleneck::Limit;
-use crate::{Rates, Sample};
+use crate::history::{SERIES, Seen, Series};
+use crate::{Course, Rates, Sample};
 use core::time::Duration;
 use ropewalk_terms::Counter;
 use serde::Serialize;
@@ -35,6 +36,8 @@ pub enum Quantity {
     LiveShare,
     /// Configured nodes that are not connected.
     NodesMissing,
+    /// How far a series of the history, by its place in `SERIES`, is from what it was in the reference run at the same age, in percent of that.
+    FromReference(usize),
     /// 1 while this is what limits the run, else 0.
     LimitedBy(Limit),
     /// 1 while the run is in this phase, else 0.
@@ -54,6 +57,27 @@ pub struct Look<'a> {
     pub rates: Option<&'a Rates>,
     /// What limits the run.
     pub limit: Option<Limit>,
+    /// The run that this one is compared with, and how old this one is.
+    pub reference: Option<(&'a Course, Duration)>,
+}
+
+impl Look<'_> {
+    /// The difference in percent. Where the reference run had nothing, anything is a hundred percent more.
+    fn from_reference(self, series: &Series) -> Option<f64> {
+        let (course, age) = self.reference.filter(|_| self.now.phase == "running")?;
+        let seen = Seen { before: self.before?, now: self.now, rates: self.rates? };
+        let (now, then) = (f64::from(series.value(seen)?), course.at(series.name, age)?);
+        Some(match then {
+            nothing if nothing == 0.0 => {
+                if now == 0.0 {
+                    0.0
+                } else {
+                    100.0
+                }
+            }
+            then => 100.0 * (now - then) / then,
+        })
+    }
 }
 
 impl Quantity {
@@ -70,6 +94,7 @@ impl Quantity {
             Self::BytesIn => look.rates.map(|rates| rates.bytes_in_per_second),
             Self::BytesToDisk => look.rates.map(|rates| rates.bytes_to_disk_per_second),
             Self::LiveShare => look.rates.map(|rates| rates.live_share),
+            Self::FromReference(place) => look.from_reference(SERIES.get(place)?),
             Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),

@@ -3,9 +3,10 @@
 use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
 use crate::bottleneck::Limit;
 use crate::made_up::{node, sample, source};
-use crate::{Activity, Sample};
+use crate::{Activity, Course, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Counter, EventAccount, NodeId};
+use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -72,6 +73,43 @@ fn an_acknowledged_alarm_ends_by_itself_and_is_raised_anew() {
     assert_eq!(states(&mut alarms, 2, &[11, 0, 11]), [State::Acknowledged, State::Normal, State::Active]);
     let by: Vec<_> = alarms.changes_from(0).filter_map(|change| change.by.as_deref()).collect();
     assert_eq!(by, ["Ada"]);
+}
+
+/// Known before: it was shelved until so long after the machine had been switched on.
+#[test]
+fn what_is_shelved_before_the_first_look_is_shelved_from_then_on() {
+    let mut alarms = alarms(rule(Duration::ZERO, false));
+    alarms.shelve("pool", 10 * SECOND).expect("it is there");
+    states(&mut alarms, 5_000, &[11, 11]);
+    assert!(alarms.shown().is_empty());
+    states(&mut alarms, 5_009, &[11, 11]);
+    assert_eq!(alarms.shown().len(), 1);
+}
+
+#[test]
+fn a_run_that_differs_from_its_reference_raises_an_alarm() {
+    let quantity: Quantity = "reference:bytes_in_per_second".parse().expect("there is such a series");
+    assert_eq!(quantity.to_string(), "reference:bytes_in_per_second");
+    let wrong = "reference:beauty".parse::<Quantity>().expect_err("there is none").to_string();
+    assert!(wrong.contains("pool_share"), "{wrong}");
+    let mut alarms = alarms(Rule { quantity, condition: Condition::Below(-20.0), ..rule(Duration::ZERO, false) });
+    let bytes = vec![Some(1000.0), Some(1000.0), Some(2000.0), None, Some(0.0)];
+    let series = [("bytes_in_per_second".to_owned(), bytes)].into();
+    let course = Arc::new(Course { schema: Course::SCHEMA.to_owned(), run: 2, step_seconds: 1, series });
+    let mut after = |age: u64, received: u64| {
+        alarms.compare_with(Some((Arc::clone(&course), Duration::from_secs(age))));
+        alarms.observe(sample(100 + age, vec![source(1, received)]), None);
+        (alarms.all()[0].state, alarms.all()[0].value)
+    };
+    // A fragment has 100 bytes; at the first look there is no rate.
+    assert_eq!(after(0, 0), (State::Normal, None));
+    assert_eq!(after(1, 10), (State::Normal, Some(0.0)));
+    assert_eq!(after(2, 20), (State::Active, Some(-50.0)));
+    assert_eq!(after(3, 30), (State::Active, Some(-50.0)), "of what is not known nothing is said");
+    assert_eq!(after(4, 40), (State::Normal, Some(100.0)), "there was nothing, and now there is");
+    alarms.compare_with(None);
+    alarms.observe(sample(105, vec![source(1, 40)]), None);
+    assert_eq!(alarms.all()[0].value, Some(100.0), "without a reference nothing is compared");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub use stretch::Stretch;
 use crate::{Rates, Sample};
 use record::{HEADER_BYTES, RECORD_BYTES};
 use ring::Ring;
-use series::Seen;
+pub(crate) use series::Seen;
 
 /// Seconds that are kept one by one.
 const SECONDS: usize = 3_600;

@@ -14,13 +14,18 @@ pub enum Together {
 
 /// Two looks at a run, and what came between them.
 #[derive(Copy, Clone)]
-pub(super) struct Seen<'a> {
-    pub(super) before: &'a Sample,
-    pub(super) now: &'a Sample,
-    pub(super) rates: &'a Rates,
+pub(crate) struct Seen<'a> {
+    pub(crate) before: &'a Sample,
+    pub(crate) now: &'a Sample,
+    pub(crate) rates: &'a Rates,
 }
 
 impl Seen<'_> {
+    /// The mean size of the events that were built in between; none where none were.
+    fn event_size(self) -> Option<f64> {
+        self.now.distribution(Measure::EventSize).since(&self.before.distribution(Measure::EventSize)).mean()
+    }
+
     /// The time that this part of all that was measured in between did not exceed, in seconds; none where nothing was measured.
     fn quantile(self, measure: Measure, part: f64) -> Option<f64> {
         let between = self.now.distribution(measure).since(&self.before.distribution(measure));
@@ -39,10 +44,11 @@ pub struct Series {
 }
 
 /// Every series. What is appended here is appended to each place of a ring.
-pub const SERIES: &[Series; 9] = &[
+pub const SERIES: &[Series; 10] = &[
     Series::new("events_per_second", Together::Mean, |seen| Some(seen.rates.events_hz)),
     Series::new("bytes_in_per_second", Together::Mean, |seen| Some(seen.rates.bytes_in_per_second)),
     Series::new("bytes_to_disk_per_second", Together::Mean, |seen| Some(seen.rates.bytes_to_disk_per_second)),
+    Series::new("event_size_bytes", Together::Mean, |seen| seen.event_size()),
     Series::new("live_share", Together::Mean, |seen| Some(seen.rates.live_share)),
     Series::new("pool_share", Together::Greatest, |seen| fullest_pool(seen.rates)),
     Series::new("events_in_flight", Together::Greatest, |seen| Some(seen.rates.events_in_flight as f64)),
@@ -57,12 +63,12 @@ impl Series {
     }
 
     /// Its value now; none where nobody told it. Single precision is more than a plot shows.
-    pub(super) fn value(&self, seen: Seen<'_>) -> Option<f32> {
+    pub(crate) fn value(&self, seen: Seen<'_>) -> Option<f32> {
         (self.of)(seen).map(|value| value as f32)
     }
 
     /// What `known`, which is of `count` values, becomes with one more.
-    pub(super) fn put_together(&self, known: f32, count: u16, value: f32) -> f32 {
+    pub(crate) fn put_together(&self, known: f32, count: u16, value: f32) -> f32 {
         match self.together {
             Together::Mean => known + (value - known) / (f32::from(count) + 1.0),
             Together::Greatest => known.max(value),
