@@ -33,6 +33,7 @@ function show(live) {
   alarms.show(live);
   numbers.show(live);
   path.show(live);
+  plots.follow(live);
   sources.show(live);
   runs.show(live);
   events.show(live);

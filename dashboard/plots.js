@@ -1,7 +1,8 @@
 // How it went: plots of what /api/v1/history keeps, by uPlot.
 
 /* global uPlot */
-import { bandwidth, byId, element, grouped, percent } from "./format.js";
+import { give } from "./control.js";
+import { bandwidth, byId, bytes, element, grouped, percent } from "./format.js";
 
 // Seconds that are shown, seconds from one point to the next, seconds from one question to the next.
 const SPANS = { 600: { step: 2, every: 2 }, 3600: { step: 5, every: 5 }, 604800: { step: 600, every: 60 } };
@@ -11,6 +12,7 @@ const milliseconds = (seconds) => (seconds === null || seconds === undefined ? "
 const PLOTS = [
   { title: "Event rate", unit: (value) => `${grouped(value)} /s`, lines: [["events_per_second", "events"]] },
   { title: "Bandwidth", unit: bandwidth, lines: [["bytes_in_per_second", "in"], ["bytes_to_disk_per_second", "to disk"]] },
+  { title: "Mean event size", unit: bytes, lines: [["event_size_bytes", "events"]] },
   { title: "Live time", unit: percent, most: 1, lines: [["live_share", "live"]] },
   { title: "Occupancy of buffers", unit: percent, most: 1, lines: [["pool_share", "fullest readout unit"]] },
   { title: "Events in flight", unit: grouped, lines: [["events_in_flight", "in flight"]] },
@@ -24,6 +26,12 @@ const PLOTS = [
 let chosen = 600;
 let drawn = []; // { plot, uplot, box, names }
 let askedAt = 0;
+// The run of the past that the present one is compared with, as /api/v1/reference tells it, and the second in which the present one began.
+let reference = { run: null, series: {} };
+let began = null;
+// Seconds from one question for the reference to the next: somebody else may have chosen another one.
+const REFERENCE_EVERY = 5;
+let referenceAt = -Infinity;
 
 // Times of day on an axis, with the day where it is a longer time.
 function times(seconds) {
@@ -37,13 +45,17 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 // Lines of one plot are told apart by their dashes, too.
 const STROKES = [["--accent", []], ["--second", [6, 3]], ["--quiet", [2, 3]]];
 
+// What lies under each line where the present run is compared with another one.
+const under = (name, label) => [name, `${label}, run ${reference.run}`, true];
+
 function options(plot, names, width) {
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
-  const series = names.map(([, label], index) => ({
+  const lines = names.filter(([,, isUnder]) => !isUnder);
+  const series = names.map(([name, label, isUnder]) => ({
     label,
-    stroke: colour(STROKES[index][0]),
-    dash: STROKES[index][1],
-    width: 2,
+    stroke: isUnder ? colour("--under") : colour(STROKES[lines.findIndex(([other]) => other === name)][0]),
+    dash: STROKES[lines.findIndex(([other]) => other === name)][1],
+    width: isUnder ? 5 : 2,
     points: { show: false },
     value: (_, value) => (value === null ? "–" : plot.unit(value)),
   }));
@@ -64,8 +76,11 @@ function build(names) {
   old.forEach(({ uplot }) => uplot.destroy());
   const boxes = [];
   for (const plot of PLOTS) {
-    const lines = plot.lines.filter(([name]) => names.has(name));
-    if (lines.length === 0) continue;
+    const known = plot.lines.filter(([name]) => names.has(name));
+    if (known.length === 0) continue;
+    const compared = reference.run === null ? [] : known.filter(([name]) => name in reference.series);
+    // What is under the others is drawn first.
+    const lines = [...compared.map(([name, label]) => under(name, label)), ...known];
     const box = element("div", { class: "plot", role: "img", "aria-label": plot.title }, element("h3", {}, plot.title));
     boxes.push(box);
     drawn.push({ plot, lines, box, uplot: null });
@@ -77,13 +92,20 @@ function build(names) {
   }
 }
 
+// What a series of the reference run was when that was as old as the present one at this time.
+function then(name, time) {
+  const age = began === null ? -1 : time - began;
+  return age < 0 ? null : reference.series[name][Math.floor(age / reference.step_seconds)] ?? null;
+}
+
 // What was measured, on a time axis of the chosen length: what was not seen stays empty.
 function onAxis({ times, series, step_seconds: step }, lines) {
   const until = Math.floor(Date.now() / 1000 / step) * step;
   const from = until - Math.ceil(chosen / step) * step;
   const places = (until - from) / step + 1;
   const axis = Array.from({ length: places }, (_, index) => from + index * step);
-  const columns = lines.map(([name]) => {
+  const columns = lines.map(([name,, isUnder]) => {
+    if (isUnder) return axis.map((time) => then(name, time));
     const column = new Array(places).fill(null);
     times.forEach((time, index) => {
       const place = Math.round((time - from) / step);
@@ -97,15 +119,47 @@ function onAxis({ times, series, step_seconds: step }, lines) {
 function show(history) {
   const names = Object.keys(history.series);
   const wanted = PLOTS.flatMap(({ lines }) => lines.map(([name]) => name)).filter((name) => names.includes(name));
-  if (wanted.join() !== drawn.flatMap(({ lines }) => lines.map(([name]) => name)).join()) build(new Set(names));
+  const present = ({ lines }) => lines.filter(([,, isUnder]) => !isUnder).map(([name]) => name);
+  const compared = drawn.flatMap(({ lines }) => lines).find(([,, isUnder]) => isUnder)?.[1];
+  const isOther = compared ? !compared.endsWith(`, run ${reference.run}`) : reference.run !== null;
+  if (isOther || wanted.join() !== drawn.flatMap(present).join()) build(new Set(names));
   for (const { plot, lines, uplot, box } of drawn) {
     uplot.setData(onAxis(history, lines));
-    const newest = lines.map(([name, label]) => {
-      const value = history.series[name].at(-1);
+    const newest = lines.map(([name, label, isUnder]) => {
+      const value = isUnder ? then(name, Math.floor(Date.now() / 1000)) : history.series[name].at(-1);
       return `${label} ${value === null || value === undefined ? "unknown" : plot.unit(value)}`;
     });
     box.setAttribute("aria-label", `${plot.title}, now: ${newest.join(", ")}`);
   }
+}
+
+// The run that is compared with.
+async function readReference() {
+  if (document.hidden || performance.now() - referenceAt < REFERENCE_EVERY * 1000) return;
+  referenceAt = performance.now();
+  const answer = await fetch("/api/v1/reference");
+  if (answer.ok) compare(await answer.json());
+}
+
+function compare(told) {
+  if (told.run !== reference.run) askedAt = -Infinity;
+  reference = told;
+  const field = byId("reference");
+  if (document.activeElement !== field) field.value = told.run ?? "";
+}
+
+async function choose() {
+  const text = byId("reference").value.trim();
+  const told = await give("reference", {}, { run: text === "" ? null : Number(text) });
+  byId("reference").blur();
+  // A run that has no course is told of; what was compared with stays.
+  compare(told && told.series ? told : reference);
+}
+
+// When the present run began: what it is compared with is laid under it from there on.
+export function follow(live) {
+  const isOn = ["running", "paused", "draining"].includes(live.state);
+  began = isOn ? Math.round(Date.now() / 1000 - live.age_s) : null;
 }
 
 async function read() {
@@ -120,6 +174,7 @@ async function read() {
 }
 
 function look() {
+  readReference().catch(() => {});
   read().catch(() => {});
 }
 
@@ -143,6 +198,7 @@ export function begin() {
     askedAt = -Infinity;
     look();
   });
+  byId("reference").addEventListener("change", () => choose().catch(() => {}));
   askedAt = -Infinity;
   look();
   setInterval(look, 500);

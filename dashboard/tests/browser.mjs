@@ -9,6 +9,7 @@ import { chromium } from "playwright-core";
 import { clean } from "./harness.mjs";
 import { many } from "./many.mjs";
 import { fields, masks, parts } from "./parts.mjs";
+import { reference } from "./reference.mjs";
 import { shift } from "./shift.mjs";
 
 const [program, shots = "dashboard-screenshots"] = process.argv.slice(2);
@@ -24,7 +25,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks, reference]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

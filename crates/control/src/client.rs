@@ -121,6 +121,15 @@ impl Client {
         self.post_as(&format!("runs/{run}/notes"), &[("by", by)], text, "text/plain; charset=utf-8")
     }
 
+    /// Compares with this run from now on, or with none.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn compare_with(&self, run: Option<u32>, by: &str) -> Result<Replied, ClientError> {
+        let body = serde_json::json!({ "run": run }).to_string();
+        self.post_as("reference", &[("by", by)], &body, "application/json")
+    }
+
     /// Masks sources in somebody's name, or takes them in again.
     ///
     /// # Errors

@@ -18,6 +18,7 @@
 mod api;
 mod clerk;
 mod client;
+mod courses;
 mod door;
 mod forms;
 mod guard;
@@ -32,6 +33,7 @@ mod tests;
 mod tls;
 
 pub use client::{Client, ClientError, Replied};
+pub use courses::NoCourse;
 pub use guard::Token;
 pub use server::{ControlConfig, ControlError, Server};
 pub use tls::{Identity, TlsError};

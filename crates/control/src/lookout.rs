@@ -1,5 +1,6 @@
 //! What limits the run, what is wrong and how it went, looked at once a second, whoever asks.
 
+use crate::courses::{self, NoCourse};
 use crate::forms::{self, Alarm, Limited};
 use crate::keeper::{FILE, Keeper};
 use crate::notify::{Message, Notifier, Told};
@@ -7,11 +8,11 @@ use ropewalk_monitor::alarms::{AlarmError, Alarms, Rule, State};
 use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Stretch};
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
-use ropewalk_monitor::{Rates, Sample};
-use ropewalk_node::session::{Desk, Entry, EntryKind};
+use ropewalk_monitor::{Course, Rates, Sample};
+use ropewalk_node::session::{Desk, Entry, EntryKind, SessionView};
 use ropewalk_terms::{RunNumber, Utc};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -27,6 +28,8 @@ pub(crate) struct Lookout {
     notifier: Option<Notifier>,
     /// How often a message says that all goes on.
     alive_every: Option<Duration>,
+    /// Where the runs' directories are.
+    output: PathBuf,
 }
 
 #[derive(Debug)]
@@ -40,6 +43,10 @@ struct Readers {
     keeper: Option<Keeper>,
     pace: Pace,
     wrong: Wrong,
+    /// The run that the present one is compared with.
+    reference: Option<Arc<Course>>,
+    /// The last run that was closed, whose course is kept.
+    closed: Option<u32>,
 }
 
 /// What went wrong, by what counts, by alarms, and by what the journal tells.
@@ -69,6 +76,14 @@ impl Wrong {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let occurrence = Occurrence { cause: "history_not_kept", subject: "run control", text: &text, data: &[] };
         self.incidents.note(occurrence, Utc(since.as_nanos() as i64));
+    }
+
+    /// A run's course cannot be kept beside its account.
+    fn no_course(&mut self, course: &Course, error: &io::Error, at: Utc) {
+        let text =
+            format!("the course of run {} cannot be kept ({error}): nothing can be compared with it", course.run);
+        let occurrence = Occurrence { cause: "course_not_kept", subject: "run control", text: &text, data: &[] };
+        self.incidents.note(occurrence, at);
     }
 
     /// Takes note of alarms that were raised since it looked last.
@@ -137,9 +152,18 @@ impl Lookout {
                 (None, History::default())
             }
         };
-        let readers =
-            Readers { finder: Finder::default(), alarms, told: 0, history, keeper, pace: Pace::default(), wrong };
-        Ok(Self { readers: Mutex::new(readers), notifier, alive_every })
+        let readers = Readers {
+            finder: Finder::default(),
+            alarms,
+            told: 0,
+            history,
+            keeper,
+            pace: Pace::default(),
+            wrong,
+            reference: None,
+            closed: None,
+        };
+        Ok(Self { readers: Mutex::new(readers), notifier, alive_every, output: output.to_owned() })
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Readers) -> T) -> T {
@@ -152,15 +176,21 @@ impl Lookout {
         loop {
             let view = desk.view();
             if view.run.is_some() {
-                self.with(|Readers { finder, alarms, history, keeper, pace, wrong, .. }| {
+                self.with(|Readers { finder, alarms, history, keeper, pace, wrong, reference, .. }| {
                     pace.observe(&view.sample);
                     history.observe((*view.sample).clone());
                     keeper.iter().for_each(|keeper| keeper.keep(history));
                     finder.observe((*view.sample).clone());
+                    alarms.compare_with(reference.clone().map(|course| (course, view.age)));
                     alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
                     wrong.observer.observe((*view.sample).clone(), &mut wrong.incidents);
                     wrong.look_at_alarms(alarms);
                 });
+            }
+            if self.with(|readers| readers.closed) != view.last.as_ref().map(|summary| summary.run) {
+                let (lookout, view) = (Arc::clone(&self), Arc::clone(&view));
+                // A disk may take its time.
+                tokio::task::spawn_blocking(move || lookout.keep_course(&view));
             }
             self.with(|readers| readers.wrong.look_at_journal(&desk.journal_after(readers.wrong.entry)));
             if let Some(notifier) = &self.notifier {
@@ -172,6 +202,35 @@ impl Lookout {
             }
             tokio::time::sleep(PERIOD).await;
         }
+    }
+
+    /// Keeps the course of a run that was closed since this was called last beside its account.
+    pub(crate) fn keep_course(&self, view: &SessionView) {
+        let Some(summary) = &view.last else { return };
+        let course = self.with(|readers| {
+            let is_news = readers.closed.replace(summary.run) != Some(summary.run);
+            let began = summary.started_ns.filter(|_| is_news)?.div_euclid(1_000_000_000);
+            Course::of(summary.run, &readers.history, began, began + summary.duration_s.ceil() as i64)
+        });
+        let Some(course) = course else { return };
+        if let Err(error) = courses::keep(&summary.directory, &course) {
+            self.with(|readers| readers.wrong.no_course(&course, &error, view.at));
+        }
+    }
+
+    /// The run that the present one is compared with.
+    pub(crate) fn reference(&self) -> Option<Arc<Course>> {
+        self.with(|readers| readers.reference.clone())
+    }
+
+    /// Compares with this run from now on, or with none.
+    ///
+    /// # Errors
+    /// Where it has no course, or one that cannot be read; then what was compared with stays.
+    pub(crate) fn compare_with(&self, run: Option<u32>) -> Result<Option<Arc<Course>>, NoCourse> {
+        let course = run.map(|run| courses::read(&self.output, run)).transpose()?.map(Arc::new);
+        self.with(|readers| readers.reference.clone_from(&course));
+        Ok(course)
     }
 
     /// What there is to tell of alarms since this was asked last.

@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::clerk::Clerk;
+use crate::courses::NoCourse;
 use crate::door::{Door, HEAD_TIME};
 use crate::guard::{Guard, Token};
 use crate::live;
@@ -33,6 +34,8 @@ pub struct ControlConfig {
     pub output: PathBuf,
     /// When there is an alarm: `Configuration::alarm_rules`.
     pub alarms: Vec<Rule>,
+    /// With which run the present one is compared from the beginning.
+    pub reference: Option<u32>,
     /// Who hears of it without looking.
     pub hearers: AlarmsSection,
     /// Who has what is written into the logbook.
@@ -56,6 +59,9 @@ pub enum ControlError {
     /// The rules of alarms do not fit together.
     #[error(transparent)]
     Alarms(#[from] ropewalk_monitor::alarms::AlarmError),
+    /// There is nothing to compare with.
+    #[error("[monitor] reference: {0}")]
+    Reference(#[from] NoCourse),
     /// There is no thread or no runtime to be had.
     #[error("the thread of run control: {0}")]
     Thread(io::Error),
@@ -95,6 +101,7 @@ impl Server {
         let notifier = notifier.map_err(ControlError::Thread)?;
         let alive_every = hearers.alive_every.map(|time| time.0);
         let lookout = Arc::new(Lookout::new(&config.output, config.alarms.clone(), notifier, alive_every)?);
+        lookout.compare_with(config.reference)?;
         let clerk = Clerk::start(&config.output, &config.logbook, desk.clone()).map_err(ControlError::Thread)?;
         let work = move || {
             runtime.block_on(serve(listener, config, desk, (lookout, Arc::new(clerk)), stopped));
@@ -136,6 +143,7 @@ async fn serve(
     let (sender, receiver) = watch::channel("{}".into());
     let publisher = tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
     tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
+    let (last, runs) = (Arc::clone(&lookout), desk.clone());
     let guard = Arc::new(Guard::new(config.token));
     let door = Arc::new(Door::new(config.identity.as_ref(), HEAD_TIME));
     let seen = (lookout, clerk, Arc::clone(&door));
@@ -153,6 +161,7 @@ async fn serve(
         };
         door.admit(stream, &app, &ending);
     }
+    last.keep_course(&runs.view());
     // Who was promised an answer, to a shutdown for example, has it; streams of views end.
     publisher.abort();
     drop(end);

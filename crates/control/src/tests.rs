@@ -44,7 +44,7 @@ impl Setup {
         let config =
             SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: true, fields: Fields::default() };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
-        let logbook = configuration.logbook.clone();
+        let (logbook, reference) = (configuration.logbook.clone(), configuration.monitor.reference);
         let identity = Identity::configured(&configuration.control).unwrap_or_else(|error| panic!("{error}"));
         let session = Session::open(config, Arc::new(Launcher::new(configuration))).expect("a thread");
         let config = ControlConfig {
@@ -55,6 +55,7 @@ impl Setup {
             alarms,
             hearers,
             logbook,
+            reference,
         };
         let server = Server::start(config, session.desk()).expect("a free port");
         Self { session, server, output }
@@ -315,6 +316,7 @@ fn an_address_that_others_reach_needs_a_token() {
         alarms: Vec::new(),
         hearers: AlarmsSection::default(),
         logbook: LogbookSection::default(),
+        reference: None,
     };
     let refused = Server::start(config.clone(), setup.session.desk());
     assert!(matches!(refused, Err(ControlError::Open(_))));

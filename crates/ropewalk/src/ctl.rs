@@ -13,6 +13,7 @@ Who holds the controls, so that commands of others are not heard: take (--force:
 Parameters of a run that goes on and of those that follow: set NAME=VALUE.
 Sources that take no part, in the run that goes on and in those that follow: mask SOURCES, unmask SOURCES.
 Into the logbook: note TEXT (--run N).
+The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
 parameters, runs.
 
@@ -27,7 +28,8 @@ Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 w
 pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
-    /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39. With set: NAME=VALUE.
+    /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39. With set: NAME=VALUE. With reference:
+    /// the run's number, or off.
     text: Option<String>,
     /// With note: of which run; of the one that is set up or under way unless given.
     #[arg(long, value_name = "N")]
@@ -91,6 +93,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
         "note" => note(options, &client, &by)?,
+        "reference" => reference(options, &client, &by)?,
         "set" => set(options, &client, &by)?,
         command @ ("mask" | "unmask") => {
             crate::masks::mask(&client, options.text.as_deref(), command == "mask", &by).map_err(Failure::Usage)?
@@ -113,6 +116,19 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         400..=499 => Ok(exit::LOST),
         _ => Ok(exit::UNBALANCED),
     }
+}
+
+/// Which run is compared with; another one where that is said.
+fn reference(options: &CtlOptions, client: &Client, by: &str) -> Result<Result<Replied, ClientError>, Failure> {
+    let run = match options.text.as_deref() {
+        None => return Ok(client.look("reference")),
+        Some("off") => None,
+        Some(text) => {
+            let wrong = |_| Failure::Usage(format!("reference {text}: the number of a run, or off"));
+            Some(text.parse().map_err(wrong)?)
+        }
+    };
+    Ok(client.compare_with(run, by))
 }
 
 fn no_answer(error: ClientError) -> Failure {
@@ -186,6 +202,12 @@ fn lines(replied: &Replied) -> Vec<String> {
     }
     if replied.status == 404 {
         return Vec::new();
+    }
+    if body["series"].is_object() {
+        return vec![match body["run"].as_u64() {
+            Some(run) => format!("the present run is compared with run {run}, in steps of {} s", body["step_seconds"]),
+            None => "the present run is compared with none".to_owned(),
+        }];
     }
     let allowed: Vec<_> = body["allowed"].as_array().into_iter().flatten().filter_map(|name| name.as_str()).collect();
     let mut lines = Vec::new();

@@ -42,6 +42,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         alarms: configuration.alarm_rules(),
         hearers: configuration.alarms.clone(),
         logbook: configuration.logbook.clone(),
+        reference: configuration.monitor.reference,
     };
     let is_endless = duration.is_none() && options.events.is_none();
     let control = Controlled { config, takes_any_port: options.control.is_none(), is_idle: false };

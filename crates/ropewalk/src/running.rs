@@ -84,6 +84,7 @@ pub(crate) fn controlled(
         alarms: configuration.alarm_rules(),
         hearers: configuration.alarms.clone(),
         logbook: configuration.logbook.clone(),
+        reference: configuration.monitor.reference,
     };
     Ok(Some(Controlled { config, takes_any_port: false, is_idle }))
 }

@@ -12,6 +12,7 @@ mod measures;
 mod notes;
 mod operator;
 mod parameters;
+mod reference;
 mod runs;
 mod standing;
 
@@ -88,6 +89,7 @@ pub(crate) fn router(
         notes::routes(),
         operator::routes(),
         parameters::routes(),
+        reference::routes(),
         runs::routes(),
     ];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
@@ -119,6 +121,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         notes::Document::openapi(),
         operator::Document::openapi(),
         parameters::Document::openapi(),
+        reference::Document::openapi(),
         runs::Document::openapi(),
     ];
     topics.into_iter().fold(Document::openapi(), |mut all, topic| {

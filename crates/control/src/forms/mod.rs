@@ -12,6 +12,7 @@ mod measures;
 mod operator;
 mod parameters;
 mod parts;
+mod reference;
 mod state;
 
 pub(crate) use alarms::{Alarm, Limited, name_of};
@@ -26,4 +27,5 @@ pub(crate) use measures::{Measured, measures};
 pub(crate) use operator::{Holder, Operator};
 pub(crate) use parameters::{Parameter, parameters};
 pub(crate) use parts::{Address, Count, Node, Source, addresses, counters, nodes, sources};
+pub(crate) use reference::Reference;
 pub(crate) use state::{JournalEntry, Problem, Reply, State, command_names};

@@ -63,20 +63,14 @@ pub struct Look<'a> {
 
 impl Look<'_> {
     /// The difference in percent. Where the reference run had nothing, anything is a hundred percent more.
-    fn from_reference(self, series: &Series) -> Option<f64> {
+    fn difference(self, series: &Series) -> Option<f64> {
         let (course, age) = self.reference.filter(|_| self.now.phase == "running")?;
         let seen = Seen { before: self.before?, now: self.now, rates: self.rates? };
         let (now, then) = (f64::from(series.value(seen)?), course.at(series.name, age)?);
-        Some(match then {
-            nothing if nothing == 0.0 => {
-                if now == 0.0 {
-                    0.0
-                } else {
-                    100.0
-                }
-            }
-            then => 100.0 * (now - then) / then,
-        })
+        if then == 0.0 {
+            return Some(if now == 0.0 { 0.0 } else { 100.0 });
+        }
+        Some(100.0 * (now - then) / then)
     }
 }
 
@@ -94,7 +88,7 @@ impl Quantity {
             Self::BytesIn => look.rates.map(|rates| rates.bytes_in_per_second),
             Self::BytesToDisk => look.rates.map(|rates| rates.bytes_to_disk_per_second),
             Self::LiveShare => look.rates.map(|rates| rates.live_share),
-            Self::FromReference(place) => look.from_reference(SERIES.get(place)?),
+            Self::FromReference(place) => look.difference(SERIES.get(place)?),
             Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
             Self::Phase(phase) => Some(truth(look.now.phase == phase)),

@@ -1,4 +1,4 @@
-//! `[[alarm]]` and `[alarms]`: what people have to know of, and how they hear of it.
+//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it.
 
 use super::Configuration;
 use super::check::fault;
@@ -99,6 +99,14 @@ pub struct LogbookSection {
 impl LogbookSection {
     /// How long a command or a webhook may take where nothing is said of it.
     pub const TIMEOUT: Duration = AlarmsSection::TIMEOUT;
+}
+
+/// What runs are compared with.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MonitorSection {
+    /// The number of a run of the past that is laid over the present one, and that alarms on `reference:` look at.
+    pub reference: Option<u32>,
 }
 
 impl AlarmsSection {

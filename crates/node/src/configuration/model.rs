@@ -1,6 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
-use super::alarms::{AlarmSection, AlarmsSection, LogbookSection};
+use super::alarms::{AlarmSection, AlarmsSection, LogbookSection, MonitorSection};
 use super::black_box::BlackBoxSection;
 use super::control::ControlSection;
 use super::emulate::{Emulate, EmulateChoice};
@@ -78,6 +78,9 @@ pub struct Configuration {
     /// Who has what is written into the logbook.
     #[serde(default)]
     pub logbook: LogbookSection,
+    /// What runs are compared with.
+    #[serde(default)]
+    pub monitor: MonitorSection,
     /// How run control is served.
     #[serde(default)]
     pub control: ControlSection,

@@ -1,7 +1,7 @@
 //! Where commands are given, and where one looks.
 
 use super::controls::{ControlsRequest, ControlsTold};
-use super::journal::{Entry, Journal};
+use super::journal::{Entry, EntryKind, Journal};
 use super::masks::MaskRequest;
 use super::parameters::ParameterRequest;
 use super::view::SessionView;
@@ -121,6 +121,12 @@ impl Desk {
     /// What happened after the entry with this number, the oldest first; the last thousand entries are kept.
     pub fn journal_after(&self, number: u64) -> Vec<Entry> {
         self.shared.journal(|journal| journal.after(number))
+    }
+
+    /// Says something in the journal that no command of the runs did.
+    pub fn remark(&self, text: String) {
+        let view = self.view();
+        self.shared.journal(|journal| journal.add(view.at, EntryKind::Command, view.run, text));
     }
 
     /// Why a run could not be set up when that was tried last; asked once.

@@ -29,6 +29,7 @@ mod masks;
 mod nodes;
 mod parameters;
 mod process;
+mod reference;
 mod refusals;
 mod replay;
 mod runs;

@@ -1,0 +1,75 @@
+//! The run of the past that the present one is compared with.
+
+use super::{Manner, Shared, problem, shown};
+use crate::courses::NoCourse;
+use crate::forms::{Problem, Reference};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Query, State as Of};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+use utoipa::{OpenApi, ToSchema};
+
+#[derive(OpenApi)]
+#[openapi(paths(reference, choose))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/reference", get(reference).post(choose))
+}
+
+/// Which run is compared with.
+#[derive(Deserialize, ToSchema)]
+struct Choice {
+    /// Its number; null: none.
+    run: Option<u32>,
+}
+
+/// The run that the present one is compared with, by its age.
+#[utoipa::path(get, path = "/api/v1/reference", responses((status = 200, body = Reference)))]
+async fn reference(Of(shared): Of<Shared>) -> Json<Reference> {
+    Json(Reference::of(shared.lookout.reference().as_deref()))
+}
+
+/// Compares with this run from now on, or with none: on the dashboard's plots, and where alarms look at `reference:`.
+#[utoipa::path(
+    post,
+    path = "/api/v1/reference",
+    params(("by" = Option<String>, Query, description = "in whose name")),
+    request_body = Choice,
+    responses(
+        (status = 200, body = Reference),
+        (status = 400, body = Problem, description = "not that form"),
+        (status = 404, body = Problem, description = "that run has no course; which have one"),
+        (status = 500, body = Problem, description = "its course cannot be read"),
+    )
+)]
+async fn choose(
+    Of(shared): Of<Shared>,
+    Query(manner): Query<Manner>,
+    choice: Result<Json<Choice>, JsonRejection>,
+) -> Response {
+    let run = match choice {
+        Ok(Json(choice)) => choice.run,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
+    };
+    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+    let lookout = std::sync::Arc::clone(&shared.lookout);
+    // A disk may take its time.
+    let chosen = tokio::task::spawn_blocking(move || lookout.compare_with(run)).await;
+    match chosen {
+        Ok(Ok(course)) => {
+            let text = course.as_ref().map_or_else(
+                || "compares with no run".to_owned(),
+                |course| format!("compares with run {}", course.run),
+            );
+            shared.desk.remark(format!("{by} {text}"));
+            Json(Reference::of(course.as_deref())).into_response()
+        }
+        Ok(Err(error @ NoCourse::Missing { .. })) => problem(StatusCode::NOT_FOUND, error.to_string()),
+        Ok(Err(error)) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}

@@ -1,0 +1,35 @@
+// A run of the past that is laid under the present one.
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { expect, scratch, start, until } from "./harness.mjs";
+
+const state = (name) => `document.getElementById("state").textContent === "${name}"`;
+const titles = (words) => `[...document.querySelectorAll("#plots .u-legend .u-label")].some((label) => label.textContent === "${words}")`;
+
+export async function reference(browser, program, shots) {
+  const output = join(scratch, "compared");
+  mkdirSync(output);
+  const run = start(program, ["demo", "--sources", "2", "--rate", "400Hz", "--output", output, "--duration", "120s", "--control", "127.0.0.1:0"]);
+  const page = await browser.newPage({ viewport: { width: 1200, height: 1600 } });
+  await page.goto(await run.line(/dashboard: (http:\S+)/));
+  await until(page, "four seconds of a run", `fetch("/api/v1/state").then((answer) => answer.json()).then((told) => told.age_s > 4)`);
+  const field = page.getByLabel("Compare with run");
+  await field.fill("77");
+  await field.press("Enter");
+  await until(page, "what can be compared with", `document.body.textContent.includes("run 77 has no course.json")`);
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await until(page, "configured", state("configured"));
+  await until(page, "its course", `fetch("/api/v1/reference", { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"run":1}' }).then((answer) => answer.ok)`);
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await until(page, "running", state("running"));
+  await until(page, "the run that is compared with", titles("events, run 1"));
+  expect((await field.inputValue()) === "1", "the field does not say which run it is");
+  await page.locator("#plots").screenshot({ path: join(shots, "reference.png") });
+  await field.fill("");
+  await field.press("Enter");
+  await until(page, "no comparison", `!(${titles("events, run 1")})`);
+  await page.close();
+  run.child.kill("SIGINT");
+  await run.ended;
+  console.log("good: a run of the past is laid under the present one, and taken away again");
+}
