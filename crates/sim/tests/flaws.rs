@@ -7,7 +7,7 @@
 use ropewalk_sim::campaign::{
     Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, operating, push, run,
     run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_operating, run_push,
-    run_storing, run_writing, storing, writing,
+    run_storing, run_tuning, run_writing, storing, tuning, writing,
 };
 use ropewalk_terms::flaws::{Flaw, plant};
 
@@ -19,7 +19,7 @@ const NAMED: usize = 3;
 /// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, of
 /// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its filter units here and on
 /// other machines, of its run files in several streams, and of its files between builder units and filter units: as they are written,
-/// and as they are filtered; and of run control as operators have it.
+/// and as they are filtered; of run control as operators have it; and of settings of a host that are changed and taken back.
 fn judged(seed: u64) -> Option<Broken> {
     let pushed = || run_push(push::Scenario::draw(seed)).broken;
     let controlled = || run_controlled(controlled::Scenario::draw(seed));
@@ -31,6 +31,7 @@ fn judged(seed: u64) -> Option<Broken> {
     let stored = || run_storing(storing::Scenario::draw(seed));
     let written = || run_writing(writing::Scenario::draw(seed));
     let operated = || run_operating(operating::Scenario::draw(seed));
+    let tuned = || run_tuning(tuning::Scenario::draw(seed));
     let filed = || run_filing(filing::Scenario::draw(seed));
     let pulled = run(Scenario::draw(seed)).broken;
     pulled
@@ -45,6 +46,7 @@ fn judged(seed: u64) -> Option<Broken> {
         .or_else(written)
         .or_else(filed)
         .or_else(operated)
+        .or_else(tuned)
 }
 
 /// What checkers say of a seed while a mistake is made.

@@ -291,6 +291,24 @@ flaws! {
     SilentHolderKept = "silent_holder_kept",
     /// Of what a stream took of a lumisection's files the first one alone is added up.
     StreamOfFirstFileAlone = "stream_of_first_file_alone",
+    /// Settings of the host are changed before their old values are in the journal.
+    SettingChangedFirst = "setting_changed_first",
+    /// What the plan before put there is taken for a setting's old value.
+    OldValueOfSecondPlan = "old_value_of_second_plan",
+    /// Nobody looks whether a setting has moved another one.
+    MovedSettingUnseen = "moved_setting_unseen",
+    /// A setting that did not take its value is not brought back with the others.
+    ClampedSettingLeft = "clamped_setting_left",
+    /// A second plan makes everybody forget that the first one was killed half-way.
+    HalfWayForgotten = "half_way_forgotten",
+    /// When settings are taken back a second time, whose values are somebody else's is forgotten.
+    LeftSettingForgotten = "left_setting_forgotten",
+    /// A value that nobody put there counts as ours although the machine was started since.
+    RestartUnseen = "restart_unseen",
+    /// The journal is put away although a setting could not be brought back.
+    JournalPutAwayTooEarly = "journal_put_away_too_early",
+    /// A plan that fails takes back what was applied before it, too.
+    RolledBackTooFar = "rolled_back_too_far",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

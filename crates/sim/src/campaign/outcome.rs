@@ -12,6 +12,7 @@ use super::operating;
 use super::push;
 use super::scenario::Scenario;
 use super::storing;
+use super::tuning;
 use super::world::World;
 use super::writing;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,6 +97,11 @@ pub fn run_writing(scenario: writing::Scenario) -> Option<Broken> {
 /// What a checker says of run control as operators have it; nothing where everything holds.
 pub fn run_operating(scenario: operating::Scenario) -> Option<Broken> {
     caught(|| operating::World::new(scenario).run())
+}
+
+/// What a checker says of settings of a host that are changed and taken back; nothing where everything holds.
+pub fn run_tuning(scenario: tuning::Scenario) -> Option<Broken> {
+    caught(|| tuning::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

@@ -8,6 +8,7 @@ mod gathering;
 mod growing;
 mod operating;
 mod storing;
+mod tuning;
 mod writing;
 
 /// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.

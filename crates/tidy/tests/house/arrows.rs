@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plugin", &["terms", "memory", "wire", "flow"]),
     ("node", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "plugin"]),
     ("control", &["node", "monitor", "terms"]),
-    ("sim", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "node"]),
+    ("sim", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node"]),
     ("limits", ANY_BUT_THE_PROGRAM),
     ("bench", ANY_BUT_THE_PROGRAM),
     (PROGRAM, &[ALL]),

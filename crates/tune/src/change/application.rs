@@ -1,9 +1,10 @@
 //! A plan is applied: journalled, written, checked; and rolled back when a step fails.
 
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use serde::Serialize;
 
 use super::bringing::{Bringing, Next, Target, Trouble};
-use super::history::{Entry, History};
+use super::history::{Entry, Held, History};
 use super::{Action, Answer, Machine};
 use crate::{Change, Identity, Plan, Setting};
 
@@ -20,6 +21,10 @@ pub struct Application {
     changes: Vec<Change>,
     /// What the settings were when this application read them.
     before: Vec<String>,
+    /// Settings of earlier plans that are not in this one, and are still to be looked at.
+    others: Vec<Held>,
+    /// Those of them that somebody else has changed since.
+    left: Vec<Setting>,
     stage: Stage,
     failure: Option<Failure>,
     changed: Vec<Change>,
@@ -27,6 +32,8 @@ pub struct Application {
 
 enum Stage {
     Reading,
+    /// What earlier plans changed is looked at, too: it may be moved.
+    LookingAround,
     Journalling,
     Changing(Bringing),
     /// The step of this index is written down as done.
@@ -65,8 +72,11 @@ impl Application {
     pub fn new(plan: &Plan, identity: &Identity, time: &str, history: Option<History>) -> Self {
         let changes = plan.changes.clone();
         let (identity, time) = (identity.clone(), time.to_owned());
-        let (before, changed) = (Vec::new(), Vec::new());
-        let mut this = Self { identity, time, history, changes, before, stage: Stage::Reading, failure: None, changed };
+        let is_other = |held: &&Held| changes.iter().all(|change| change.setting != held.setting);
+        let others = history.iter().flat_map(|history| &history.held).filter(is_other).cloned().collect();
+        let (before, changed, left) = (Vec::new(), Vec::new(), Vec::new());
+        let (stage, failure) = (Stage::Reading, None);
+        let mut this = Self { identity, time, history, changes, before, others, left, stage, failure, changed };
         if this.changes.is_empty() {
             this.begin();
         }
@@ -76,7 +86,8 @@ impl Application {
     /// The lines that say what is about to be done.
     fn intent(&self) -> Vec<Entry> {
         let began = self.history.is_none().then(|| Entry::began(&self.identity, &self.time));
-        let applying = Entry::Applying { boot: self.identity.boot.clone(), time: self.time.clone() };
+        let (boot, time) = (self.identity.boot.clone(), self.time.clone());
+        let applying = Entry::Applying { boot, time, steps: self.changes.len(), left: self.left.clone() };
         let step = |(change, before): (&Change, &String)| {
             let old = self.history.as_ref().and_then(|history| history.old(&change.setting)).unwrap_or(before);
             let (setting, new, rule) = (change.setting.clone(), change.to.clone(), change.rule.clone());
@@ -86,11 +97,38 @@ impl Application {
         began.into_iter().chain([applying]).chain(steps).collect()
     }
 
-    /// When all are read.
+    /// When all of the plan are read.
     fn begin(&mut self) {
-        let is_there = self.changes.iter().zip(&self.before).all(|(change, before)| change.to == *before);
+        let is_there = self.is_there();
         let is_unfinished = self.history.as_ref().is_some_and(|history| history.unfinished.is_some());
-        self.stage = if is_there && !is_unfinished { Stage::Finished } else { Stage::Journalling };
+        self.stage = match self.others.is_empty() {
+            _ if is_there && !is_unfinished => Stage::Finished,
+            true => Stage::Journalling,
+            false => Stage::LookingAround,
+        };
+        if is_planted(Flaw::SettingChangedFirst) && !is_there {
+            self.change();
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.changes.iter().zip(&self.before).all(|(change, before)| change.to == *before)
+    }
+
+    /// What an earlier plan changed, and what is there now.
+    fn look_at(&mut self, other: &Held, present: Option<&str>) {
+        let boot = &self.identity.boot;
+        let is_half_way = self.history.as_ref().is_some_and(|history| history.is_half_way(other, boot));
+        let is_ours = |present: &str| is_half_way || present == other.old || other.put.iter().any(|put| put == present);
+        if present.is_some_and(|present| !is_ours(present)) {
+            self.left.push(other.setting.clone());
+        }
+    }
+
+    /// When all is in the journal.
+    fn change(&mut self) {
+        let target = |change: &Change| Target { setting: change.setting.clone(), value: change.to.clone() };
+        self.stage = Stage::Changing(Bringing::new(self.changes.iter().map(target).collect(), false));
     }
 
     fn fail(&mut self, setting: Option<Setting>, why: String) {
@@ -98,9 +136,14 @@ impl Application {
     }
 
     fn roll_back(&mut self) {
-        let target =
-            |(change, before): (&Change, &String)| Target { setting: change.setting.clone(), value: before.clone() };
-        let targets = self.changes.iter().zip(&self.before).rev().map(target).collect();
+        let failed = self.failure.as_ref().and_then(|failure| failure.setting.clone());
+        let target = |(change, before): (&Change, &String)| {
+            let first = self.history.as_ref().and_then(|history| history.old(&change.setting));
+            let before = first.filter(|_| is_planted(Flaw::RolledBackTooFar)).unwrap_or(before);
+            let is_left = is_planted(Flaw::ClampedSettingLeft) && failed.as_ref() == Some(&change.setting);
+            (!is_left).then(|| Target { setting: change.setting.clone(), value: before.to_owned() })
+        };
+        let targets = self.changes.iter().zip(&self.before).rev().filter_map(target).collect();
         self.stage = Stage::RollingBack(Bringing::new(targets, true));
     }
 
@@ -119,7 +162,8 @@ impl Application {
     fn applied(&mut self) {
         let changes = self.changes.iter().zip(&self.before).filter(|(change, before)| change.to != **before);
         self.changed = changes.map(|(change, before)| Change { from: before.clone(), ..change.clone() }).collect();
-        self.stage = Stage::Ending(vec![Entry::Applied], false);
+        let intent = if is_planted(Flaw::SettingChangedFirst) { self.intent() } else { Vec::new() };
+        self.stage = Stage::Ending(intent.into_iter().chain([Entry::Applied]).collect(), false);
     }
 
     /// The stage that follows when `bringing` has got on. None where it wants something done.
@@ -166,6 +210,7 @@ impl Machine for Application {
                 waiting => {
                     let action = match &waiting {
                         Stage::Reading => Action::Read(self.changes[self.before.len()].setting.clone()),
+                        Stage::LookingAround => Action::Read(self.others[0].setting.clone()),
                         Stage::Journalling => Action::Journal(self.intent()),
                         Stage::Noting(_, index) => {
                             Action::Journal(vec![Entry::Done { setting: self.changes[*index].setting.clone() }])
@@ -198,14 +243,16 @@ impl Machine for Application {
                     self.begin();
                 }
             }
+            Stage::LookingAround => {
+                let other = self.others.remove(0);
+                let present = if let Answer::Value(Some(present)) = &answer { Some(present.as_str()) } else { None };
+                self.look_at(&other, present);
+                self.stage = if self.others.is_empty() { Stage::Journalling } else { Stage::LookingAround };
+            }
             Stage::Journalling => match answer {
                 // Nothing was written yet.
                 Answer::Refused(why) => self.fail(None, why),
-                _ => {
-                    let target = |change: &Change| Target { setting: change.setting.clone(), value: change.to.clone() };
-                    let targets = self.changes.iter().map(target).collect();
-                    self.stage = Stage::Changing(Bringing::new(targets, false));
-                }
+                _ => self.change(),
             },
             Stage::Changing(mut bringing) => {
                 bringing.on_answer(answer);

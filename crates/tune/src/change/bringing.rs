@@ -1,5 +1,7 @@
 //! Settings are brought to values, one after the other, until all of them are there at once.
 
+use ropewalk_terms::flaws::{Flaw, is_planted};
+
 use super::{Action, Answer};
 use crate::Setting;
 
@@ -124,7 +126,7 @@ impl Bringing {
             return;
         }
         let moved = std::mem::take(&mut self.moved);
-        if moved.is_empty() {
+        if moved.is_empty() || is_planted(Flaw::MovedSettingUnseen) {
             self.stage = Stage::Finished;
         } else if self.round == ROUNDS {
             let why = "another setting changes it again each time";

@@ -1,5 +1,6 @@
 //! What a journal says: the values from before, and what was put in their place.
 
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use serde::{Deserialize, Serialize};
 
 use crate::{Identity, Setting};
@@ -27,8 +28,12 @@ pub enum Entry {
         boot: String,
         /// When, in UTC.
         time: String,
+        /// How many steps follow. Where one is missing nothing was changed.
+        steps: usize,
+        /// Settings of earlier plans that somebody else has changed since.
+        left: Vec<Setting>,
     },
-    /// A setting will be changed. On the disk before anything is written.
+    /// A setting will be changed. On the disk with all others before anything is written.
     Step {
         /// Which.
         setting: Setting,
@@ -57,6 +62,8 @@ pub enum Entry {
         /// Settings that somebody else has changed since, and that are left as they are.
         left: Vec<Setting>,
     },
+    /// Everything since `Undoing` is taken back but for what is left.
+    Undone,
     /// Everything is as it was before the first line.
     TakenBack {
         /// When, in UTC.
@@ -88,8 +95,10 @@ pub struct Held {
     pub is_done: bool,
     /// The rule that asked for the last one.
     pub rule: String,
-    /// Whether somebody else had changed it when the others were taken back.
+    /// Whether somebody else had changed it when others were changed or taken back.
     pub is_left: bool,
+    /// The kernel's start in which it was last changed or taken back.
+    pub boot: String,
 }
 
 /// What a journal says.
@@ -108,9 +117,21 @@ pub struct History {
     /// What was unfinished when the present application began.
     #[serde(skip)]
     earlier: Option<String>,
-    /// The settings that the present application has a step for.
+    /// The settings that the present application has a step for, and whether each was somebody else's when it began.
     #[serde(skip)]
-    stepped: Vec<Setting>,
+    stepped: Vec<(Setting, bool)>,
+    /// An application of which not all steps are there yet.
+    #[serde(skip)]
+    begun: Option<Begun>,
+}
+
+/// An application of which not all steps are there yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Begun {
+    boot: String,
+    missing: usize,
+    left: Vec<Setting>,
+    steps: Vec<Held>,
 }
 
 impl History {
@@ -129,21 +150,34 @@ impl History {
     fn take(&mut self, entry: &Entry) {
         match entry {
             Entry::Began { .. } => {}
-            Entry::Applying { boot, .. } => {
-                self.earlier = self.unfinished.replace(boot.clone());
-                self.stepped.clear();
+            Entry::Applying { boot, steps, left, .. } => {
+                let (boot, left) = (boot.clone(), left.clone());
+                self.begun = Some(Begun { boot, missing: *steps, left, steps: Vec::new() });
+                self.begin_if_whole();
             }
-            Entry::Step { setting, old, new, rule } => self.hold(setting, old, new, rule),
+            Entry::Step { setting, old, new, rule } => {
+                let Some(begun) = &mut self.begun else { return };
+                let (setting, old, rule) = (setting.clone(), old.clone(), rule.clone());
+                let (put, boot) = (vec![new.clone()], begun.boot.clone());
+                begun.steps.push(Held { setting, old, put, is_done: false, rule, is_left: false, boot });
+                begun.missing = begun.missing.saturating_sub(1);
+                self.begin_if_whole();
+            }
             Entry::Done { setting } => self.held(setting).into_iter().for_each(|held| held.is_done = true),
             // What was killed half-way stays so where nobody has looked at its settings again.
-            Entry::Applied if self.held.iter().all(|held| self.stepped.contains(&held.setting)) => {
-                self.unfinished = None
+            Entry::Applied if self.held.iter().all(|held| self.is_stepped(held)) => self.unfinished = None,
+            Entry::Applied => self.unfinished = self.earlier.clone(),
+            Entry::RolledBack => {
+                self.unfinished = self.earlier.clone();
+                for (setting, was_left) in std::mem::take(&mut self.stepped) {
+                    self.held(&setting).into_iter().for_each(|held| held.is_left = was_left);
+                }
             }
-            Entry::Applied | Entry::RolledBack => self.unfinished = self.earlier.clone(),
             Entry::Undoing { boot, left, .. } => {
                 self.unfinished = Some(boot.clone());
-                self.held.iter_mut().for_each(|held| held.is_left = left.contains(&held.setting));
+                self.touch(boot, left);
             }
+            Entry::Undone => self.unfinished = None,
             Entry::TakenBack { .. } => (self.unfinished, self.is_taken_back) = (None, true),
         }
     }
@@ -152,19 +186,43 @@ impl History {
         self.held.iter_mut().find(|held| held.setting == *setting)
     }
 
-    fn hold(&mut self, setting: &Setting, old: &str, new: &str, rule: &str) {
-        let (new, rule) = (new.to_owned(), rule.to_owned());
-        self.stepped.push(setting.clone());
-        match self.held(setting) {
-            Some(held) => {
-                held.put.push(new);
-                (held.rule, held.is_done, held.is_left) = (rule, false, false);
-            }
-            None => {
-                let (setting, old) = (setting.clone(), old.to_owned());
-                self.held.push(Held { setting, old, put: vec![new], is_done: false, rule, is_left: false });
-            }
+    /// An application begins with the last of its steps: before that nothing was written.
+    fn begin_if_whole(&mut self) {
+        let Some(begun) = self.begun.take_if(|begun| begun.missing == 0) else { return };
+        let earlier = self.unfinished.replace(begun.boot.clone());
+        self.earlier = earlier.filter(|_| !is_planted(Flaw::HalfWayForgotten));
+        let was_left = |setting: &Setting| self.held.iter().any(|held| held.is_left && held.setting == *setting);
+        let stepped = begun.steps.iter().map(|step| (step.setting.clone(), was_left(&step.setting)));
+        self.stepped = stepped.collect();
+        self.touch(&begun.boot, &begun.left);
+        begun.steps.into_iter().for_each(|step| self.hold(step));
+    }
+
+    fn is_stepped(&self, held: &Held) -> bool {
+        self.stepped.iter().any(|(setting, _)| *setting == held.setting)
+    }
+
+    /// All settings may be moved from now on, and some are somebody else's.
+    fn touch(&mut self, boot: &str, left: &[Setting]) {
+        for held in &mut self.held {
+            held.is_left = left.contains(&held.setting) && !is_planted(Flaw::LeftSettingForgotten);
+            boot.clone_into(&mut held.boot);
         }
+    }
+
+    fn hold(&mut self, step: Held) {
+        let Some(held) = self.held(&step.setting) else { return self.held.push(step) };
+        if is_planted(Flaw::OldValueOfSecondPlan) {
+            held.old = held.put.last().cloned().unwrap_or_default();
+        }
+        held.put.extend(step.put);
+        (held.rule, held.is_done, held.is_left) = (step.rule, false, false);
+    }
+
+    /// Whether somebody was killed half-way with a setting in this run of the kernel: then whatever it has may be ours.
+    pub(super) fn is_half_way(&self, held: &Held, boot: &str) -> bool {
+        let is_since = is_planted(Flaw::RestartUnseen) || held.boot == boot && self.unfinished.as_deref() == Some(boot);
+        self.unfinished.is_some() && is_since && !held.is_left
     }
 
     /// What a setting was before any of it, if the journal holds it.

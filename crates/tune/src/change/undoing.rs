@@ -1,5 +1,6 @@
 //! What a journal holds is taken back.
 
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use serde::Serialize;
 
 use super::bringing::{Bringing, Next, Target, Trouble};
@@ -68,6 +69,8 @@ enum Stage {
     Judging,
     Journalling,
     Bringing(Bringing),
+    /// All is taken back but for what somebody else has changed.
+    Leaving,
     Ending,
     PuttingAway,
     Finished,
@@ -95,15 +98,10 @@ impl Undoing {
         Self { history, identity, time, foreign, fates, values, stage, troubles, fault: None, is_put_away: false }
     }
 
-    /// Whether it was killed half-way since the machine was started.
-    fn is_half_way(&self) -> bool {
-        self.history.unfinished.as_ref().is_some_and(|boot| *boot == self.identity.boot)
-    }
-
     /// What becomes of a setting, and the value that it has when all is done.
     fn judge(&self, held: &Held, present: String) -> (Fate, String) {
         let is_untouched = held.put.iter().all(|put| *put == held.old);
-        let is_half_way = self.is_half_way() && !held.is_left;
+        let is_half_way = self.history.is_half_way(held, &self.identity.boot);
         if present == held.old || is_untouched && !is_half_way {
             (Fate::AlreadyBack, present)
         } else if is_half_way || held.put.contains(&present) || self.foreign == Foreign::Overwrite {
@@ -114,9 +112,9 @@ impl Undoing {
     }
 
     fn intent(&self) -> Entry {
-        let left = self.history.held.iter().zip(&self.fates);
-        let left = left.filter(|(_, fate)| matches!(fate, Fate::Foreign { .. }));
-        let left = left.map(|(held, _)| held.setting.clone()).collect();
+        let held = self.history.held.iter().zip(&self.values);
+        let is_left = |(held, value): &(&Held, &Option<String>)| value.as_ref().is_some_and(|value| *value != held.old);
+        let left = held.filter(is_left).map(|(held, _)| held.setting.clone()).collect();
         Entry::Undoing { boot: self.identity.boot.clone(), time: self.time.clone(), left }
     }
 
@@ -129,14 +127,17 @@ impl Undoing {
     }
 
     fn brought_back(&mut self, troubles: Vec<Trouble>) {
-        self.troubles = troubles;
-        let is_left = |fate: &Fate| match fate {
-            Fate::Foreign { .. } => self.foreign != Foreign::Keep,
-            Fate::Unreadable { .. } => true,
-            _ => false,
+        let is_unreadable = |fate: &Fate| matches!(fate, Fate::Unreadable { .. });
+        let is_foreign = |fate: &Fate| matches!(fate, Fate::Foreign { .. }) && self.foreign != Foreign::Keep;
+        let is_done = troubles.is_empty() || is_planted(Flaw::JournalPutAwayTooEarly);
+        self.stage = if !is_done || self.fates.iter().any(is_unreadable) {
+            Stage::Finished
+        } else if self.fates.iter().any(is_foreign) {
+            Stage::Leaving
+        } else {
+            Stage::Ending
         };
-        let is_all = self.troubles.is_empty() && !self.fates.iter().any(is_left);
-        self.stage = if is_all { Stage::Ending } else { Stage::Finished };
+        self.troubles = troubles;
     }
 }
 
@@ -157,6 +158,7 @@ impl Machine for Undoing {
         match &self.stage {
             Stage::Judging => Some(Action::Read(self.history.held[self.fates.len()].setting.clone())),
             Stage::Journalling => Some(Action::Journal(vec![self.intent()])),
+            Stage::Leaving => Some(Action::Journal(vec![Entry::Undone])),
             Stage::Ending => Some(Action::Journal(vec![Entry::TakenBack { time: self.time.clone() }])),
             Stage::PuttingAway => Some(Action::PutAway),
             Stage::Bringing(_) | Stage::Finished => None,
@@ -186,6 +188,12 @@ impl Machine for Undoing {
                 _ => self.bring_back(),
             },
             Stage::Bringing(bringing) => bringing.on_answer(answer),
+            Stage::Leaving => {
+                self.stage = Stage::Finished;
+                if let Answer::Refused(why) = answer {
+                    self.fault = Some(why);
+                }
+            }
             Stage::Ending => match answer {
                 Answer::Refused(why) => (self.fault, self.stage) = (Some(why), Stage::Finished),
                 _ => self.stage = Stage::PuttingAway,
