@@ -7,6 +7,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { clean } from "./harness.mjs";
+import { histograms } from "./histograms.mjs";
 import { many } from "./many.mjs";
 import { fields, masks, parts } from "./parts.mjs";
 import { reference } from "./reference.mjs";
@@ -25,7 +26,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks, reference]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks, reference, histograms]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

@@ -8,11 +8,12 @@ use crate::{BenchError, Scale};
 use ropewalk_flow::builder::{self, Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::{Fragment, Message, Received};
+use ropewalk_flow::readout::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_flow::readout::{Format, Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_limits::{pin_to_cpu, thread_cpu_seconds};
 use ropewalk_memory::{Slice, prepare_chains};
-use ropewalk_terms::{AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Binning, Epoch, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -51,20 +52,50 @@ struct Variant {
     fragment_bytes: usize,
     /// With the watch over synchrony.
     watched: bool,
+    /// So many histograms of each source: of a field, of sizes, of times between fragments, of another field.
+    histograms: usize,
 }
 
-/// The usual fragment with and without the watch, then what lies in two FEROL blocks and what lies in six.
-const VARIANTS: [Variant; 4] = [
-    Variant { fragment_bytes: 2048, watched: false },
-    Variant { fragment_bytes: 2048, watched: true },
-    Variant { fragment_bytes: 4096, watched: false },
-    Variant { fragment_bytes: 23_000, watched: false },
+const USUAL: Variant = Variant { fragment_bytes: 2048, watched: false, histograms: 0 };
+
+/// The usual fragment with and without the watch, then what lies in two FEROL blocks and what lies in six; the usual one in histograms.
+const VARIANTS: [Variant; 6] = [
+    USUAL,
+    Variant { watched: true, ..USUAL },
+    Variant { fragment_bytes: 4096, ..USUAL },
+    Variant { fragment_bytes: 23_000, ..USUAL },
+    Variant { histograms: 1, ..USUAL },
+    Variant { histograms: 4, ..USUAL },
 ];
+
+/// What users are expected to ask for: a field of the header, sizes, times, and bits of a field.
+fn histogram_configs(count: usize) -> Vec<HistogramConfig> {
+    let field = |offset, bytes, bits| {
+        Histogrammed::Field(IntegerField { offset, bytes, order: FieldOrder::Little, lowest_bit: 0, bits })
+    };
+    let asked = [
+        (field(4, 3, 24), Binning::linear(0, 1 << 20, 64)),
+        (Histogrammed::Size, Binning::linear(0, 8192, 64)),
+        (Histogrammed::Interval, Binning::logarithmic(1_000, 1_000_000_000, 60)),
+        (field(0, 4, 8), Binning::linear(0, 256, 64)),
+    ];
+    let sources: Vec<_> = (0..SOURCES).map(|source| SourceId(source.into())).collect();
+    let config = |(index, (of, binning)): (u8, (Histogrammed, _))| {
+        let binning: Option<Binning> = binning;
+        Some(HistogramConfig { index, sources: sources.clone(), of, binning: binning? })
+    };
+    (0..).zip(asked).take(count).filter_map(config).collect()
+}
 
 impl Variant {
     fn case(self) -> Map<String, Value> {
         let watch = if self.watched { "on" } else { "off" };
-        case([("sources", json!(SOURCES)), ("fragment_bytes", json!(self.fragment_bytes)), ("synchrony", json!(watch))])
+        case([
+            ("sources", json!(SOURCES)),
+            ("fragment_bytes", json!(self.fragment_bytes)),
+            ("synchrony", json!(watch)),
+            ("histograms", json!(self.histograms)),
+        ])
     }
 
     fn measure(self, scale: Scale) -> Result<Series, BenchError> {
@@ -110,7 +141,8 @@ impl<'a> Machines<'a> {
     fn new(prepared: &'a Prepared, variant: Variant) -> Self {
         let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
         let sources = ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
-        let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, ..ReadoutConfig::new(0, sources) };
+        let histograms = histogram_configs(variant.histograms);
+        let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, histograms, ..ReadoutConfig::new(0, sources) };
         let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
         let manager = ManagerConfig {
             readouts: 1,

@@ -15,7 +15,7 @@ Sources that take no part, in the run that goes on and in those that follow: mas
 Into the logbook: note TEXT (--run N).
 The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
-parameters, runs.
+parameters, histograms, runs.
 
 Examples:
   ropewalk ctl state
@@ -61,7 +61,7 @@ pub(crate) struct CtlOptions {
 }
 
 /// What only looks.
-const LOOKS: [&str; 11] = [
+const LOOKS: [&str; 12] = [
     "state",
     "operator",
     "journal",
@@ -72,6 +72,7 @@ const LOOKS: [&str; 11] = [
     "sources",
     "masks",
     "parameters",
+    "histograms",
     "runs",
 ];
 /// What is told in lines, not as it comes.

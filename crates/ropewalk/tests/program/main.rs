@@ -34,6 +34,7 @@ mod refusals;
 mod replay;
 mod runs;
 mod sizing;
+mod source_histograms;
 mod splitters;
 mod statuses;
 #[path = "../../../node/tests/support/mod.rs"]
