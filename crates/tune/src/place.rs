@@ -47,6 +47,17 @@ pub enum SettingError {
         /// What lets a process do it.
         needed: Capability,
     },
+    /// The rights are missing, and root has them here no more than anybody else.
+    #[error(
+        "/{path}: permission denied, even to root: in a container or network namespace it belongs to the host, or {} is \
+         missing; change it on the host", needed.name()
+    )]
+    NotHere {
+        /// The file, without the leading slash.
+        path: String,
+        /// What lets a process do it.
+        needed: Capability,
+    },
     /// The file system is mounted so that nobody can write to it.
     #[error("/{path}: /{tree} is mounted read-only, as in most containers; change it on the host")]
     ReadOnly {
@@ -262,7 +273,7 @@ fn fault(path: &str, value: &str, source: io::Error) -> SettingError {
     use rustix::io::Errno;
     let path = path.to_owned();
     match Errno::from_io_error(&source) {
-        Some(Errno::ACCESS | Errno::PERM) => SettingError::NotAllowed { needed: needed(&path), path },
+        Some(Errno::ACCESS | Errno::PERM) => denied(path, rustix::process::geteuid().is_root()),
         Some(Errno::ROFS) => {
             let tree = TREES.into_iter().find(|tree| path.starts_with(tree)).unwrap_or("sys");
             SettingError::ReadOnly { path, tree }
@@ -272,6 +283,11 @@ fn fault(path: &str, value: &str, source: io::Error) -> SettingError {
         }
         _ => SettingError::File { path, source },
     }
+}
+
+fn denied(path: String, is_root: bool) -> SettingError {
+    let needed = needed(&path);
+    if is_root { SettingError::NotHere { path, needed } } else { SettingError::NotAllowed { path, needed } }
 }
 
 /// What lets a process write this file.

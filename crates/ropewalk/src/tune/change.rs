@@ -1,6 +1,6 @@
 //! Changing settings, and taking it back.
 
-use super::{ChangeOptions, JournalOptions, place};
+use super::{ChangeOptions, JournalOptions, persist, place};
 use crate::exit::{self, Failure};
 use crate::files::counted;
 use clap::Args;
@@ -110,7 +110,17 @@ pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
     let history = change::history(&file, &identity)?.unwrap_or_default();
     let watch = &mut stopper(options.kill_before);
     match change::undo(&mut place, &identity, &file, SystemTime::now(), foreign, watch)? {
-        Some(undone) => say_undone(&undone, &history),
+        Some(undone) => {
+            let status = say_undone(&undone, &history)?;
+            let persisted = options.root.join(persist::FILE);
+            if persisted.exists() {
+                eprintln!(
+                    "note: {} is read at each start all the same; delete it if it shall not",
+                    persisted.display()
+                );
+            }
+            Ok(status)
+        }
         None => {
             say!("nothing to take back: there is no {}", file.display());
             Ok(exit::GOOD)

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where the file is, below the machine's root.
-const FILE: &str = "etc/sysctl.d/90-ropewalk.conf";
+pub(super) const FILE: &str = "etc/sysctl.d/90-ropewalk.conf";
 /// The first line, by which a file of ours is known.
 const HEAD: &str = "# Written by `ropewalk tune persist`: kernel parameters for data taking.";
 

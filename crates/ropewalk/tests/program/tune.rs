@@ -171,6 +171,10 @@ fn kernel_parameters_are_made_to_last() {
     let text = fs::read_to_string(&file).expect("it was written");
     assert!(text.starts_with("# Written by `ropewalk tune persist`"), "{text}");
     assert!(text.contains("\nnet.ipv4.tcp_rmem = 4096 131072 "), "{text}");
+    let undone = machine.tune(&["undo"]);
+    let note = "90-ropewalk.conf is read at each start all the same; delete it if it shall not";
+    assert!(undone.expect_status(0).errors.contains(note), "{undone:#?}");
+    machine.tune(&["apply", "--only", "network"]).expect_status(0);
     // After a restart with the file nothing is left to be planned, and there is no journal.
     fs::remove_file(machine.journal()).expect("it is there");
     machine.tune(&["persist"]).expect_status(0);

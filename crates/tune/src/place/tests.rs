@@ -141,13 +141,15 @@ fn a_damaged_record_is_refused() {
 fn what_the_system_refuses_is_told_with_what_would_help() {
     use rustix::io::Errno;
     let said = |path: &str, errno: Errno| fault(path, "-1", io::Error::from(errno)).to_string();
+    let denied = |path: &str, is_root| denied(path.to_owned(), is_root).to_string();
     assert_eq!(
-        said("proc/sys/net/core/rmem_max", Errno::ACCESS),
+        denied("proc/sys/net/core/rmem_max", false),
         "/proc/sys/net/core/rmem_max: permission denied; this needs root or CAP_NET_ADMIN: run it with sudo"
     );
     assert_eq!(
-        said("sys/kernel/mm/transparent_hugepage/enabled", Errno::PERM),
-        "/sys/kernel/mm/transparent_hugepage/enabled: permission denied; this needs root or CAP_SYS_ADMIN: run it with sudo"
+        denied("sys/kernel/mm/transparent_hugepage/enabled", true),
+        "/sys/kernel/mm/transparent_hugepage/enabled: permission denied, even to root: in a container or network \
+         namespace it belongs to the host, or CAP_SYS_ADMIN is missing; change it on the host"
     );
     assert_eq!(
         said("sys/class/net/eth0/gro_flush_timeout", Errno::ROFS),

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{self, AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
@@ -50,7 +51,7 @@ impl Socket {
         let mut bytes = vec![0; ANSWER];
         let mut bodies = Vec::new();
         loop {
-            let (length, _) = net::recv(&self.socket, &mut bytes[..], RecvFlags::empty())?;
+            let (length, _) = retry_on_intr(|| net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()))?;
             for part in message::parts(&bytes[..length], self.sequence) {
                 match part {
                     Part::Body(body) => bodies.push(body.to_vec()),
