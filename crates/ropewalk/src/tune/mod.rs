@@ -7,7 +7,7 @@ mod plan;
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
 use ropewalk_tune::change::JournalError;
-use ropewalk_tune::{Found, FoundError, Group, Place, Plan, SettingError, Wish, rules};
+use ropewalk_tune::{Change, Found, FoundError, Group, Place, Plan, SettingError, Wish, rules};
 use std::path::{Path, PathBuf};
 
 /// Where old values are kept, below the machine's root.
@@ -19,6 +19,7 @@ pub(crate) enum TuneCommand {
     #[command(after_help = "Examples:
   ropewalk tune plan
   ropewalk tune plan my-setup.toml --interface eth2 --only network --only card
+  ropewalk tune plan --except congestion_control --except net.core.rmem_max
   ropewalk tune plan --root copy-of-another-machine --json")]
     Plan(plan::PlanOptions),
     /// Change it: the old values are written into a journal first, each new one is read again, and all is rolled back when
@@ -62,6 +63,9 @@ pub(crate) struct ChangeOptions {
     /// These settings alone: network, card, interrupts, processor, memory, storage or limits; as often as wanted.
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub(crate) only: Vec<Group>,
+    /// All but this setting, or all but what this rule asks for; as often as wanted.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) except: Vec<String>,
 }
 
 /// Where the journal is.
@@ -112,8 +116,16 @@ impl ChangeOptions {
     pub(crate) fn plan(&self, place: &mut Place) -> Result<Plan, Failure> {
         let wish = self.look.wish()?;
         let found = Found::read(place, &wish)?;
-        Ok(Plan::of(&rules::check(&found, &wish)).only(&self.only))
+        let mut plan = Plan::of(&rules::check(&found, &wish)).only(&self.only);
+        let is_meant = |change: &Change| self.except.iter().any(|name| names(name, change));
+        plan.changes.retain(|change| !is_meant(change));
+        Ok(plan)
     }
+}
+
+/// Whether this is the name of a setting, or of the rule that asks for it.
+fn names(name: &str, change: &Change) -> bool {
+    change.rule == name || change.setting.to_string() == name
 }
 
 impl From<FoundError> for Failure {

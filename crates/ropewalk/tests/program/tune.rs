@@ -102,6 +102,9 @@ fn a_plan_is_commands_and_json_and_changes_nothing() {
     assert_eq!(changes.iter().map(|change| change["command"].as_str().expect("a text")).collect::<Vec<_>>(), commands);
     let cards = machine.tune(&["plan", "--only", "card"]);
     assert!(cards.expect_status(0).out.iter().all(|line| line.starts_with("# card, ") || line.starts_with("ethtool ")));
+    let without = machine.tune(&["plan", "--except", "net.core.rmem_max", "--except", "receive_ring"]);
+    let text = without.expect_status(0).out.join("\n");
+    assert!(!text.contains("rmem_max=") && !text.contains("ethtool -G") && text.contains("wmem_max="), "{text}");
     machine.expect(&before);
     assert!(!machine.journal().exists());
 }
