@@ -292,7 +292,7 @@ fn what_is_applied_for_real_is_undone_byte_for_byte() {
 
 #[test]
 fn what_the_rules_ask_for_is_applied_and_then_asked_for_no_more() {
-    let Some(laid) = Laid::new("what_the_rules_ask_for_is_applied") else { return };
+    let Some(laid) = Laid::new("what_the_rules_ask_for_is_applied_and_then_asked_for_no_more") else { return };
     let before = laid.state();
     laid.good("rules");
     assert_ne!(laid.state(), before);
@@ -302,7 +302,7 @@ fn what_the_rules_ask_for_is_applied_and_then_asked_for_no_more() {
 
 #[test]
 fn what_the_kernel_refuses_is_told_with_what_would_help() {
-    let Some(laid) = Laid::new("what_the_kernel_refuses_is_told") else { return };
+    let Some(laid) = Laid::new("what_the_kernel_refuses_is_told_with_what_would_help") else { return };
     let before = laid.state();
     laid.good("refused");
     laid.good("without rights");
@@ -311,7 +311,9 @@ fn what_the_kernel_refuses_is_told_with_what_would_help() {
 
 #[test]
 fn whoever_is_killed_before_any_step_leaves_what_can_be_undone_byte_for_byte() {
-    let Some(laid) = Laid::new("whoever_is_killed_before_any_step") else { return };
+    let Some(laid) = Laid::new("whoever_is_killed_before_any_step_leaves_what_can_be_undone_byte_for_byte") else {
+        return;
+    };
     let before = laid.state();
     laid.good("apply");
     let steps: usize = fs::read_to_string(laid.directory.join("plan")).expect("it was told").parse().expect("a number");
@@ -326,7 +328,9 @@ fn whoever_is_killed_before_any_step_leaves_what_can_be_undone_byte_for_byte() {
 
 #[test]
 fn whoever_is_killed_while_it_is_undone_leaves_what_can_be_undone_byte_for_byte() {
-    let Some(laid) = Laid::new("whoever_is_killed_while_it_is_undone") else { return };
+    let Some(laid) = Laid::new("whoever_is_killed_while_it_is_undone_leaves_what_can_be_undone_byte_for_byte") else {
+        return;
+    };
     let before = laid.state();
     for step in (1..).step_by(4) {
         laid.good("apply");
