@@ -1,8 +1,10 @@
-//! The host's settings: what would be changed, changing it, and taking it back.
+//! The host's settings: what is found, what would be changed, changing it, and taking it back.
 
 mod change;
+mod check;
 mod persist;
 mod plan;
+mod wish;
 
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
@@ -15,6 +17,15 @@ const JOURNAL: &str = "var/lib/ropewalk/tune.journal";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TuneCommand {
+    /// Look at the settings that data taking needs, and say what could be better and why; nothing is changed.
+    #[command(after_help = "Examples:
+  ropewalk tune check
+  ropewalk tune check my-setup.toml
+  ropewalk tune check --interface eth1 --all
+  ropewalk tune check my-setup.toml --root copy-of-another-machine --json
+
+Exit status: 0 where nothing harmful was found, 1 where something loses data or most of the speed.")]
+    Check(check::CheckOptions),
     /// Print what would be changed, as commands that a person could type; nothing is changed.
     #[command(after_help = "Examples:
   ropewalk tune plan
@@ -84,6 +95,7 @@ impl JournalOptions {
 
 pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
     match command {
+        TuneCommand::Check(options) => check::check(options),
         TuneCommand::Plan(options) => plan::plan(options),
         TuneCommand::Apply(options) => change::apply(options),
         TuneCommand::Undo(options) => change::undo(options),
@@ -104,10 +116,12 @@ pub(crate) fn place(root: &Path) -> Result<Place, Failure> {
 impl LookOptions {
     /// What the configuration needs of the host.
     pub(crate) fn wish(&self) -> Result<Wish, Failure> {
-        if let Some(file) = &self.config {
-            ropewalk_node::configuration::read(file)?;
-        }
-        Ok(Wish { interfaces: self.interfaces.clone(), ..Wish::default() })
+        let mut wish = match &self.config {
+            Some(file) => wish::of_file(file, &self.root)?,
+            None => Wish::default(),
+        };
+        wish.interfaces.extend(self.interfaces.iter().cloned());
+        Ok(wish)
     }
 }
 

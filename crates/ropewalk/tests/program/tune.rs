@@ -220,3 +220,62 @@ fn what_cannot_be_done_is_told() {
     let damaged = machine.tune(&["plan"]);
     assert!(damaged.expect_status(4).errors.contains("this is no record of a machine: "), "{damaged:#?}");
 }
+
+#[test]
+fn what_is_found_is_a_table_with_reasons_and_json_in_the_promised_form() {
+    let machine = Machine::new("tune-check");
+    let before = machine.state();
+    let checked = machine.tune(&["check"]);
+    let text = checked.expect_status(1).out.join("\n");
+    assert!(text.contains("│ harmful         ┆ tcp_timestamps "), "{text}");
+    assert!(text.contains("\n  why    Paper 3 turned it off to save CPU time."), "{text}");
+    assert!(!text.contains("┆ tcp_sack "), "what is good is not shown: {text}");
+    let all = machine.tune(&["check", "--all"]);
+    assert!(all.expect_status(1).out.join("\n").contains("│ good            ┆ tcp_sack "), "{all:#?}");
+    let told = machine.tune(&["check", "--json", "--interface", "eth1"]);
+    let account = told.expect_status(1).account();
+    expect_form(&account, &schema("tune-check.json"));
+    let findings = account["findings"].as_array().expect("a list");
+    assert!(findings.iter().any(|finding| finding["rule"] == "pcie" && finding["grade"] == "harmful"), "{account:#}");
+    machine.expect(&before);
+    let unknown = machine.tune(&["check", "--interface", "eth7"]);
+    let message = "there is no network interface `eth7`; there are eth0, eth1, lo";
+    assert!(unknown.expect_status(2).errors.contains(message), "{unknown:#?}");
+    fs::remove_file(machine.root().join("sys/devices/system/cpu/online")).expect("it is there");
+    let damaged = machine.tune(&["check"]);
+    assert!(damaged.expect_status(4).errors.contains("cpu/online"), "{damaged:#?}");
+}
+
+/// What a configuration needs decides what is advised.
+#[test]
+fn a_configuration_says_what_feeds_it() {
+    let machine = Machine::new("tune-wish");
+    let file = machine.0.path().join("setup.toml");
+    let output = machine.0.path().display().to_string();
+    let text = format!(
+        "version = 1\n[run]\noutput = \"{output}\"\n\
+         [[readout]]\nname = \"ru0\"\nlisten = \"0.0.0.0:0\"\ncard = \"eth1\"\npool = \"1GiB\"\n\
+         [[readout]]\nname = \"ru1\"\nlisten = \"10.10.0.7:7001\"\n[[builder]]\nname = \"bu0\"\n\
+         [[source]]\nid = 1\nreadout = \"ru0\"\n[[source]]\nid = 2\nreadout = \"ru1\"\n\
+         [[thread]]\nmatch = \"^ru\"\nscheduling = \"fifo\"\npriority = 40\n"
+    );
+    fs::write(&file, &text).expect("a file can be written");
+    let file = file.display().to_string();
+    let account = machine.tune(&["check", &file, "--json"]).account();
+    expect_form(&account, &schema("tune-check.json"));
+    let wish = &account["wish"];
+    for (index, thread) in ["ru0", "ru1"].into_iter().enumerate() {
+        let feeding = &wish["feeding"][index];
+        let told = (&feeding["interface"], &feeding["thread"], &feeding["transport"], &feeding["streams"]);
+        assert_eq!(told, (&"eth1".into(), &thread.into(), &"tcp".into(), &1.into()), "{wish:#}");
+    }
+    assert_eq!((&wish["realtime_priority"], &wish["outputs"][0]), (&40.into(), &output.into()), "{wish:#}");
+    assert!(wish["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 30), "{wish:#}");
+    let planned = machine.tune(&["plan", &file]);
+    let text_of_plan = planned.expect_status(0).out.join("\n");
+    assert!(text_of_plan.contains("\nip link set dev eth1 mtu 9000"), "{text_of_plan}");
+    fs::write(&file, text.replace("\"eth1\"", "\"eth9\"")).expect("a file can be written");
+    let refused = machine.tune(&["check", &file]);
+    let message = "ru0: there is no network card `eth9`; there are: eth0, eth1, lo";
+    assert!(refused.expect_status(2).errors.contains(message), "{refused:#?}");
+}

@@ -13,7 +13,7 @@ use crate::{Place, SettingError, Wish};
 use files::Files;
 
 pub use probed::{PathMtu, Permission, Probed, Space, Stamping};
-pub(crate) use sight::Unread;
+pub(crate) use sight::{Unread, kibibytes_of};
 
 /// A host as rules see it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,10 +1,10 @@
 //! What rules ask of a host in the words of their subject, with the answer that a value could not be read.
 
-use ropewalk_host::{Card, CardKind};
+use ropewalk_host::{Card, CardKind, CpuList};
 
 use super::Found;
 use crate::cards::CardReport;
-use crate::{Transport, Wish};
+use crate::{Feeding, Property, Transport, Wish};
 
 /// What could not be read, in the words of the table's column: a sysctl by its name, anything else by its path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,8 +93,38 @@ impl Found {
     /// The physical cores of the node that a card is plugged into; all where the machine does not tell.
     pub(crate) fn cores_of(&self, card: &Card) -> usize {
         let node = card.node.and_then(|node| self.machine.node(node));
-        let is_near = |core: &&ropewalk_host::CpuList| node.is_none_or(|node| node.cpus.overlaps(core));
+        let is_near = |core: &&CpuList| node.is_none_or(|node| node.cpus.overlaps(core));
         self.machine.cores.iter().filter(is_near).count()
+    }
+
+    /// The CPUs of the node that a card is plugged into; all where the machine does not tell.
+    pub(crate) fn cpus_near(&self, card: &Card) -> CpuList {
+        let node = card.node.and_then(|node| self.machine.node(node));
+        node.map_or_else(|| self.machine.online.clone(), |node| node.cpus.clone())
+    }
+
+    /// How many threads of the configuration read a card, also through a bond or a VLAN.
+    pub(crate) fn readers_of(&self, card: &Card, wish: &Wish) -> usize {
+        let is_behind = |feeding: &&Feeding| {
+            let hardware = self.machine.card(&feeding.interface).map(|card| self.machine.hardware_of(card));
+            hardware.is_some_and(|cards| cards.iter().any(|other| other.name == card.name))
+        };
+        wish.feeding.iter().filter(is_behind).count()
+    }
+
+    /// How many combined queues a card has when all is as advised, where its driver tells. Queues that go take files and
+    /// interrupts with them, so that nobody may advise anything on those.
+    pub(crate) fn queues_after(&self, card: &Card, wish: &Wish) -> Option<usize> {
+        let report = self.cards.get(&card.name)?;
+        let present: usize = report.value(&Property::CombinedChannels)?.parse().ok()?;
+        let most = report.most_combined_channels.map_or(present, |most| most as usize);
+        let (cores, readers) = (self.cores_of(card).max(1), self.readers_of(card, wish));
+        Some(match present {
+            _ if present > cores => cores,
+            // As many as threads that read; where nobody said, as many as there are cores, but for one that works.
+            1 => most.min(if readers > 0 { readers } else { cores.saturating_sub(1) }.max(1)).min(cores),
+            _ => present,
+        })
     }
 
     /// Whether data comes from this machine itself.
@@ -126,11 +156,6 @@ impl Wish {
     pub(crate) fn most_receive_buffer(&self, is_wanted: impl Fn(Transport) -> bool) -> Option<u64> {
         let feeding = self.feeding.iter().filter(|feeding| is_wanted(feeding.transport));
         feeding.filter_map(|feeding| feeding.receive_buffer_bytes).max()
-    }
-
-    /// Whether data comes through this interface.
-    pub(crate) fn is_fed_by(&self, interface: &str) -> bool {
-        self.feeding.iter().any(|feeding| feeding.interface == interface)
     }
 
     /// Whether something comes so.

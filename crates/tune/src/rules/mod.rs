@@ -5,8 +5,12 @@
 //! with what it could not read.
 
 mod card;
+mod interrupts;
 mod limits;
+mod memory;
 mod network;
+mod processor;
+mod storage;
 
 use crate::found::Unread;
 use crate::{Change, Finding, Found, Grade, Group, Setting, Sureness, Wish};
@@ -42,6 +46,10 @@ pub const RULES: &[&[Rule]] = &[
     card::OFFLOADS,
     card::FLOWS,
     card::LINK,
+    interrupts::INTERRUPTS,
+    processor::PROCESSOR,
+    memory::MEMORY,
+    storage::STORAGE,
     limits::LIMITS,
 ];
 

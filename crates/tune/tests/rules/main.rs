@@ -4,4 +4,6 @@
 
 mod groups;
 mod machines;
+mod page;
+mod plans;
 mod table;

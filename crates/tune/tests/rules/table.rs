@@ -42,7 +42,15 @@ fn every_rule_fires_somewhere_and_is_silent_somewhere_else() {
 }
 
 /// Rules that fire on changed copies of trees alone; their tests say where.
-const FIRES_ON_COPIES: &[&str] = &["tcp_memory", "path_mtu"];
+const FIRES_ON_COPIES: &[&str] = &[
+    "tcp_memory",
+    "path_mtu",
+    "interrupt_spread",
+    "interrupt_others",
+    "tickless_cpus",
+    "gigantic_pages",
+    "numa_memory",
+];
 
 #[test]
 fn names_are_given_once_and_groups_stand_together() {

@@ -80,16 +80,7 @@ fn channels(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let one = |(card, report): (&Card, &CardReport)| {
         let present = number(report, &Property::CombinedChannels)?;
         let most = report.most_combined_channels.map_or(present, u64::from);
-        let cores = found.cores_of(card).max(1) as u64;
-        let readers = wish.feeding.iter().filter(|feeding| feeding.interface == card.name).count() as u64;
-        let wanted = if present > cores {
-            cores
-        } else if present == 1 {
-            // As many as threads that read; where nobody said, as many as there are cores, but for one that works.
-            most.min(if readers > 0 { readers } else { cores.saturating_sub(1) }.max(1)).min(cores)
-        } else {
-            present
-        };
+        let wanted = found.queues_after(card, wish)? as u64;
         Some(if wanted == present {
             Seen::good(subject(card, &Property::CombinedChannels), format!("{present} of {most}"))
         } else {
@@ -127,11 +118,7 @@ fn coalescing(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn pause_frames(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let mut seen = Vec::new();
     for (card, report) in found.reports(wish) {
-        let has_datagrams = wish.feeding.iter().any(|feeding| {
-            let hardware = found.machine.card(&feeding.interface).map(|card| found.machine.hardware_of(card));
-            feeding.transport != Transport::Tcp
-                && hardware.is_some_and(|cards| cards.iter().any(|other| other.name == card.name))
-        });
+        let has_datagrams = found.readers_of(card, wish) > 0 && !wish.has(Transport::Tcp);
         for property in [Property::ReceivePause, Property::TransmitPause] {
             seen.extend(report.value(&property).map(|present| match (present, has_datagrams) {
                 ("off", true) => wrong(Grade::CouldBeBetter, card, &property, present, "on"),

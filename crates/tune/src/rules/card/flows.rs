@@ -64,8 +64,8 @@ fn flow_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let mut seen = Vec::new();
     for (card, report) in found.reports(wish) {
         let Some(present) = report.value(&property) else { continue };
-        let readers = wish.feeding.iter().filter(|feeding| feeding.interface == card.name).count();
-        let queues = number(report, &Property::CombinedChannels).unwrap_or(1);
+        let readers = found.readers_of(card, wish);
+        let queues = found.queues_after(card, wish).unwrap_or(1);
         if readers < 2 || queues < 2 {
             seen.push(Seen::good(subject(card, &property), present));
             continue;
@@ -78,13 +78,14 @@ fn flow_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         if entries == 0 {
             seen.push(Seen::sysctl(Grade::CouldBeBetter, NAME, entries, ENTRIES));
         }
-        let share = (ENTRIES as u64 / queues).next_power_of_two().to_string();
+        let share = (ENTRIES as usize / queues).next_power_of_two().to_string();
         let first = format!("sys/class/net/{}/queues/rx-", card.name);
-        for (path, present) in found.each(&first, "/rps_flow_cnt").filter(|(_, present)| *present == "0") {
-            let setting = Setting::File { path: path.to_owned(), form: crate::Form::Plain };
-            let one = Seen::better(format!("/{path}"), present, share.as_str());
-            seen.push(one.change(setting, present, share.as_str()));
-        }
+        let shares = found.each(&first, "/rps_flow_cnt").take(queues).filter(|(_, present)| *present == "0");
+        let one = Seen::better(format!("{}: flows that each queue knows", card.name), "0", share.as_str());
+        let one = shares.fold(one, |one, (path, present)| {
+            one.change(Setting::File { path: path.to_owned(), form: Form::Plain }, present, share.as_str())
+        });
+        seen.extend((!one.changes.is_empty()).then_some(one));
     }
     Ok(seen)
 }

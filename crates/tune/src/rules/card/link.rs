@@ -92,7 +92,7 @@ fn mtu(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         let (name, present) = (format!("{}: MTU", card.name), card.mtu?);
         Some(if present >= LARGE {
             Seen::good(name, present.to_string())
-        } else if wish.is_fed_by(&card.name) {
+        } else if found.readers_of(card, wish) > 0 {
             // Nothing changes what an interface carries besides data without being told that data comes through it.
             let setting = Setting::Mtu { interface: card.name.clone() };
             let mut seen = Seen::better(name, present.to_string(), LARGE.to_string());

@@ -10,7 +10,7 @@ use ropewalk_host::Card;
 use super::{Rule, Seen};
 use crate::cards::CardReport;
 use crate::found::{Found, Unread};
-use crate::{Grade, Group, Property, Setting, Sureness, Transport, Wish};
+use crate::{Form, Grade, Group, Property, Setting, Sureness, Transport, Wish};
 
 pub(super) use driver::DRIVER;
 pub(super) use flows::FLOWS;

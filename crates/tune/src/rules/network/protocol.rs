@@ -130,8 +130,10 @@ fn slow_start_after_idle(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
 
 fn mtu_probing(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     // Interfaces that feed are advised to have larger packets (`mtu`).
-    let has_large =
-        found.hardware(wish).iter().any(|card| wish.is_fed_by(&card.name) || card.mtu.is_some_and(|mtu| mtu > 1500));
+    let has_large = found
+        .hardware(wish)
+        .iter()
+        .any(|card| found.readers_of(card, wish) > 0 || card.mtu.is_some_and(|mtu| mtu > 1500));
     switch(found, "net.ipv4.tcp_mtu_probing", |value| value != 0 || !has_large, 1, Grade::CouldBeBetter)
 }
 

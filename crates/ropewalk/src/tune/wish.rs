@@ -1,0 +1,147 @@
+//! What a configuration needs of the host.
+
+use crate::exit::Failure;
+use ropewalk_host::{Card, CardKind, Machine};
+use ropewalk_node::configuration::push::{self, PushConfiguration, ReceiveChoice};
+use ropewalk_node::configuration::{self, Configuration, NetworkAddress, ReadoutSection, ThreadRule};
+use ropewalk_tune::{Feeding, Transport, Wish};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+
+/// Files and connections of a unit beside those of its sources: segments, other units, control.
+const FILES_OF_A_UNIT: u64 = 32;
+
+/// What the configuration in a file, of whichever kind, needs of the machine below `root`.
+pub(super) fn of_file(file: &Path, root: &Path) -> Result<Wish, Failure> {
+    let machine = Machine::read(root).map_err(|error| Failure::Environment(error.to_string()))?;
+    let mut wish = of_machine(file, &machine)?;
+    // Mounts are compared with whole paths.
+    for output in &mut wish.outputs {
+        *output = std::path::absolute(&output).map_err(|error| Failure::Environment(error.to_string()))?;
+    }
+    Ok(wish)
+}
+
+fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {
+    if push::is_push(&configuration::read_text(file)?.1) {
+        return Ok(of_push(&push::read(file)?, machine));
+    }
+    let configuration = configuration::read(file)?;
+    for readout in &configuration.readout {
+        if let Some(missing) = readout.card.as_ref().filter(|name| machine.card(name).is_none()) {
+            let there = machine.cards.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(", ");
+            let name = &readout.name;
+            return Err(Failure::Usage(format!("{name}: there is no network card `{missing}`; there are: {there}")));
+        }
+    }
+    Ok(of_pull(&configuration, machine))
+}
+
+/// What readout units, datagrams of sources, and builder units need.
+fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish {
+    let mut feeding = Vec::new();
+    for readout in &configuration.readout {
+        let own = configuration.source.iter().filter(|source| source.readout == readout.name);
+        let made_here = own.clone().filter(|source| source.emulate.is_some() || source.play.is_some()).count();
+        let streams = own.filter(|source| !source.comes_in_datagrams()).count();
+        // Emulated sources are threads of the run: what they send never leaves this machine.
+        let card = if made_here == streams { loopback(machine) } else { card_of(readout, machine) };
+        feeding.extend(card.filter(|_| streams > 0).map(|card| Feeding {
+            interface: card.name.clone(),
+            thread: readout.name.clone(),
+            transport: Transport::Tcp,
+            streams: streams as u32,
+            receive_buffer_bytes: None,
+        }));
+    }
+    for source in configuration.source.iter().filter(|source| source.emulate.is_none()) {
+        let address: IpAddr = match source.listen {
+            Some(NetworkAddress::Udp(_, Some(interface))) => interface.into(),
+            Some(NetworkAddress::Udp(address, None)) => (*address.ip()).into(),
+            Some(NetworkAddress::Ip(address, _)) => address.into(),
+            _ => continue,
+        };
+        feeding.extend(card_at(machine, address).map(|card| Feeding {
+            interface: card.name.clone(),
+            thread: source.name_or_id(),
+            transport: Transport::Datagrams,
+            streams: 1,
+            receive_buffer_bytes: None,
+        }));
+    }
+    let pools = configuration.readout.iter().map(|readout| readout.pool.0);
+    let built = configuration.builder.iter().map(|builder| builder.bytes.0);
+    let outputs = configuration.builder.iter().map(|builder| {
+        let output = builder.output.clone();
+        output.unwrap_or_else(|| configuration.run.output.clone())
+    });
+    let mut outputs: Vec<_> = outputs.filter(|_| configuration.run.write).collect();
+    outputs.sort();
+    outputs.dedup();
+    let units = configuration.readout.len() + configuration.builder.len() + 1;
+    Wish {
+        feeding,
+        outputs,
+        memory_bytes: pools.chain(built).fold(0, u64::saturating_add),
+        files: configuration.source.len() as u64 + units as u64 * FILES_OF_A_UNIT,
+        realtime_priority: highest_priority(&configuration.thread),
+        ..Wish::default()
+    }
+}
+
+/// What gateways need.
+fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
+    let mut feeding = Vec::new();
+    for gateway in &configuration.gateway {
+        let transport = match gateway.receive {
+            ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => Transport::Rings,
+            ReceiveChoice::Recvfrom | ReceiveChoice::Recvmmsg | ReceiveChoice::Gro => Transport::Datagrams,
+        };
+        let named = gateway.interface.as_ref().and_then(|name| machine.card(name));
+        let listens = gateway.listen.values().next().and_then(|address| card_at(machine, (*address.0.ip()).into()));
+        feeding.extend(named.or(listens).map(|card| Feeding {
+            interface: card.name.clone(),
+            thread: gateway.name.clone(),
+            transport,
+            streams: u32::from(gateway.queues) * gateway.listen.len() as u32,
+            // The configuration counts as the kernel does, which takes twice what it is asked for.
+            receive_buffer_bytes: (transport == Transport::Datagrams).then_some(gateway.receive_buffer.0 / 2),
+        }));
+    }
+    let memory = configuration.gateway.iter().map(|gateway| gateway.memory.0.saturating_mul(gateway.queues.into()));
+    Wish {
+        feeding,
+        outputs: if configuration.run.write { vec![configuration.run.output.clone()] } else { Vec::new() },
+        memory_bytes: memory.fold(0, u64::saturating_add),
+        files: (configuration.gateway.len() + 1) as u64 * FILES_OF_A_UNIT + u64::from(configuration.farm.nodes),
+        realtime_priority: highest_priority(&configuration.thread),
+        ..Wish::default()
+    }
+}
+
+fn highest_priority(rules: &[ThreadRule]) -> Option<u8> {
+    rules.iter().filter_map(|rule| rule.priority).max()
+}
+
+/// The interface through which a readout unit's front ends come.
+fn card_of<'a>(readout: &ReadoutSection, machine: &'a Machine) -> Option<&'a Card> {
+    if let Some(name) = &readout.card {
+        return machine.card(name);
+    }
+    let address = readout.listen.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    card_at(machine, address?.ip())
+}
+
+/// The interface with an address; the fastest one for who listens on all of them or for a group.
+fn card_at(machine: &Machine, address: IpAddr) -> Option<&Card> {
+    if !address.is_unspecified() && !address.is_multicast() {
+        return machine.card_at(address);
+    }
+    // The first of the fastest, as `placement = "auto"` takes it.
+    let usable = machine.cards.iter().rev().filter(|card| card.is_usable());
+    usable.max_by_key(|card| card.megabits_per_second)
+}
+
+fn loopback(machine: &Machine) -> Option<&Card> {
+    machine.cards.iter().find(|card| card.kind == CardKind::Loopback)
+}

@@ -1,0 +1,384 @@
+//! Which CPUs take interrupts and the work behind them.
+//!
+//! The layout is that of paper 3, Fig. 9, as `ropewalk_host` places threads by it: the queues of a card that feeds
+//! interrupt cores in the middle of its node, the threads that read it have the cores on either side, and interrupts of
+//! other cards go to the last core of another node.
+
+use std::fmt::Write;
+
+use ropewalk_host::{Card, CpuList, Interrupt, InterruptTask};
+
+use super::{Rule, Seen};
+use crate::found::{Found, Unread};
+use crate::{Form, Group, Setting, Sureness, Wish};
+
+/// Rules on interrupts.
+pub(super) const INTERRUPTS: &[Rule] = &[
+    Rule {
+        name: "interrupt_node",
+        group: Group::Interrupts,
+        what: "Where the receive queues of a card interrupt. On CPUs of the node that the card is plugged into.",
+        why: "The card writes into the caches of its own node; a CPU of another one fetches each packet's header across \
+              the sockets, and so does every thread that reads beside it.",
+        source: "paper 3, IV-C and Fig. 9; the kernel's core-api/irq/irq-affinity.rst",
+        worth: "Fig. 7 of paper 3 has this and the buffers together: up to twice the rate at 40 Gb/s",
+        sureness: Sureness::Documented,
+        look: interrupt_node,
+    },
+    Rule {
+        name: "interrupt_spread",
+        group: Group::Interrupts,
+        what: "Whether the receive queues of a card interrupt different cores. As many cores as there are queues, or as \
+               the layout has for them.",
+        why: "Queues whose interrupts come to one core share that core's time, while others stand idle.",
+        source: "the kernel's networking/scaling.rst",
+        worth: "up to one more core for the kernel's work with each queue",
+        sureness: Sureness::Documented,
+        look: interrupt_spread,
+    },
+    Rule {
+        name: "interrupt_layout",
+        group: Group::Interrupts,
+        what: "For a card that feeds threads of the configuration: its queues interrupt cores in the middle of its node, and \
+               the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there.",
+        why: "A thread that shares its core with the interrupts stands still whenever packets come; one on the other socket \
+              fetches all data across. Paper 3 found this layout best.",
+        source: "paper 3, IV-B, IV-C and Fig. 9; docs/placement.md",
+        worth: "see `interrupt_node`; `ropewalk topology CONFIG` draws it",
+        sureness: Sureness::Documented,
+        look: interrupt_layout,
+    },
+    Rule {
+        name: "interrupt_others",
+        group: Group::Interrupts,
+        what: "Interrupts of other cards on the node of one that feeds. On the last core of another node.",
+        why: "Paper 3 kept one core of the other socket aside for them, so that nothing else comes to the cores that read.",
+        source: "paper 3, IV-B and Fig. 9",
+        worth: "the same rate when the other card is busy, too",
+        sureness: Sureness::Documented,
+        look: interrupt_others,
+    },
+    Rule {
+        name: "irqbalance",
+        group: Group::Interrupts,
+        what: "Whether a process named irqbalance moves interrupts about, with no CPU banned from it \
+               (`IRQBALANCE_BANNED_CPULIST`). Not while data is taken.",
+        why: "It moves interrupts every ten seconds, and takes back what the other rules of this group advise. Paper 1 \
+              found fixed ones faster, and the same every day.",
+        source: "paper 1, IV-B; irqbalance(1)",
+        worth: "a rate that stays; whatever fixed interrupts are worth",
+        sureness: Sureness::Documented,
+        look: irqbalance,
+    },
+    Rule {
+        name: "packet_steering",
+        group: Group::Interrupts,
+        what: "Whether the kernel hands packets to other CPUs than the one that was interrupted (`rps_cpus`). For a card \
+               with one queue that feeds or is fast: to the other cores of its node. Otherwise not.",
+        why: "With one queue one core would do all of the kernel's work. With several queues the card has shared it out \
+              already, and handing over wakes a core for each packet.",
+        source: "the kernel's networking/scaling.rst, RPS",
+        worth: "one queue: up to twice as much before packets are dropped; `ropewalk bench packet`",
+        sureness: Sureness::Documented,
+        look: packet_steering,
+    },
+    Rule {
+        name: "transmit_steering",
+        group: Group::Interrupts,
+        what: "Which CPUs send by which transmit queue (`xps_cpus`) of a card with several. Each CPU by one of them.",
+        why: "Threads on different cores that send by the same queue wait for its lock.",
+        source: "the kernel's networking/scaling.rst, XPS",
+        worth: "little at few packets a second; measure before and after with `ropewalk bench packet`",
+        sureness: Sureness::Guess,
+        look: transmit_steering,
+    },
+    Rule {
+        name: "isolated_cpus",
+        group: Group::Interrupts,
+        what: "Whether some CPUs are left out by the kernel's scheduler (`isolcpus`). On a machine of eight cores and more \
+               that feeds threads: those that read. `placement = \"auto\"` takes isolated CPUs first.",
+        why: "No other process ever runs there, so that no reading thread waits for one.",
+        source: "the kernel's admin-guide/kernel-parameters.txt; paper 1, IV-C, on daemons",
+        worth: "rarely speed, but fewer pauses",
+        sureness: Sureness::Guess,
+        look: isolated_cpus,
+    },
+    Rule {
+        name: "tickless_cpus",
+        group: Group::Interrupts,
+        what: "Whether isolated CPUs have no timer tick while one thread runs (`nohz_full`). The same CPUs as `isolcpus`.",
+        why: "The tick interrupts a reading thread up to 1000 times a second for nothing.",
+        source: "the kernel's timers/no_hz.rst",
+        worth: "less than a percent of a core; every system call costs a little more",
+        sureness: Sureness::Guess,
+        look: tickless_cpus,
+    },
+];
+
+/// The interrupts of a card's receive queues, as far as they stay when its queues become as many as advised.
+fn receiving<'a>(found: &Found, wish: &Wish, card: &'a Card) -> Vec<&'a Interrupt> {
+    let queues = found.queues_after(card, wish);
+    let receiving = card.interrupts.iter().filter(|interrupt| interrupt.task == InterruptTask::Receive);
+    receiving.take(queues.unwrap_or(usize::MAX)).collect()
+}
+
+/// The first CPU of each core of a card's node that this process may use; of all nodes where the card's is not known.
+fn near_cores(found: &Found, card: &Card) -> Vec<u32> {
+    let node = card.node.and_then(|node| found.machine.node(node));
+    let cores = found.machine.cores.iter().filter(|core| node.is_none_or(|node| node.cpus.overlaps(core)));
+    cores.filter_map(|core| core.intersection(&found.machine.permitted).first()).collect()
+}
+
+/// The cores that a card's queues interrupt: those in the middle of its node, so many that each reading thread keeps one.
+fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
+    let cores = near_cores(found, card);
+    let (queues, readers) = (receiving(found, wish, card).len(), found.readers_of(card, wish));
+    let free = cores.len().saturating_sub(readers);
+    // Where there is no other node, everything else that runs needs cores, too.
+    let most = if readers > 0 && found.machine.nodes.len() < 2 { free / 2 } else { free };
+    let count = queues.min(most).max(1).min(cores.len());
+    cores.into_iter().skip((near_cores(found, card).len() - count) / 2).take(count).collect()
+}
+
+/// With a change for each interrupt that is not where the layout has it.
+fn moved(mut seen: Seen, found: &Found, wish: &Wish, card: &Card) -> Seen {
+    let cores = chosen(found, wish, card);
+    for (interrupt, cpu) in receiving(found, wish, card).into_iter().zip(cores.iter().cycle()) {
+        seen = to(seen, found, interrupt, *cpu);
+    }
+    seen
+}
+
+/// With a change that has one CPU take an interrupt, where it does not.
+fn to(seen: Seen, found: &Found, interrupt: &Interrupt, cpu: u32) -> Seen {
+    let path = format!("proc/irq/{}/smp_affinity_list", interrupt.number);
+    let target = CpuList::from_iter([cpu]);
+    match found.text(&path) {
+        Some(present) if interrupt.cpus != target => {
+            let (from, setting) = (present.to_owned(), Setting::File { path, form: Form::CpuList });
+            seen.change(setting, from, target.to_string())
+        }
+        _ => seen,
+    }
+}
+
+fn cpus_of(interrupts: &[&Interrupt]) -> CpuList {
+    interrupts.iter().flat_map(|interrupt| interrupt.cpus.iter()).collect()
+}
+
+fn list(cpus: &[u32]) -> CpuList {
+    cpus.iter().copied().collect()
+}
+
+fn interrupt_node(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |card: &Card| {
+        let node = found.machine.node(card.node?).filter(|_| found.machine.nodes.len() > 1)?;
+        let interrupts = receiving(found, wish, card);
+        let cpus = cpus_of(&interrupts);
+        let name = format!("{}: node of interrupts", card.name);
+        if cpus.is_within(&node.cpus) {
+            return Some(Seen::good(name, format!("CPU {cpus}, on node {}", node.number)));
+        }
+        let advised = format!("node {}: CPU {}", node.number, list(&chosen(found, wish, card)));
+        let told = format!("CPU {cpus}, not all on node {}", node.number);
+        Some(moved(Seen::better(name, told, advised), found, wish, card))
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
+fn interrupt_spread(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |card: &Card| {
+        let interrupts = receiving(found, wish, card);
+        if interrupts.len() < 2 {
+            return None;
+        }
+        let cpus = cpus_of(&interrupts);
+        let cores = found.machine.cores.iter().filter(|core| core.overlaps(&cpus)).count();
+        let wanted = chosen(found, wish, card);
+        let name = format!("{}: spread of interrupts", card.name);
+        let told = format!("{} queues interrupt {cores} cores (CPU {cpus})", interrupts.len());
+        Some(if cores >= wanted.len() {
+            Seen::good(name, told)
+        } else {
+            moved(Seen::better(name, told, format!("CPU {}", list(&wanted))), found, wish, card)
+        })
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
+fn interrupt_layout(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |card: &Card| {
+        let interrupts = receiving(found, wish, card);
+        if found.readers_of(card, wish) == 0 || interrupts.is_empty() {
+            return None;
+        }
+        let (wanted, cpus) = (chosen(found, wish, card), cpus_of(&interrupts));
+        let name = format!("{}: layout of interrupts", card.name);
+        let told = format!("CPU {cpus}");
+        let seen = Seen::better(&name, &told, format!("CPU {}, threads that read beside them", list(&wanted)));
+        let seen = moved(seen, found, wish, card);
+        Some(if seen.changes.is_empty() { Seen::good(name, told) } else { seen })
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
+fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let feeding: Vec<&Card> =
+        found.hardware(wish).into_iter().filter(|card| found.readers_of(card, wish) > 0).collect();
+    let nodes: Vec<u32> = feeding.iter().filter_map(|card| card.node).collect();
+    let free = found.machine.nodes.iter().rfind(|node| !nodes.contains(&node.number) && !node.cpus.is_empty());
+    let (Some(free), false) = (free, nodes.is_empty()) else { return Ok(Vec::new()) };
+    let last = found.machine.cores.iter().rfind(|core| core.overlaps(&free.cpus)).and_then(CpuList::first);
+    let Some(last) = last else { return Ok(Vec::new()) };
+    let busy: CpuList =
+        nodes.iter().filter_map(|&node| found.machine.node(node)).flat_map(|node| node.cpus.iter()).collect();
+    let others = found.machine.cards.iter().filter(|card| feeding.iter().all(|other| other.name != card.name));
+    let one = |card: &Card| {
+        let name = format!("{}: interrupts", card.name);
+        let near = card.interrupts.iter().filter(|interrupt| interrupt.cpus.overlaps(&busy));
+        let near: Vec<&Interrupt> = near.filter(|interrupt| interrupt.task != InterruptTask::Other).collect();
+        if card.interrupts.is_empty() {
+            return None;
+        }
+        let told = format!("CPU {}", cpus_of(&near));
+        let seen = Seen::better(&name, told, format!("CPU {last}, on node {}", free.number));
+        let seen = near.iter().fold(seen, |seen, interrupt| to(seen, found, interrupt, last));
+        Some(if near.is_empty() { Seen::good(name, "away from those that feed") } else { seen })
+    };
+    Ok(others.filter_map(one).collect())
+}
+
+fn irqbalance(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const SUBJECT: &str = "irqbalance";
+    const FAST: u32 = 10_000;
+    let process = found.each("proc/", "/comm").find(|(_, name)| *name == "irqbalance");
+    let Some((path, _)) = process else { return Ok(vec![Seen::good(SUBJECT, "does not run")]) };
+    let files = ["etc/default/irqbalance", "etc/sysconfig/irqbalance"].map(|path| found.text(path).unwrap_or_default());
+    let said = files.iter().flat_map(|text| text.lines()).filter_map(|line| line.trim().split_once('='));
+    let banned = said.filter(|(key, _)| key.starts_with("IRQBALANCE_BANNED_CPU"));
+    let banned: Vec<&str> =
+        banned.map(|(_, value)| value.trim_matches('"')).filter(|value| !value.is_empty()).collect();
+    let number = path.trim_start_matches("proc/").trim_end_matches("/comm");
+    let told = format!(
+        "runs as process {number}, with {}",
+        match banned.first() {
+            Some(cpus) => format!("CPU {cpus} banned"),
+            None => "no CPU banned".to_owned(),
+        }
+    );
+    let is_fast = |card: &&Card| card.megabits_per_second.is_some_and(|speed| speed >= FAST);
+    Ok(vec![if !banned.is_empty() || wish.feeding.is_empty() && !found.hardware(wish).iter().any(is_fast) {
+        Seen::good(SUBJECT, told)
+    } else {
+        Seen::better(SUBJECT, told, "`systemctl disable --now irqbalance`, or ban the CPUs that take data")
+    }])
+}
+
+/// A set of CPUs as the kernel writes masks, without the commas.
+fn mask(cpus: &CpuList) -> String {
+    let digits = cpus.iter().max().map_or(1, |most| most / 4 + 1);
+    let digit = |place: u32| (0..4).map(|bit| u32::from(cpus.contains(place * 4 + bit)) << bit).sum::<u32>();
+    (0..digits).rev().fold(String::new(), |mut text, place| {
+        let _ = write!(text, "{:x}", digit(place));
+        text
+    })
+}
+
+fn is_empty_mask(text: &str) -> bool {
+    text.chars().all(|letter| letter == '0' || letter == ',')
+}
+
+fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const FAST: u32 = 10_000;
+    let mut seen = Vec::new();
+    for card in found.hardware(wish) {
+        let first = format!("sys/class/net/{}/queues/rx-", card.name);
+        let queues: Vec<(&str, &str)> = found.each(&first, "/rps_cpus").collect();
+        let name = format!("{}: packets handed over", card.name);
+        let setting = |path: &str| Setting::File { path: path.to_owned(), form: Form::CpuMask };
+        let matters = found.readers_of(card, wish) > 0 || card.megabits_per_second.is_some_and(|speed| speed >= FAST);
+        match queues[..] {
+            [] => {}
+            [(path, present)] if is_empty_mask(present) && matters => {
+                let taken = found.machine.whole_cores(&card.receive_cpus());
+                let others: CpuList = near_cores(found, card).into_iter().filter(|&cpu| !taken.contains(cpu)).collect();
+                if others.is_empty() {
+                    seen.push(Seen::good(name, "no: there is no other core"));
+                } else {
+                    let one = Seen::better(name, "to no CPU, and the card has one queue", format!("to CPU {others}"));
+                    seen.push(one.change(setting(path), present, mask(&others)));
+                }
+            }
+            [_] => seen.push(Seen::good(name, "as it should be with one queue")),
+            _ => {
+                let kept = queues.iter().take(found.queues_after(card, wish).unwrap_or(usize::MAX));
+                let given: Vec<_> = kept.filter(|(_, present)| !is_empty_mask(present)).collect();
+                if given.is_empty() {
+                    seen.push(Seen::good(name, "no: the card shares its work out by queues"));
+                } else {
+                    let told = format!("by {} of {} queues", given.len(), queues.len());
+                    let one = Seen::better(name, told, "no: the card shares its work out by queues");
+                    seen.push(given.iter().fold(one, |one, (path, present)| one.change(setting(path), *present, "0")));
+                }
+            }
+        }
+    }
+    Ok(seen)
+}
+
+fn transmit_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let mut seen = Vec::new();
+    for card in found.hardware(wish) {
+        let first = format!("sys/class/net/{}/queues/tx-", card.name);
+        let kept = found.queues_after(card, wish).unwrap_or(usize::MAX);
+        let mut queues: Vec<(&str, &str)> = found.each(&first, "/xps_cpus").collect();
+        queues.sort_by_key(|(path, _)| (path.len(), path.to_owned()));
+        queues.truncate(kept);
+        let name = format!("{}: CPUs of transmit queues", card.name);
+        if queues.len() < 2 {
+            continue;
+        }
+        if queues.iter().any(|(_, present)| !is_empty_mask(present)) {
+            seen.push(Seen::good(name, "each has its own"));
+            continue;
+        }
+        let count = queues.len() as u32;
+        let mut one = Seen::better(name, "all CPUs for each", "each CPU by one queue");
+        for (index, (path, present)) in (0..).zip(queues) {
+            let cpus: CpuList = found.machine.online.iter().filter(|cpu| cpu % count == index).collect();
+            if !cpus.is_empty() {
+                one = one.change(Setting::File { path: path.to_owned(), form: Form::CpuMask }, present, mask(&cpus));
+            }
+        }
+        seen.push(one);
+    }
+    Ok(seen)
+}
+
+fn isolated_cpus(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const SUBJECT: &str = "isolated CPUs";
+    const MANY: usize = 8;
+    let isolated = &found.machine.isolated;
+    let readers: usize = found.hardware(wish).iter().map(|card| found.readers_of(card, wish)).sum();
+    Ok(vec![if !isolated.is_empty() {
+        Seen::good(SUBJECT, isolated.to_string())
+    } else if readers > 0 && found.machine.cores.len() >= MANY {
+        let advised = "the CPUs of threads that read: `isolcpus=managed_irq,domain,CPUS` on the kernel's command line";
+        Seen::told(SUBJECT, "none", advised)
+    } else {
+        Seen::good(SUBJECT, "none")
+    }])
+}
+
+fn tickless_cpus(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
+    const SUBJECT: &str = "CPUs without a tick";
+    let isolated = &found.machine.isolated;
+    let text = found.text("sys/devices/system/cpu/nohz_full").filter(|text| !text.is_empty() && *text != "(null)");
+    let tickless: CpuList = text.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let told = if tickless.is_empty() { "none".to_owned() } else { tickless.to_string() };
+    Ok(vec![if isolated.is_within(&tickless) {
+        Seen::good(SUBJECT, told)
+    } else {
+        Seen::told(SUBJECT, told, format!("`nohz_full={isolated}` on the kernel's command line"))
+    }])
+}

@@ -1,0 +1,185 @@
+//! Huge pages, nodes, swapping.
+
+use super::{Rule, Seen, bytes};
+use crate::found::{Found, Unread, kibibytes_of};
+use crate::{Form, Grade, Group, Setting, Sureness, Wish};
+
+/// Rules on memory.
+pub(super) const MEMORY: &[Rule] = &[
+    Rule {
+        name: "huge_pages",
+        group: Group::Memory,
+        what: "Pages of 2 MiB that are reserved on the node of the card that feeds. As many as the pools of the \
+               configuration take.",
+        why: "With small pages the processor looks up a page for each 4 KiB, and the first touch of each costs a fault. \
+              Paper 1 saw the same in 2005.",
+        source: "paper 1, III-B; the kernel's admin-guide/mm/hugetlbpage.rst; measured with Ropewalk",
+        worth: "scanning 1 GiB: 23 GB/s with small pages, 41 with huge ones; copying: 12.6 and 20.7; `ropewalk bench felix`",
+        sureness: Sureness::Measured,
+        look: huge_pages,
+    },
+    Rule {
+        name: "gigantic_pages",
+        group: Group::Memory,
+        what: "Pages of 1 GiB that are reserved. None: pools take those of 2 MiB.",
+        why: "What is reserved so is lost to everything else; in steps of 2 MiB the lookups are seldom enough.",
+        source: "the kernel's admin-guide/mm/hugetlbpage.rst",
+        worth: "the memory itself",
+        sureness: Sureness::Documented,
+        look: gigantic_pages,
+    },
+    Rule {
+        name: "transparent_huge_pages",
+        group: Group::Memory,
+        what: "Whether the kernel makes huge pages by itself (`transparent_hugepage/enabled`): `madvise` or `always`, not \
+               `never`. Whether it stops a thread to make them (`defrag`): not `always`.",
+        why: "Where no huge pages are reserved, pools ask for these. To make one while a thread waits takes up to some \
+              milliseconds.",
+        source: "the kernel's admin-guide/mm/transhuge.rst; measured with Ropewalk",
+        worth: "scanning 1 GiB: 23 GB/s with small pages, 27 with transparent huge ones; random reads 493 and 170 ns",
+        sureness: Sureness::Measured,
+        look: transparent_huge_pages,
+    },
+    Rule {
+        name: "numa_memory",
+        group: Group::Memory,
+        what: "Free memory of the node that feeds, against the pools of the configuration. More, by a tenth.",
+        why: "What a node lacks comes from another one without a word, and every packet then crosses the sockets.",
+        source: "paper 3, IV-B and Fig. 9; numa(7)",
+        worth: "as `interrupt_node`",
+        sureness: Sureness::Documented,
+        look: numa_memory,
+    },
+    Rule {
+        name: "zone_reclaim",
+        group: Group::Memory,
+        what: "`vm.zone_reclaim_mode`, whether a node that is full throws out cached files before it takes memory of another \
+               node. 0.",
+        why: "A thread that needs memory then waits for the disk, although there is free memory.",
+        source: "the kernel's admin-guide/sysctl/vm.rst",
+        worth: "no pauses of milliseconds while files are written",
+        sureness: Sureness::Documented,
+        look: zone_reclaim,
+    },
+    Rule {
+        name: "swappiness",
+        group: Group::Memory,
+        what: "`vm.swappiness`, how readily the kernel swaps memory out for cached files, on machines with swap. 10 at most.",
+        why: "Run files fill the cache as fast as they are written; pools that are quiet for a while would go to the disk.",
+        source: "the kernel's admin-guide/sysctl/vm.rst",
+        worth: "no event waits for a page from the disk",
+        sureness: Sureness::Documented,
+        look: swappiness,
+    },
+];
+
+const HUGE: u64 = 2 << 20;
+
+/// The node that feeds, where one does; the only one otherwise.
+fn feeding_node(found: &Found, wish: &Wish) -> Option<u32> {
+    let feeding = found.hardware(wish).into_iter().filter(|card| found.readers_of(card, wish) > 0);
+    let of_card = feeding.filter_map(|card| card.node).next();
+    of_card.or_else(|| (found.machine.nodes.len() == 1).then(|| found.machine.nodes[0].number))
+}
+
+fn node_text(found: &Found, node: u32) -> &str {
+    found.text(&format!("sys/devices/system/node/node{node}/meminfo")).unwrap_or_default()
+}
+
+fn huge_pages(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let all = found.machine.huge_pages.iter().find(|pages| pages.page_bytes == HUGE).map_or(0, |pages| pages.total);
+    let wanted = wish.memory_bytes.div_ceil(HUGE);
+    let Some(node) = feeding_node(found, wish).filter(|_| wanted > 0) else {
+        let subject = "huge pages of 2 MiB";
+        return Ok(vec![if all > 0 && all >= wanted {
+            Seen::good(subject, all.to_string())
+        } else {
+            Seen::told(subject, all.to_string(), "as many as the configuration's pools take")
+        }]);
+    };
+    let subject = format!("huge pages of 2 MiB on node {node}");
+    let path = format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+    let present = found.number(&path).ok_or_else(|| Unread(format!("/{path}")))?;
+    if present >= wanted {
+        return Ok(vec![Seen::good(subject, present.to_string())]);
+    }
+    let free = kibibytes_of(node_text(found, node), "MemFree").unwrap_or(0);
+    let more = (wanted - present).saturating_mul(HUGE);
+    // What is in use cannot be reserved, and the rest of the machine needs some memory, too.
+    Ok(vec![if more > free / 10 * 9 {
+        let advised = format!("{wanted}, for which there is no memory: {} are free", bytes(free));
+        Seen::better(subject, present.to_string(), advised)
+    } else {
+        let setting = Setting::File { path, form: Form::Plain };
+        let seen = Seen::better(subject, present.to_string(), wanted.to_string());
+        seen.change(setting, present.to_string(), wanted.to_string())
+    }])
+}
+
+fn gigantic_pages(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
+    const SUBJECT: &str = "huge pages of 1 GiB";
+    let pages = found.machine.huge_pages.iter().find(|pages| pages.page_bytes == 1 << 30);
+    Ok(vec![match pages.map_or(0, |pages| pages.total) {
+        0 => Seen::good(SUBJECT, "0"),
+        total => Seen::told(SUBJECT, total.to_string(), "0, unless another program uses them"),
+    }])
+}
+
+fn transparent_huge_pages(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
+    const DIRECTORY: &str = "sys/kernel/mm/transparent_hugepage";
+    let chosen = |text: &str| text.split(['[', ']']).nth(1).unwrap_or_default().to_owned();
+    let mut seen = Vec::new();
+    for (file, bad, wanted) in [("enabled", "never", "madvise"), ("defrag", "always", "madvise")] {
+        let path = format!("{DIRECTORY}/{file}");
+        let text = found.must(&path)?;
+        let (present, subject) = (chosen(text), format!("transparent huge pages: {file}"));
+        if present.is_empty() {
+            return Err(Unread(format!("/{path}")));
+        }
+        seen.push(if present == bad {
+            let setting = Setting::File { path, form: Form::Choice };
+            Seen::better(subject, present, wanted).change(setting, text, wanted)
+        } else {
+            Seen::good(subject, present)
+        });
+    }
+    Ok(seen)
+}
+
+fn numa_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let Some(node) = feeding_node(found, wish).filter(|_| wish.memory_bytes > 0) else { return Ok(Vec::new()) };
+    let subject = format!("memory of node {node}");
+    let text = node_text(found, node);
+    let free = kibibytes_of(text, "MemFree").ok_or_else(|| Unread(subject.clone()))?;
+    // Cached files are thrown out when the memory is wanted; reserved huge pages are not free, and are for pools.
+    let cached = kibibytes_of(text, "FilePages").unwrap_or(0);
+    let reserved = found.number(&format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"));
+    let there = free.saturating_add(cached).saturating_add(reserved.unwrap_or(0).saturating_mul(HUGE));
+    let wanted = wish.memory_bytes.saturating_add(wish.memory_bytes / 10);
+    let told = format!("{} free or cached", bytes(there));
+    Ok(vec![if there >= wanted {
+        Seen::good(subject, told)
+    } else {
+        Seen::harmful(subject, told, format!("{}, or smaller pools", bytes(wanted)))
+    }])
+}
+
+fn zone_reclaim(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
+    const NAME: &str = "vm.zone_reclaim_mode";
+    Ok(vec![match found.sysctl(NAME)? {
+        0 => Seen::good(NAME, "0"),
+        present => Seen::sysctl(Grade::CouldBeBetter, NAME, present, 0),
+    }])
+}
+
+fn swappiness(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
+    const NAME: &str = "vm.swappiness";
+    const MOST: i64 = 10;
+    let has_swap = found.text("proc/swaps").is_some_and(|text| text.lines().count() > 1);
+    let present = found.sysctl(NAME)?;
+    Ok(vec![if present <= MOST || !has_swap {
+        Seen::good(NAME, if has_swap { present.to_string() } else { format!("{present}; there is no swap") })
+    } else {
+        Seen::sysctl(Grade::CouldBeBetter, NAME, present, MOST)
+    }])
+}

@@ -1,0 +1,177 @@
+//! Where events are written to.
+
+use std::path::{Path, PathBuf};
+
+use super::{Rule, Seen, bytes};
+use crate::found::{Found, Unread};
+use crate::{Form, Group, Setting, Sureness, Wish};
+
+/// Rules on storage.
+pub(super) const STORAGE: &[Rule] = &[
+    Rule {
+        name: "file_system",
+        group: Group::Storage,
+        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs.",
+        why: "One over the network, or in layers as containers have it, is as fast as its slowest part and may stand still; \
+              one in memory loses everything with the machine; one that copies on writing works twice for run files.",
+        source: "open(2), O_DIRECT; the kernel's filesystems/overlayfs.rst",
+        worth: "2.8 to 3.1 GB/s written past the cache on a local disk; `ropewalk bench write` in that directory",
+        sureness: Sureness::Documented,
+        look: file_system,
+    },
+    Rule {
+        name: "mount_options",
+        group: Group::Storage,
+        what: "How the file system of each output directory is mounted. Writable; without `sync`, `discard`, \
+               `data=journal`.",
+        why: "With `sync` each write waits for the disk; with `discard` each deleted file does; with `data=journal` all is \
+              written twice.",
+        source: "mount(8); ext4(5)",
+        worth: "a factor of two and more; `ropewalk bench write`",
+        sureness: Sureness::Documented,
+        look: mount_options,
+    },
+    Rule {
+        name: "disk_scheduler",
+        group: Group::Storage,
+        what: "Who orders the requests of the disk (`queue/scheduler`). `none` for one without moving parts, `mq-deadline` for \
+               one that turns.",
+        why: "Ropewalk writes large pieces in order, and a disk without moving parts gains nothing by waiting for others.",
+        source: "the kernel's block/switching-sched.rst",
+        worth: "some percent; measure with `ropewalk bench write`",
+        sureness: Sureness::Guess,
+        look: disk_scheduler,
+    },
+    Rule {
+        name: "free_space",
+        group: Group::Storage,
+        what: "The room in the file system of each output directory. More than 10 GB, and more than a tenth.",
+        why: "A full disk ends a run, or holds it up; file systems become slow before they are full.",
+        source: "docs/operating.md",
+        worth: "the run",
+        sureness: Sureness::Documented,
+        look: free_space,
+    },
+];
+
+/// A line of /proc/self/mountinfo (proc(5)).
+struct Mount<'a> {
+    device: &'a str,
+    point: PathBuf,
+    options: Vec<&'a str>,
+    kind: &'a str,
+    source: &'a str,
+}
+
+/// The kernel writes space, tab, newline and backslash in octal.
+fn unescaped(text: &str) -> PathBuf {
+    let text = text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\");
+    PathBuf::from(text)
+}
+
+fn mount(line: &str) -> Option<Mount<'_>> {
+    let (own, file_system) = line.split_once(" - ")?;
+    let own: Vec<&str> = own.split(' ').collect();
+    let [kind, source, of_file_system] = file_system.splitn(3, ' ').collect::<Vec<_>>()[..] else { return None };
+    let options = own.get(5)?.split(',').chain(of_file_system.split(','));
+    Some(Mount { device: own.get(2)?, point: unescaped(own.get(4)?), options: options.collect(), kind, source })
+}
+
+/// The mount that a directory is in: of those whose point it lies below the longest, and of equal ones the last.
+fn mount_of<'a>(found: &'a Found, directory: &Path) -> Result<Mount<'a>, Unread> {
+    const PATH: &str = "proc/self/mountinfo";
+    let mounts = found.must(PATH)?.lines().filter_map(mount).filter(|mount| directory.starts_with(&mount.point));
+    mounts.max_by_key(|mount| mount.point.components().count()).ok_or_else(|| Unread(format!("/{PATH}")))
+}
+
+fn file_system(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |directory: &PathBuf| {
+        let mount = mount_of(found, directory)?;
+        let (name, told) =
+            (format!("{}: file system", directory.display()), format!("{} at {}", mount.kind, mount.point.display()));
+        let advised = "ext4 or xfs on a local disk";
+        Ok(match mount.kind {
+            "tmpfs" | "ramfs" => {
+                Seen::harmful(name, told, format!("{advised}: what is in memory goes with the machine"))
+            }
+            "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "overlay" | "btrfs" | "zfs" => {
+                Seen::better(name, told, advised)
+            }
+            kind if kind.starts_with("fuse") => Seen::better(name, told, advised),
+            _ => Seen::good(name, told),
+        })
+    };
+    wish.outputs.iter().map(one).collect()
+}
+
+fn mount_options(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let one = |directory: &PathBuf| {
+        let mount = mount_of(found, directory)?;
+        let name = format!("{}: mount options", directory.display());
+        let has = |option: &&str| mount.options.contains(option);
+        let slow: Vec<&str> = ["sync", "discard", "data=journal"].into_iter().filter(has).collect();
+        Ok(if has(&"ro") {
+            Seen::harmful(name, "ro", "rw: nothing can be written there")
+        } else if slow.is_empty() {
+            Seen::good(name, mount.options.join(","))
+        } else {
+            let advised = format!("without it: `mount -o remount,...`, /etc/fstab for {}", mount.point.display());
+            Seen::better(name, slow.join(","), advised)
+        })
+    };
+    wish.outputs.iter().map(one).collect()
+}
+
+/// The disk that a mount is on, by its name in /sys/block.
+fn disk_of<'a>(found: &'a Found, mount: &Mount<'_>) -> Option<&'a str> {
+    let node = mount.source.strip_prefix("/dev/").map(|name| format!("/{name}/dev"));
+    // Some file systems have a number of their own, and name their disk alone.
+    let is_meant =
+        |path: &str, number: &str| number == mount.device || node.as_ref().is_some_and(|end| path.ends_with(end));
+    let (path, _) = found.each("sys/block/", "/dev").find(|(path, number)| is_meant(path, number))?;
+    path.strip_prefix("sys/block/")?.split('/').next()
+}
+
+fn disk_scheduler(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let mut seen: Vec<Seen> = Vec::new();
+    for directory in &wish.outputs {
+        let Some(disk) = disk_of(found, &mount_of(found, directory)?) else { continue };
+        let path = format!("sys/block/{disk}/queue/scheduler");
+        let (Some(text), Some(turns)) =
+            (found.text(&path), found.number(&format!("sys/block/{disk}/queue/rotational")))
+        else {
+            continue;
+        };
+        let wanted = if turns == 1 { "mq-deadline" } else { "none" };
+        let present = text.split(['[', ']']).nth(1).ok_or_else(|| Unread(format!("/{path}")))?;
+        let subject = format!("{disk}: scheduler");
+        let has_wanted = text.split(['[', ']', ' ']).any(|name| name == wanted);
+        if !seen.iter().any(|one| one.subject == subject) {
+            seen.push(if present == wanted || !has_wanted {
+                Seen::good(subject, present)
+            } else {
+                Seen::better(subject, present, wanted).change(Setting::File { path, form: Form::Choice }, text, wanted)
+            });
+        }
+    }
+    Ok(seen)
+}
+
+fn free_space(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const LEAST: u64 = 10_000_000_000;
+    let one = |directory: &PathBuf| {
+        let name = format!("{}: free space", directory.display());
+        let near = found.probed.space.iter().filter(|space| directory.starts_with(&space.directory));
+        let space =
+            near.max_by_key(|space| space.directory.components().count()).ok_or_else(|| Unread(name.clone()))?;
+        let told = format!("{} of {}", bytes(space.free_bytes), bytes(space.total_bytes));
+        Ok(if space.free_bytes < LEAST {
+            Seen::harmful(name, told, "more than 10 GB")
+        } else if space.free_bytes < space.total_bytes / 10 {
+            Seen::better(name, told, "more than a tenth")
+        } else {
+            Seen::good(name, told)
+        })
+    };
+    wish.outputs.iter().map(one).collect()
+}

@@ -1,0 +1,52 @@
+//! Where events are written to.
+
+use ropewalk_tune::{Grade, Wish};
+
+use crate::machines::{Copy, changes, finds, readout, worst};
+
+#[test]
+fn file_systems_that_are_far_layered_or_copy_are_found() {
+    for (tree, output, found, grade) in [
+        ("server", "/data/runs", "ext4 at /data", Grade::Good),
+        ("container", "/runs/now", "nfs4 at /runs", Grade::CouldBeBetter),
+        ("container", "/elsewhere", "overlay at /", Grade::CouldBeBetter),
+        ("laptop", "/runs", "btrfs at /", Grade::CouldBeBetter),
+        ("server", "/run/events", "tmpfs at /run", Grade::Harmful),
+        ("server", "/running", "ext4 at /", Grade::Good),
+    ] {
+        let told = finds(tree, "file_system", &readout("eth0", output));
+        assert_eq!((told[0].found.as_str(), told[0].grade), (found, grade), "{tree} {output}");
+    }
+    assert!(finds("server", "file_system", &Wish::default()).is_empty(), "nothing is written");
+}
+
+#[test]
+fn mounts_that_wait_for_the_disk_are_found() {
+    let found = finds("server", "mount_options", &readout("eth1", "/data"));
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::CouldBeBetter, "sync,discard"));
+    assert_eq!(worst(&finds("laptop", "mount_options", &readout("eth0", "/media/disk"))), Grade::Good);
+    let line = "22 1 259:2 / / ro,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n";
+    let read_only = Copy::of("server").with("proc/self/mountinfo", line);
+    assert_eq!(worst(&read_only.finds("mount_options", &readout("eth1", "/data"))), Grade::Harmful);
+}
+
+#[test]
+fn disks_have_the_scheduler_of_their_kind() {
+    let found = finds("server", "disk_scheduler", &readout("eth1", "/data"));
+    assert_eq!(changes(&found), ["/sys/block/nvme1n1/queue/scheduler: mq-deadline -> none"]);
+    assert_eq!(worst(&finds("laptop", "disk_scheduler", &readout("eth0", "/media/disk"))), Grade::Good);
+    let own = finds("laptop", "disk_scheduler", &readout("eth0", "/runs"));
+    assert_eq!((own[0].subject.as_str(), worst(&own)), ("nvme0n1: scheduler", Grade::Good), "by its partition's name");
+    let turning = Copy::of("server").with("sys/block/nvme1n1/queue/rotational", "1\n");
+    assert_eq!(worst(&turning.finds("disk_scheduler", &readout("eth1", "/data"))), Grade::Good);
+}
+
+#[test]
+fn full_disks_are_found() {
+    assert_eq!(worst(&finds("server", "free_space", &readout("eth1", "/data/runs"))), Grade::Harmful);
+    assert_eq!(worst(&finds("laptop", "free_space", &readout("eth0", "/runs"))), Grade::Good);
+    let fuller = Copy::of("laptop").recorded("410000000000", "41000000000");
+    assert_eq!(worst(&fuller.finds("free_space", &readout("eth0", "/runs"))), Grade::CouldBeBetter);
+    let told = finds("laptop", "free_space", &readout("eth0", "/media/disk"));
+    assert_eq!((told[0].grade, told[0].found.as_str()), (Grade::Told, "could not be read"));
+}
