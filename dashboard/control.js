@@ -17,16 +17,20 @@ export function notice(text, { passes = false } = {}) {
 // In whose name commands are given.
 const who = () => byId("who").value.trim() || "dashboard";
 
-// Does something, such as `commands/start`. A server that wants its token is told it once for as long as the page is open.
+// Whether somebody else than whoever is in front of the page holds the controls.
+export const isHeldByAnother = (live) => Boolean(live.operator) && live.operator.name !== who();
+
+// Does something, such as `commands/start`; a body that is a text goes as that, another one as JSON. A server that wants its token is told it once for as long as the page is open.
 export async function give(what, parameters = {}, body = undefined) {
-  const headers = body ? { "Content-Type": "application/json" } : {};
+  const isText = typeof body === "string";
+  const headers = body ? { "Content-Type": isText ? "text/plain; charset=utf-8" : "application/json" } : {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
   const query = new URLSearchParams({ by: who() });
   for (const [name, values] of Object.entries(parameters)) {
     for (const value of [values].flat()) query.append(name, value);
   }
-  const answer = await fetch(`/api/v1/${what}?${query}`, { method: "POST", headers, body: body && JSON.stringify(body) });
+  const answer = await fetch(`/api/v1/${what}?${query}`, { method: "POST", headers, body: body && (isText ? body : JSON.stringify(body)) });
   if (answer.status === 401) {
     const given = window.prompt("The token of this server's file:");
     if (given) { sessionStorage.setItem("token", given); return give(what, parameters, body); }

@@ -1,27 +1,51 @@
-// Runs of the output directory, and the account of one.
+// Runs of the output directory with what people say of them, and the account of one.
 
-import { byId, bytes, element, grouped, heads, span, words } from "./format.js";
+import { give, isHeldByAnother, notice } from "./control.js";
+import { byId, bytes, element, grouped, heads, setText, span, words } from "./format.js";
+
+// Somebody else's note changes nothing that the page hears of.
+const EVERY_MILLISECONDS = 10000;
 
 let shownFor = "";
+let shownAt = 0;
+let shown = "";
+let presentRun = null;
 
 // What a run is told by: a name, and what it is in the list of runs or in its account.
 const text = (value) => (value === null || value === undefined ? "–" : String(value));
 
+// A note with its day, as it is seen where there is room for it.
+const dated = (note) => `${new Date(note.at_ns / 1e6).toLocaleString("en-GB")}, ${note.by}: ${note.text}`;
+
+// The newest note of a run, and how many there are besides; all of them on a pointer's rest.
+function noteCell(notes) {
+  if (!notes.length) return element("td");
+  const { by, text } = notes.at(-1);
+  const others = notes.length > 1 ? ` (and ${grouped(notes.length - 1)} before)` : "";
+  return element("td", { class: "said", title: notes.map(dated).join("\n") }, `${by}: ${text}${others}`);
+}
+
 function showList(runs) {
+  // What is the same stays, and with it what is pointed at.
+  if (JSON.stringify(runs) === shown) return;
+  shown = JSON.stringify(runs);
   const lines = runs.map((run) => {
     const button = element("button", { "aria-label": `account of run ${run.run}` }, String(run.run));
     button.disabled = !run.has_account;
     button.addEventListener("click", () => showAccount(run.run).catch(() => {}));
     const directory = run.directory.split("/").at(-1);
-    return element("tr", {}, element("td", {}, button), element("td", {}, run.has_account ? "ended" : "no account"), element("td", {}, directory));
+    const cells = [button, run.has_account ? "ended" : "no account", directory].map((what) => element("td", {}, what));
+    return element("tr", {}, ...cells, noteCell(run.notes));
   });
   byId("runs").tBodies[0].replaceChildren(...lines);
 }
 
 async function showAccount(run) {
   const box = byId("run-account");
-  const answer = await fetch(`/api/v1/runs/${run}`);
+  const [answer, said] = await Promise.all([fetch(`/api/v1/runs/${run}`), fetch(`/api/v1/runs/${run}/notes`)]);
   const account = await answer.json();
+  const notes = said.ok ? (await said.json()).filter((note) => note.kind === "note") : [];
+  byId("note-run").value = run;
   if (!answer.ok) {
     box.replaceChildren(element("p", {}, account.error));
     return;
@@ -37,6 +61,8 @@ async function showAccount(run) {
     ["fragments received", grouped(fragments.received)],
     ["ledger", ledger.balanced ? "balanced" : "not balanced"],
     ["files", account.directory],
+    ...Object.entries(account.fields ?? {}),
+    ...notes.map((note) => ["note", dated(note)]),
   ];
   const list = element("dl", {}, ...lines.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   const whole = element("details", {}, element("summary", {}, "everything"), element("pre", { tabindex: "0" }, JSON.stringify(account, null, 2)));
@@ -50,14 +76,39 @@ async function read() {
   if (answer.ok) showList(await answer.json());
 }
 
-// The list changes where a run begins or ends.
+// A note is of the run that is under way, unless another one was chosen.
+function follow(live) {
+  const field = byId("note-run");
+  if (live.run !== presentRun && (field.value === "" || field.value === String(presentRun))) field.value = live.run ?? "";
+  presentRun = live.run;
+  const isHeld = isHeldByAnother(live);
+  byId("note-add").disabled = isHeld;
+  setText(byId("note-add"), isHeld ? `${live.operator.name} holds the controls` : "Add");
+}
+
+async function add() {
+  const field = byId("note-text");
+  const reply = await give(`runs/${byId("note-run").valueAsNumber}/notes`, {}, field.value.trim());
+  // What was not taken stays in the field.
+  if (!reply || reply.error) return;
+  field.value = "";
+  await read();
+}
+
+// The list changes where a run begins or ends, and with notes.
 export function show(live) {
+  follow(live);
   const now = `${live.run} ${live.state} ${live.last_entry}`;
-  if (now === shownFor) return;
+  if (now === shownFor && (document.hidden || performance.now() - shownAt < EVERY_MILLISECONDS)) return;
   shownFor = now;
+  shownAt = performance.now();
   read().catch(() => { shownFor = ""; });
 }
 
 export function begin() {
-  heads(byId("runs"), ["run", "standing", "directory"]);
+  heads(byId("runs"), ["run", "standing", "directory", "notes"]);
+  byId("note").addEventListener("submit", (event) => {
+    event.preventDefault();
+    add().catch((error) => notice(String(error)));
+  });
 }

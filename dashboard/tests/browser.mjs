@@ -9,6 +9,7 @@ import { chromium } from "playwright-core";
 import { clean } from "./harness.mjs";
 import { histograms } from "./histograms.mjs";
 import { many } from "./many.mjs";
+import { notes } from "./notes.mjs";
 import { fields, masks, parts } from "./parts.mjs";
 import { reference } from "./reference.mjs";
 import { shift } from "./shift.mjs";
@@ -26,7 +27,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks, reference, histograms]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks, reference, histograms, notes]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

@@ -7,6 +7,7 @@ use ropewalk_node::configuration::LogbookSection;
 use ropewalk_node::run::{Logbook, Note, NoteKind};
 use ropewalk_node::session::{Desk, Entry, EntryKind};
 use ropewalk_terms::Utc;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,6 +68,20 @@ impl Clerk {
     /// Where the file cannot be read.
     pub(crate) fn notes_of(&self, run: u32) -> io::Result<Vec<Note>> {
         self.logbook.notes_of(ropewalk_terms::RunNumber(run))
+    }
+
+    /// The newest of what people say of runs, by run, the oldest first.
+    ///
+    /// # Errors
+    /// As [`Logbook::newest_said`].
+    pub(crate) fn newest_said(&self) -> io::Result<BTreeMap<u32, Vec<Note>>> {
+        let mut by_run = BTreeMap::<_, Vec<_>>::new();
+        for note in self.logbook.newest_said()? {
+            if let Some(run) = note.run {
+                by_run.entry(run).or_default().push(note);
+            }
+        }
+        Ok(by_run)
     }
 
     /// What became of what was handed on; none where nobody is to have it.

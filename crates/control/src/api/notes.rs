@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<Shared> {
 /// An entry of the logbook.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "what the document says of `ropewalk_node::run::Note`")]
-struct Note {
+pub(super) struct Note {
     /// When, in nanoseconds since 1970 UTC.
     at_ns: i64,
     /// Of which run; null outside of runs.

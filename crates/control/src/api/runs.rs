@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::run::{ACCOUNT, Registry};
+use ropewalk_node::run::{ACCOUNT, Note, Registry};
 use ropewalk_terms::RunNumber;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
@@ -35,6 +35,9 @@ struct KnownRun {
     directory: String,
     /// Whether it has its account: it has ended in order.
     has_account: bool,
+    /// What people said of it, the oldest first, as far as it stands in the last mebibyte of the logbook.
+    #[schema(value_type = Vec<super::notes::Note>)]
+    notes: Vec<Note>,
 }
 
 #[derive(Deserialize)]
@@ -56,10 +59,12 @@ struct Page {
 async fn runs(Of(shared): Of<Shared>, Query(page): Query<Page>) -> Response {
     let list = move || {
         let runs = Registry::open(&shared.output)?.runs()?;
+        let mut said = shared.clerk.newest_said()?;
         let meant = runs.into_iter().rev().filter(|run| page.before.is_none_or(|before| run.run.0 < before));
         let known = meant.take(page.limit.unwrap_or(50).min(MOST_RUNS)).map(|run| KnownRun {
             run: run.run.0,
             has_account: run.path.join(ACCOUNT).is_file(),
+            notes: said.remove(&run.run.0).unwrap_or_default(),
             directory: run.path.display().to_string(),
         });
         Ok::<_, std::io::Error>(known.collect::<Vec<_>>())

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub const LOGBOOK: &str = "logbook.jsonl";
 /// Bytes of an entry's text, at most.
 pub const LONGEST_NOTE: usize = 16 << 10;
+/// Bytes at the end of the file that are read where the newest entries are asked for: thousands of them.
+pub const LOGBOOK_TAIL: u64 = 1 << 20;
 /// Bytes of a line that is read: a text and its escapes. Nobody wrote a longer one here.
 const LONGEST_LINE: u64 = 128 << 10;
 
@@ -101,19 +103,7 @@ impl Logbook {
     /// # Errors
     /// Where there is a file that cannot be read.
     pub fn notes(&self) -> io::Result<Vec<Note>> {
-        let file = match File::open(&self.file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            file => file?,
-        };
-        let (mut reader, mut notes, mut line) = (BufReader::new(file), Vec::new(), Vec::new());
-        loop {
-            line.clear();
-            // What is left of a longer line is read as a line of its own, and is none.
-            if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
-                return Ok(notes);
-            }
-            notes.extend(serde_json::from_slice::<Note>(&line).ok());
-        }
+        self.read(None, |_| true)
     }
 
     /// Those of one run.
@@ -121,7 +111,35 @@ impl Logbook {
     /// # Errors
     /// As [`Logbook::notes`].
     pub fn notes_of(&self, run: RunNumber) -> io::Result<Vec<Note>> {
-        Ok(self.notes()?.into_iter().filter(|note| note.run == Some(run.0)).collect())
+        self.read(None, |note| note.run == Some(run.0))
+    }
+
+    /// The newest ones that somebody said, the oldest first: those in the last [`LOGBOOK_TAIL`] bytes, however long the file has become.
+    ///
+    /// # Errors
+    /// As [`Logbook::notes`].
+    pub fn newest_said(&self) -> io::Result<Vec<Note>> {
+        self.read(Some(LOGBOOK_TAIL), |note| note.kind == NoteKind::Note)
+    }
+
+    /// The entries that are wanted of the whole file, or of so many bytes at its end.
+    fn read(&self, tail: Option<u64>, is_wanted: impl Fn(&Note) -> bool) -> io::Result<Vec<Note>> {
+        let mut file = match File::open(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            file => file?,
+        };
+        let begin = tail.map_or(0, |tail| file.metadata().map_or(0, |metadata| metadata.len().saturating_sub(tail)));
+        // Of a line that begins before it the rest is read, and is none; one that begins right there is whole.
+        file.seek(SeekFrom::Start(begin))?;
+        let (mut reader, mut notes, mut line) = (BufReader::new(file), Vec::new(), Vec::new());
+        loop {
+            line.clear();
+            // What is left of a longer line is read as a line of its own, and is none.
+            if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+                return Ok(notes);
+            }
+            notes.extend(serde_json::from_slice::<Note>(&line).ok().filter(&is_wanted));
+        }
     }
 }
 
@@ -173,6 +191,24 @@ mod tests {
         let last = logbook.add(Utc(3), RunNumber(8), "bob", "target out").expect("it can be written");
         assert_eq!(logbook.notes().expect("it can be read"), [first.clone(), last]);
         assert_eq!(logbook.notes_of(RunNumber(7)).expect("it can be read"), [first]);
+        std::fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn of_a_long_logbook_only_the_end_is_read_for_the_newest() {
+        let (logbook, output) = logbook("tail");
+        let text = "x".repeat(1000);
+        let said =
+            |at: i64| Note { at_ns: at, run: Some(7), kind: NoteKind::Note, by: "ada".into(), text: text.clone() };
+        let state = Note { kind: NoteKind::State, ..said(0) };
+        let all: Vec<_> = (1..=3000).map(said).chain([state]).collect();
+        logbook.append(&all).expect("it can be written");
+        let newest = logbook.newest_said().expect("it can be read");
+        let line = serde_json::to_vec(&all[2999]).expect("it is JSON").len() as u64 + 1;
+        // The program's own last line takes a place, and is nobody's word; of the first line only a piece may lie in the tail.
+        assert_eq!(newest, all[3000 - newest.len()..3000]);
+        assert!((LOGBOOK_TAIL / line - 2..=LOGBOOK_TAIL / line).contains(&(newest.len() as u64)), "{}", newest.len());
+        assert_eq!(logbook.notes_of(RunNumber(7)).expect("it can be read"), all);
         std::fs::remove_dir_all(output).expect("it can be removed");
     }
 

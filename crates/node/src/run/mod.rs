@@ -76,7 +76,7 @@ pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;
 pub use handle::{RunHandle, RunThreads};
 pub use histograms::{HistogramCounts, HistogramDefinition, SourceHistograms};
-pub use logbook::{LOGBOOK, LONGEST_NOTE, Logbook, Note, NoteKind};
+pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub use lumisections::LumisectionSummary;
 pub use measures::MeasureSummary;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};

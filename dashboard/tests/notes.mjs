@@ -1,0 +1,55 @@
+// What people say of runs: in the list, in the account, and from the page by whoever may.
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { expect, isInOrder, scratch, start, until, watched } from "./harness.mjs";
+
+const said = `document.querySelector("#runs tbody tr .said")?.textContent ?? ""`;
+const post = (what, text) => `fetch("/api/v1/${what}", { method: "POST", headers: { "Content-Type": "text/plain" }, body: ${JSON.stringify(text)} })
+  .then((answer) => answer.status)`;
+
+export async function notes(browser, program, shots) {
+  const output = join(scratch, "notes");
+  mkdirSync(output);
+  const run = start(program, ["demo", "--sources", "2", "--rate", "100Hz", "--output", output, "--duration", "120s", "--control", "127.0.0.1:0"]);
+  const page = await browser.newPage({ viewport: { width: 1200, height: 1600 } });
+  const errors = watched(page);
+  await page.goto(await run.line(/dashboard: (http:\S+)/));
+  await until(page, "the present run", `document.getElementById("note-run").value === "1"`);
+  await page.getByLabel("On shift").fill("ada");
+  const text = page.getByLabel("Text", { exact: true });
+  const add = page.locator("#note-add");
+  await text.fill("  target moved by 2 mm <b>");
+  await text.press("Enter");
+  await until(page, "the note", `${said} === "ada: target moved by 2 mm <b>"`);
+  expect((await text.inputValue()) === "", "what was said still stands in the field");
+  await page.screenshot({ path: join(shots, "notes.png"), fullPage: true });
+
+  // A run that there is not: the text stays, and why is said.
+  await page.getByLabel("Note on run").fill("77");
+  await text.fill("of nothing");
+  await add.click();
+  await until(page, "why not", `document.getElementById("notice-text").textContent === "there is no run 77"`);
+  expect((await text.inputValue()) === "of nothing", "what was not taken is gone");
+  await page.getByRole("button", { name: "Close" }).first().click();
+  await page.getByLabel("Note on run").fill("1");
+
+  // Somebody else's is seen, too; and who holds the controls is alone with them.
+  expect((await page.evaluate(post("runs/1/notes?by=bob", "beam back"))) === 200, "bob may not say anything");
+  await until(page, "what bob said", `${said} === "bob: beam back (and 1 before)"`, 15000);
+  expect((await page.evaluate(post("operator/take?by=bob", ""))) === 200, "bob does not get the controls");
+  await until(page, "bob's controls", `document.getElementById("note-add").disabled && document.getElementById("note-add").textContent === "bob holds the controls"`);
+  expect((await page.evaluate(post("operator/give?by=bob&to=ada", ""))) === 200, "bob does not give the controls away");
+  await until(page, "ada's controls", `!document.getElementById("note-add").disabled`);
+
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  const account = page.getByRole("button", { name: "account of run 1", exact: true });
+  await until(page, "the account", `!document.querySelector('#runs button[aria-label="account of run 1"]').disabled`, 20000);
+  await account.click();
+  await until(page, "both notes in the account", `["ada: target moved by 2 mm <b>", "bob: beam back"].every((words) => document.getElementById("run-account").textContent.includes(words))`);
+  await isInOrder(page);
+  expect(errors.length === 0, `errors: ${errors.join("; ")}`);
+  await page.close();
+  run.child.kill("SIGINT");
+  await run.ended;
+  console.log("good: what is said of runs stands in their list and account, and is said from the page by whoever may");
+}
