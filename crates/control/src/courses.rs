@@ -83,7 +83,7 @@ mod tests {
     fn a_course_is_kept_and_read_and_what_is_none_is_refused() {
         let output = std::env::temp_dir().join(format!("ropewalk-courses-{}", std::process::id()));
         let run = |number: u32| output.join(format!("run{number:06}"));
-        [1, 2, 3].map(|number| std::fs::create_dir_all(run(number)).expect("a directory can be made"));
+        (1..=3).for_each(|number| std::fs::create_dir_all(run(number)).expect("a directory can be made"));
         let error = read(&output, 1).expect_err("there is none").to_string();
         assert!(error.starts_with("run 1 has no course.json: ") && error.ends_with("no run has one yet"), "{error}");
         let series = [("events_per_second".to_owned(), vec![None, Some(5.0)])].into();

@@ -7,7 +7,7 @@
 use ropewalk_sim::campaign::{
     Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, operating, push, run,
     run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_operating, run_push,
-    run_storing, run_tuning, run_writing, storing, tuning, writing,
+    run_storing, run_tuning, run_watching, run_writing, storing, tuning, watching, writing,
 };
 use ropewalk_terms::flaws::{Flaw, plant};
 
@@ -19,7 +19,8 @@ const NAMED: usize = 3;
 /// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, of
 /// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its filter units here and on
 /// other machines, of its run files in several streams, and of its files between builder units and filter units: as they are written,
-/// and as they are filtered; of run control as operators have it; and of settings of a host that are changed and taken back.
+/// and as they are filtered; of run control as operators have it; of settings of a host that are changed and taken back; and of those
+/// who watch a run.
 fn judged(seed: u64) -> Option<Broken> {
     let pushed = || run_push(push::Scenario::draw(seed)).broken;
     let controlled = || run_controlled(controlled::Scenario::draw(seed));
@@ -32,6 +33,7 @@ fn judged(seed: u64) -> Option<Broken> {
     let written = || run_writing(writing::Scenario::draw(seed));
     let operated = || run_operating(operating::Scenario::draw(seed));
     let tuned = || run_tuning(tuning::Scenario::draw(seed));
+    let watched = || run_watching(&watching::Scenario::draw(seed));
     let filed = || run_filing(filing::Scenario::draw(seed));
     let pulled = run(Scenario::draw(seed)).broken;
     pulled
@@ -47,6 +49,7 @@ fn judged(seed: u64) -> Option<Broken> {
         .or_else(filed)
         .or_else(operated)
         .or_else(tuned)
+        .or_else(watched)
 }
 
 /// What checkers say of a seed while a mistake is made.

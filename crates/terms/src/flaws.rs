@@ -289,6 +289,22 @@ flaws! {
     ForeignCommandTaken = "foreign_command_taken",
     /// An operator who gives no sign keeps the controls.
     SilentHolderKept = "silent_holder_kept",
+    /// An alarm is raised at once, however long its condition has to hold.
+    AlarmHoldIgnored = "alarm_hold_ignored",
+    /// An alarm that was to stay until somebody knows is gone when it is over.
+    LatchForgotten = "latch_forgotten",
+    /// An alarm that is shelved is shown all the same.
+    ShelvedAlarmShown = "shelved_alarm_shown",
+    /// An alarm that somebody has acknowledged is raised again while it goes on.
+    AcknowledgedAgain = "acknowledged_again",
+    /// A source that is not read is called silent.
+    HeldBackCalledSilent = "held_back_called_silent",
+    /// Not the busiest node is blamed, but the first one that is busy.
+    NeighbourBlamed = "neighbour_blamed",
+    /// What limits a run for a moment is shown at once.
+    FindingNotHeld = "finding_not_held",
+    /// What limited the last run is said of the next one.
+    LastRunsFinding = "last_runs_finding",
     /// Of what a stream took of a lumisection's files the first one alone is added up.
     StreamOfFirstFileAlone = "stream_of_first_file_alone",
     /// Settings of the host are changed before their old values are in the journal.

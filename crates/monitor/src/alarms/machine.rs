@@ -4,6 +4,7 @@ use super::rule::{Look, Rule, Severity};
 use crate::bottleneck::Limit;
 use crate::{Course, Rates, Sample};
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Instant, Utc};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -68,14 +69,15 @@ impl Alarm {
     fn next(&self, holds: bool, now: Instant) -> State {
         let is_due = |since: Instant| now.since(since) >= self.rule.hold;
         match (self.state, holds) {
-            (State::Normal, true) if self.rule.hold.is_zero() => State::Active,
+            (State::Normal, true) if self.rule.hold.is_zero() || is_planted(Flaw::AlarmHoldIgnored) => State::Active,
             (State::Normal, true) => State::Pending,
             (State::Pending, true) if is_due(self.since) => State::Active,
             (State::Pending | State::Acknowledged, false) => State::Normal,
-            (State::Active, false) if self.rule.is_latched => State::Latched,
+            (State::Active, false) if self.rule.is_latched && !is_planted(Flaw::LatchForgotten) => State::Latched,
             (State::Active, false) => State::Normal,
             // It was raised and nobody knows: whether it was over in between does not matter.
             (State::Latched, true) => State::Active,
+            (State::Acknowledged, true) if is_planted(Flaw::AcknowledgedAgain) => State::Active,
             (state, _) => state,
         }
     }
@@ -202,8 +204,8 @@ impl Alarms {
     /// Alarms to be shown: raised, or over and not acknowledged, and not shelved; the worst first.
     pub fn shown(&self) -> Vec<&Alarm> {
         let is_raised = |alarm: &&Alarm| !matches!(alarm.state, State::Normal | State::Pending);
-        let mut shown: Vec<_> =
-            self.alarms.iter().filter(is_raised).filter(|alarm| alarm.shelved_until.is_none()).collect();
+        let is_hidden = |alarm: &Alarm| alarm.shelved_until.is_some() && !is_planted(Flaw::ShelvedAlarmShown);
+        let mut shown: Vec<_> = self.alarms.iter().filter(is_raised).filter(|alarm| !is_hidden(alarm)).collect();
         shown.sort_by_key(|alarm| core::cmp::Reverse(alarm.rule.severity));
         shown
     }

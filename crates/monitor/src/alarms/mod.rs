@@ -12,8 +12,6 @@
 //! that is dead: in the first nobody sends and everything is connected; in the second something is there to be built, or
 //! somebody is missing, and nothing is built.
 
-#[cfg(test)]
-mod courses;
 mod machine;
 mod quantity_text;
 mod rule;

@@ -4,6 +4,7 @@ use super::rules::{View, finding, percent};
 use super::{Finding, Limit};
 use crate::NodeRates;
 use ropewalk_terms::Role;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// What does something for more of the time can hardly do more.
 const BUSY: f64 = 0.8;
@@ -28,7 +29,10 @@ fn greatest<'a>(
     share: impl Fn(&NodeRates) -> Option<f64>,
     least: f64,
 ) -> Option<(&'a NodeRates, f64)> {
-    let shares = nodes.filter_map(|rates| Some((rates, share(rates)?)));
+    let mut shares = nodes.filter_map(|rates| Some((rates, share(rates)?)));
+    if is_planted(Flaw::NeighbourBlamed) {
+        return shares.find(|&(_, share)| share >= least);
+    }
     shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).filter(|&(_, share)| share >= least)
 }
 

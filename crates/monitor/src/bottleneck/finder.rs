@@ -4,6 +4,7 @@ use super::{Finding, find};
 use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// A finding of another kind must hold for so long before it takes the place of the one that is shown.
 const HOLD: Duration = Duration::from_secs(3);
@@ -26,7 +27,8 @@ impl Finder {
         self.activity.observe(&sample);
         let time = sample.time;
         let found = self.last.as_ref().and_then(|before| find(before, &sample, &self.activity));
-        if self.last.as_ref().is_some_and(|before| before.run != sample.run) {
+        let is_another = self.last.as_ref().is_some_and(|before| before.run != sample.run);
+        if is_another && !is_planted(Flaw::LastRunsFinding) {
             (self.shown, self.next) = (None, None);
         }
         self.last = Some(sample);
@@ -42,7 +44,7 @@ impl Finder {
             return;
         }
         let since = self.next.as_ref().filter(|(next, _)| is_same(next)).map_or(time, |&(_, since)| since);
-        if time.since(since) >= HOLD {
+        if time.since(since) >= HOLD || is_planted(Flaw::FindingNotHeld) {
             (self.shown, self.next) = (Some(found), None);
         } else {
             self.next = Some((found, since));

@@ -3,6 +3,7 @@
 use super::{Evidence, Finding, Limit, behind};
 use crate::{Activity, Rates, Sample, SourceRates, SourceSample};
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Counter, NodeId, Role};
 
 /// A source that says nothing for so long, while others send or wait, has stopped.
@@ -118,7 +119,8 @@ fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
 fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
-        silent_for(source) >= SILENT && rates.back_pressure_share < HELD_BACK
+        let is_read = rates.back_pressure_share < HELD_BACK || is_planted(Flaw::HeldBackCalledSilent);
+        silent_for(source) >= SILENT && is_read
     };
     if view.sources().all(|(source, rates)| is_silent(source, rates)) {
         return None;

@@ -14,8 +14,8 @@
 //! and their processes (`dividing`), boards whose numbers grow, with their black boxes (`growing`), and boards that send an event in
 //! several frames (`gathering`): what these stand on is in `stand`. Run files in several streams have one, too (`storing`), with
 //! nothing but storage and its disk, and so have files between builder units and filter units (`writing`, `filing`), and filter units
-//! with what becomes of events behind them (`filtering`), run control as operators have it (`operating`), and settings of a host that
-//! are changed and taken back (`tuning`).
+//! with what becomes of events behind them (`filtering`), run control as operators have it (`operating`), settings of a host that are changed
+//! and taken back (`tuning`), and those who watch a run, its alarms and what limits it (`watching`).
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
@@ -67,6 +67,7 @@ mod timeline;
 mod trouble;
 pub mod tuning;
 mod watch;
+pub mod watching;
 mod world;
 pub mod writing;
 
@@ -80,7 +81,7 @@ pub use fault_kind::FaultKind;
 pub use masking::Masking;
 pub use outcome::{
     Outcome, run, run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_operating,
-    run_push, run_storing, run_tuning, run_writing,
+    run_push, run_storing, run_tuning, run_watching, run_writing,
 };
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};

@@ -8,13 +8,13 @@ use super::filing;
 use super::filtering;
 use super::gathering;
 use super::growing;
-use super::operating;
 use super::push;
 use super::scenario::Scenario;
 use super::storing;
 use super::tuning;
 use super::world::World;
 use super::writing;
+use super::{operating, watching};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run ended.
@@ -102,6 +102,11 @@ pub fn run_operating(scenario: operating::Scenario) -> Option<Broken> {
 /// What a checker says of settings of a host that are changed and taken back; nothing where everything holds.
 pub fn run_tuning(scenario: tuning::Scenario) -> Option<Broken> {
     caught(|| tuning::World::new(scenario).run())
+}
+
+/// What a checker says of those who watch a run; nothing where everything holds.
+pub fn run_watching(scenario: &watching::Scenario) -> Option<Broken> {
+    caught(|| watching::watch(scenario))
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

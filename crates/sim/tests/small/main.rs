@@ -9,6 +9,7 @@ mod growing;
 mod operating;
 mod storing;
 mod tuning;
+mod watching;
 mod writing;
 
 /// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
