@@ -1,6 +1,16 @@
 // The big numbers and the ledger.
 
 import { bandwidth, byId, bytes, element, grouped, percent, setText, span } from "./format.js";
+import { beforeNow } from "./plots.js";
+
+// Beside which numbers stands what the run that is compared with had at the same age, by its series.
+const COMPARED = [
+  ["event-rate", "events_per_second", grouped],
+  ["bandwidth-in", "bytes_in_per_second", bandwidth],
+  ["bandwidth-out", "bytes_to_disk_per_second", bandwidth],
+  ["live-time", "live_share", percent],
+  ["pool", "pool_share", percent],
+];
 
 export function show(live) {
   const set = (id, text) => setText(byId(id), text);
@@ -19,6 +29,10 @@ export function show(live) {
   set("age", span(live.age_s));
   set("disk", live.disk_free_bytes === null ? "–" : bytes(live.disk_free_bytes));
   set("disk-until", live.disk_left_s === null ? "left on disk" : `left on disk, for ${span(live.disk_left_s)}`);
+  for (const [id, series, unit] of COMPARED) {
+    const before = beforeNow(series);
+    set(`${id}-before`, before ? `run ${before.run}: ${unit(before.value)}` : "");
+  }
   showLedger(live);
 }
 

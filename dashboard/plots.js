@@ -98,6 +98,15 @@ function then(name, time) {
   return age < 0 ? null : reference.series[name][Math.floor(age / reference.step_seconds)] ?? null;
 }
 
+// What a series of the reference run was at the present one's age, with which run that is: of the last seconds the newest that was seen, and
+// null where nothing is compared or seen.
+export function beforeNow(name) {
+  if (!(name in reference.series)) return null;
+  const now = Math.floor(Date.now() / 1000);
+  const seen = [0, 1, 2, 3, 4].map((steps) => then(name, now - steps * reference.step_seconds)).find((value) => value !== null);
+  return seen === undefined ? null : { run: reference.run, value: seen };
+}
+
 // What was measured, on a time axis of the chosen length: what was not seen stays empty.
 function onAxis({ times, series, step_seconds: step }, lines) {
   const until = Math.floor(Date.now() / 1000 / step) * step;

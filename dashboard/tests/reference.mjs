@@ -24,10 +24,14 @@ export async function reference(browser, program, shots) {
   await until(page, "running", state("running"));
   await until(page, "the run that is compared with", titles("events, run 1"));
   expect((await field.inputValue()) === "1", "the field does not say which run it is");
+  // What it had at the same age stands beside today's numbers.
+  const beside = (id, pattern) => `${pattern}.test(document.getElementById("${id}-before").textContent)`;
+  await until(page, "its rate beside the present one", beside("event-rate", "/^run 1: [1-9][\\d,]*$/"));
+  await until(page, "its bytes beside the present ones", `${beside("bandwidth-in", "/^run 1: .*B\\/s$/")} && ${beside("pool", "/^run 1: \\d+ %$/")}`);
   await page.locator("#plots").screenshot({ path: join(shots, "reference.png") });
   await field.fill("");
   await field.press("Enter");
-  await until(page, "no comparison", `!(${titles("events, run 1")})`);
+  await until(page, "no comparison", `!(${titles("events, run 1")}) && document.getElementById("event-rate-before").textContent === ""`);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
