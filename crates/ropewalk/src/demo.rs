@@ -49,7 +49,15 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let after_run = if is_endless { AfterRun::Wait } else { AfterRun::Over };
     let fields = Fields::default();
     let limits = Limits { fields, json: options.json, after_run, is_single: false, control: Some(control) };
-    take_run(Arc::new(Launcher::new(configuration)), &limits)
+    let harmful = crate::tune::harmful(&configuration);
+    let ended = take_run(Arc::new(Launcher::new(configuration)), &limits);
+    if ended.is_ok() && !harmful.is_empty() {
+        let rules = harmful.into_iter().collect::<Vec<_>>().join(", ");
+        eprintln!(
+            "note: settings of this machine are harmful ({rules}); `ropewalk tune check` says why, `ropewalk doctor` what it could do"
+        );
+    }
+    ended
 }
 
 /// The configuration that the options describe, written out, so that the demo is no special case.

@@ -1,5 +1,6 @@
 //! What a configuration needs of the host.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -18,6 +19,8 @@ pub struct Wish {
     pub memory_bytes: u64,
     /// Connections and files that are open at once, at most.
     pub files: u64,
+    /// Other machines that the configuration names by their addresses.
+    pub peers: Vec<IpAddr>,
     /// The highest real-time priority that a rule for threads asks for.
     pub realtime_priority: Option<u8>,
 }

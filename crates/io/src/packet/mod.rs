@@ -21,6 +21,7 @@ mod error;
 mod frames;
 mod local;
 mod memory;
+mod probe;
 mod receiver;
 mod sender;
 pub mod simulated;
@@ -37,6 +38,7 @@ pub use frames::{
 };
 pub use local::{LocalFeed, LocalReceiver, local_packets};
 pub use memory::{PacketMemory, PoolMemory};
+pub use probe::{path_mtu, stamp, stamping_of};
 pub use receiver::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
 pub use sender::{Fill, Refusal, SendCounters, Sender};
 pub use socket::{SocketReceiver, SocketSender};

@@ -18,8 +18,16 @@ pub use self::choice::Choice;
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
-use self::uring::{Ring, UringTcp};
+use self::uring::{Ring, UringTcp, try_ring};
 use crate::endpoint::{Dispatcher, EndpointError};
+
+/// Tries whether this process may use io_uring at all; which operations the kernel has is another question ([`Choice`]).
+///
+/// # Errors
+/// What the kernel says: `EPERM` where it is forbidden, `ENOSYS` where the kernel has it not.
+pub fn try_io_uring() -> std::io::Result<()> {
+    try_ring()
+}
 
 /// A dispatcher of TCP endpoints with its receive pool.
 pub struct Tcp {

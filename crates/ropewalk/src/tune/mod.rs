@@ -8,8 +8,11 @@ mod wish;
 
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
+use ropewalk_host::Machine;
+use ropewalk_node::configuration::Configuration;
 use ropewalk_tune::change::JournalError;
-use ropewalk_tune::{Change, Found, FoundError, Group, Place, Plan, SettingError, Wish, rules};
+use ropewalk_tune::{Change, Found, FoundError, Grade, Group, Place, Plan, SettingError, Wish, rules};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where old values are kept, below the machine's root.
@@ -101,6 +104,15 @@ pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
         TuneCommand::Undo(options) => change::undo(options),
         TuneCommand::Persist(options) => persist::persist(options),
     }
+}
+
+/// The rules that find something harmful on this machine for a configuration; none where it cannot be looked at.
+pub(crate) fn harmful(configuration: &Configuration) -> BTreeSet<&'static str> {
+    let Ok(machine) = Machine::read(Path::new("/")) else { return BTreeSet::new() };
+    let wish = wish::of_pull(configuration, &machine);
+    let Ok(found) = Found::read(&mut Place::live(), &wish) else { return BTreeSet::new() };
+    let findings = rules::check(&found, &wish).into_iter();
+    findings.filter(|finding| finding.grade == Grade::Harmful).map(|finding| finding.rule).collect()
 }
 
 fn group(text: &str) -> Result<Group, String> {

@@ -5,7 +5,7 @@ use ropewalk_host::{Card, CardKind, Machine};
 use ropewalk_node::configuration::push::{self, PushConfiguration, ReceiveChoice};
 use ropewalk_node::configuration::{self, Configuration, NetworkAddress, ReadoutSection, ThreadRule};
 use ropewalk_tune::{Feeding, Transport, Wish};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 /// Files and connections of a unit beside those of its sources: segments, other units, control.
@@ -38,7 +38,7 @@ fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {
 }
 
 /// What readout units, datagrams of sources, and builder units need.
-fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish {
+pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish {
     let mut feeding = Vec::new();
     for readout in &configuration.readout {
         let own = configuration.source.iter().filter(|source| source.readout == readout.name);
@@ -84,9 +84,30 @@ fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish {
         outputs,
         memory_bytes: pools.chain(built).fold(0, u64::saturating_add),
         files: configuration.source.len() as u64 + units as u64 * FILES_OF_A_UNIT,
+        peers: peers(configuration, machine),
         realtime_priority: highest_priority(&configuration.thread),
         ..Wish::default()
     }
+}
+
+/// The other machines that it names by their addresses; names are not asked for, since that may take long.
+fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
+    let address = |text: &str| text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let readouts = configuration.readout.iter().map(|readout| readout.address.as_str());
+    let managers =
+        configuration.manager.standby.iter().map(String::as_str).chain([configuration.manager.address.as_str()]);
+    let boards = configuration.source.iter().filter_map(|source| match &source.connect {
+        Some(NetworkAddress::Tcp(address)) => Some(address.as_str()),
+        _ => None,
+    });
+    let own: Vec<IpAddr> =
+        machine.cards.iter().flat_map(|card| &card.networks).map(|network| network.address).collect();
+    let is_elsewhere = |ip: &IpAddr| !ip.is_unspecified() && !ip.is_loopback() && !own.contains(ip);
+    let mut peers: Vec<IpAddr> =
+        readouts.chain(managers).chain(boards).filter_map(address).filter(is_elsewhere).collect();
+    peers.sort();
+    peers.dedup();
+    peers
 }
 
 /// What gateways need.

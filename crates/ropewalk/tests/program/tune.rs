@@ -279,3 +279,17 @@ fn a_configuration_says_what_feeds_it() {
     let message = "ru0: there is no network card `eth9`; there are: eth0, eth1, lo";
     assert!(refused.expect_status(2).errors.contains(message), "{refused:#?}");
 }
+
+/// bbr is harmful over loopback, and is the one such setting that a test can read for itself.
+#[test]
+fn a_demo_names_what_is_harmful_on_this_machine() {
+    let directory = TemporaryDirectory::new("tune-demo");
+    let output = directory.path().to_str().expect("a path in UTF-8");
+    let demo = Program::run(["demo", "--events", "500", "--sources", "2", "--json", "--output", output]);
+    let sysctl = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let has_bbr = sysctl("tcp_congestion_control").starts_with("bbr")
+        && sysctl("tcp_available_congestion_control").split_whitespace().any(|name| name == "cubic");
+    let note = demo.expect_status(0).errors.lines().find(|line| line.starts_with("note: settings of this machine"));
+    assert_eq!(note.is_some_and(|note| note.contains("congestion_control")), has_bbr, "{}", demo.errors);
+    assert!(note.is_none_or(|note| note.contains("`ropewalk doctor`")), "{note:?}");
+}

@@ -1,6 +1,7 @@
 //! A host as rules see it: read once, changed by nobody.
 
 mod files;
+mod probe;
 mod probed;
 mod sight;
 
@@ -64,7 +65,8 @@ impl Found {
         let hardware = machine.cards.iter().filter(|card| card.kind == CardKind::Physical);
         // A driver that does not answer tells nothing; the other rules go on.
         let cards = hardware.filter_map(|card| Some((card.name.clone(), place.card(&card.name).ok()?))).collect();
-        let probed = if place.is_live() { Probed::live(wish) } else { place.record("probed")?.unwrap_or_default() };
+        let probed =
+            if place.is_live() { Probed::live(&machine, wish) } else { place.record("probed")?.unwrap_or_default() };
         Ok(Self { cards, probed, files: Files::read(place.root()), machine })
     }
 }

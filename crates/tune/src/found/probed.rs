@@ -1,11 +1,9 @@
 //! What no file tells and has to be tried out; a recorded machine has it in its `recorded.json`.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-
-use crate::Wish;
 
 /// What has to be tried out; what could not be is left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -21,21 +19,6 @@ pub struct Probed {
     pub io_uring: Permission,
     /// Whether this process may open sockets of AF_XDP.
     pub af_xdp: Permission,
-}
-
-impl Probed {
-    /// Tries out what can be tried without a trace: nothing is written, and no packet goes beyond what is asked about.
-    pub(super) fn live(wish: &Wish) -> Self {
-        Self { space: wish.outputs.iter().filter_map(|directory| space(directory)).collect(), ..Self::default() }
-    }
-}
-
-/// The room in the file system of a directory, or of the nearest one above it that there is.
-fn space(directory: &Path) -> Option<Space> {
-    let there = directory.ancestors().find(|above| above.exists())?;
-    let told = rustix::fs::statvfs(there).ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
-    Some(Space { directory: directory.to_owned(), free_bytes: bytes(told.f_bavail), total_bytes: bytes(told.f_blocks) })
 }
 
 /// The room in a file system.

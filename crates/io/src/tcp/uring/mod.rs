@@ -28,8 +28,8 @@ use rustix::io::Errno;
 use self::buffers::Buffers;
 use self::connection::{Connection, State, Tools};
 use self::listener::Listener;
-pub(super) use self::ring::Ring;
 use self::ring::{Completion, Operation};
+pub(super) use self::ring::{Ring, try_ring};
 
 use super::timers::Timers;
 use super::{TcpConfig, socket};

@@ -333,6 +333,11 @@ unsafe fn register(ring: &IoUring, buffers: &BufferRing, group: u16) -> io::Resu
     unsafe { ring.submitter().register_buf_ring_with_flags(address, entries, group, types::IOU_PBUF_RING_INC as u16) }
 }
 
+/// Tries whether this process may make a ring at all.
+pub(crate) fn try_ring() -> io::Result<()> {
+    IoUring::new(2).map(drop)
+}
+
 /// Looks whether the kernel has everything that is used here.
 fn probe(ring: &IoUring) -> io::Result<()> {
     let mut probe = Probe::new();

@@ -1,0 +1,129 @@
+//! Trying out what no file tells, on the machine that this runs on. Nothing is written, and what is opened is closed.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use ropewalk_host::Machine;
+use ropewalk_io::packet::{path_mtu, stamping_of};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::probed::{PathMtu, Permission, Probed, Space, Stamping};
+use crate::Wish;
+
+/// Other machines that are asked, at most: one that is silent takes some seconds.
+const MOST_PEERS: usize = 8;
+
+impl Probed {
+    /// Tries out what can be tried without a trace. To each of the configuration's other machines a few datagrams go, which
+    /// nobody there takes.
+    pub(super) fn live(machine: &Machine, wish: &Wish) -> Self {
+        Self {
+            space: wish.outputs.iter().filter_map(|directory| space(directory)).collect(),
+            paths: wish.peers.iter().take(MOST_PEERS).filter_map(|&address| path(machine, address)).collect(),
+            stamping: stamping(Path::new("/proc")),
+            io_uring: permission(ropewalk_io::tcp::try_io_uring()),
+            af_xdp: permission(socket(AddressFamily::XDP, SocketType::RAW, None).map(drop).map_err(io::Error::from)),
+        }
+    }
+}
+
+/// The room in the file system of a directory, or of the nearest one above it that there is.
+fn space(directory: &Path) -> Option<Space> {
+    let there = directory.ancestors().find(|above| above.exists())?;
+    let told = rustix::fs::statvfs(there).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
+    Some(Space { directory: directory.to_owned(), free_bytes: bytes(told.f_bavail), total_bytes: bytes(told.f_blocks) })
+}
+
+/// The largest packet that came to another machine, by the interface that leads there.
+fn path(machine: &Machine, address: IpAddr) -> Option<PathMtu> {
+    let card = machine.card_at(address).filter(|_| !address.is_loopback())?;
+    let bytes = path_mtu(address, card.mtu?).ok()??;
+    Some(PathMtu { interface: card.name.clone(), address, bytes })
+}
+
+fn permission(tried: io::Result<()>) -> Permission {
+    let Err(error) = tried else { return Permission::Allowed };
+    match Errno::from_io_error(&error) {
+        Some(Errno::PERM | Errno::ACCESS) => Permission::Refused,
+        Some(Errno::NOSYS | Errno::AFNOSUPPORT | Errno::OPNOTSUPP | Errno::INVAL) => Permission::Absent,
+        // Too many open files, no memory: that says nothing of a right.
+        _ => Permission::Unknown,
+    }
+}
+
+/// The processes that have a socket with times of packets, as far as this process may look: root sees all.
+fn stamping(processes: &Path) -> Vec<Stamping> {
+    let entries = std::fs::read_dir(processes).into_iter().flatten().flatten();
+    let numbers: BTreeSet<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.into_iter().filter_map(|number| stamping_process(processes, number)).collect()
+}
+
+fn stamping_process(processes: &Path, number: i32) -> Option<Stamping> {
+    let directory = processes.join(number.to_string());
+    let mut handle = None;
+    for entry in std::fs::read_dir(directory.join("fd")).ok()?.flatten() {
+        let is_socket = std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
+        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|_| is_socket)
+        else {
+            continue;
+        };
+        if handle.is_none() {
+            handle = Some(pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?);
+        }
+        // A copy of the other process' descriptor, which is closed at once: the socket does not notice.
+        let Ok(copy) = pidfd_getfd(handle.as_ref()?, descriptor, PidfdGetfdFlags::empty()) else { continue };
+        if let Ok(Some(option)) = stamping_of(copy.as_fd()) {
+            let name = std::fs::read_to_string(directory.join("comm")).unwrap_or_default().trim().to_owned();
+            return Some(Stamping { process: number.unsigned_abs(), name, option: option.to_owned() });
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_from_what_the_kernel_lacks() {
+        for (errno, expected) in [
+            (Errno::PERM, Permission::Refused),
+            (Errno::NOSYS, Permission::Absent),
+            (Errno::AFNOSUPPORT, Permission::Absent),
+            (Errno::MFILE, Permission::Unknown),
+        ] {
+            assert_eq!(permission(Err(errno.into())), expected, "{errno}");
+        }
+        assert_eq!(permission(Ok(())), Permission::Allowed);
+    }
+
+    #[test]
+    fn room_is_that_of_the_nearest_directory_that_there_is() {
+        let there = std::env::temp_dir();
+        let missing = there.join("ropewalk-no-such-directory/run");
+        let (own, below) = (space(&there).expect("a file system"), space(&missing).expect("a file system"));
+        assert_eq!((below.directory, below.total_bytes), (missing, own.total_bytes));
+        assert!(own.free_bytes <= own.total_bytes && own.total_bytes > 0);
+    }
+
+    /// This process itself, since a process may always look at itself.
+    #[test]
+    fn a_process_that_wants_times_is_named() {
+        let own = std::process::id();
+        let is_own = |stamping: &[Stamping]| stamping.iter().any(|one| one.process == own);
+        let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("loopback");
+        let number = i32::try_from(own).expect("processes have small numbers");
+        if pidfd_open(Pid::from_raw(number).expect("not 0"), PidfdFlags::empty()).is_err() {
+            return ropewalk_tidy::skipped("probe::a_process_that_wants_times_is_named", "the kernel has no pidfd");
+        }
+        assert!(!is_own(&stamping(Path::new("/proc"))));
+        ropewalk_io::packet::stamp(&socket).expect("anybody may");
+        assert!(is_own(&stamping(Path::new("/proc"))));
+    }
+}
