@@ -21,7 +21,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "The card writes into the caches of its own node; a CPU of another one fetches each packet's header across \
               the sockets, and so does every thread that reads beside it.",
         source: "paper 3, IV-C and Fig. 9; the kernel's core-api/irq/irq-affinity.rst",
-        worth: "Fig. 7 of paper 3 has this and the buffers together: up to twice the rate at 40 Gb/s",
+        worth: "Fig. 7 of paper 3 has the rate at 40 Gb/s with and without this and the buffers together",
         sureness: Sureness::Documented,
         look: interrupt_node,
     },
@@ -78,7 +78,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "With one queue one core would do all of the kernel's work. With several queues the card has shared it out \
               already, and handing over wakes a core for each packet.",
         source: "the kernel's networking/scaling.rst, RPS",
-        worth: "one queue: up to twice as much before packets are dropped; `ropewalk bench packet`",
+        worth: "one queue: the kernel's work on more than one core; `ropewalk bench packet`",
         sureness: Sureness::Documented,
         look: packet_steering,
     },
@@ -109,7 +109,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         what: "Whether isolated CPUs have no timer tick while one thread runs (`nohz_full`). The same CPUs as `isolcpus`.",
         why: "The tick interrupts a reading thread up to 1000 times a second for nothing.",
         source: "the kernel's timers/no_hz.rst",
-        worth: "less than a percent of a core; every system call costs a little more",
+        worth: "little; every system call costs a little more",
         sureness: Sureness::Guess,
         look: tickless_cpus,
     },
@@ -137,7 +137,8 @@ fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
     // Where there is no other node, everything else that runs needs cores, too.
     let most = if readers > 0 && found.machine.nodes.len() < 2 { free / 2 } else { free };
     let count = queues.min(most).max(1).min(cores.len());
-    cores.into_iter().skip((near_cores(found, card).len() - count) / 2).take(count).collect()
+    let first = (cores.len() - count) / 2;
+    cores.into_iter().skip(first).take(count).collect()
 }
 
 /// With a change for each interrupt that is not where the layout has it.

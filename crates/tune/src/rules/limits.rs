@@ -67,8 +67,7 @@ pub(super) const LIMITS: &[Rule] = &[
         group: Group::Limits,
         what: "Whether io_uring may be used (`kernel.io_uring_disabled`, and filters of system calls as containers have \
                them). Allowed.",
-        why: "Without it connections are read by epoll, which is as fast here for large messages and slower for small \
-              ones.",
+        why: "With it connections take fewer system calls to send, and receive as fast. Without it epoll is used.",
         source: "the kernel's admin-guide/sysctl/kernel.rst; io_uring_setup(2)",
         worth: "`ropewalk bench tcpla` shows both",
         sureness: Sureness::Measured,

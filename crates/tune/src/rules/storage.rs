@@ -27,7 +27,7 @@ pub(super) const STORAGE: &[Rule] = &[
         why: "With `sync` each write waits for the disk; with `discard` each deleted file does; with `data=journal` all is \
               written twice.",
         source: "mount(8); ext4(5)",
-        worth: "a factor of two and more; `ropewalk bench write`",
+        worth: "measure with `ropewalk bench write` in that directory",
         sureness: Sureness::Documented,
         look: mount_options,
     },

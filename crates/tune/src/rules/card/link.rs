@@ -44,7 +44,7 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         why: "Datagrams that come damaged are lost; connections send again and slow down. The cause is a cable, a \
               module, a dirty fibre: no setting mends it.",
         source: "the kernel's networking/statistics.rst",
-        worth: "one damaged packet in 10000 may halve a connection's rate",
+        worth: "what is lost; and each lost packet makes a connection slow down",
         sureness: Sureness::Documented,
         look: link_errors,
     },

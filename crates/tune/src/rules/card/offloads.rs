@@ -12,8 +12,9 @@ pub(in crate::rules) const OFFLOADS: &[Rule] = &[
         why: "The kernel's work is counted in packets, not in bytes: put together, 64 KiB cost as much as one frame. \
               The old way throws away what cannot be told apart afterwards, and is left off where packets pass on.",
         source: "paper 1, IV-D, on what fewer packets save; the kernel's networking/segmentation-offloads.rst",
-        worth: "three to five times as much for a core at 1500 bytes; `ropewalk bench tcpla` over a pair of cards",
-        sureness: Sureness::Documented,
+        worth: "a receiver that empties a full queue: 1.2 to 1.5 million datagrams of 1024 bytes a second one by one, 16 million \
+                put together by the kernel; `ropewalk bench packet`",
+        sureness: Sureness::Measured,
         look: receive_offload,
     },
     Rule {
@@ -36,7 +37,7 @@ pub(in crate::rules) const OFFLOADS: &[Rule] = &[
         why: "Otherwise a core reads each byte once more; and the kernel does not put packets together or cut them \
               late whose checksums it has to look at itself.",
         source: "the kernel's networking/checksum-offloads.rst",
-        worth: "one pass over all data: 0.1 s of a core for each GB and more",
+        worth: "one pass over all data: at 23 GB/s each GB takes 0.04 s of a core",
         sureness: Sureness::Documented,
         look: checksum_offload,
     },

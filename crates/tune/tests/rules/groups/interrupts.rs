@@ -109,3 +109,23 @@ fn isolated_cpus_are_told_and_have_no_tick() {
     let tickless = isolated.with("sys/devices/system/cpu/nohz_full", "4-7\n");
     assert_eq!(worst(&tickless.finds("tickless_cpus", &on_eth1())), Grade::Good);
 }
+
+/// When queues and interrupts are as advised, `placement = "auto"` puts the readers where this layout has left room.
+#[test]
+fn placement_and_interrupts_make_the_same_layout() {
+    use ropewalk_host::{Feed, Item, Kind, Machine, Policy};
+    let copy = interrupting(["5", "6", "5", "6"]);
+    let lines = std::fs::read_to_string(copy.root().join("proc/interrupts")).expect("it is there");
+    let of_queues_that_go = ["comp4", "comp5", "comp6", "comp7"];
+    let kept = lines.lines().filter(|line| of_queues_that_go.iter().all(|queue| !line.contains(queue)));
+    let copy = copy.with("proc/interrupts", &kept.collect::<Vec<_>>().join("\n"));
+    let machine = Machine::read(copy.root()).expect("a whole machine");
+    let reader =
+        |name: &str| Item { kind: Kind::Thread, name: name.to_owned(), feed: Some(Feed::Card("eth1".to_owned())) };
+    let plan =
+        Policy::default().automatic().plan(&machine, &[reader("ru0"), reader("ru1")]).expect("the card is there");
+    let mut cpus: Vec<String> = plan.placements.iter().map(|placement| placement.cpus.to_string()).collect();
+    cpus.sort();
+    assert_eq!(cpus, ["4", "7"]);
+    assert_eq!(worst(&copy.finds("interrupt_layout", &readout("eth1", "/data"))), Grade::Good);
+}
