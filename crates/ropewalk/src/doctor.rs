@@ -2,19 +2,25 @@
 
 use crate::exit::{self, Failure};
 use crate::files::{print_json, write_out};
+use crate::tune::LookOptions;
 use clap::Args;
 use ropewalk_bench::Scale;
 use ropewalk_bench::doctor::Diagnosis;
-use ropewalk_tune::Wish;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk doctor
+  ropewalk doctor my-setup.toml           settings held against what it needs
   ropewalk doctor --output /data          the disk that events will be written to
   ropewalk doctor --look                  settings and features alone, at once
   ropewalk doctor --json > this-machine.json")]
 pub(crate) struct DoctorOptions {
+    /// The configuration that the machine is for: its settings are held against what that needs.
+    pub(crate) config: Option<PathBuf>,
+    /// An interface to look at, besides those that feed the configuration; as often as wanted.
+    #[arg(long = "interface", value_name = "NAME")]
+    pub(crate) interfaces: Vec<String>,
     /// Where files may be written while the disk is measured; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
@@ -35,7 +41,13 @@ pub(crate) fn doctor(options: &DoctorOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage(why));
     }
     let failed = |error: ropewalk_bench::BenchError| Failure::Environment(error.to_string());
-    let wish = Wish { outputs: vec![options.output.clone()], ..Wish::default() };
+    let look = LookOptions {
+        config: options.config.clone(),
+        interfaces: options.interfaces.clone(),
+        root: PathBuf::from("/"),
+    };
+    let mut wish = look.wish()?;
+    wish.outputs.push(options.output.clone());
     let diagnosis = if options.look {
         Diagnosis::look(&wish)
     } else {
