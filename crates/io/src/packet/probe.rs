@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const DISCARD: u16 = 9;
 /// Sizes of packets that networks have, largest first, in bytes.
 const SIZES: [u32; 8] = [65535, 16110, 9216, 9000, 8192, 4096, 4000, 1500];
+/// What every network takes, in bytes (RFC 791).
+const SMALLEST: u32 = 576;
 /// How long an answer is waited for. Within a hall it comes within a millisecond.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -61,21 +63,30 @@ pub fn path_mtu(address: IpAddr, most: u32) -> io::Result<Option<u32>> {
     set_number(&socket, level, option, probe)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.connect((address, DISCARD))?;
-    let bytes = vec![0; SIZES[0] as usize];
+    let came = |size: u32| came(&socket, size.min(SIZES[0]).saturating_sub(headers));
+    // Who does not answer the smallest one says nothing of the others.
+    if !came(most.min(SMALLEST))? {
+        return Ok(None);
+    }
     for size in [most].into_iter().chain(SIZES.into_iter().filter(|&size| size < most)) {
-        let length = size.min(SIZES[0]).saturating_sub(headers) as usize;
-        match socket.send(&bytes[..length]) {
-            Ok(_) => {}
-            // Larger than the interface of this machine.
-            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => continue,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(Some(size)),
-            Err(error) => return Err(error),
-        }
-        if is_answered(&socket) {
+        // A second time, since any network may lose a packet.
+        if came(size)? || came(size)? {
             return Ok(Some(size.min(SIZES[0])));
         }
     }
-    Ok(None)
+    Ok(Some(most.min(SMALLEST)))
+}
+
+/// Whether a datagram of so many bytes comes to the other machine.
+fn came(socket: &UdpSocket, bytes: u32) -> io::Result<bool> {
+    match socket.send(&vec![0; bytes as usize]) {
+        Ok(_) => Ok(is_answered(socket)),
+        // Larger than the interface of this machine.
+        Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Ok(false),
+        // The answer to one before, which came late.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether the other machine says that nobody is at the port: then the packet came.

@@ -96,7 +96,8 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     let readouts = configuration.readout.iter().map(|readout| readout.address.as_str());
     let managers =
         configuration.manager.standby.iter().map(String::as_str).chain([configuration.manager.address.as_str()]);
-    let boards = configuration.source.iter().filter_map(|source| match &source.connect {
+    let boards = configuration.source.iter().filter(|source| source.emulate.is_none());
+    let boards = boards.filter_map(|source| match &source.connect {
         Some(NetworkAddress::Tcp(address)) => Some(address.as_str()),
         _ => None,
     });

@@ -1,5 +1,7 @@
 //! How much memory sockets may take.
 
+use ropewalk_host::Capability;
+
 use super::*;
 
 /// Rules on socket buffers.
@@ -10,7 +12,8 @@ pub(in crate::rules) const BUFFERS: &[Rule] = &[
         what: "`net.core.rmem_max`, the largest receive buffer that a program may ask for. At least what the \
                configuration asks for; otherwise 5 ms of the fastest link, and 4 MiB where that is less.",
         why: "What comes while the reading thread is busy waits in the socket's buffer: datagrams that find no room \
-              are lost. TCP's own growing of buffers is not bound by it, only programs that ask are.",
+              are lost. TCP's own growing of buffers is not bound by it, only programs that ask are, and \
+              not those with CAP_NET_ADMIN.",
         source: "paper 1, IV-E; paper 3, Fig. 8; the kernel's admin-guide/sysctl/net.rst",
         worth: "how long a pause without loss may last: 4 MiB is 3 ms at 10 Gb/s; `ropewalk bench gateway` shows the \
                 loss",
@@ -111,8 +114,9 @@ fn receive_buffer(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     if present >= needed {
         return Ok(vec![Seen::good(NAME, present.to_string())]);
     }
-    // Whoever asks for datagrams' room gets less than it takes: that is loss. A stream only waits.
-    let loses = wish.most_receive_buffer(is_datagrams).is_some_and(|asked| asked > present);
+    // Whoever asks for datagrams' room and gets less loses some; a stream only waits. The administrator gets all of it.
+    let asks_more = wish.most_receive_buffer(is_datagrams).is_some_and(|asked| asked > present);
+    let loses = asks_more && found.machine.rights.lacks(Capability::NetAdmin);
     let grade = if loses { Grade::Harmful } else { Grade::CouldBeBetter };
     Ok(vec![Seen::sysctl(grade, NAME, present, needed)])
 }
