@@ -61,7 +61,7 @@ fn builder_gives_figures() {
 
 #[test]
 fn machines_gives_figures() {
-    check("machines", 4);
+    check("machines", 6);
 }
 
 #[test]
