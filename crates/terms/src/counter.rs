@@ -233,6 +233,22 @@ counters! {
     /// 1 of a source that is masked, 2 of one that is to take part again and has not sent anything that goes on with the run's
     /// numbers. Of each source alone: a sum means nothing.
     SourceMasked = "source_masked", Count;
+    /// Time in which an input queue of a gateway let no trigger come though some were wanted.
+    ThrottleTime = "throttle_time", Nanoseconds;
+    /// Of that, time in which too few sets of events were free: they wait for packets, nodes or decisions.
+    ThrottleSetsTime = "throttle_sets_time", Nanoseconds;
+    /// Of that, time in which too little of the memory was free that packets are received into.
+    ThrottleMemoryTime = "throttle_memory_time", Nanoseconds;
+    /// Of that, time in which too many packets waited to be received.
+    ThrottleQueueTime = "throttle_queue_time", Nanoseconds;
+    /// Of that, time in which no node of the farm was there.
+    ThrottleErrorTime = "throttle_error_time", Nanoseconds;
+    /// Sets of events that were finished without some of their packets.
+    SetsIncomplete = "sets_incomplete", Count;
+    /// Events on which nobody of the farm decided in time.
+    DecidedByDefault = "decided_by_default", Count;
+    /// Events that were sent to a node of the farm again.
+    PushedAgain = "pushed_again", Count;
 }
 
 impl Counter {

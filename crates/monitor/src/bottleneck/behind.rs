@@ -3,8 +3,8 @@
 use super::rules::{View, finding, percent};
 use super::{Finding, Limit};
 use crate::NodeRates;
-use ropewalk_terms::Role;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Counter, Role};
 
 /// What does something for more of the time can hardly do more.
 const BUSY: f64 = 0.8;
@@ -13,6 +13,8 @@ const THREAD_BUSY: f64 = 0.95;
 /// Builder units without room for so much of the time hold up what is before them. It need not be more: before the next event comes they
 /// have room for a while, which they have told and nobody has used yet.
 const FULL: f64 = 0.3;
+/// A gateway that stops the trigger for more of the time limits the run.
+const STOPPED: f64 = 0.2;
 /// A connection on which something waits for so much of the time is full.
 const WAITS: f64 = 0.5;
 
@@ -39,6 +41,45 @@ fn greatest<'a>(
 fn full(rates: &NodeRates) -> (String, f64) {
     let share = rates.shares.full_share.unwrap_or(0.0);
     (format!("part of the time that {} has no room for events", rates.node), share)
+}
+
+/// Why a gateway lets no trigger come, and what helps.
+const STOPS: [(Counter, &str); 4] = [
+    (Counter::ThrottleErrorTime, "no node of the farm speaks with it; start some, or look at the network between"),
+    (
+        Counter::ThrottleQueueTime,
+        "packets wait to be received; give its thread a core of its own, or the gateway more `queues`",
+    ),
+    (
+        Counter::ThrottleMemoryTime,
+        "the `memory` that packets are received into is full; what holds them is decided too late",
+    ),
+    (
+        Counter::ThrottleSetsTime,
+        "its `sets` of events wait for nodes and decisions; more nodes decide on more, or faster ones",
+    ),
+];
+
+/// A gateway stops the trigger, and every source with it, for so much of the time as a source is held back elsewhere.
+pub(super) fn throttle(view: &View<'_>) -> Option<Finding> {
+    let share = |node, counter| {
+        let (before, now) = (view.before.node(node)?, view.now.node(node)?);
+        let time = now.numbers.known(counter).map(|_| now.numbers.increase(&before.numbers, counter))?;
+        Some((time as f64 / 1e9 / view.rates.seconds).min(1.0))
+    };
+    let (rates, stopped) =
+        greatest(view.rates.nodes.iter(), |rates| share(rates.node, Counter::ThrottleTime), STOPPED)?;
+    let node = rates.node;
+    let shares = STOPS.into_iter().filter_map(|(counter, why)| Some((counter, why, share(node, counter)?)));
+    // Of two that are alike the first one is the reason of the other.
+    let (counter, why, most) = shares.rev().max_by(|(_, _, one), (_, _, other)| one.total_cmp(other))?;
+    let sentence =
+        format!("rate limited by gateway {node}, which stops the trigger {} of the time: {why}", percent(stopped));
+    let evidence = vec![
+        (format!("part of the time that {node} stops the trigger"), stopped),
+        (format!("{} of {node}, per second", counter.name()), most),
+    ];
+    Some(finding(Limit::Throttle, node, sentence, evidence))
 }
 
 /// Whichever of the two is busier: events wait for the disk behind the filter, and then the filter has nothing to do.

@@ -48,6 +48,8 @@ pub enum Limit {
     BuilderSmall,
     /// A readout unit's thread has work all the time.
     Readout,
+    /// A gateway stops the trigger.
+    Throttle,
     /// A readout unit's pool is full.
     PoolFull,
     /// Every source is held back.

@@ -36,7 +36,7 @@ impl View<'_> {
 
 /// First what stops the run, whatever else may be seen of it: a run that waits for its disk has full pools too. Then what
 /// loses data. Then what nobody can get round: one source that is silent has all others held back soon. Where everything is
-/// held up, whoever behind the readout units is busy all the time is the reason, and a full pool only what follows. A full pool is
+/// held up, a gateway says itself why it stops the trigger, and otherwise whoever behind the readout units is busy all the time is the reason, and a full pool only what follows. A full pool is
 /// named before the sources that it holds back, and all sources before some. What is left is no limit.
 const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     disk_failing,
@@ -44,6 +44,7 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     node_missing,
     datagrams_lost,
     source_silent,
+    behind::throttle,
     behind::disk_or_filter,
     behind::builder,
     behind::link,

@@ -65,6 +65,39 @@ fn a_node_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_gateway_that_stops_the_trigger_is_named_with_what_stops_it() {
+    let run = |seconds, shares: [u64; 5]| {
+        let counters = [
+            Counter::ThrottleTime,
+            Counter::ThrottleSetsTime,
+            Counter::ThrottleMemoryTime,
+            Counter::ThrottleQueueTime,
+            Counter::ThrottleErrorTime,
+        ];
+        let times: Vec<_> = counters.into_iter().zip(shares.map(|share| share * seconds * 10_000_000)).collect();
+        let held = |id| held_back(source(id, 100 * seconds), Duration::from_millis(10 * shares[0] * seconds));
+        let mut sample = sample(seconds, vec![held(1), held(2)]);
+        sample.nodes = vec![node(NodeId::builder(0), &times)];
+        sample
+    };
+    let found = |shares| found(&run(10, shares), &run(20, shares));
+    let of_sets = found([45, 44, 3, 2, 0]);
+    assert_eq!((of_sets.limit, of_sets.subject.as_str()), (Limit::Throttle, "bu0"));
+    assert!(
+        of_sets
+            .sentence
+            .starts_with("rate limited by gateway bu0, which stops the trigger 45 % of the time: its `sets`")
+    );
+    assert_eq!(of_sets.evidence[1].what, "throttle_sets_time of bu0, per second");
+    assert!(found([45, 30, 31, 44, 0]).sentence.contains("packets wait to be received"));
+    assert!(
+        found([100, 100, 0, 0, 100]).sentence.contains("no node of the farm"),
+        "without nodes the sets are full, too"
+    );
+    assert_eq!(found([10, 10, 0, 0, 0]).limit, Limit::Sources, "that costs little");
+}
+
+#[test]
 fn packets_that_a_socket_dropped_are_counted_since_the_last_look() {
     let (mut before, mut now) = healthy();
     before.sources[1].lost_datagrams.add(Cause::SocketQueueFull, 100);
