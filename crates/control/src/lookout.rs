@@ -187,7 +187,7 @@ impl Lookout {
                     wrong.look_at_alarms(alarms);
                 });
             }
-            if self.with(|readers| readers.closed) != view.last.as_ref().map(|summary| summary.run) {
+            if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run()) {
                 let (lookout, view) = (Arc::clone(&self), Arc::clone(&view));
                 // A disk may take its time.
                 tokio::task::spawn_blocking(move || lookout.keep_course(&view));
@@ -206,14 +206,14 @@ impl Lookout {
 
     /// Keeps the course of a run that was closed since this was called last beside its account.
     pub(crate) fn keep_course(&self, view: &SessionView) {
-        let Some(summary) = &view.last else { return };
+        let Some(account) = &view.last else { return };
         let course = self.with(|readers| {
-            let is_news = readers.closed.replace(summary.run) != Some(summary.run);
-            let began = summary.started_ns.filter(|_| is_news)?.div_euclid(1_000_000_000);
-            Course::of(summary.run, &readers.history, began, began + summary.duration_s.ceil() as i64)
+            let is_news = readers.closed.replace(account.run()) != Some(account.run());
+            let began = account.started_ns().filter(|_| is_news)?.div_euclid(1_000_000_000);
+            Course::of(account.run(), &readers.history, began, began + account.duration_s().ceil() as i64)
         });
         let Some(course) = course else { return };
-        if let Err(error) = courses::keep(&summary.directory, &course) {
+        if let Err(error) = courses::keep(account.directory(), &course) {
             self.with(|readers| readers.wrong.no_course(&course, &error, view.at));
         }
     }

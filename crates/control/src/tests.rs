@@ -1,7 +1,7 @@
 //! A real server on loopback, asked by hand.
 
 use crate::{ControlConfig, ControlError, Identity, Server, Token};
-use ropewalk_node::configuration::{AlarmsSection, LogbookSection, parse};
+use ropewalk_node::configuration::{AlarmsSection, LogbookSection, alarm_rules, parse};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::session::{AfterRun, Launcher, Session, SessionConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -43,7 +43,7 @@ impl Setup {
         let configuration = parse("control", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
         let config =
             SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: true, fields: Fields::default() };
-        let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
+        let (alarms, hearers) = (alarm_rules(&configuration.alarm), configuration.alarms.clone());
         let (logbook, reference) = (configuration.logbook.clone(), configuration.monitor.reference);
         let identity = Identity::configured(&configuration.control).unwrap_or_else(|error| panic!("{error}"));
         let session = Session::open(config, Arc::new(Launcher::new(configuration))).expect("a thread");

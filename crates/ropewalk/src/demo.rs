@@ -4,7 +4,7 @@ use crate::arguments::DemoOptions;
 use crate::exit::Failure;
 use crate::running::{Controlled, Limits, take_run};
 use ropewalk_control::ControlConfig;
-use ropewalk_node::configuration::{Emulate, parse};
+use ropewalk_node::configuration::{Emulate, alarm_rules, parse};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::{Bytes, Time};
 use ropewalk_node::session::{AfterRun, Launcher};
@@ -39,7 +39,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         token: None,
         identity: None,
         output: options.output.clone(),
-        alarms: configuration.alarm_rules(),
+        alarms: alarm_rules(&configuration.alarm),
         hearers: configuration.alarms.clone(),
         logbook: configuration.logbook.clone(),
         reference: configuration.monitor.reference,

@@ -1,6 +1,6 @@
 //! Exit statuses and errors, as `docs/cli.md` promises them.
 
-use ropewalk_node::run::{RunError, RunSummary};
+use ropewalk_node::run::{Account, RunError};
 use std::fmt;
 
 /// Everything is good. Fragments that came with a wrong checksum are neither lost nor missing.
@@ -57,12 +57,12 @@ impl From<RunError> for Failure {
 }
 
 /// The status of a run that has ended.
-pub(crate) fn of_run(summary: &RunSummary) -> u8 {
-    if summary.state == "forced" {
+pub(crate) fn of_run(account: &Account) -> u8 {
+    if account.is_forced() {
         FORCED
-    } else if !summary.is_balanced() {
+    } else if !account.is_balanced() {
         UNBALANCED
-    } else if !summary.is_lossless() {
+    } else if !account.is_lossless() {
         LOST
     } else {
         GOOD

@@ -2,7 +2,7 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule, warn};
+use crate::running::{LEAVING, Limits, Overruled, Watching, conduct, controlled, fields, overrule, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
-    overrule(&mut configuration, &options.limits);
+    overrule(Overruled::of(&mut configuration), &options.limits);
     if options.limits.output.is_some() {
         configuration.builder.iter_mut().for_each(|builder| builder.output = None);
     }
@@ -36,7 +36,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     }
     // Whoever takes over goes on with what was said when the run began.
     let is_new = role == Role::Manager && !options.take_over;
-    let fields = fields(&configuration, &options.limits, !is_new)?;
+    let fields = fields(&configuration.run.required_fields, &options.limits, !is_new)?;
     let mut handle = if options.take_over {
         take_over(&configuration, addresses, index)?
     } else {
@@ -48,7 +48,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         say!("ready {name} {address}");
     }
     if role == Role::Manager {
-        let control = controlled(&configuration, &options.control, false)?;
+        let control = controlled(&Watching::of(&configuration), &options.control, false)?;
         let (json, after_run) = (options.limits.json, AfterRun::Over);
         let limits = Limits { fields, json, after_run, is_single: true, control };
         let launch = Arc::new(OnlyRun::new(handle, configuration));

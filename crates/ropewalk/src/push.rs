@@ -3,18 +3,24 @@
 use crate::arguments::{ControlOptions, FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
 use crate::exit::{self, Failure};
 use crate::render::grouped;
-use crate::running::warn;
+use crate::running::{Limits, Overruled, Watching, overrule, take_run, warn};
 use crate::signals::Interrupts;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ropewalk_node::configuration::ConfigurationError;
 use ropewalk_node::configuration::push::{self, PushConfiguration};
+use ropewalk_node::drive::gateway::PacketSourceReport;
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSnapshot, PushSummary, launch_push};
+use ropewalk_node::run::{Account, RunError};
+use ropewalk_node::session::{Launcher, PushSystem};
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When a part of a push system ends, and how it is told.
+/// When emulated parts of a push system that are a process of their own end, and how they are told.
 struct PushLimits {
     /// After this time.
     duration: Option<Duration>,
@@ -30,7 +36,7 @@ pub(crate) fn is_push(options: &RunOptions) -> bool {
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
-    take_with(push::read(&options.config)?, &PushPart::Whole, (&options.limits, &options.control))
+    take_runs(&options.config, &PushPart::Whole, &options.limits, (&options.control, options.idle))
 }
 
 /// One gateway, its sources and its farm being other processes.
@@ -43,36 +49,29 @@ pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
         Some(name) if names.contains(&name.as_str()) => name.clone(),
         Some(name) => return Err(Failure::Usage(format!("no gateway is named `{name}`; there are: {known}"))),
     };
-    take_with(configuration, &PushPart::Gateway(name), (&options.limits, &options.control))
+    take_runs(&options.config, &PushPart::Gateway(name), &options.limits, (&options.control, false))
 }
 
-fn take_with(
-    mut configuration: PushConfiguration,
+/// Takes the runs of a part that has a gateway.
+fn take_runs(
+    file: &Path,
     part: &PushPart,
-    (given, control): (&RunLimits, &ControlOptions),
+    options: &RunLimits,
+    control: (&ControlOptions, bool),
 ) -> Result<u8, Failure> {
-    // Nothing that was asked for is left out without a word.
-    let of_pull = [
-        ("--control", control.control.is_some()),
-        ("--bytes", given.bytes.is_some()),
-        ("--then", given.then.is_some()),
-    ];
-    if let Some((name, _)) = of_pull.into_iter().find(|(_, is_given)| *is_given) {
-        let why = format!(
-            "{name} is of systems that pull: in this file sources push to gateways, which have one run and end with it"
-        );
-        return Err(Failure::Usage(why));
-    }
-    if let Some(output) = &given.output {
-        configuration.run.output.clone_from(output);
-    }
-    configuration.run.keep = given.keep.or(configuration.run.keep);
-    let limits = PushLimits {
-        duration: given.duration.or(configuration.run.duration).map(|time| time.0),
-        events: given.events.or(configuration.run.events),
-        json: given.json,
-    };
-    take(&configuration, part, &limits)
+    let system = read_system(file, part, options)?;
+    let limits = Limits::of(options, control, &Watching::of_push(&system.configuration))?;
+    let (file, part, options) = (file.to_owned(), part.clone(), options.clone());
+    let read =
+        move || read_system(&file, &part, &options).map_err(|error| RunError::Unfit(Failure::from(error).to_string()));
+    take_run(Arc::new(Launcher::reading(system, read)), &limits)
+}
+
+/// What a file describes, with what the options say in its place.
+fn read_system(file: &Path, part: &PushPart, options: &RunLimits) -> Result<PushSystem, ConfigurationError> {
+    let mut configuration = push::read(file)?;
+    overrule(Overruled::of_push(&mut configuration), options);
+    Ok(PushSystem { configuration, part: part.clone() })
 }
 
 /// The trigger and the sources of some flows.
@@ -124,7 +123,7 @@ pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
     Ok(first.parse().map_err(|_| wrong())?..end.parse().map_err(|_| wrong())?)
 }
 
-/// Takes a part in a run and tells its account; the exit status.
+/// Emulates a part of a run that is another process's and tells its account; the exit status.
 fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut handle = launch_push(configuration, part, limits.events)?;
@@ -133,10 +132,11 @@ fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits)
         eprintln!("{name} listens on {address}");
     }
     conduct(&mut handle, limits, &interrupts);
-    let summary = handle.finish();
-    keep(&summary)?;
-    tell(&summary, limits.json)?;
-    Ok(status(&summary))
+    let account = Account::Push(Box::new(handle.finish()));
+    if let Account::Push(summary) = &account {
+        tell(summary, limits.json)?;
+    }
+    Ok(exit::of_run(&account))
 }
 
 /// How often progress is shown.
@@ -172,53 +172,36 @@ fn conduct(handle: &mut PushHandle, limits: &PushLimits, interrupts: &Interrupts
 struct Totals {
     packets: u64,
     bytes: u64,
-    decided: u64,
-    incomplete: u64,
     lost: u64,
-    written: u64,
+    events: u64,
 }
 
 impl Totals {
     fn of(snapshot: &PushSnapshot) -> Self {
-        let mut totals = Self::default();
-        for (_, gateway) in &snapshot.gateways {
-            totals.written += gateway.storage.map_or(0, |storage| storage.events);
-            totals.lost += gateway.received.iter().map(|input| input.lost.total()).sum::<u64>();
-            for flow in &gateway.flows {
-                totals.packets += flow.packets.packets.received;
-                totals.bytes += flow.packets.bytes;
-                totals.decided += flow.events.decided + flow.events.by_default;
-                totals.incomplete += flow.packets.incomplete;
-            }
+        let sum = |count: fn(&PacketSourceReport) -> u64| snapshot.sources.iter().map(|(_, sent)| count(sent)).sum();
+        Self {
+            packets: sum(|sent| sent.packets),
+            bytes: sum(|sent| sent.bytes),
+            lost: sum(|sent| sent.lost),
+            events: snapshot.nodes.iter().map(|node| node.events).sum(),
         }
-        totals
     }
 
+    /// What sources send, and what nodes take.
     fn since(&self, before: &Self, elapsed: Duration) -> String {
         let rate = |now: u64, before: u64| grouped(((now - before) as f64 / elapsed.as_secs_f64()) as u64);
         format!(
-            "{} packets/s  {} MB/s  {} decisions/s  incomplete sets {}  lost packets {}  written {}",
+            "sent {} packets/s  {} MB/s  lost on purpose {}  taken {} events/s",
             rate(self.packets, before.packets),
             rate(self.bytes / 1_000_000, before.bytes / 1_000_000),
-            rate(self.decided, before.decided),
-            grouped(self.incomplete),
             grouped(self.lost),
-            grouped(self.written)
+            rate(self.events, before.events),
         )
     }
 }
 
-fn keep(summary: &PushSummary) -> Result<(), Failure> {
-    if summary.directory.as_os_str().is_empty() {
-        return Ok(());
-    }
-    let record = summary.directory.join("run.json");
-    let text = serde_json::to_string_pretty(summary).map_err(|error| Failure::Environment(error.to_string()))?;
-    std::fs::write(&record, text + "\n")
-        .map_err(|error| Failure::Environment(format!("{}: cannot be written: {error}", record.display())))
-}
-
-fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
+/// Tells the account of a run.
+pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
     if json {
         let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
         say!("{line}");
@@ -280,16 +263,4 @@ fn table(summary: &PushSummary) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
-}
-
-fn status(summary: &PushSummary) -> u8 {
-    if summary.state == "forced" {
-        exit::FORCED
-    } else if !summary.is_balanced() {
-        exit::UNBALANCED
-    } else if !summary.is_complete() {
-        exit::LOST
-    } else {
-        exit::GOOD
-    }
 }

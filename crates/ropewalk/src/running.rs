@@ -3,17 +3,24 @@
 use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
 use crate::progress::Progress;
+use crate::push;
 use crate::render::{checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
-use ropewalk_node::configuration::{self, Configuration, ThenChoice};
+use ropewalk_node::configuration::push::PushConfiguration;
+use ropewalk_node::configuration::{
+    self, AlarmSection, AlarmsSection, Configuration, ControlSection, LogbookSection, MonitorSection, ThenChoice,
+    Written, alarm_rules,
+};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::run::{RunError, RunSummary, advice, placement};
+use ropewalk_node::quantity::{Bytes, Time};
+use ropewalk_node::run::{Account, RunError, RunSummary, placement};
 use ropewalk_node::session::{
     AfterRun, Answer, Command, Desk, EntryKind, Launch, Launcher, OperationState, Session, SessionConfig, SessionView,
     Told,
 };
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -45,27 +52,63 @@ pub(crate) struct Controlled {
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
     topology::foresee(&configuration, &options.config, placement(&configuration))?;
-    let limits = &options.limits;
-    let waits = options.control.control.is_some();
-    let fields = fields(&configuration, limits, waits)?;
-    overrule(&mut configuration, limits);
-    let is_controlled = options.control.control.is_some();
-    if !is_controlled && configuration.run.then == Some(ThenChoice::Wait) {
-        let why = "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
-        return Err(Failure::Usage(why.to_owned()));
-    }
-    // Whoever says on the command line how long a run takes wants one of them.
-    let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
-    let after_run = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
-    let control = controlled(&configuration, &options.control, options.idle)?;
+    overrule(Overruled::of(&mut configuration), &options.limits);
+    let limits = Limits::of(&options.limits, (&options.control, options.idle), &Watching::of(&configuration))?;
     let reader = reader(options, &configuration);
-    let launch = Arc::new(Launcher::reading(configuration, reader));
-    take_run(launch, &Limits { fields, json: limits.json, after_run, is_single: false, control })
+    take_run(Arc::new(Launcher::reading(configuration, reader)), &limits)
 }
 
-/// How others see the runs of a configuration that stands in a file, and give commands; none where nothing listens.
+/// What a configuration says of who watches its runs and gives commands, and of what these have to say.
+pub(crate) struct Watching<'a> {
+    output: &'a Path,
+    then: Option<ThenChoice>,
+    required_fields: &'a [String],
+    control: &'a ControlSection,
+    alarm: &'a [AlarmSection],
+    alarms: &'a AlarmsSection,
+    logbook: &'a LogbookSection,
+    monitor: &'a MonitorSection,
+}
+
+impl<'a> Watching<'a> {
+    pub(crate) fn of(configuration: &'a Configuration) -> Self {
+        let Configuration { run, control, alarm, alarms, logbook, monitor, .. } = configuration;
+        let (output, then, required_fields) = (&run.output, run.then, &run.required_fields);
+        Self { output, then, required_fields, control, alarm, alarms, logbook, monitor }
+    }
+
+    pub(crate) fn of_push(configuration: &'a PushConfiguration) -> Self {
+        let PushConfiguration { run, control, alarm, alarms, logbook, monitor, .. } = configuration;
+        let (output, then, required_fields) = (&run.output, run.then, &run.required_fields);
+        Self { output, then, required_fields, control, alarm, alarms, logbook, monitor }
+    }
+}
+
+impl Limits {
+    /// What the options say of runs whose configuration says this.
+    pub(crate) fn of(
+        limits: &arguments::RunLimits,
+        (control, is_idle): (&arguments::ControlOptions, bool),
+        watching: &Watching<'_>,
+    ) -> Result<Self, Failure> {
+        let is_controlled = control.control.is_some();
+        let fields = fields(watching.required_fields, limits, is_controlled)?;
+        if !is_controlled && watching.then == Some(ThenChoice::Wait) {
+            let why =
+                "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        // Whoever says on the command line how long a run takes wants one of them.
+        let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
+        let after_run = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
+        let control = controlled(watching, control, is_idle)?;
+        Ok(Self { fields, json: limits.json, after_run, is_single: false, control })
+    }
+}
+
+/// How others see runs and give commands; none where nothing listens.
 pub(crate) fn controlled(
-    configuration: &Configuration,
+    watching: &Watching<'_>,
     options: &arguments::ControlOptions,
     is_idle: bool,
 ) -> Result<Option<Controlled>, Failure> {
@@ -74,38 +117,77 @@ pub(crate) fn controlled(
         .control_token
         .as_ref()
         .map(|path| Token::of_file(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display()))));
-    let identity = Identity::configured(&configuration.control);
+    let identity = Identity::configured(watching.control);
     let identity = identity.map_err(|error| Failure::Environment(format!("[control] {error}")))?;
     let config = ControlConfig {
         listen,
         token: token.transpose()?,
         identity,
-        output: configuration.run.output.clone(),
-        alarms: configuration.alarm_rules(),
-        hearers: configuration.alarms.clone(),
-        logbook: configuration.logbook.clone(),
-        reference: configuration.monitor.reference,
+        output: watching.output.to_owned(),
+        alarms: alarm_rules(watching.alarm),
+        hearers: watching.alarms.clone(),
+        logbook: watching.logbook.clone(),
+        reference: watching.monitor.reference,
     };
     Ok(Some(Controlled { config, takes_any_port: false, is_idle }))
 }
 
+/// What options can take the place of in a configuration.
+pub(crate) struct Overruled<'a> {
+    output: &'a mut PathBuf,
+    keep: &'a mut Option<Bytes>,
+    duration: &'a mut Option<Time>,
+    bytes: &'a mut Option<Bytes>,
+    events: &'a mut Option<u64>,
+    then: &'a mut Option<ThenChoice>,
+    written: &'a mut Written,
+}
+
+impl<'a> Overruled<'a> {
+    pub(crate) const fn of(configuration: &'a mut Configuration) -> Self {
+        let Configuration { run, written, .. } = configuration;
+        Self {
+            output: &mut run.output,
+            keep: &mut run.keep,
+            duration: &mut run.duration,
+            bytes: &mut run.bytes,
+            events: &mut run.events,
+            then: &mut run.then,
+            written,
+        }
+    }
+
+    pub(crate) const fn of_push(configuration: &'a mut PushConfiguration) -> Self {
+        let PushConfiguration { run, written, .. } = configuration;
+        Self {
+            output: &mut run.output,
+            keep: &mut run.keep,
+            duration: &mut run.duration,
+            bytes: &mut run.bytes,
+            events: &mut run.events,
+            then: &mut run.then,
+            written,
+        }
+    }
+}
+
 /// Options take the place of what the configuration says, also in what is kept of it.
-pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::RunLimits) {
-    let (run, written) = (&mut configuration.run, &mut configuration.written);
+pub(crate) fn overrule(run: Overruled<'_>, limits: &arguments::RunLimits) {
+    let written = run.written;
     if let Some(output) = &limits.output {
         run.output.clone_from(output);
         written.set("run", "output", output.display().to_string());
     }
     if let Some(keep) = limits.keep {
-        run.keep = Some(keep);
+        *run.keep = Some(keep);
         written.set("run", "keep", keep.0.to_string());
     }
     if let Some(duration) = limits.duration {
-        run.duration = Some(duration);
+        *run.duration = Some(duration);
         written.set("run", "duration", format!("{}s", duration.0.as_secs_f64()));
     }
     if let Some(bytes) = limits.bytes {
-        run.bytes = Some(bytes);
+        *run.bytes = Some(bytes);
         written.set("run", "bytes", bytes.0.to_string());
     }
     if let Some(then) = limits.then {
@@ -114,23 +196,19 @@ pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::Ru
             Then::Wait => (ThenChoice::Wait, "wait"),
             Then::Over => (ThenChoice::Over, "over"),
         };
-        run.then = Some(choice);
+        *run.then = Some(choice);
         written.set("run", "then", name);
     }
     if let Some(events) = limits.events {
-        run.events = Some(events);
+        *run.events = Some(events);
         written.set("run", "events", i64::try_from(events).unwrap_or(i64::MAX));
     }
 }
 
 /// What is said of the run; where nobody can say more later, everything that has to be said.
-pub(crate) fn fields(
-    configuration: &Configuration,
-    limits: &arguments::RunLimits,
-    waits: bool,
-) -> Result<Fields, Failure> {
+pub(crate) fn fields(required: &[String], limits: &arguments::RunLimits, waits: bool) -> Result<Fields, Failure> {
     let fields = Fields::new(limits.fields.iter().cloned()).map_err(|error| Failure::Usage(error.to_string()))?;
-    let missing = fields.missing(&configuration.run.required_fields);
+    let missing = fields.missing(required);
     if waits || missing.is_empty() { Ok(fields) } else { Err(Failure::Usage(Fields::refusal(&missing))) }
 }
 
@@ -141,7 +219,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
     move || {
         let unfit = |failure: Failure| RunError::Unfit(failure.to_string());
         let mut configuration = configuration::read(&file).map_err(|error| unfit(error.into()))?;
-        overrule(&mut configuration, &limits);
+        overrule(Overruled::of(&mut configuration), &limits);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != configuration.written {
             last.clone_from(&configuration.written);
@@ -152,7 +230,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
 }
 
 /// Takes one run of all nodes in this process, or several, and tells each account; the exit status.
-pub(crate) fn take_run(launch: Arc<Launcher>, limits: &Limits) -> Result<u8, Failure> {
+pub(crate) fn take_run(launch: Arc<dyn Launch>, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let tell = |view: &SessionView| {
         warn(&view.warnings);
@@ -207,7 +285,7 @@ pub(crate) fn conduct(
         });
     }
     // Of several runs each account is told when it is there.
-    let are_several = limits.control.is_some() || launch.configuration().run.then == Some(ThenChoice::Next);
+    let are_several = limits.control.is_some() || launch.settings().then == Some(ThenChoice::Next);
     let mut told = Tellings { json: limits.json, launch, last: None };
     watch(&session, &desk, interrupts, are_several, &mut told)?;
     if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
@@ -221,9 +299,9 @@ pub(crate) fn conduct(
         (None, None) => {
             Err(Failure::Environment(view.trouble.clone().unwrap_or_else(|| "there is no account".to_owned())))
         }
-        (None, Some(summary)) => {
+        (None, Some(account)) => {
             advised.iter().for_each(|line| eprintln!("advice: {line}"));
-            Ok(exit::of_run(summary))
+            Ok(exit::of_run(account))
         }
     }
 }
@@ -254,18 +332,22 @@ struct Tellings {
 
 impl Tellings {
     fn is_news(&self, view: &SessionView) -> bool {
-        view.last.as_ref().is_some_and(|summary| self.last != Some(summary.run))
+        view.last.as_ref().is_some_and(|account| self.last != Some(account.run()))
     }
 
     /// What would help, where there is an account to tell.
     fn tell(&mut self, view: &SessionView) -> Result<Vec<String>, Failure> {
-        let Some(summary) = view.last.as_ref().filter(|summary| self.last != Some(summary.run)) else {
+        let Some(account) = view.last.as_ref().filter(|account| self.last != Some(account.run())) else {
             return Ok(Vec::new());
         };
-        self.last = Some(summary.run);
-        warn(&summary.warnings[view.warnings.len().min(summary.warnings.len())..]);
-        tell_summary(summary, self.json)?;
-        Ok(advice(&self.launch.configuration(), summary))
+        self.last = Some(account.run());
+        let warnings = account.warnings();
+        warn(&warnings[view.warnings.len().min(warnings.len())..]);
+        match &**account {
+            Account::Pull(summary) => tell_summary(summary, self.json)?,
+            Account::Push(summary) => push::tell(summary, self.json)?,
+        }
+        Ok(self.launch.advice(account))
     }
 }
 

@@ -267,6 +267,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
         run: RunNumber(1),
         epoch: Utc(0),
         gates: vec![None],
+        is_held: Arc::default(),
         is_over: Arc::default(),
         drain: Duration::from_secs(1),
         batch: BATCH,

@@ -54,6 +54,8 @@ impl FlowAccount {
 pub struct SourceAccount {
     /// Packets that became part of a set.
     pub packets: u64,
+    /// Bytes of them, headers included.
+    pub bytes: u64,
     /// Finished sets that lack its packet.
     pub missing: u64,
 }
@@ -62,6 +64,7 @@ impl SourceAccount {
     /// Adds another account.
     pub const fn merge(&mut self, other: &Self) {
         self.packets += other.packets;
+        self.bytes += other.bytes;
         self.missing += other.missing;
     }
 }

@@ -172,8 +172,10 @@ impl Assembly {
     #[inline]
     fn place(&mut self, slot: u16, source: u16, packet: Payload) {
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
+        let account = &mut self.by_source[usize::from(source)];
+        account.packets += 1;
+        account.bytes += packet.len() as u64;
         set.place(source, packet);
-        self.by_source[usize::from(source)].packets += 1;
         if set.is_whole() {
             self.close(slot, Cause::TimedOut);
         }

@@ -147,6 +147,11 @@ impl Receiver {
         self.throttle.set_error(is_on, now);
     }
 
+    /// Whoever controls the run wants no trigger for now, or wants them again. What comes nevertheless is taken as ever.
+    pub fn set_held(&mut self, is_on: bool, now: Instant) {
+        self.throttle.set_held(is_on, now);
+    }
+
     /// The next finished set, for [`Sender::on_set`]; dropped ones too.
     pub fn take_set(&mut self) -> Option<EventSet> {
         self.flows.iter_mut().find_map(Assembly::take_finished)

@@ -7,6 +7,9 @@
 //! ```
 //! What is on its way when the trigger is asked to stop still has to find room: that is the headroom. The state is absolute
 //! and repeated; whoever does not hear it takes it for busy.
+//!
+//! Whoever controls the run holds it by the same way, before it begins and while it is paused: the trigger is told busy, and what is on its
+//! way is taken as ever. That time is neither live nor dead.
 
 use super::error::GatewayConfigError;
 use core::time::Duration;
@@ -143,6 +146,7 @@ pub struct Throttle {
     /// Reasons that are no levels; each with the time that it stopped the trigger.
     out_of_sync: Level,
     error: Level,
+    held: Level,
     state: ThrottleState,
     since: Option<Instant>,
     live: Duration,
@@ -162,6 +166,7 @@ impl Throttle {
             levels,
             out_of_sync: alarm,
             error: alarm,
+            held: alarm,
             state: ThrottleState::Ready,
             since: None,
             live: Duration::ZERO,
@@ -204,9 +209,21 @@ impl Throttle {
         self.combine();
     }
 
+    /// Whoever controls the run wants no trigger now, or wants them again.
+    pub fn set_held(&mut self, is_on: bool, now: Instant) {
+        self.pass(now);
+        self.held.switch(is_on, ThrottleState::Busy);
+        self.combine();
+    }
+
     /// Gives the time that has passed to whoever it belongs to.
     fn pass(&mut self, now: Instant) {
         let passed = self.since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
+        if !self.held.state.is_open() {
+            // Nobody wants triggers: whatever else would stop them stops none.
+            self.held.dead += passed;
+            return;
+        }
         *(if self.state.is_open() { &mut self.live } else { &mut self.dead }) += passed;
         let all = self.levels.iter_mut().chain([&mut self.out_of_sync, &mut self.error]);
         all.filter(|level| !level.state.is_open()).for_each(|level| level.dead += passed);
@@ -214,7 +231,7 @@ impl Throttle {
 
     fn combine(&mut self) {
         let worst = self.levels.iter().map(|level| level.state).max().unwrap_or_default();
-        self.state = worst.max(self.out_of_sync.state).max(self.error.state);
+        self.state = worst.max(self.out_of_sync.state).max(self.error.state).max(self.held.state);
     }
 
     /// The state now.
@@ -239,12 +256,12 @@ impl Throttle {
         same.map_or(Instant::ZERO, |(at, _)| at.after(self.repeat))
     }
 
-    /// Each level, then the alarms: out of sync, error.
+    /// Each level, then what is no level: out of sync, error, held by whoever controls the run.
     pub fn levels(&self) -> impl Iterator<Item = &Level> {
-        self.levels.iter().chain([&self.out_of_sync, &self.error])
+        self.levels.iter().chain([&self.out_of_sync, &self.error, &self.held])
     }
 
-    /// How long triggers could come, and how long they could not, until time was last told.
+    /// How long triggers could come, and how long they could not though they were wanted, until time was last told.
     pub const fn live_and_dead(&self) -> (Duration, Duration) {
         (self.live, self.dead)
     }

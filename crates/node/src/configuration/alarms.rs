@@ -1,6 +1,5 @@
 //! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it.
 
-use super::Configuration;
 use super::check::fault;
 use super::parse::Fault;
 use crate::quantity::Time;
@@ -128,19 +127,17 @@ impl AlarmSection {
     }
 }
 
-impl Configuration {
-    /// The rules of all alarms: those that every run has, and the configuration's.
-    pub fn alarm_rules(&self) -> Vec<Rule> {
-        let is_replaced = |rule: &Rule| self.alarm.iter().any(|alarm| alarm.name == rule.name);
-        let of_every_run = built_in().into_iter().filter(|rule| !is_replaced(rule));
-        let own = self.alarm.iter().filter(|alarm| alarm.enabled).filter_map(|alarm| alarm.rule().ok());
-        of_every_run.chain(own).collect()
-    }
+/// The rules of all alarms: those that every run has, and a configuration's.
+pub fn alarm_rules(sections: &[AlarmSection]) -> Vec<Rule> {
+    let is_replaced = |rule: &Rule| sections.iter().any(|alarm| alarm.name == rule.name);
+    let of_every_run = built_in().into_iter().filter(|rule| !is_replaced(rule));
+    let own = sections.iter().filter(|alarm| alarm.enabled).filter_map(|alarm| alarm.rule().ok());
+    of_every_run.chain(own).collect()
 }
 
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+pub(super) fn check(sections: &[AlarmSection], told: &AlarmsSection, logbook: &LogbookSection) -> Result<(), Fault> {
     let mut names = BTreeSet::new();
-    for (index, alarm) in configuration.alarm.iter().enumerate() {
+    for (index, alarm) in sections.iter().enumerate() {
         let key = |field: &str| format!("alarm[{index}].{field}");
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         if alarm.name.is_empty() || alarm.name.len() > 64 || !alarm.name.chars().all(is_letter) {
@@ -155,9 +152,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault(key(field), message));
         }
     }
-    let logbook = &configuration.logbook;
     check_hearers("logbook", &logbook.command, logbook.webhook.as_deref(), logbook.timeout)?;
-    let told = &configuration.alarms;
     check_hearers("alarms", &told.command, told.webhook.as_deref(), told.timeout)?;
     match told.alive_every {
         Some(_) if told.webhook.is_none() && told.command.is_empty() => {

@@ -42,8 +42,8 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     super::felix_check::check(configuration)?;
     super::filter::check(configuration)?;
     super::file_based::check(configuration)?;
-    super::alarms::check(configuration)?;
-    super::control::check(configuration)?;
+    super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
+    super::control::check(&configuration.control)?;
     super::histogram::check(configuration)?;
     pools(configuration)?;
     references(configuration)?;
@@ -230,11 +230,7 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
         }
         _ => {}
     }
-    if let Some(name) = configuration.run.required_fields.iter().find(|name| !is_field_name(name)) {
-        let message =
-            format!("`{name}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first");
-        return Err(fault("run.required_fields", message));
-    }
+    required_fields(&configuration.run.required_fields)?;
     if !(64..=4096).contains(&configuration.synchrony.window) {
         return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));
     }
@@ -276,4 +272,12 @@ fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether everything that has to be said of a run can be a field's name.
+pub(super) fn required_fields(names: &[String]) -> Result<(), Fault> {
+    let Some(name) = names.iter().find(|name| !is_field_name(name)) else { return Ok(()) };
+    let message =
+        format!("`{name}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first");
+    Err(fault("run.required_fields", message))
 }

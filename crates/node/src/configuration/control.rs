@@ -1,7 +1,6 @@
 //! `[control]`: how run control is served.
 
 use super::check::fault;
-use super::model::Configuration;
 use super::parse::Fault;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,8 +16,7 @@ pub struct ControlSection {
     pub key: Option<PathBuf>,
 }
 
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
-    let section = &configuration.control;
+pub(super) fn check(section: &ControlSection) -> Result<(), Fault> {
     match (&section.certificate, &section.key) {
         (Some(_), None) => Err(fault("control.key", "a certificate needs its private key, in a file of mode 0600")),
         (None, Some(_)) => Err(fault("control.certificate", "which certificate does the key belong to?")),

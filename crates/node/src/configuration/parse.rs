@@ -69,8 +69,17 @@ pub fn parse(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigurationError> {
     let configuration: Configuration = parse_as(file, text, variable, &[], check)?;
+    Ok(Configuration { written: written(file, text, variable)?, ..configuration })
+}
+
+/// What a text that is a configuration says, in one form.
+pub(super) fn written(
+    file: &str,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Written, ConfigurationError> {
     let (document, _) = Document { file, text, variable }.read(&[])?;
-    Ok(Configuration { written: Written::new(document), ..configuration })
+    Ok(Written::new(document))
 }
 
 /// Reads any TOML document in the way of a configuration: `${NAME}` is looked up by `variable`, the values in

@@ -425,7 +425,7 @@ fn alarms_are_the_configurations_and_those_of_every_run() {
          [[alarm]]\nname = \"no_triggers\"\nenabled = false\n[[alarm]]\nname = \"checksums_wrong\"\n\
          quantity = \"per_second:crc_errors\"\nabove = 5\nseverity = \"critical\"",
     );
-    let rules = rules.unwrap_or_else(|error| panic!("{error}")).alarm_rules();
+    let rules = alarm_rules(&rules.unwrap_or_else(|error| panic!("{error}")).alarm);
     let named = |name: &str| rules.iter().filter(|rule| rule.name == name).collect::<Vec<_>>();
     assert!(named("no_triggers").is_empty() && !named("disk_full").is_empty());
     let [slow, checksums] = ["slow", "checksums_wrong"].map(|name| named(name)[0]);

@@ -1,5 +1,6 @@
 //! The configuration of a run, kept beside its account.
 
+use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Written, digest};
 use ropewalk_terms::SourceId;
 use serde::Serialize;
@@ -30,16 +31,23 @@ pub(super) struct Configured {
     pub(super) settings: BTreeMap<SourceId, String>,
 }
 
+fn summary(written: &Written, file: Option<&Path>) -> ConfigurationSummary {
+    let file = file.map(|file| file.display().to_string());
+    ConfigurationSummary { sha256: written.digest(), file, program: env!("CARGO_PKG_VERSION") }
+}
+
 impl Configured {
     pub(super) fn new(configuration: &Configuration) -> Self {
-        let summary = ConfigurationSummary {
-            sha256: configuration.written.digest(),
-            file: configuration.file.as_ref().map(|file| file.display().to_string()),
-            program: env!("CARGO_PKG_VERSION"),
-        };
+        let summary = summary(&configuration.written, configuration.file.as_deref());
         let settings = configuration.source.iter().filter(|source| source.is_under_run_control());
         let settings = settings.filter_map(|source| Some((SourceId(source.id), digest(&source.settings.as_ref()?.0))));
         Self { written: configuration.written.clone(), summary, settings: settings.collect() }
+    }
+
+    /// That of a system whose sources push: its front ends are told nothing.
+    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
+        let PushConfiguration { written, file, .. } = configuration;
+        Self { written: written.clone(), summary: summary(written, file.as_deref()), settings: BTreeMap::new() }
     }
 
     /// Keeps it in the directory of the run that begins. What is to be said where that fails, or where an event manager that takes over has

@@ -167,7 +167,7 @@ pub(super) enum Managing {
 
 /// The threads of a run, also where its handle is somewhere else.
 #[derive(Clone, Debug)]
-pub struct RunThreads(Arc<Ending>);
+pub struct RunThreads(pub(super) Arc<Ending>);
 
 impl RunThreads {
     /// Those that have not ended, by name: `ru0`, `bu1` and so on.

@@ -11,6 +11,7 @@
 //! filter_node  filter units for builder units on other machines
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
+//! conducted  what every run is to whoever conducts it, pulled or pushed, and its account
 //! record     a run of the past in a line      logbook   what people say of runs
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
@@ -30,6 +31,7 @@ mod card_process;
 mod cards;
 mod claim;
 mod clock_summary;
+mod conducted;
 mod configured;
 mod emulated;
 mod entrances;
@@ -66,6 +68,7 @@ pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
 pub use claim::{ACCOUNT, Claim};
 pub use clock_summary::{ClockReading, ClockSummary};
+pub use conducted::{Account, ConductedRun};
 pub use configured::{CONFIGURATION, ConfigurationSummary};
 pub use file_summary::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};

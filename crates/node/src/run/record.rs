@@ -4,12 +4,13 @@ use super::claim::ACCOUNT;
 use super::clock_summary::ClockSummary;
 use super::configured::CONFIGURATION;
 use super::measures::MeasureSummary;
+use super::push::PUSH_SUMMARY_SCHEMA;
 use super::registry::{Registry, RunDirectory};
 use crate::configuration::Written;
 use crate::fields::Fields;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -41,8 +42,8 @@ pub struct GapRecord {
     pub missing: u64,
 }
 
-/// What an account says in a line. Where there is no account, because the run goes on or was killed, or where it is one of a push
-/// system, which counts otherwise, fields are null.
+/// What an account says in a line. Where there is no account, because the run goes on or was killed, fields are null. Of a push system
+/// packets are counted in the place of fragments, all flows together.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct RunRecord {
     /// The run's number.
@@ -99,6 +100,7 @@ impl RunRecord {
     pub fn read(directory: &RunDirectory) -> io::Result<Self> {
         let bare = Self { run: directory.run.0, directory: directory.path.clone(), ..Self::default() };
         match account(directory) {
+            Ok(account) if account["schema"] == PUSH_SUMMARY_SCHEMA => Ok(bare.with_push(&account)),
             Ok(account) => Ok(bare.with(&account)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(bare),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", directory.path.display()))),
@@ -118,31 +120,67 @@ impl RunRecord {
         }
     }
 
-    fn with(self, account: &Value) -> Self {
-        let count = |place: &str| account.pointer(place).and_then(Value::as_u64);
-        let text = |name: &str| account[name].as_str().map(str::to_owned);
+    /// What every account says.
+    fn with_times(self, account: &Value) -> Self {
         Self {
             has_account: true,
-            state: text("state"),
+            state: account["state"].as_str().map(str::to_owned),
             started_ns: account["started_ns"].as_i64(),
             fields: serde_json::from_value(account["fields"].clone()).unwrap_or_default(),
             configuration_sha256: account.pointer("/configuration/sha256").and_then(Value::as_str).map(str::to_owned),
             clock: serde_json::from_value(account["clock"].clone()).unwrap_or_default(),
             duration_s: account["duration_s"].as_f64(),
+            is_balanced: account.pointer("/ledger/balanced").and_then(Value::as_bool),
+            ..self
+        }
+    }
+
+    fn with_push(self, account: &Value) -> Self {
+        let flows = || account["flows"].as_object().into_iter().flatten().map(|(_, flow)| flow);
+        let sum = |place: &str| flows().filter_map(|flow| flow.pointer(place)?.as_u64()).sum::<u64>();
+        let of_gateways = account["gateways"].as_object().into_iter().flatten();
+        let bytes_written = of_gateways.filter_map(|(_, gateway)| gateway.pointer("/written/bytes")?.as_u64()).sum();
+        let mut losses = BTreeMap::new();
+        for flow in flows() {
+            let missing = &flow["sets"]["missing_packets"];
+            let packets = json!({
+                "dropped": flow["packets"]["dropped"], "missing": missing, "late": flow["packets"]["late"],
+                "corrupt": flow["packets"]["corrupt"], "in_incomplete_events": flow["packets"]["in_incomplete_events"],
+            });
+            lost(&packets).into_iter().for_each(|(cause, count)| *losses.entry(cause).or_default() += count);
+        }
+        let sources = || flows().filter_map(|flow| flow["sources"].as_object()).flatten();
+        let in_trouble = sources().filter(|(_, source)| source["missing"].as_u64() > Some(0));
+        Self {
+            sources: Some(sources().count() as u64),
+            built: Some(sum("/events/built")),
+            incomplete: Some(sum("/events/incomplete_emitted")),
+            written: account["written"].as_u64(),
+            bytes_received: Some(sum("/packets/bytes")),
+            bytes_written: Some(bytes_written),
+            lost: losses,
+            sources_in_trouble: in_trouble.filter_map(|(id, _)| id.parse().ok()).collect(),
+            ..self.with_times(account)
+        }
+    }
+
+    fn with(self, account: &Value) -> Self {
+        let count = |place: &str| account.pointer(place).and_then(Value::as_u64);
+        let text = |name: &str| account[name].as_str().map(str::to_owned);
+        Self {
             sources: count("/sources"),
             built: count("/events/built"),
             incomplete: count("/events/incomplete_emitted"),
             written: count("/events/written"),
             bytes_received: count("/bytes/payload_received"),
             bytes_written: count("/bytes/written"),
-            is_balanced: account.pointer("/ledger/balanced").and_then(Value::as_bool),
             lost: lost(&account["fragments"]),
             sources_in_trouble: in_trouble(&account["by_source"]),
             gaps: by_source(&account["gaps"]),
             front_ends: by_source(&account["front_ends"]["by_source"]),
             measures: serde_json::from_value(account["measures"].clone()).unwrap_or_default(),
             stopped_by: text("stopped_by"),
-            ..self
+            ..self.with_times(account)
         }
     }
 }
@@ -202,7 +240,6 @@ impl Registry {
 mod tests {
     use super::*;
     use ropewalk_terms::RunNumber;
-    use serde_json::json;
 
     #[test]
     fn an_account_is_told_in_a_line_with_what_was_lost_and_by_whom() {
@@ -241,6 +278,28 @@ mod tests {
         assert_eq!(record.gaps, [(12, vec![gap])].into());
         assert_eq!(record.front_ends, [(3, front_end)].into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
+        let account = json!({
+            "schema": PUSH_SUMMARY_SCHEMA, "state": "ended", "duration_s": 2.0, "written": 7, "ledger": { "balanced": true },
+            "flows": {
+                "hlt": {
+                    "packets": { "bytes": 50, "late": 1, "dropped": { "unknown_source": 2 }, "in_incomplete_events": 3 },
+                    "sets": { "missing_packets": { "timed_out": 4 } }, "sources": { "10": { "missing": 4 }, "11": { "missing": 0 } },
+                    "events": { "built": 90, "incomplete_emitted": 10 },
+                },
+                "l1": { "packets": { "bytes": 5 }, "sources": { "1": { "missing": 0 } }, "events": { "built": 5 } },
+            },
+            "gateways": { "gw0": { "written": { "bytes": 70 } }, "gw1": { "written": { "bytes": 8 } } },
+        });
+        fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
+        let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!(
+            (record.sources, record.built, record.incomplete, record.written),
+            (Some(3), Some(95), Some(10), Some(7))
+        );
+        assert_eq!((record.bytes_received, record.bytes_written, record.is_balanced), (Some(55), Some(78), Some(true)));
+        let lost = [("in_incomplete_events", 3), ("late", 1), ("timed_out", 4), ("unknown_source", 2)];
+        assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.sources_in_trouble, [10]);
         fs::write(path.join(ACCOUNT), "{").expect("it can be written");
         let error = RunRecord::read(&directory).expect_err("it is no account").to_string();
         assert!(error.contains("ropewalk-record-"), "{error}");

@@ -10,7 +10,7 @@ use super::parameters::{ParameterRequest, Parameters};
 use super::view::SessionView;
 use crate::configuration::Differences;
 use crate::fields::Fields;
-use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
+use crate::run::{ACCOUNT, Account, ConductedRun, RunError, RunThreads};
 use ropewalk_flow::control::operation::{
     Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskNumber,
 };
@@ -83,9 +83,9 @@ impl Drop for Session {
 
 /// What a thread that had to wait brings.
 enum Brought {
-    Launched(TaskNumber, Box<Result<RunHandle, RunError>>, Differences),
+    Launched(TaskNumber, Result<Box<dyn ConductedRun>, RunError>, Differences),
     /// Without an account where that is another event manager's.
-    Closed(TaskNumber, Option<Box<RunSummary>>, io::Result<()>),
+    Closed(TaskNumber, Option<Account>, io::Result<()>),
     Discarded(TaskNumber),
 }
 
@@ -106,7 +106,7 @@ struct Director {
     brought: Receiver<Brought>,
     replies: BTreeMap<CommandNumber, (Command, Reply)>,
     next_command: CommandNumber,
-    handle: Option<RunHandle>,
+    handle: Option<Box<dyn ConductedRun>>,
     /// The threads of the run that is being closed, or was last.
     closing: Option<RunThreads>,
     watch: RunWatch,
@@ -127,7 +127,7 @@ impl Director {
         let clock = MonotonicClock;
         let (bring, brought) = channel();
         let view = SessionView::new(clock.utc());
-        let rules = Rules::of(&launch.configuration(), &config);
+        let rules = Rules::of(launch.settings(), &config);
         let view = SessionView {
             required_fields: rules.required_fields.clone().into(),
             parameters: rules.parameters.all().into(),
@@ -331,7 +331,7 @@ impl Director {
         };
         let news = handle.take_news();
         let refusal = handle.refusal().cloned();
-        let is_to_end = self.watch.is_over(&self.rules.limits, handle, &self.view.snapshot);
+        let is_to_end = self.watch.is_over(&self.rules.limits, handle.as_ref(), &self.view.snapshot);
         let done = match self.doing {
             Some((number, Task::Begin)) if phase.is_running() => Some(number),
             Some((number, Task::Pause)) if is_paused => Some(number),
@@ -391,7 +391,7 @@ impl Director {
                 Err(error) => (Err(error), Differences::new()),
             };
             // Where nobody waits for it any more, it is dropped with the channel.
-            let _ = bring.send(Brought::Launched(number, Box::new(launched), differences));
+            let _ = bring.send(Brought::Launched(number, launched, differences));
         };
         self.work(number, "launch", work);
     }
@@ -443,9 +443,9 @@ impl Director {
                 // Notes when that was, where it is so.
                 handle.is_ended();
                 let is_ours = handle.refusal().is_none();
-                let summary = handle.finish(LEAVING);
-                let kept = if is_ours { summary.keep() } else { Ok(()) };
-                Brought::Closed(number, is_ours.then(|| Box::new(summary)), kept)
+                let account = handle.finish(LEAVING);
+                let kept = if is_ours { account.keep() } else { Ok(()) };
+                Brought::Closed(number, is_ours.then_some(account), kept)
             };
             let _ = bring.send(brought);
         };
@@ -458,10 +458,10 @@ impl Director {
                 if !differences.is_empty() {
                     self.follow(&differences);
                 }
-                return self.launched(number, *launched);
+                return self.launched(number, launched);
             }
-            Brought::Closed(number, summary, kept) => {
-                self.view.last = summary.map(|summary| Arc::new(*summary));
+            Brought::Closed(number, account, kept) => {
+                self.view.last = account.map(Arc::new);
                 if let Err(error) = kept {
                     self.unkept(error);
                 }
@@ -491,7 +491,7 @@ impl Director {
                 format!("the configuration was read again: {} more values have changed", more + 1),
             );
         }
-        self.rules = Rules::of(&self.launch.configuration(), &self.config);
+        self.rules = Rules::of(self.launch.settings(), &self.config);
         self.operation.set_limits(self.rules.tasks);
         self.rota.set_silence(self.rules.silence);
         self.masks.follow(self.rules.masks.clone());
@@ -502,11 +502,11 @@ impl Director {
         self.view.configuration = Arc::clone(&self.rules.text);
     }
 
-    fn launched(&mut self, number: TaskNumber, launched: Result<RunHandle, RunError>) {
+    fn launched(&mut self, number: TaskNumber, launched: Result<Box<dyn ConductedRun>, RunError>) {
         match launched {
             Ok(handle) if self.operation.is_under_way(number) => {
                 self.numbers_due = Instant::ZERO;
-                self.view.run = Some(handle.run_number());
+                self.view.run = Some(handle.number());
                 self.view.directory = Some(handle.directory().to_owned());
                 self.view.addresses = handle.addresses().to_vec();
                 self.view.sources = handle.sources();
@@ -567,21 +567,21 @@ impl Director {
             self.tell(EntryKind::State, state.name().to_owned());
         }
         (self.view.at, self.view.task, self.view.fault) = (utc, task, self.operation.fault());
-        self.view.age = self.handle.as_ref().map_or(Duration::ZERO, RunHandle::age);
+        self.view.age = self.handle.as_ref().map_or(Duration::ZERO, |handle| handle.age());
         if let Some(handle) = self.handle.as_ref().filter(|_| now >= self.sample_due) {
             self.sample_due = now.after(SAMPLE);
             self.view.sample = Arc::new(handle.sample());
         }
         self.view.operator = self.rota.holder().cloned();
         self.view.fields = self.handle.as_ref().map(|handle| handle.fields().clone()).unwrap_or_default();
-        self.view.disk_left = self.handle.as_ref().and_then(RunHandle::disk_left);
+        self.view.disk_left = self.handle.as_ref().and_then(|handle| handle.disk_left());
         self.view.last_entry = self.shared.journal(|journal| journal.last());
         self.shared.publish(self.view.clone());
     }
 }
 
 /// Ends what was set up for a run that never began, and leaves its directory only where something is in it.
-fn discard(mut handle: RunHandle) {
+fn discard(mut handle: Box<dyn ConductedRun>) {
     handle.force_stop();
     let begun = std::time::Instant::now();
     while !handle.is_ended() && begun.elapsed() < LEAVING {

@@ -3,9 +3,11 @@
 use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
 use super::parameters::Parameters;
-use crate::configuration::{Configuration, Differences, ThenChoice};
+use crate::configuration::push::PushConfiguration;
+use crate::configuration::{Configuration, Differences, ThenChoice, TimeoutSection, Written};
 use crate::fields::Fields;
-use crate::run::{FrontEndService, RunError, RunHandle, launch_with};
+use crate::run::push::{PushPart, prepare_push};
+use crate::run::{Account, ConductedRun, FrontEndService, RunError, RunHandle, advice, launch_with};
 use ropewalk_flow::control::operation::{AfterRun, TaskLimits};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +19,10 @@ pub trait Launch: Send + Sync {
     ///
     /// # Errors
     /// Where something that it needs cannot be had.
-    fn launch(&self) -> Result<RunHandle, RunError>;
+    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError>;
 
-    /// The configuration by which the next run is set up.
-    fn configuration(&self) -> Arc<Configuration>;
+    /// How runs are conducted, as the configuration says by which the next one is set up.
+    fn settings(&self) -> RunSettings;
 
     /// Reads the configuration again, where it was read from somewhere: what it says otherwise than before.
     ///
@@ -28,6 +30,63 @@ pub trait Launch: Send + Sync {
     /// Where it cannot be read, or says of something else that outlives runs; then what was read before holds.
     fn read_again(&self) -> Result<Differences, RunError> {
         Ok(Differences::new())
+    }
+
+    /// What would help next time, by what a run's account says.
+    fn advice(&self, _account: &Account) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What a configuration says of how its runs are conducted, whatever it is that builds their events.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    /// When a run ends by itself.
+    pub limits: RunLimits,
+    /// What follows then; none where it does not say.
+    pub then: Option<ThenChoice>,
+    /// How long everybody may take.
+    pub timeouts: TimeoutSection,
+    /// What has to be said of a run when it is started.
+    pub required_fields: Vec<String>,
+    masks: MaskRules,
+    parameters: Parameters,
+    /// All that it says.
+    written: Written,
+}
+
+impl RunSettings {
+    /// Those of a system that pulls.
+    pub fn of(configuration: &Configuration) -> Self {
+        Self {
+            limits: RunLimits::of(configuration),
+            then: configuration.run.then,
+            timeouts: configuration.timeouts.clone(),
+            required_fields: configuration.run.required_fields.clone(),
+            masks: MaskRules::of(configuration),
+            parameters: Parameters::of(configuration),
+            written: configuration.written.clone(),
+        }
+    }
+
+    /// Those of a system whose sources push: its configuration says who is masked, and nothing else can be changed in mid-run.
+    pub fn of_push(configuration: &PushConfiguration) -> Self {
+        let run = &configuration.run;
+        let limits = RunLimits {
+            duration: run.duration.map(|time| time.0),
+            events: run.events,
+            bytes: run.bytes.map(|bytes| bytes.0),
+            until_sources_end: false,
+        };
+        Self {
+            limits,
+            then: run.then,
+            timeouts: TimeoutSection { drain: run.drain, ..TimeoutSection::default() },
+            required_fields: run.required_fields.clone(),
+            masks: MaskRules::default(),
+            parameters: Parameters::default(),
+            written: configuration.written.clone(),
+        }
     }
 }
 
@@ -72,89 +131,156 @@ const PATIENT: TaskLimits = {
 };
 
 impl Rules {
-    pub(super) fn of(configuration: &Configuration, session: &SessionConfig) -> Self {
-        let then = configuration.run.then.map(|then| match then {
+    pub(super) fn of(settings: RunSettings, session: &SessionConfig) -> Self {
+        let then = settings.then.map(|then| match then {
             ThenChoice::Next => AfterRun::Next,
             ThenChoice::Wait => AfterRun::Wait,
             ThenChoice::Over => AfterRun::Over,
         });
         Self {
-            limits: RunLimits::of(configuration),
+            limits: settings.limits,
             after_run: then.unwrap_or(session.after_run),
-            tasks: if session.is_patient { PATIENT } else { task_limits(&configuration.timeouts) },
-            silence: configuration.timeouts.operator.0,
-            required_fields: configuration.run.required_fields.clone(),
-            masks: MaskRules::of(configuration),
-            parameters: Parameters::of(configuration),
-            text: configuration.written.text().into(),
+            tasks: if session.is_patient { PATIENT } else { task_limits(&settings.timeouts) },
+            silence: settings.timeouts.operator.0,
+            required_fields: settings.required_fields,
+            masks: settings.masks,
+            parameters: settings.parameters,
+            text: settings.written.text().into(),
         }
     }
 }
 
-/// Reads a configuration from where it stands.
-type Read = Box<dyn Fn() -> Result<Configuration, RunError> + Send + Sync>;
+/// A system as its configuration describes it, runs of which can be set up in this process.
+pub trait System: Send + 'static {
+    /// What outlives runs, until the configuration is read again.
+    type Service: Default + Send;
 
-/// Sets up runs of all nodes in this process. Front ends under run control stay connected from run to run.
-pub struct Launcher {
-    read: Option<Read>,
-    present: Mutex<Present>,
+    /// What its configuration says.
+    fn written(&self) -> &Written;
+
+    /// How its runs are conducted.
+    fn settings(&self) -> RunSettings;
+
+    /// Sets up a run.
+    ///
+    /// # Errors
+    /// Where something that it needs cannot be had.
+    fn launch(&self, service: &mut Self::Service) -> Result<Box<dyn ConductedRun>, RunError>;
+
+    /// What would help next time, by what a run's account says.
+    fn advice(&self, _account: &Account) -> Vec<String> {
+        Vec::new()
+    }
 }
 
-impl fmt::Debug for Launcher {
+/// All nodes of a system that pulls. Front ends under run control stay connected from run to run: their service is opened with the first one.
+impl System for Configuration {
+    type Service = Option<Option<FrontEndService>>;
+
+    fn written(&self) -> &Written {
+        &self.written
+    }
+
+    fn settings(&self) -> RunSettings {
+        RunSettings::of(self)
+    }
+
+    fn launch(&self, service: &mut Self::Service) -> Result<Box<dyn ConductedRun>, RunError> {
+        let opened = match service.take() {
+            Some(opened) => opened,
+            None => FrontEndService::open(self)?,
+        };
+        Ok(Box::new(launch_with(self, self.run.events, service.insert(opened).as_ref())?))
+    }
+
+    fn advice(&self, account: &Account) -> Vec<String> {
+        account.pull().map(|summary| advice(self, summary)).unwrap_or_default()
+    }
+}
+
+/// What of a system whose sources push is in this process.
+#[derive(Clone, Debug)]
+pub struct PushSystem {
+    /// The whole of it.
+    pub configuration: PushConfiguration,
+    /// What is here.
+    pub part: PushPart,
+}
+
+impl System for PushSystem {
+    type Service = ();
+
+    fn written(&self) -> &Written {
+        &self.configuration.written
+    }
+
+    fn settings(&self) -> RunSettings {
+        RunSettings::of_push(&self.configuration)
+    }
+
+    fn launch(&self, (): &mut ()) -> Result<Box<dyn ConductedRun>, RunError> {
+        Ok(Box::new(prepare_push(&self.configuration, &self.part)?))
+    }
+}
+
+/// Reads what describes a system from where it stands.
+type Read<S> = Box<dyn Fn() -> Result<S, RunError> + Send + Sync>;
+
+/// Sets up runs of a system.
+pub struct Launcher<S: System> {
+    read: Option<Read<S>>,
+    present: Mutex<Present<S>>,
+}
+
+impl<S: System> fmt::Debug for Launcher<S> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Launcher").finish_non_exhaustive()
     }
 }
 
-struct Present {
-    configuration: Arc<Configuration>,
-    /// Opened with the first run.
-    service: Option<Option<FrontEndService>>,
+struct Present<S: System> {
+    system: S,
+    service: S::Service,
 }
 
 /// What outlives runs, and is therefore as it was when the program was started.
 const LASTING: [&str; 7] = ["run.output", "control.", "alarm[", "alarms.", "logbook.", "monitor.", "version"];
 
-impl Launcher {
-    /// By this configuration.
-    pub fn new(configuration: Configuration) -> Self {
-        let present = Present { configuration: Arc::new(configuration), service: None };
-        Self { read: None, present: Mutex::new(present) }
+impl<S: System> Launcher<S> {
+    /// Of this one.
+    pub fn new(system: S) -> Self {
+        Self { read: None, present: Mutex::new(Present { system, service: S::Service::default() }) }
     }
 
     /// As [`Launcher::new`], and by what `read` returns when the configuration is read again.
-    pub fn reading(
-        configuration: Configuration,
-        read: impl Fn() -> Result<Configuration, RunError> + Send + Sync + 'static,
-    ) -> Self {
-        Self { read: Some(Box::new(read)), ..Self::new(configuration) }
+    pub fn reading(system: S, read: impl Fn() -> Result<S, RunError> + Send + Sync + 'static) -> Self {
+        Self { read: Some(Box::new(read)), ..Self::new(system) }
     }
 
-    fn present(&self) -> MutexGuard<'_, Present> {
+    fn present(&self) -> MutexGuard<'_, Present<S>> {
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Launch for Launcher {
-    fn launch(&self) -> Result<RunHandle, RunError> {
-        let mut present = self.present();
-        let configuration = Arc::clone(&present.configuration);
-        let opened = match present.service.take() {
-            Some(opened) => opened,
-            None => FrontEndService::open(&configuration)?,
-        };
-        launch_with(&configuration, configuration.run.events, present.service.insert(opened).as_ref())
+impl<S: System> Launch for Launcher<S> {
+    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError> {
+        let Present { system, service } = &mut *self.present();
+        system.launch(service)
     }
 
-    fn configuration(&self) -> Arc<Configuration> {
-        Arc::clone(&self.present().configuration)
+    fn settings(&self) -> RunSettings {
+        self.present().system.settings()
+    }
+
+    fn advice(&self, account: &Account) -> Vec<String> {
+        self.present().system.advice(account)
     }
 
     fn read_again(&self) -> Result<Differences, RunError> {
         let Some(read) = &self.read else { return Ok(Differences::new()) };
-        let configuration = read()?;
+        let system = read()?;
         let mut present = self.present();
-        let differences = present.configuration.written.differences(&configuration.written);
+        let differences = present.system.written().differences(system.written());
         let lasting = differences.keys().find(|key| LASTING.iter().any(|lasting| key.starts_with(lasting)));
         if let Some(key) = lasting {
             let why = format!(
@@ -164,7 +290,7 @@ impl Launch for Launcher {
         }
         if !differences.is_empty() {
             // Whom it waits for, and where, may be something else now.
-            *present = Present { configuration: Arc::new(configuration), service: None };
+            *present = Present { system, service: S::Service::default() };
         }
         Ok(differences)
     }
@@ -174,23 +300,28 @@ impl Launch for Launcher {
 #[derive(Debug)]
 pub struct OnlyRun {
     handle: Mutex<Option<RunHandle>>,
-    configuration: Arc<Configuration>,
+    configuration: Configuration,
 }
 
 impl OnlyRun {
     /// This one, which was set up by this configuration.
-    pub fn new(handle: RunHandle, configuration: Configuration) -> Self {
-        Self { handle: Mutex::new(Some(handle)), configuration: Arc::new(configuration) }
+    pub const fn new(handle: RunHandle, configuration: Configuration) -> Self {
+        Self { handle: Mutex::new(Some(handle)), configuration }
     }
 }
 
 impl Launch for OnlyRun {
-    fn launch(&self) -> Result<RunHandle, RunError> {
+    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError> {
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        handle.ok_or_else(|| RunError::Unfit("this process takes one run".to_owned()))
+        let handle = handle.ok_or_else(|| RunError::Unfit("this process takes one run".to_owned()))?;
+        Ok(Box::new(handle))
     }
 
-    fn configuration(&self) -> Arc<Configuration> {
-        Arc::clone(&self.configuration)
+    fn settings(&self) -> RunSettings {
+        self.configuration.settings()
+    }
+
+    fn advice(&self, account: &Account) -> Vec<String> {
+        self.configuration.advice(account)
     }
 }

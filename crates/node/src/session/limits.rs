@@ -2,7 +2,7 @@
 
 use crate::configuration::{Configuration, TimeoutSection};
 use crate::drive::RunSnapshot;
-use crate::run::RunHandle;
+use crate::run::ConductedRun;
 use ropewalk_flow::control::operation::TaskLimits;
 use ropewalk_terms::Counter;
 use std::time::{Duration, Instant};
@@ -63,26 +63,13 @@ impl RunWatch {
     }
 
     /// Whether the run is to end now.
-    pub(super) fn is_over(&mut self, limits: &RunLimits, handle: &RunHandle, snapshot: &RunSnapshot) -> bool {
+    pub(super) fn is_over(&mut self, limits: &RunLimits, run: &dyn ConductedRun, snapshot: &RunSnapshot) -> bool {
         if snapshot.phase.is_running() {
             self.began.get_or_insert_with(Instant::now);
         }
         let age = self.began.map(|began| self.before + began.elapsed());
         let is_old = age.zip(limits.duration).is_some_and(|(age, duration)| age >= duration);
         let is_large = limits.bytes.is_some_and(|most| snapshot.counter(Counter::PayloadBytesReceived) >= most);
-        is_old || is_large || are_sources_over(limits, handle, snapshot)
+        is_old || is_large || run.are_sources_over(limits.until_sources_end, limits.events.is_some(), snapshot)
     }
-}
-
-/// Nothing more will come.
-fn are_sources_over(limits: &RunLimits, handle: &RunHandle, snapshot: &RunSnapshot) -> bool {
-    let may_end = limits.until_sources_end || limits.events.is_none();
-    may_end && handle.sources_ended()
-        || (limits.until_sources_end || handle.is_fed()) && have_come_and_gone(snapshot, handle.sources())
-}
-
-/// As many connections as there are sources were opened, and all have ended.
-fn have_come_and_gone(snapshot: &RunSnapshot, sources: usize) -> bool {
-    let opened = snapshot.counter(Counter::SourceConnections);
-    opened >= sources as u64 && opened == snapshot.counter(Counter::SourceDisconnections)
 }

@@ -1,7 +1,7 @@
 //! Runs of one configuration, one after the other: an operator's commands in, views out.
 //!
 //! ```text
-//!  Desk --commands--> Director's thread: flow's `Operation` --tasks--> RunHandle (launch, start, stop, finish)
+//!  Desk --commands--> Director's thread: flow's `Operation` --tasks--> ConductedRun (launch, start, stop, finish)
 //!    ^                        |
 //!    +-------view, answers----+
 //! ```
@@ -25,7 +25,7 @@ pub use controls::{ControlsRequest, ControlsTold, Holder};
 pub use desk::{Desk, RequestRefusal, Told};
 pub use director::Session;
 pub use journal::{Entry, EntryKind};
-pub use launch::{Launch, Launcher, OnlyRun, SessionConfig};
+pub use launch::{Launch, Launcher, OnlyRun, PushSystem, RunSettings, SessionConfig, System};
 pub use limits::RunLimits;
 pub use masks::MaskRequest;
 pub(crate) use parameters::REPORT_INTERVAL;

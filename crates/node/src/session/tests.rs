@@ -1,11 +1,13 @@
 //! Sequences of runs with threads and sockets: with data, without, with sources that come late, and in a hurry.
 
+mod push;
+
 use super::limits::task_limits;
 use super::*;
 use crate::configuration::{Configuration, parse};
 use crate::fields::Fields;
 use crate::quantity::Time;
-use crate::run::{RunError, RunHandle};
+use crate::run::{Account, ConductedRun, RunError, RunSummary, launch};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,6 +84,10 @@ fn wait_for(desk: &Desk, what: &str, is_so: impl Fn(&SessionView) -> bool) -> Se
     }
 }
 
+fn account(view: &SessionView) -> RunSummary {
+    view.last.as_deref().and_then(Account::pull).cloned().expect("an account")
+}
+
 const fn built(view: &SessionView) -> u64 {
     view.snapshot.ledger.events.built
 }
@@ -96,7 +102,7 @@ fn runs_follow_each_other_and_each_balances() {
         assert_eq!(ask(&desk, Command::Start).state, OperationState::Running);
         wait_for(&desk, "events", |view| built(view) > 0 && view.run.is_some_and(|number| number.0 == run));
         let view = ask(&desk, Command::Stop);
-        let summary = view.last.expect("an account");
+        let summary = account(&view);
         assert_eq!((summary.run, summary.state.as_str()), (run, "ended"));
         assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
         assert!(summary.directory.join("run.json").is_file());
@@ -124,7 +130,7 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
     ask(&desk, Command::Resume);
     wait_for(&desk, "more events", |view| built(view) > before);
     ask(&desk, Command::Pause);
-    let summary = ask(&desk, Command::Stop).last.expect("an account");
+    let summary = account(&ask(&desk, Command::Stop));
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }
 
@@ -135,8 +141,8 @@ fn a_run_ends_with_its_limit_and_the_next_one_begins() {
     let desk = session.desk();
     ask(&desk, Command::Configure);
     ask(&desk, Command::Start);
-    let view = wait_for(&desk, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run >= 3));
-    let last = view.last.expect("it was seen");
+    let view = wait_for(&desk, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
+    let last = account(&view);
     assert_eq!(last.events.built, 500);
     assert!(last.is_balanced() && last.is_lossless());
     let told = desk.ask(Command::Stop, BY);
@@ -152,7 +158,7 @@ fn a_run_without_sources_starts_and_stops() {
     ask(&desk, Command::Configure);
     for _ in 0..3 {
         ask(&desk, Command::Start);
-        let summary = ask(&desk, Command::Stop).last.expect("an account");
+        let summary = account(&ask(&desk, Command::Stop));
         assert_eq!((summary.events.built, summary.is_balanced()), (0, true));
     }
 }
@@ -196,7 +202,7 @@ fn whoever_is_in_a_hurry_drops_what_is_left_and_the_account_says_so() {
     ask(&desk, Command::Configure);
     ask(&desk, Command::Start);
     wait_for(&desk, "events", |view| built(view) > 0);
-    let summary = ask(&desk, Command::Reset).last.expect("an account");
+    let summary = account(&ask(&desk, Command::Reset));
     assert_eq!((summary.state.as_str(), summary.is_balanced()), ("forced", true));
 }
 
@@ -256,7 +262,7 @@ fn a_run_whose_required_fields_are_not_said_does_not_start() {
     });
     assert_eq!(told.recv().expect("an answer").answer, Answer::Done);
     wait_for(&desk, "the account of the run", |view| view.last.is_some());
-    let account = desk.view().last.clone().expect("there is one");
+    let account = account(&desk.view());
     assert_eq!(account.fields.to_string(), "beam=60 GeV, shifter=ada, target=Pb");
 }
 
@@ -275,19 +281,19 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
 
 /// Runs with a thread that does not end before it may.
 struct Hanging {
-    launcher: Launcher,
+    configuration: Configuration,
     may_end: Arc<AtomicBool>,
 }
 
 impl Launch for Hanging {
-    fn launch(&self) -> Result<RunHandle, RunError> {
-        let mut handle = self.launcher.launch()?;
+    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError> {
+        let mut handle = launch(&self.configuration, None)?;
         handle.add_hanging_thread("bu7", Arc::clone(&self.may_end));
-        Ok(handle)
+        Ok(Box::new(handle))
     }
 
-    fn configuration(&self) -> Arc<Configuration> {
-        self.launcher.configuration()
+    fn settings(&self) -> RunSettings {
+        RunSettings::of(&self.configuration)
     }
 }
 
@@ -297,7 +303,7 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
     let may_end = Arc::new(AtomicBool::new(false));
     let mut configuration = configuration(&output.0, true, "");
     configuration.timeouts.close = Time(Duration::from_secs(1));
-    let launch = Hanging { launcher: Launcher::new(configuration), may_end: Arc::clone(&may_end) };
+    let launch = Hanging { configuration, may_end: Arc::clone(&may_end) };
     let session = session_of(launch, Fields::default());
     let desk = session.desk();
     ask(&desk, Command::Configure);
@@ -322,12 +328,12 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let desk = session.desk();
     let write = |run: &str| *file.lock().expect("nobody panics") = configuration(&output.0, true, run);
     let account = |events: u64| {
-        let before = desk.view().last.as_ref().map(|summary| summary.run);
+        let before = desk.view().last.as_ref().map(|account| account.run());
         ask(&desk, Command::Configure);
         assert_eq!(desk.ask(Command::Start, BY).answer, Answer::Done);
-        let view = wait_for(&desk, "the account", |view| view.last.as_ref().map(|summary| summary.run) != before);
+        let view = wait_for(&desk, "the account", |view| view.last.as_ref().map(|account| account.run()) != before);
         assert!(view.configuration.contains(&format!("events = {events}\n")), "{}", view.configuration);
-        let summary = view.last.expect("waited for");
+        let summary = account(&view);
         assert_eq!(summary.events.built, events);
     };
     account(100);
@@ -395,7 +401,7 @@ fn many_runs_in_a_row_leave_nothing_behind() {
                 wait_for(&desk, "events", |view| built(view) > 0);
             }
             let view = ask(&desk, Command::Stop);
-            let summary = view.last.expect("an account");
+            let summary = account(&view);
             assert!(summary.is_balanced(), "run {run}: {summary:#?}");
             late.into_iter().for_each(|late| late.join().expect("it only connects"));
         }

@@ -15,13 +15,17 @@ pub(crate) struct Controlled {
 impl Controlled {
     pub(crate) fn start(setup: &Setup, more: &[&str]) -> Self {
         let file = setup.file();
-        let options = ["--control", "127.0.0.1:0", "--json"].iter().chain(more).map(AsRef::as_ref);
-        let mut program = Program::start(["run".as_ref(), file.as_os_str()].into_iter().chain(options));
+        Self::of(&["run", file.to_str().expect("text")], more)
+    }
+
+    /// A command that serves run control, with the options that it needs for that.
+    pub(crate) fn of(command: &[&str], more: &[&str]) -> Self {
+        let mut program = Program::start(command.iter().chain(&["--control", "127.0.0.1:0", "--json"]).chain(more));
         let url = program.expect_error_line("run control and dashboard: ");
         Self { program, url }
     }
 
-    fn ctl(&self, command: &str) -> Ended {
+    pub(crate) fn ctl(&self, command: &str) -> Ended {
         Program::run(["ctl", command, "--url", &self.url, "--by", "ada", "--json"])
     }
 

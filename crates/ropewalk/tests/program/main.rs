@@ -21,6 +21,7 @@ mod following;
 mod foreign;
 mod front_ends;
 mod gateway;
+mod gateway_control;
 mod init;
 mod interrupts;
 mod limits;

@@ -261,7 +261,9 @@ fn each_source_has_an_account_of_its_own() {
         offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
     }
     pass(&mut assembly, at(100));
-    let wanted = [(2, 1), (1, 2), (3, 0)].map(|(packets, missing)| SourceAccount { packets, missing });
+    let long = bench.packet(0, 4, 1, 8).len() as u64;
+    let of = |(packets, missing)| SourceAccount { packets, bytes: packets * long, missing };
+    let wanted = [(2, 1), (1, 2), (3, 0)].map(of);
     assert_eq!(assembly.by_source(), wanted, "the duplicate is not counted");
 }
 

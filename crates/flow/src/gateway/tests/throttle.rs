@@ -55,7 +55,28 @@ fn time_is_live_or_dead_and_each_reason_has_its_share() {
     throttle.observe(0, 0, at(100));
     assert_eq!(throttle.live_and_dead(), (Duration::from_millis(65), Duration::from_millis(35)));
     let shares: Vec<_> = throttle.levels().map(|level| (level.dead.as_millis(), level.stops)).collect();
-    assert_eq!(shares, [(20, 1), (25, 1), (0, 0), (13, 1)]);
+    assert_eq!(shares, [(20, 1), (25, 1), (0, 0), (13, 1), (0, 0)]);
+}
+
+#[test]
+fn while_whoever_controls_the_run_wants_no_triggers_time_is_neither_live_nor_dead() {
+    let mut throttle = throttle();
+    throttle.set_held(true, at(0));
+    assert_eq!(throttle.next_message(at(0)).map(|message| message.state), Some(Busy), "the trigger is told");
+    throttle.observe(0, 90, at(20));
+    throttle.set_held(false, at(30));
+    assert_eq!(throttle.state(), Busy, "there is another reason");
+    throttle.observe(0, 0, at(34));
+    throttle.set_error(true, at(40));
+    throttle.set_held(true, at(41));
+    assert_eq!(throttle.state(), Error, "what is broken is told nevertheless");
+    throttle.set_error(false, at(50));
+    throttle.set_held(true, at(60));
+    assert_eq!(throttle.state(), Busy);
+    throttle.set_held(false, at(70));
+    assert_eq!(throttle.live_and_dead(), (Duration::from_millis(6), Duration::from_millis(5)));
+    let held = throttle.levels().last().map(|level| (level.dead.as_millis(), level.stops));
+    assert_eq!((held, throttle.state()), (Some((59, 2)), Ready));
 }
 
 #[test]

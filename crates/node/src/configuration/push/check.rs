@@ -4,8 +4,9 @@ use super::address::ListenAddress;
 use super::model::{
     FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice,
 };
+use crate::configuration::check::required_fields;
 use crate::configuration::parse::Fault;
-use crate::configuration::{IncompleteChoice, policy_of};
+use crate::configuration::{IncompleteChoice, alarms, control, policy_of};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
         mechanisms(configuration, gateway, key)?;
     }
     listeners_apart(configuration)?;
+    required_fields(&configuration.run.required_fields)?;
+    alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
+    control::check(&configuration.control)?;
     farm(configuration)
 }
 

@@ -17,7 +17,7 @@ pub use model::{
 };
 
 use super::ConfigurationError;
-use super::parse::{parse_as, read_text};
+use super::parse::{parse_as, read_text, written};
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -45,7 +45,8 @@ pub fn parse(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<PushConfiguration, ConfigurationError> {
-    parse_as(file, text, variable, &[], check::check)
+    let configuration: PushConfiguration = parse_as(file, text, variable, &[], check::check)?;
+    Ok(PushConfiguration { written: written(file, text, variable)?, ..configuration })
 }
 
 /// The JSON schema of the configuration of a push system, as text.

@@ -1,7 +1,10 @@
 //! What stands in the configuration of a push system. `docs/gateway.md` describes the same.
 
 use super::address::{Addresses, ListenAddress};
-use crate::configuration::{IncompleteChoice, SyncChoice, ThreadRule};
+use crate::configuration::{
+    AlarmSection, AlarmsSection, ControlSection, IncompleteChoice, LogbookSection, MonitorSection, SyncChoice,
+    ThenChoice, ThreadRule, Written,
+};
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_flow::gateway::Address;
 use schemars::JsonSchema;
@@ -32,6 +35,24 @@ pub struct PushConfiguration {
     /// The emulated trigger, which says which gateway the next packets go to.
     #[serde(default)]
     pub trigger: TriggerSection,
+    /// Alarms of the run's own.
+    #[serde(default)]
+    pub alarm: Vec<AlarmSection>,
+    /// Who hears of alarms.
+    #[serde(default)]
+    pub alarms: AlarmsSection,
+    /// Who has what is written into the logbook.
+    #[serde(default)]
+    pub logbook: LogbookSection,
+    /// What runs are compared with.
+    #[serde(default)]
+    pub monitor: MonitorSection,
+    /// How run control is served.
+    #[serde(default)]
+    pub control: ControlSection,
+    /// What it says, in one form.
+    #[serde(skip)]
+    pub written: Written,
     /// The file that it was read from, if it was.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -47,6 +68,12 @@ pub struct PushRunSection {
     pub duration: Option<Time>,
     /// Stop after exactly this many events of the first flow.
     pub events: Option<u64>,
+    /// Stop when so many bytes of packets have come.
+    pub bytes: Option<Bytes>,
+    /// What follows a run that ends by itself.
+    pub then: Option<ThenChoice>,
+    /// What has to be said of a run when it is started.
+    pub required_fields: Vec<String>,
     /// Write accepted events of flows whose output is storage to run files.
     pub write: bool,
     /// Keep only the newest run files up to this size; older ones of the run are deleted, counted and named.
@@ -65,6 +92,9 @@ impl Default for PushRunSection {
             output: PathBuf::from("."),
             duration: None,
             events: None,
+            bytes: None,
+            then: None,
+            required_fields: Vec::new(),
             write: true,
             keep: None,
             sync: SyncChoice::default(),

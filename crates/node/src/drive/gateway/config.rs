@@ -35,6 +35,8 @@ pub struct GatewayDriveConfig {
     pub epoch: Utc,
     /// How far each flow's trigger has come, where that is known: behind its last event the flow has ended.
     pub gates: Vec<Option<Arc<TriggerGate>>>,
+    /// Whoever controls the run holds the trigger while this is set: before it begins, and while it is paused.
+    pub is_held: Arc<AtomicBool>,
     /// The other flows have ended when this is set.
     pub is_over: Arc<AtomicBool>,
     /// How long it may take to end behind that.

@@ -141,6 +141,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     pub(super) fn on_time(&mut self, has_nodes: bool, now: Instant) {
         self.machine.on_time(now);
         self.machine.set_error(!has_nodes, now);
+        self.machine.set_held(self.config.is_held.load(Ordering::Relaxed), now);
         let state = self.machine.throttle().state();
         if let Some(board) = &self.board
             && self.shown != Some(state)

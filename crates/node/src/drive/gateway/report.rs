@@ -52,7 +52,7 @@ pub struct GatewayReport {
     /// How long they could not.
     pub dead: Duration,
     /// How long each level stopped the trigger, and how often: the flows, the memory, the queue in front of it, out of
-    /// sync, error.
+    /// sync, error, whoever controls the run.
     pub stops: Vec<(Duration, u64)>,
     /// In front of an input: the most that ever waited there when it was looked, and how much room there was.
     pub most_waiting: QueueInUse,
@@ -75,7 +75,7 @@ impl GatewayReport {
         Self {
             flows: reports,
             received: vec![ReceiveCounters::default(); flows],
-            stops: Vec::with_capacity(flows + 4),
+            stops: Vec::with_capacity(flows + 5),
             ..Self::default()
         }
     }

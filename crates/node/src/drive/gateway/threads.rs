@@ -358,6 +358,7 @@ mod tests {
             run: RunNumber(1),
             epoch: Utc(0),
             gates: vec![None],
+            is_held: Arc::default(),
             is_over: Arc::clone(is_over),
             drain: Duration::from_secs(1),
             batch: 64,

@@ -14,6 +14,7 @@ use crate::drive::gateway::{
 };
 use crate::drive::{Drive, Storage, StorageConfig, StreamStorage};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::run::forecast::DiskWatch;
 use crate::run::placement::disk_thread;
 use crate::run::placer::Placer;
 use crate::run::registry::RunDirectory;
@@ -107,6 +108,20 @@ pub fn launch_push(
     part: &PushPart,
     events: Option<u64>,
 ) -> Result<PushHandle, RunError> {
+    let mut handle = prepare(configuration, part, events)?;
+    handle.start();
+    Ok(handle)
+}
+
+/// As [`launch_push`], with as many events as the configuration says; gateways let no trigger come before [`PushHandle::start`].
+///
+/// # Errors
+/// As [`launch_push`].
+pub fn prepare_push(configuration: &PushConfiguration, part: &PushPart) -> Result<PushHandle, RunError> {
+    prepare(configuration, part, None)
+}
+
+fn prepare(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>) -> Result<PushHandle, RunError> {
     let gates = gates(configuration, part, events);
     let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
     let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
@@ -182,7 +197,6 @@ impl Assembly<'_> {
             self.handle.emulators.push(start(unit)?);
         }
         self.handle.warnings.extend(self.placer.finish()?);
-        self.handle.begin();
         Ok(self.handle)
     }
 
@@ -246,6 +260,9 @@ impl Assembly<'_> {
         let has_gateway = matches!(part, PushPart::Whole | PushPart::Gateway(_));
         let directory = if has_gateway { run_directory(&self.configuration.run.output)? } else { nowhere() };
         (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
+        if has_gateway && self.configuration.run.write {
+            self.handle.disk_watch = Some(DiskWatch::start(vec![self.configuration.run.output.clone()], 0)?);
+        }
         Ok(directory)
     }
 
@@ -276,6 +293,7 @@ impl Assembly<'_> {
             run: directory.run,
             epoch: epoch(),
             gates: self.gates.clone(),
+            is_held: Arc::clone(self.handle.held()),
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.run.drain.0,
             batch: BATCH,
@@ -290,7 +308,7 @@ impl Assembly<'_> {
         let readers = self.readers(queue)?;
         let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
-        self.handle.gateways.push(RunningGateway { name, notice, board });
+        self.handle.gateways.push(RunningGateway { name, notice, board, failure: None });
         Ok(())
     }
 

@@ -1,10 +1,15 @@
-//! The handle of a push system's run: stop and snapshots.
+//! The handle of a push system's run: start, pause, stop and snapshots.
 
 use super::hardware::Hardware;
 use super::summary::PushSummary;
 use crate::configuration::push::{FlowSection, PushConfiguration};
 use crate::drive::gateway::{FarmNodeReport, GatewayReport, Notice, PacketSourceReport, Shown, ThrottleBoard};
+use crate::fields::Fields;
+use crate::run::clock_summary::{ClockReading, ClockSummary};
+use crate::run::configured::Configured;
+use crate::run::forecast::DiskWatch;
 use crate::run::worker::{Ending, Worker};
+use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::{Instant, RunNumber};
@@ -20,6 +25,8 @@ pub(super) struct RunningGateway {
     pub(super) notice: Notice<GatewayReport>,
     /// Where hardware reads the throttle's state.
     pub(super) board: Option<Arc<ThrottleBoard>>,
+    /// Why hardware could not be told, as far as it was said.
+    pub(super) failure: Option<String>,
 }
 
 /// Trigger and sources of a flow.
@@ -60,12 +67,18 @@ pub struct PushHandle {
     pub(super) warnings: Vec<String>,
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
+    pub(super) disk_watch: Option<DiskWatch>,
     gates: Vec<Arc<TriggerGate>>,
+    /// Gateways let no trigger come: the run has not begun, or is paused.
+    is_held: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
     flows: Vec<FlowSection>,
+    fields: Fields,
+    configured: Configured,
     clock: MonotonicClock,
-    started: Instant,
+    clock_at_start: Option<ClockReading>,
+    started: Option<Instant>,
     stopped: Option<Instant>,
     ended: Option<Instant>,
     forced: bool,
@@ -97,21 +110,90 @@ impl PushHandle {
             warnings: Vec::new(),
             directory: PathBuf::new(),
             run: RunNumber(0),
+            disk_watch: None,
             gates,
+            is_held: Arc::new(AtomicBool::new(true)),
             is_over: Arc::clone(is_over),
             ending: Arc::clone(ending),
             flows: configuration.flow.clone(),
+            fields: Fields::default(),
+            configured: Configured::of_push(configuration),
             clock: MonotonicClock,
-            started: MonotonicClock.now(),
+            clock_at_start: None,
+            started: None,
             stopped: None,
             ended: None,
             forced: false,
         }
     }
 
-    /// All threads have started.
-    pub(super) fn begin(&mut self) {
-        self.started = self.clock.now();
+    /// What says to gateways whether triggers may come.
+    pub(super) const fn held(&self) -> &Arc<AtomicBool> {
+        &self.is_held
+    }
+
+    /// Its flows, as they are configured.
+    pub(super) fn flows(&self) -> &[FlowSection] {
+        &self.flows
+    }
+
+    /// How its threads end.
+    pub(super) const fn ending(&self) -> &Arc<Ending> {
+        &self.ending
+    }
+
+    /// The run's number; 0 where this process has no gateway.
+    pub const fn run_number(&self) -> RunNumber {
+        self.run
+    }
+
+    /// What is said of the run, for its account.
+    pub fn describe(&mut self, fields: Fields) {
+        self.fields = fields;
+    }
+
+    /// What was said of it.
+    pub const fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// How far it is.
+    pub const fn phase(&self) -> RunPhase {
+        match (self.started, self.stopped, self.ended) {
+            (_, _, Some(_)) => RunPhase::Ended,
+            (_, Some(_), None) => RunPhase::Draining,
+            (Some(_), None, None) => RunPhase::Running,
+            (None, None, None) => RunPhase::Configured,
+        }
+    }
+
+    /// Whether no trigger is to come, though the run has begun.
+    pub fn is_paused(&self) -> bool {
+        self.phase().is_running() && self.is_held.load(Ordering::Relaxed)
+    }
+
+    /// Lets triggers come: the run begins.
+    pub fn start(&mut self) {
+        self.warnings.extend(self.configured.keep(&self.directory));
+        self.clock_at_start = ClockReading::now();
+        self.started = Some(self.clock.now());
+        self.resume();
+    }
+
+    /// Has no trigger come for now: gateways tell theirs that they are busy, and take what is on its way. A stop ends a pause.
+    pub fn pause(&self) {
+        self.is_held.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Goes on after a pause.
+    pub fn resume(&self) {
+        self.is_held.store(false, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.workers.iter().for_each(Worker::wake);
     }
 
     /// Names and addresses where something listens.
@@ -139,9 +221,9 @@ impl PushHandle {
         }
     }
 
-    /// How long the run has gone on.
+    /// How long the run has gone on since its start.
     pub fn age(&self) -> Duration {
-        self.clock.now().since(self.started)
+        self.started.map_or(Duration::ZERO, |started| self.clock.now().since(started))
     }
 
     /// The sources of a flow have sent the last event that they were to send.
@@ -155,6 +237,8 @@ impl PushHandle {
         for gate in &self.gates {
             gate.close();
         }
+        // Triggers that are elsewhere have no gate here: they hear that nobody wants more.
+        self.pause();
         self.is_over.store(true, Ordering::Relaxed);
     }
 
@@ -163,6 +247,19 @@ impl PushHandle {
         self.forced = true;
         self.stop();
         self.ending.halt();
+    }
+
+    /// What hardware could not be told, and was not said before.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        let mut news = Vec::new();
+        for gateway in &mut self.gateways {
+            let failure = gateway.board.as_deref().and_then(|board| board.read().failure);
+            if failure.is_some() && failure != gateway.failure {
+                news.extend(failure.iter().map(|why| format!("{}: hardware cannot be told: {why}", gateway.name)));
+                gateway.failure = failure;
+            }
+        }
+        news
     }
 
     /// The gateways have ended; where there is none, what this process emulates was told to stop and has.
@@ -197,16 +294,26 @@ impl PushHandle {
     /// The account as it is known now.
     pub fn summary(&self) -> PushSummary {
         let now = self.clock.now();
-        let running = self.stopped.unwrap_or(now).since(self.started);
-        let whole = self.ended.unwrap_or(now).since(self.started);
+        let started = self.started.unwrap_or(now);
+        let running = self.stopped.unwrap_or(now).since(started);
+        let whole = self.ended.unwrap_or(now).since(started);
         let state = match (self.forced, self.ended) {
             (true, _) => "forced",
             (false, Some(_)) => "ended",
             (false, None) => "running",
         };
+        let age = self.started.map(|started| now.since(started));
         let summary =
             PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole));
-        summary.with_panicked(&self.ending.panicked())
+        PushSummary {
+            started_ns: age.map(|age| self.clock.utc().0.saturating_sub(age.as_nanos() as i64)),
+            fields: self.fields.clone(),
+            configuration: self.configured.summary.clone(),
+            clock: ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() },
+            warnings: self.warnings.clone(),
+            ..summary
+        }
+        .with_panicked(&self.ending.panicked())
     }
 }
 

@@ -2,20 +2,24 @@
 //!
 //! ```text
 //! assemble   configuration -> drives on threads     resolve   sections -> what machines and sockets are told
-//! handle     stop and snapshots                     summary   run.json and the last line of --json
+//! handle     start, pause, stop and snapshots       summary   run.json and the last line of --json
+//! observation  the numbers of gateways as those of builder units, for whoever watches
+//! conducted  the handle as that of any run
 //! ```
 //! A thread (or two) for each input queue of a gateway, one for the emulated sources of each flow, one for all emulated nodes.
 
 mod assemble;
+mod conducted;
 mod farm;
 mod handle;
 mod hardware;
 mod inputs;
+mod observation;
 mod queues;
 mod resolve;
 mod summary;
 
 pub(super) use assemble::packet_error;
-pub use assemble::{PushPart, launch_push};
+pub use assemble::{PushPart, launch_push, prepare_push};
 pub use handle::{PushHandle, PushSnapshot};
 pub use summary::{FlowSummary, PUSH_SUMMARY_SCHEMA, PushSummary};

@@ -4,6 +4,10 @@
 use super::handle::PushSnapshot;
 use crate::configuration::push::FlowSection;
 use crate::drive::gateway::{GatewayReport, PacketSourceReport, Shown};
+use crate::fields::Fields;
+use crate::run::claim::ACCOUNT;
+use crate::run::clock_summary::ClockSummary;
+use crate::run::configured::ConfigurationSummary;
 use crate::run::summary::{add_unbalanced, causes, panicked};
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
 use ropewalk_terms::{ByCause, Cause, FragmentAccount, RunNumber};
@@ -26,6 +30,14 @@ pub struct PushSummary {
     pub state: &'static str,
     /// The run's directory.
     pub directory: PathBuf,
+    /// When it began, in nanoseconds since 1970 UTC; null where it never did.
+    pub started_ns: Option<i64>,
+    /// What was said of it when it was started.
+    pub fields: Fields,
+    /// With which configuration it was taken.
+    pub configuration: ConfigurationSummary,
+    /// How far its times can be believed.
+    pub clock: ClockSummary,
     /// From start to the end of draining, in seconds.
     pub duration_s: f64,
     /// Each flow, by name: all gateways together.
@@ -38,8 +50,10 @@ pub struct PushSummary {
     pub written: u64,
     /// Whether every equation holds.
     pub ledger: Value,
+    /// What was asked of the system, refused, and gone without.
+    pub warnings: Vec<String>,
     #[serde(skip)]
-    is_complete: bool,
+    pub(super) is_complete: bool,
 }
 
 /// One flow over all gateways, and the equations that it breaks.
@@ -211,7 +225,7 @@ fn fragments(account: &FragmentAccount, bytes: u64) -> Value {
 }
 
 fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSection]) -> Value {
-    let levels = flows.iter().map(|flow| flow.name.as_str()).chain(["memory", "queue", "out_of_sync", "error"]);
+    let levels = flows.iter().map(|flow| flow.name.as_str()).chain(["memory", "queue", "out_of_sync", "error", "held"]);
     let stops = levels
         .zip(&report.stops)
         .map(|(name, (dead, stops))| (name.to_owned(), json!({ "dead_s": dead.as_secs_f64(), "stops": stops })));
@@ -310,6 +324,10 @@ impl PushSummary {
             run: run.0,
             state,
             directory: directory.to_owned(),
+            started_ns: None,
+            fields: Fields::default(),
+            configuration: ConfigurationSummary::default(),
+            clock: ClockSummary::default(),
             duration_s: whole.as_secs_f64(),
             flows: flows.iter().zip(&summaries).map(json_of).collect(),
             gateways: gateways.map(|((name, one), told)| (name.clone(), gateway(one, told.as_ref(), flows))).collect(),
@@ -329,6 +347,7 @@ impl PushSummary {
                 .map(|storage| storage.events)
                 .sum(),
             ledger: json!({ "balanced": unbalanced.is_empty(), "unbalanced": unbalanced }),
+            warnings: Vec::new(),
             is_complete: summaries.iter().all(FlowSummary::is_complete)
                 && snapshot.gateways.iter().all(|(_, gateway)| is_whole(gateway)),
         }
@@ -338,6 +357,17 @@ impl PushSummary {
     pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
         add_unbalanced(&mut self.ledger, panicked(threads));
         self
+    }
+
+    /// Keeps the account in the run's directory; of a process without a gateway, which has none, nowhere.
+    ///
+    /// # Errors
+    /// Where the directory cannot be written.
+    pub fn keep(&self) -> std::io::Result<()> {
+        if self.directory.as_os_str().is_empty() {
+            return Ok(());
+        }
+        std::fs::write(self.directory.join(ACCOUNT), serde_json::to_string_pretty(self)? + "\n")
     }
 
     /// Every equation of the ledger holds.

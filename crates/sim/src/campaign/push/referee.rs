@@ -393,7 +393,9 @@ impl Twin {
 
     /// Without a node triggers are told of an error, and of none otherwise.
     pub(super) fn check_alarm(&self, receiver: &Receiver) -> Result<(), Broken> {
-        let (has_nodes, error) = (self.farm.has_nodes(), receiver.throttle().levels().last().map(|level| level.used));
+        // Behind the flows: memory, the queue in front of it, out of sync.
+        let error = receiver.throttle().levels().nth(self.flows.len() + 3).map(|level| level.used);
+        let has_nodes = self.farm.has_nodes();
         Broken::unless(error == Some(u64::from(!has_nodes)), Checker::Bounds, || {
             format!("somebody of the farm is there: {has_nodes}, and the throttle's error is {error:?}")
         })

@@ -154,6 +154,7 @@ impl Site<'_> {
             run: RunNumber(1),
             epoch: clock.utc(),
             gates,
+            is_held: Arc::default(),
             is_over: Arc::clone(self.is_over),
             drain: DRAIN,
             batch: rooms.batch,

@@ -1,0 +1,128 @@
+//! Run control of systems whose sources push: all in one process, and the gateway in one of its own.
+
+use crate::accounts::{expect_form, schema};
+use crate::control::Controlled;
+use crate::examples::example;
+use crate::process::Program;
+use crate::support::{TemporaryDirectory, wait_for};
+use serde_json::Value;
+
+fn assigned(controlled: &Controlled) -> u64 {
+    controlled.good("ledger")["events"]["assigned"].as_u64().expect("a number")
+}
+
+/// Waits until more events than these have come.
+fn wait_beyond(controlled: &Controlled, before: u64) -> u64 {
+    wait_for("further events", || Some(assigned(controlled)).filter(|&now| now > before))
+}
+
+/// What the program printed of each run; each balances, and nothing was lost.
+fn accounts(controlled: Controlled, runs: u64) -> Vec<Value> {
+    controlled.good("shutdown");
+    let ended = controlled.program.end();
+    let lines = &ended.expect_status(0).out;
+    let accounts: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("an account")).collect();
+    let numbers: Vec<_> = accounts.iter().map(|account| account["run"].as_u64().expect("a number")).collect();
+    assert_eq!(numbers, (1..=runs).collect::<Vec<_>>());
+    for account in &accounts {
+        expect_form(account, &schema("push-run.json"));
+        assert_eq!((&account["state"], &account["ledger"]["balanced"]), (&"ended".into(), &true.into()), "{account:#}");
+        for flow in account["flows"].as_object().expect("flows").values() {
+            assert_eq!(
+                (&flow["sets"]["incomplete"], &flow["lost_by_cause"]),
+                (&0.into(), &serde_json::json!({})),
+                "{flow:#}"
+            );
+        }
+    }
+    accounts
+}
+
+#[test]
+fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
+    let directory = TemporaryDirectory::new("gateway-control");
+    let slower = [("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
+    let config = example(&directory, "lhcb-gateway.toml", &slower);
+    let output = directory.path().display().to_string();
+    let controlled = Controlled::of(&["run", &config], &["--output", &output, "--idle"]);
+    controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+    assert_eq!(assigned(&controlled), 0, "nobody has started it");
+    for run in 1..=2 {
+        controlled.good("start");
+        wait_beyond(&controlled, 0);
+        assert_eq!(controlled.good("pause")["state"], "paused");
+        let quiet = wait_for("the last decision", || {
+            let events = controlled.good("ledger")["events"].clone();
+            (events["in_flight"] == 0).then_some(events["assigned"].as_u64())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(Some(assigned(&controlled)), quiet, "no trigger comes");
+        controlled.good("resume");
+        wait_beyond(&controlled, quiet.expect("a number"));
+        let sources = controlled.good("sources");
+        assert_eq!(sources.as_array().map(Vec::len), Some(126 + 323));
+        assert_eq!(controlled.good("addresses").as_array().map(Vec::len), Some(3), "of each flow, and of nodes");
+        assert_eq!(controlled.good("stop")["answer"], "done", "run {run}");
+    }
+    let refused = controlled.ctl("pause");
+    assert_eq!(refused.expect_status(3).account()["answer"], "not_now");
+    let accounts = accounts(controlled, 2);
+    assert!(
+        accounts.iter().all(|account| account["configuration"]["sha256"] == accounts[0]["configuration"]["sha256"])
+    );
+    let listed = Program::run(["runs", "list", "--output", &output, "--json"]);
+    let listed = listed.expect_status(0).account();
+    let written: Vec<_> = accounts.iter().map(|account| &account["written"]).collect();
+    let known: Vec<_> = listed.as_array().expect("a list").iter().map(|run| &run["written"]).collect();
+    assert_eq!(known, written);
+}
+
+/// Trigger, sources and farm are other processes, which stay from run to run: they hear of all commands by the throttle alone.
+#[test]
+fn a_gateway_alone_takes_run_after_run_of_sources_that_never_stop() {
+    let directory = TemporaryDirectory::new("gateway-control-alone");
+    let base = 23_420;
+    let listen = format!("listen = {{ l1 = \"127.0.0.1:{}\", hlt = \"127.0.0.1:{}\" }}", base + 1, base + 2);
+    let control = format!(
+        "{listen}\ncontrol = \"127.0.0.1:{base}\"\n[trigger]\nlisten = {{ l1 = \"127.0.0.1:{}\", hlt = \"127.0.0.1:{}\" }}",
+        base + 3,
+        base + 4
+    );
+    let config = example(
+        &directory,
+        "lhcb-gateway.toml",
+        &[
+            ("listen = { l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }", &control),
+            ("poisson(20kHz)", "poisson(2kHz)"),
+            ("poisson(1kHz)", "poisson(100Hz)"),
+            ("decision_timeout = \"5s\"", "decision_timeout = \"20s\""),
+        ],
+    );
+    let output = directory.path().display().to_string();
+    let nodes = Program::start(["farm-node", &config, "--nodes", "0..2", "--json"]);
+    let sources = Program::start(["source", "mep", &config, "--json"]);
+    let controlled = Controlled::of(&["node", "gateway", &config, "--name", "gw0"], &["--output", &output]);
+    controlled.wait("the run", |state| state["state"] == "running");
+    for run in 1..=3 {
+        let seen = wait_beyond(&controlled, 0);
+        controlled.good("pause");
+        controlled.good("resume");
+        wait_beyond(&controlled, seen);
+        assert_eq!(controlled.good("stop")["answer"], "done");
+        if run < 3 {
+            controlled.good("start");
+        }
+    }
+    sources.interrupt();
+    let sent = sources.end().expect_status(0).account();
+    let accounts = accounts(controlled, 3);
+    for flow in ["l1", "hlt"] {
+        let place = format!("/flows/{flow}/packets/received");
+        let received =
+            accounts.iter().map(|account| account.pointer(&place).and_then(Value::as_u64).expect("a number"));
+        let sent = sent.pointer(&format!("/flows/{flow}/sent/packets")).and_then(Value::as_u64);
+        assert_eq!(Some(received.sum()), sent, "between two runs nothing was sent");
+    }
+    nodes.interrupt();
+    nodes.end().expect_status(0);
+}
