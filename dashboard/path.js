@@ -1,5 +1,6 @@
 // The way of the data as a live picture: sources, readout units, builder units, filters, storage. How full each is stands on it
 // as a colour, a bar and a word, and each arrow says how much of the time what is before it has to wait for what is behind it.
+// Where sources push there are no readout units: gateways take their packets, and a farm decides.
 
 import { bandwidth, byId, compact, grouped, percent, setText, words } from "./format.js";
 import { isSilent } from "./sources.js";
@@ -40,6 +41,38 @@ export function stages(live) {
   const rate = (nodes) => sum(nodes.map((node) => node.rates?.rate_hz ?? 0));
   const away = (nodes) => nodes.filter((node) => !node.connected).map((node) => node.name);
   const decided = live.ledger.events.accepted + live.ledger.events.rejected;
+  const isPush = readouts.length === 0 && builders.length > 0;
+  const filtered = isPush ? "decided by the farm" : "every event accepted";
+  const receiving = isPush
+    ? {
+      name: plural(builders.length, "gateway"),
+      figure: `${compact(sum((rates?.sources ?? []).map((source) => source.fragments_hz)))} packets/s`,
+      share: share(builders, "pool_share"),
+      said: "sets in use",
+      away: away(builders),
+      cells: cell(builders, "pool_share"),
+      wait: null,
+    }
+    : {
+      name: plural(readouts.length, "readout unit"),
+      figure: `${compact(rate(readouts))} fragments/s`,
+      share: pool,
+      said: "buffers",
+      away: away(readouts),
+      cells: cell(readouts, "pool_share"),
+      wait: share(readouts, "link_wait_share"),
+    };
+  const building = isPush
+    ? { name: "farm", figure: `${compact(rate(builders))} events/s`, share: null, said: "deciding", away: [], cells: [], wait: null }
+    : {
+      name: plural(builders.length, "builder unit"),
+      figure: `${compact(rate(builders))} events/s`,
+      share: room,
+      said: room === null ? "building" : "without room",
+      away: away(builders),
+      cells: cell(builders, "full_share"),
+      wait: null,
+    };
   return [
     {
       name: plural(live.sources.length, "source"),
@@ -53,29 +86,13 @@ export function stages(live) {
       })),
       wait: heldBack,
     },
+    receiving,
+    building,
     {
-      name: plural(readouts.length, "readout unit"),
-      figure: `${compact(rate(readouts))} fragments/s`,
-      share: pool,
-      said: "buffers",
-      away: away(readouts),
-      cells: cell(readouts, "pool_share"),
-      wait: share(readouts, "link_wait_share"),
-    },
-    {
-      name: plural(builders.length, "builder unit"),
-      figure: `${compact(rate(builders))} events/s`,
-      share: room,
-      said: room === null ? "building" : "without room",
-      away: away(builders),
-      cells: cell(builders, "full_share"),
-      wait: null,
-    },
-    {
-      name: "filter",
+      name: isPush ? "decisions" : "filter",
       figure: decided > 0 ? `${percent(live.ledger.events.accepted / decided)} accepted` : "–",
       share: filters,
-      said: filters === null ? "every event accepted" : "busy",
+      said: filters === null ? filtered : "busy",
       cells: filters === null ? [] : cell(builders, "filter_busy_share"),
       wait: share(builders, "disk_wait_share"),
     },

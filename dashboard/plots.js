@@ -14,7 +14,7 @@ const PLOTS = [
   { title: "Bandwidth", unit: bandwidth, lines: [["bytes_in_per_second", "in"], ["bytes_to_disk_per_second", "to disk"]] },
   { title: "Mean event size", unit: bytes, lines: [["event_size_bytes", "events"]] },
   { title: "Live time", unit: percent, most: 1, lines: [["live_share", "live"]] },
-  { title: "Occupancy of buffers", unit: percent, most: 1, lines: [["pool_share", "fullest readout unit"]] },
+  { title: "Occupancy of buffers", unit: percent, most: 1, lines: [["pool_share", "fullest"]] },
   { title: "Events in flight", unit: grouped, lines: [["events_in_flight", "in flight"]] },
   {
     title: "Build latency", unit: milliseconds,

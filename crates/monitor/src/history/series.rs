@@ -1,6 +1,6 @@
 //! What is kept of a run's past.
 
-use crate::{Rates, Sample};
+use crate::{NodeRates, Rates, Sample};
 use ropewalk_terms::{Measure, Role};
 
 /// How several values of one series become one.
@@ -76,8 +76,10 @@ impl Series {
     }
 }
 
-/// The part of its pool that the readout unit with the fullest one holds.
+/// The part of its pool that the readout unit with the fullest one holds; where there are none, of its sets that a gateway does.
 fn fullest_pool(rates: &Rates) -> Option<f64> {
-    let readouts = rates.nodes.iter().filter(|node| node.node.role == Role::Readout);
-    readouts.filter_map(|node| node.pool_share).max_by(f64::total_cmp)
+    let is_readout = |node: &&NodeRates| node.node.role == Role::Readout;
+    let has_readouts = rates.nodes.iter().any(|node| is_readout(&node));
+    let nodes = rates.nodes.iter().filter(|node| !has_readouts || is_readout(node));
+    nodes.filter_map(|node| node.pool_share).max_by(f64::total_cmp)
 }

@@ -270,6 +270,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());
         report.stops.clear();
         report.stops.extend(throttle.levels().map(|level| (level.dead, level.stops)));
+        let sets = throttle.levels().take(report.flows.len());
+        report.sets = sets.fold((0, 0), |(used, all), level| (used + level.used, all + level.capacity));
         report.most_waiting = self.most_waiting;
         report.evacuated = self.inputs.iter().map(|input| input.evacuated).sum();
     }

@@ -54,6 +54,8 @@ pub struct GatewayReport {
     /// How long each level stopped the trigger, and how often: the flows, the memory, the queue in front of it, out of
     /// sync, error, whoever controls the run.
     pub stops: Vec<(Duration, u64)>,
+    /// Sets of events in use now, of all flows, and how many there are.
+    pub sets: (u64, u64),
     /// In front of an input: the most that ever waited there when it was looked, and how much room there was.
     pub most_waiting: QueueInUse,
     /// Packets that were copied because too much of their memory was held.

@@ -1,5 +1,5 @@
 //! The numbers of a push system as whoever watches a run knows them: an input queue of a gateway is a builder unit, `bu0` and so on as in the
-//! names of its run files, and reads the sources out, too; a packet is a fragment.
+//! names of its run files, and reads the sources out, too; a packet is a fragment, a set of events a buffer.
 
 use super::handle::PushSnapshot;
 use crate::configuration::push::FlowSection;
@@ -74,6 +74,8 @@ fn numbers(gateway: &GatewayReport) -> Numbers {
         (Counter::DiskRefusals, storage.refusals),
         (Counter::DiskFull, u64::from(is_full)),
         (Counter::DiskFailing, failing),
+        (Counter::PoolHeld, gateway.sets.0),
+        (Counter::PoolBlocks, gateway.sets.1),
         (Counter::BytesCopied, gateway.sent.bytes_copied),
         (Counter::DatagramsLost, lost),
         (Counter::ThrottleTime, gateway.dead.as_nanos() as u64),
@@ -123,6 +125,12 @@ pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut R
             *into.counters.entry(Counter::FragmentsReceived).or_default() += flow.packets.packets.received;
         }
     }
+    // Sets are lent to events and come back, as blocks of a pool elsewhere.
+    into.ledger.pools.held = into.counter(Counter::PoolHeld);
+    let lent: u64 =
+        snapshot.gateways.iter().flat_map(|(_, gateway)| &gateway.flows).map(|flow| flow.packets.opened).sum();
+    into.ledger.pools.loans = lent.max(into.ledger.pools.held);
+    into.ledger.pools.returned = into.ledger.pools.loans - into.ledger.pools.held;
     into.ledger.events.written = into.counter(Counter::EventsWritten);
     into.sources = sources(snapshot, flows).into_iter().map(|(id, (account, _))| (id, account)).collect();
     into.lost_datagrams.insert(None, lost(snapshot));
