@@ -59,7 +59,10 @@ struct Wanted {
 )]
 async fn sample(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Response {
     let Some(tap) = shared.desk.view().tap.clone() else {
-        return problem(StatusCode::NOT_FOUND, "no run is set up whose builder units are in this process");
+        return problem(
+            StatusCode::NOT_FOUND,
+            "no run is set up whose builder units are in this process (gateways give no samples)",
+        );
     };
     let selection = EventSelection {
         is_incomplete: wanted.incomplete == Some(true),

@@ -1,8 +1,9 @@
 //! Changing settings, and taking it back.
 
+use super::told::{ToldApplied, ToldUndone};
 use super::{ChangeOptions, JournalOptions, persist, place};
 use crate::exit::{self, Failure};
-use crate::files::counted;
+use crate::files::{counted, print_json};
 use clap::Args;
 use ropewalk_tune::change::{self, Action, Applied, Fate, Foreign, History, Trouble, Undone};
 use ropewalk_tune::{Change, Setting};
@@ -17,6 +18,9 @@ pub(crate) struct ApplyOptions {
     change: ChangeOptions,
     #[command(flatten)]
     journal: JournalOptions,
+    /// Print what was done as one JSON object.
+    #[arg(long)]
+    json: bool,
     /// Be killed before the step of this number.
     #[arg(long, hide = true, value_name = "STEP")]
     kill_before: Option<usize>,
@@ -35,6 +39,9 @@ pub(crate) struct UndoOptions {
     /// Another machine: a directory with its proc and sys and recorded.json.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+    /// Print what was done as one JSON object.
+    #[arg(long)]
+    json: bool,
     /// Be killed before the step of this number.
     #[arg(long, hide = true, value_name = "STEP")]
     kill_before: Option<usize>,
@@ -55,37 +62,47 @@ pub(super) fn apply(options: &ApplyOptions) -> Result<u8, Failure> {
     let plan = options.change.plan(&mut place)?;
     let identity = place.identity();
     // What nobody needs is not written: not even a directory for the journal.
-    if plan.changes.is_empty() && change::history(&file, &identity)?.is_none() {
-        say!("nothing to change");
-        return Ok(exit::GOOD);
+    let applied = if plan.changes.is_empty() && change::history(&file, &identity)?.is_none() {
+        Applied { changed: Vec::new(), already: 0, failure: None }
+    } else {
+        let watch = &mut stopper(options.kill_before);
+        change::apply(&plan, &mut place, &identity, &file, SystemTime::now(), watch)?
+    };
+    if options.json {
+        print_json(&ToldApplied::new(&applied, &file))?;
+    } else {
+        say_applied(&applied, &file);
     }
-    let watch = &mut stopper(options.kill_before);
-    let applied = change::apply(&plan, &mut place, &identity, &file, SystemTime::now(), watch)?;
-    say_applied(&applied, &file)
+    failed(&applied).map_or(Ok(exit::GOOD), Err)
 }
 
-fn say_applied(applied: &Applied, file: &Path) -> Result<u8, Failure> {
+fn say_applied(applied: &Applied, file: &Path) {
     for Change { setting, from, to, .. } in &applied.changed {
         say!("{setting}: {from} -> {to}");
     }
-    if let Some(failure) = &applied.failure {
-        let setting = failure.setting.as_ref().filter(|setting| !names(&failure.why, setting));
-        let setting = setting.map(|setting| format!("{setting}: ")).unwrap_or_default();
-        say_troubles(&failure.not_brought_back);
-        let state = if failure.not_brought_back.is_empty() {
-            "nothing is changed".to_owned()
-        } else {
-            let count = counted(failure.not_brought_back.len(), "setting");
-            format!("{count} could not be brought back; `ropewalk tune undo` tries again")
-        };
-        return Err(Failure::Environment(format!("{setting}{}; {state}", failure.why)));
-    }
-    let changed = counted(applied.changed.len(), "setting");
     match applied.changed.len() {
+        _ if applied.failure.is_some() => {}
         0 => say!("nothing to change"),
-        _ => say!("{changed} changed; `ropewalk tune undo` takes it back by {}", file.display()),
+        count => {
+            let changed = counted(count, "setting");
+            say!("{changed} changed; `ropewalk tune undo` takes it back by {}", file.display());
+        }
     }
-    Ok(exit::GOOD)
+}
+
+/// Why it is not applied.
+fn failed(applied: &Applied) -> Option<Failure> {
+    let failure = applied.failure.as_ref()?;
+    let setting = failure.setting.as_ref().filter(|setting| !names(&failure.why, setting));
+    let setting = setting.map(|setting| format!("{setting}: ")).unwrap_or_default();
+    say_troubles(&failure.not_brought_back);
+    let state = if failure.not_brought_back.is_empty() {
+        "nothing is changed".to_owned()
+    } else {
+        let count = counted(failure.not_brought_back.len(), "setting");
+        format!("{count} could not be brought back; `ropewalk tune undo` tries again")
+    };
+    Some(Failure::Environment(format!("{setting}{}; {state}", failure.why)))
 }
 
 /// Whether a text begins with the file that a setting is.
@@ -111,7 +128,12 @@ pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
     let watch = &mut stopper(options.kill_before);
     match change::undo(&mut place, &identity, &file, SystemTime::now(), foreign, watch)? {
         Some(undone) => {
-            let status = say_undone(&undone, &history)?;
+            let status = if options.json {
+                print_json(&ToldUndone::new(&undone, &history, &file))?;
+                status(&undone)?
+            } else {
+                say_undone(&undone, &history)?
+            };
             let persisted = options.root.join(persist::FILE);
             if persisted.exists() {
                 eprintln!(
@@ -120,6 +142,11 @@ pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
                 );
             }
             Ok(status)
+        }
+        None if options.json => {
+            let nothing = Undone { fates: Vec::new(), troubles: Vec::new(), fault: None, is_put_away: true };
+            print_json(&ToldUndone::new(&nothing, &history, &file))?;
+            Ok(exit::GOOD)
         }
         None => {
             say!("nothing to take back: there is no {}", file.display());
@@ -145,17 +172,23 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
         }
     }
     say_troubles(&undone.troubles);
-    if let Some(fault) = &undone.fault {
-        return Err(Failure::Environment(fault.clone()));
-    }
-    if undone.is_put_away {
+    if undone.fault.is_none() && undone.is_put_away {
         say!("everything is taken back");
         return Ok(exit::GOOD);
     }
-    if undone.fates.iter().any(|(_, fate)| matches!(fate, Fate::Foreign { .. })) {
+    if undone.fault.is_none() && undone.fates.iter().any(|(_, fate)| matches!(fate, Fate::Foreign { .. })) {
         eprintln!(
             "note: `ropewalk tune undo --force` writes the old values all the same, `--keep` leaves these as they are"
         );
     }
-    Ok(exit::UNBALANCED)
+    status(undone)
+}
+
+/// Whether something is left.
+fn status(undone: &Undone) -> Result<u8, Failure> {
+    match &undone.fault {
+        Some(fault) => Err(Failure::Environment(fault.clone())),
+        None if undone.is_put_away => Ok(exit::GOOD),
+        None => Ok(exit::UNBALANCED),
+    }
 }

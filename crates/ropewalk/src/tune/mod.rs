@@ -4,6 +4,7 @@ mod change;
 mod check;
 mod persist;
 mod plan;
+mod told;
 mod wish;
 
 use crate::exit::Failure;

@@ -129,6 +129,34 @@ fn what_is_applied_is_undone() {
 }
 
 #[test]
+fn programs_are_told_of_what_was_done() {
+    let machine = Machine::new("tune-json");
+    let json = |words: &[&str], status| {
+        let form = schema(&format!("tune-{}.json", words[0]));
+        let account = machine.tune(&[words, &["--json"]].concat()).expect_status(status).account();
+        expect_form(&account, &form);
+        account
+    };
+    let planned = json(&["plan"], 0);
+    let applied = json(&["apply"], 0);
+    let settings = |account: &Value, list: &str| {
+        let settings = account[list].as_array().expect("a list").iter().map(|one| one["setting"].clone());
+        settings.collect::<Vec<_>>()
+    };
+    assert_eq!(settings(&applied, "changed"), settings(&planned, "changes"));
+    let again = json(&["apply"], 0);
+    assert_eq!((&again["changed"], &again["failure"]), (&serde_json::json!([]), &Value::Null));
+    machine.write("proc/sys/net/core/rmem_max", "4321\n");
+    let left = json(&["undo"], 1);
+    assert_eq!(left["is_put_away"], false);
+    let fates = left["settings"].as_array().expect("a list").iter();
+    let foreign: Vec<_> = fates.filter(|one| one["fate"] == "foreign").collect();
+    assert!(foreign.len() == 1 && foreign[0]["present"] == "4321" && foreign[0]["old"] == "212992", "{foreign:?}");
+    assert_eq!(json(&["undo", "--force"], 0)["is_put_away"], true);
+    assert_eq!(json(&["undo"], 0)["settings"], serde_json::json!([]), "there is nothing left");
+}
+
+#[test]
 fn whoever_is_killed_half_way_is_undone() {
     let machine = Machine::new("tune-killed");
     let before = machine.state();

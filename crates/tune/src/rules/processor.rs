@@ -34,7 +34,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
                (`guest_halt_poll_ns` of the governor haltpoll). 200000.",
         why: "To wake a CPU that was given back the host has to take part.",
         source: "the kernel's virt/guest-halt-polling.rst; measured with Ropewalk",
-        worth: "half of a round trip between two cores: 28 us with 0, 5 us with 200000; `ropewalk bench machines`",
+        worth: "half of a round trip between two threads that sleep: 28 us with 0, 17 us with 200000, 5 us where the host has \
+                cores to spare; `ropewalk doctor`. A run that is busy is no faster",
         sureness: Sureness::Measured,
         look: guest_halt_poll,
     },
