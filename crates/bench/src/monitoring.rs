@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often a session looks at its run.
@@ -26,13 +26,20 @@ const LOOK: Duration = Duration::from_millis(10);
 const READ: u32 = 10;
 const SAMPLE: u32 = 50;
 const OBSERVE: u32 = 100;
+/// Each source needs room for its largest fragment and for two blocks.
+const MANY_POOL_MIB: usize = 4096;
 const NOTE: &str = "limit: the same run at which nobody looks, in turns; target: 0.99";
 const TIME_NOTE: &str = "processor time of all but the thread that looks; limit: that of the process; target: 0.99";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
-    for bytes in [256, 2048] {
-        let sender = SlinkConfig { fragment_bytes: bytes, ..SlinkConfig::default() };
+    let usual = SlinkConfig::default();
+    // As many as a large experiment has at one event manager, which tells whoever looks of each of them.
+    let many = SlinkConfig { streams: 700, ..usual };
+    for (sender, bytes, pool_mib) in
+        [(usual, 256, USUAL_POOL_MIB), (usual, 2048, USUAL_POOL_MIB), (many, 2048, MANY_POOL_MIB)]
+    {
+        let sender = SlinkConfig { fragment_bytes: bytes, ..sender };
         let case = case([("sources", json!(sender.streams)), ("fragment_bytes", json!(bytes))]);
         if !session.wants(&case) {
             continue;
@@ -47,7 +54,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             interval: Duration::from_millis(scale.choose(100, 3000, 6000)),
             // Whoever looks takes a processor away from somebody: from whom, the scheduler decides as it does for users.
             cpus: None,
-            pool_mib: USUAL_POOL_MIB,
+            pool_mib,
             output: scratch(&session.options.output, "monitoring"),
         };
         let watched = || {
@@ -92,12 +99,12 @@ fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
             black_box(handle.snapshot());
         }
         if looks.is_multiple_of(SAMPLE) {
-            let sample = handle.sample();
+            let sample = Arc::new(handle.sample());
             if looks.is_multiple_of(OBSERVE) {
-                finder.observe(sample.clone());
-                history.observe(sample.clone());
+                finder.observe(Arc::clone(&sample));
+                history.observe(Arc::clone(&sample));
                 if let Some(alarms) = &mut alarms {
-                    alarms.observe(sample.clone(), finder.finding().map(|finding| finding.limit));
+                    alarms.observe(Arc::clone(&sample), finder.finding().map(|finding| finding.limit));
                 }
                 black_box(prometheus::text(&sample));
                 observer.observe(sample, &mut incidents);

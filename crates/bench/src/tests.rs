@@ -235,5 +235,5 @@ fn a_report_keeps_the_lines_and_a_table_is_for_people() {
 
 #[test]
 fn monitoring_gives_figures() {
-    check("monitoring", 4);
+    check("monitoring", 6);
 }

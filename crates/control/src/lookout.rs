@@ -178,12 +178,12 @@ impl Lookout {
             if view.run.is_some() {
                 self.with(|Readers { finder, alarms, history, keeper, pace, wrong, reference, .. }| {
                     pace.observe(&view.sample);
-                    history.observe((*view.sample).clone());
+                    history.observe(Arc::clone(&view.sample));
                     keeper.iter().for_each(|keeper| keeper.keep(history));
-                    finder.observe((*view.sample).clone());
+                    finder.observe(Arc::clone(&view.sample));
                     alarms.compare_with(reference.clone().map(|course| (course, view.age)));
-                    alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
-                    wrong.observer.observe((*view.sample).clone(), &mut wrong.incidents);
+                    alarms.observe(Arc::clone(&view.sample), finder.finding().map(|finding| finding.limit));
+                    wrong.observer.observe(Arc::clone(&view.sample), &mut wrong.incidents);
                     wrong.look_at_alarms(alarms);
                 });
             }

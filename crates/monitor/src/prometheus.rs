@@ -15,10 +15,11 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The text of a sample. Each line ends with a line feed; a metric that nobody tells of is left out.
 pub fn text(sample: &Sample) -> String {
     let mut page = Page { run: sample.run.0, text: String::new() };
-    state(&mut page, sample);
+    let labels = LabelsOf::new(sample);
+    state(&mut page, sample, &labels);
     account(&mut page, &sample.events);
-    causes(&mut page, sample);
-    COUNTERS.iter().for_each(|&counter| metric_of(&mut page, counter, sample));
+    causes(&mut page, sample, &labels);
+    COUNTERS.iter().for_each(|&counter| metric_of(&mut page, counter, sample, &labels));
     MEASURES.iter().for_each(|&measure| histogram_of(&mut page, measure, sample));
     page.text
 }
@@ -57,12 +58,12 @@ struct Page {
 
 impl Page {
     /// A metric with its lines: labels behind the run's, and values. Nothing where there are no lines.
-    fn metric<V: Display>(
+    fn metric<'a, V: Display>(
         &mut self,
         name: &str,
         kind: Kind,
         help: &str,
-        lines: impl IntoIterator<Item = (Vec<(&'static str, String)>, V)>,
+        lines: impl IntoIterator<Item = (Labels<'a>, V)>,
     ) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
@@ -72,44 +73,77 @@ impl Page {
             Kind::Total => "counter",
             Kind::Level => "gauge",
         };
-        let help = escaped(help, false);
+        let help = escaped(help);
         let text = &mut self.text;
         // Writing to a string never fails.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in lines {
-            let _ = write!(text, "{name}{{run=\"{}\"", self.run);
-            for (label, content) in labels {
-                let _ = write!(text, ",{label}=\"{}\"", escaped(&content, true));
+        let begin = format!("{name}{{run=\"{}\"", self.run);
+        for (Labels { of, cause }, value) in lines {
+            text.push_str(&begin);
+            text.push_str(of);
+            if let Some(cause) = cause {
+                let _ = write!(text, ",cause=\"{cause}\"");
             }
             let _ = writeln!(text, "}} {value}");
         }
     }
 }
 
-/// As it stands in a help text or, with quotes escaped too, in a label.
-fn escaped(text: &str, is_label: bool) -> String {
-    let text = text.trim().replace('\\', "\\\\").replace('\n', "\\n");
-    if is_label { text.replace('"', "\\\"") } else { text }
+/// What stands behind the run's label: whose a line is, as [`LabelsOf`] has it, and a cause by its stable name.
+#[derive(Copy, Clone, Default)]
+struct Labels<'a> {
+    of: &'a str,
+    cause: Option<&'static str>,
 }
 
-fn state(page: &mut Page, sample: &Sample) {
-    let phase = (vec![("phase", sample.phase.to_owned())], 1);
-    page.metric("ropewalk_run_phase", Kind::Level, "1 for the phase in which the run is.", [phase]);
-    let connected =
-        sample.nodes.iter().map(|node| (vec![("node", node.node.to_string())], u8::from(node.is_connected)));
+impl<'a> From<&'a String> for Labels<'a> {
+    fn from(of: &'a String) -> Self {
+        Self { of, cause: None }
+    }
+}
+
+/// The labels of everybody, in the sample's order. Each source has some dozens of lines: they are made once.
+struct LabelsOf {
+    nodes: Vec<String>,
+    sources: Vec<String>,
+    streams: Vec<String>,
+}
+
+impl LabelsOf {
+    fn new(sample: &Sample) -> Self {
+        let of_source = |source: &SourceSample| format!(",node=\"{}\",source=\"{}\"", source.readout, source.source);
+        Self {
+            nodes: sample.nodes.iter().map(|node| format!(",node=\"{}\"", node.node)).collect(),
+            sources: sample.sources.iter().map(of_source).collect(),
+            streams: sample.streams.iter().map(|stream| format!(",stream=\"{}\"", stream.stream.0)).collect(),
+        }
+    }
+}
+
+/// As it stands in a help text. Labels are names and numbers of our own, in which nothing has to be.
+fn escaped(text: &str) -> String {
+    text.trim().replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+fn state(page: &mut Page, sample: &Sample, labels: &LabelsOf) {
+    let phase = format!(",phase=\"{}\"", sample.phase);
+    page.metric("ropewalk_run_phase", Kind::Level, "1 for the phase in which the run is.", [((&phase).into(), 1)]);
+    let nodes = labels.nodes.iter().zip(&sample.nodes);
+    let connected = nodes.map(|(labels, node)| (labels.into(), u8::from(node.is_connected)));
     let help = "1 for a node that is connected to the event manager, else 0.";
     page.metric("ropewalk_node_connected", Kind::Level, help, connected);
-    let connected = sample.sources.iter().map(|source| (labels_of(source), u8::from(source.is_connected())));
+    let sources = labels.sources.iter().zip(&sample.sources);
+    let connected = sources.map(|(labels, source)| (labels.into(), u8::from(source.is_connected())));
     let help = "1 for a source that has a connection, else 0; always 0 for those that send datagrams.";
     page.metric("ropewalk_source_connected", Kind::Level, help, connected);
-    let free = sample.disk.map(|disk| (vec![], disk.free_bytes));
+    let free = sample.disk.map(|disk| (Labels::default(), disk.free_bytes));
     page.metric(
         "ropewalk_disk_free_bytes",
         Kind::Level,
         "Bytes that can still be written to the disk that is full first.",
         free,
     );
-    let full_in = sample.disk.and_then(|disk| disk.full_in).map(|time| (vec![], time.as_secs_f64()));
+    let full_in = sample.disk.and_then(|disk| disk.full_in).map(|time| (Labels::default(), time.as_secs_f64()));
     page.metric("ropewalk_disk_full_in_seconds", Kind::Level, "When that disk is full at the rate of late.", full_in);
 }
 
@@ -126,52 +160,43 @@ fn account(page: &mut Page, events: &EventAccount) {
         ("written", events.written, "Events known to be in run files."),
     ];
     for (what, value, help) in totals {
-        page.metric(&format!("ropewalk_run_events_{what}_total"), Kind::Total, help, [(vec![], value)]);
+        page.metric(&format!("ropewalk_run_events_{what}_total"), Kind::Total, help, [(Labels::default(), value)]);
     }
     let help = "Events assigned and not finished now.";
-    page.metric("ropewalk_run_events_in_flight", Kind::Level, help, [(vec![], events.in_flight)]);
+    page.metric("ropewalk_run_events_in_flight", Kind::Level, help, [(Labels::default(), events.in_flight)]);
     let help = "Events dropped, by cause.";
-    page.metric("ropewalk_run_events_dropped_total", Kind::Total, help, by_cause(&[], &events.incomplete_dropped));
+    page.metric("ropewalk_run_events_dropped_total", Kind::Total, help, by_cause("", &events.incomplete_dropped));
 }
 
-fn causes(page: &mut Page, sample: &Sample) {
+fn causes(page: &mut Page, sample: &Sample, labels: &LabelsOf) {
     let of_sources = |account: fn(&SourceSample) -> &ByCause| {
-        sample.sources.iter().flat_map(move |source| by_cause(&labels_of(source), account(source)))
+        let sources = labels.sources.iter().zip(&sample.sources);
+        sources.flat_map(move |(labels, source)| by_cause(labels, account(source)))
     };
     let help = "Fragments that were received and lost, by cause.";
     page.metric("ropewalk_fragments_dropped_total", Kind::Total, help, of_sources(|source| &source.account.dropped));
     let help = "Fragments that never came although an event needs them, by cause.";
     page.metric("ropewalk_fragments_missing_total", Kind::Total, help, of_sources(|source| &source.account.missing));
-    let lost = of_sources(|source| &source.lost_datagrams).chain(by_cause(&[], &sample.lost_datagrams));
+    let lost = of_sources(|source| &source.lost_datagrams).chain(by_cause("", &sample.lost_datagrams));
     let help = "Datagrams lost before they could be taken, by cause; without a source where several send to one port.";
     page.metric("ropewalk_source_datagrams_lost_total", Kind::Total, help, lost);
 }
 
-fn by_cause(labels: &[(&'static str, String)], causes: &ByCause) -> Vec<(Vec<(&'static str, String)>, u64)> {
-    let line = |(cause, count): (ropewalk_terms::Cause, u64)| {
-        (labels.iter().cloned().chain([("cause", cause.name().to_owned())]).collect(), count)
-    };
-    causes.iter().map(line).collect()
+fn by_cause<'a>(of: &'a str, causes: &'a ByCause) -> impl Iterator<Item = (Labels<'a>, u64)> {
+    causes.iter().map(move |(cause, count)| (Labels { of, cause: Some(cause.name()) }, count))
 }
 
-fn labels_of(source: &SourceSample) -> Vec<(&'static str, String)> {
-    vec![("node", source.readout.to_string()), ("source", source.source.to_string())]
-}
-
-fn metric_of(page: &mut Page, counter: Counter, sample: &Sample) {
-    let nodes = sample
-        .nodes
-        .iter()
-        .filter_map(|node| Some((vec![("node", node.node.to_string())], node.numbers.known(counter)?)));
-    let sources = sample.sources.iter().filter_map(|source| Some((labels_of(source), source.numbers.known(counter)?)));
-    let streams = sample
-        .streams
-        .iter()
-        .filter_map(|stream| Some((vec![("stream", stream.stream.0.to_string())], of_stream(stream, counter)?)));
+fn metric_of(page: &mut Page, counter: Counter, sample: &Sample, labels: &LabelsOf) {
+    let nodes = labels.nodes.iter().zip(&sample.nodes);
+    let nodes = nodes.filter_map(|(labels, node)| Some((labels.into(), node.numbers.known(counter)?)));
+    let sources = labels.sources.iter().zip(&sample.sources);
+    let sources = sources.filter_map(|(labels, source)| Some((labels.into(), source.numbers.known(counter)?)));
+    let streams = labels.streams.iter().zip(&sample.streams);
+    let streams = streams.filter_map(|(labels, stream)| Some((labels.into(), of_stream(stream, counter)?)));
     let kind = if counter.is_level() { Kind::Level } else { Kind::Total };
     let (name, lines) = (name(counter), nodes.chain(sources).chain(streams));
     if counter.unit() == Unit::Nanoseconds {
-        let seconds = lines.map(|(labels, value)| (labels, value as f64 / 1e9));
+        let seconds = lines.map(|(labels, value): (Labels<'_>, u64)| (labels, value as f64 / 1e9));
         page.metric(&name, kind, counter.help(), seconds);
     } else {
         page.metric(&name, kind, counter.help(), lines);
@@ -192,7 +217,7 @@ fn histogram_of(page: &mut Page, measure: Measure, sample: &Sample) {
         return;
     }
     // Writing to a string never fails.
-    let _ = writeln!(page.text, "# HELP {name} {}\n# TYPE {name} histogram", escaped(measure.help(), false));
+    let _ = writeln!(page.text, "# HELP {name} {}\n# TYPE {name} histogram", escaped(measure.help()));
     for (node, distribution) in known {
         let labels = format!("run=\"{}\",node=\"{node}\"", page.run);
         histogram(&mut page.text, &name, &labels, measure.unit(), distribution);
@@ -239,8 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_line_or_a_label_is_escaped() {
-        assert_eq!(escaped("a\\b\nc\"d", false), "a\\\\b\\nc\"d");
-        assert_eq!(escaped("a\\b\nc\"d", true), "a\\\\b\\nc\\\"d");
+    fn what_would_end_a_line_is_escaped() {
+        assert_eq!(escaped("a\\b\nc\"d"), "a\\\\b\\nc\"d");
     }
 }

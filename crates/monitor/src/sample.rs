@@ -16,6 +16,10 @@ pub struct Numbers(Vec<(Counter, u64)>);
 impl Numbers {
     /// Adds to a counter.
     pub fn add(&mut self, counter: Counter, value: u64) {
+        // Nodes tell their counters in order.
+        if self.0.last().is_none_or(|&(last, _)| last < counter) {
+            return self.0.push((counter, value));
+        }
         match self.0.binary_search_by_key(&counter, |&(known, _)| known) {
             Ok(place) => self.0[place].1 = self.0[place].1.saturating_add(value),
             Err(place) => self.0.insert(place, (counter, value)),

@@ -110,7 +110,7 @@ pub struct Alarms {
     /// Changes since the beginning.
     changed: u64,
     now: (Instant, Utc),
-    last: Option<Sample>,
+    last: Option<Arc<Sample>>,
     /// It knows what time it is.
     has_looked: bool,
     /// The run that the present one is compared with, and how old the present one is.
@@ -147,7 +147,8 @@ impl Alarms {
     }
 
     /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
-    pub fn observe(&mut self, sample: Sample, limit: Option<Limit>) {
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, limit: Option<Limit>) {
+        let sample = sample.into();
         if !core::mem::replace(&mut self.has_looked, true) {
             // What was shelved before anybody knew what time it is begins now.
             let begin = |until: Instant| sample.time.after(until.since(Instant::ZERO));
@@ -158,7 +159,7 @@ impl Alarms {
         let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
         let reference = self.reference.clone();
         let reference = reference.as_ref().map(|(course, age)| (&**course, *age));
-        let look = Look { before: before.as_ref(), now: &sample, rates: rates.as_ref(), limit, reference };
+        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, reference };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
             alarm.shelved_until = alarm.shelved_until.filter(|&until| until > look.now.time);

@@ -5,6 +5,7 @@ use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use std::sync::Arc;
 
 /// A finding of another kind must hold for so long before it takes the place of the one that is shown.
 const HOLD: Duration = Duration::from_secs(3);
@@ -15,7 +16,7 @@ const HOLD: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     activity: Activity,
-    last: Option<Sample>,
+    last: Option<Arc<Sample>>,
     shown: Option<Finding>,
     /// What may take its place, and since when it has been seen.
     next: Option<(Finding, Instant)>,
@@ -23,7 +24,8 @@ pub struct Finder {
 
 impl Finder {
     /// Looks at the next sample: about once a second is right.
-    pub fn observe(&mut self, sample: Sample) {
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>) {
+        let sample = sample.into();
         self.activity.observe(&sample);
         let time = sample.time;
         let found = self.last.as_ref().and_then(|before| find(before, &sample, &self.activity));

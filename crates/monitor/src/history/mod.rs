@@ -23,6 +23,7 @@ use crate::{Rates, Sample};
 use record::{HEADER_BYTES, RECORD_BYTES};
 use ring::Ring;
 pub(crate) use series::Seen;
+use std::sync::Arc;
 
 /// Seconds that are kept one by one.
 const SECONDS: usize = 3_600;
@@ -38,7 +39,7 @@ const LONGEST_STEP: u32 = 24 * 3_600;
 pub struct History {
     seconds: Ring,
     minutes: Ring,
-    last: Option<Sample>,
+    last: Option<Arc<Sample>>,
 }
 
 impl Default for History {
@@ -49,7 +50,8 @@ impl Default for History {
 
 impl History {
     /// Looks at the next sample: once a second is right. One that it has seen says nothing new.
-    pub fn observe(&mut self, sample: Sample) {
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>) {
+        let sample = sample.into();
         if let Some(before) = &self.last
             && let Some(rates) = Rates::between(before, &sample)
         {

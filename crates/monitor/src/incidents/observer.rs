@@ -4,6 +4,7 @@ use super::{Incidents, Occurrence};
 use crate::{NodeSample, Sample, SourceSample};
 use core::fmt::Display;
 use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, Utc};
+use std::sync::Arc;
 
 /// Counters of which each addition says that something went wrong. Every source or node tells them by itself.
 const WRONG: &[Counter] = &[
@@ -26,12 +27,13 @@ const WRONG: &[Counter] = &[
 /// Looks at samples one after the other, and notes what went wrong between them. Keeps the last one.
 #[derive(Clone, Debug, Default)]
 pub struct IncidentObserver {
-    last: Option<Sample>,
+    last: Option<Arc<Sample>>,
 }
 
 impl IncidentObserver {
     /// Looks at the next sample. Of a run that it sees for the first time everything counts.
-    pub fn observe(&mut self, sample: Sample, incidents: &mut Incidents) {
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, incidents: &mut Incidents) {
+        let sample = sample.into();
         let before = self.last.take().filter(|before| before.run == sample.run).unwrap_or_default();
         let mut notes = Notes { incidents, utc: sample.utc };
         for source in &sample.sources {

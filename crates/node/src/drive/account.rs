@@ -6,8 +6,8 @@
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{Gap, GapPart, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
-    ByCause, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger, NodeId, Role,
-    RunNumber, SourceId, StreamAccount, StreamIndex,
+    ByCause, COUNTERS, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger,
+    NodeId, Role, RunNumber, SourceId, StreamAccount, StreamIndex,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,14 +45,30 @@ impl NodeReport {
         }
     }
 
-    /// Everything that it told.
-    pub(super) fn entries(&self) -> impl Iterator<Item = ReportEntry> + '_ {
-        self.numbers.iter().map(|&((source, what), value)| ReportEntry { source, what, value })
+    /// Everything that it told: of itself, then of each source.
+    pub(super) fn told(&self) -> impl Iterator<Item = Told<'_>> {
+        let told = self.numbers.chunk_by(|((one, _), _), ((other, _), _)| one == other);
+        told.map(|numbers| Told { source: numbers[0].0.0, connected: self.connected, numbers })
     }
 
     fn copy_from(&mut self, other: &Self) {
         (self.node, self.incarnation, self.connected) = (other.node, other.incarnation, other.connected);
         self.numbers.clone_from(&other.numbers);
+    }
+}
+
+/// What a life of a node told of itself, or of one source; a builder unit of one stream, by its number.
+pub(super) struct Told<'a> {
+    pub(super) source: Option<SourceId>,
+    /// As [`NodeReport::connected`].
+    pub(super) connected: bool,
+    numbers: &'a [Number],
+}
+
+impl Told<'_> {
+    /// Each number, in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = ReportEntry> + '_ {
+        self.numbers.iter().map(|&((source, what), value)| ReportEntry { source, what, value })
     }
 }
 
@@ -289,11 +305,21 @@ impl RunSnapshot {
             ..Self::default()
         };
         snapshot.synchrony.sort_by_key(|state| state.source);
+        let mut sums = Sums([None; Counter::COUNT]);
         for report in &standing.reports {
-            for ReportEntry { source, what, value } in report.entries() {
-                snapshot.count(report, source, what, value);
+            for told in report.told() {
+                match (told.source, report.node.role) {
+                    (None, _) => snapshot.count_node(report.node, &told, &mut sums),
+                    (Some(source), Role::Readout) => snapshot.count_source(source, &told, &mut sums),
+                    (Some(stream), Role::Builder) => {
+                        let stream = StreamIndex(stream.0 as u8);
+                        told.entries().for_each(|entry| snapshot.count_stream(told.connected, stream, &entry));
+                    }
+                    _ => {}
+                }
             }
         }
+        snapshot.counters = sums.told();
         for account in snapshot.sources.values() {
             snapshot.ledger.fragments.merge(account);
         }
@@ -323,84 +349,60 @@ impl RunSnapshot {
         self.counters.get(&counter).copied().unwrap_or(0)
     }
 
-    fn count(&mut self, report: &NodeReport, source: Option<SourceId>, what: u16, value: u64) {
-        let entry = ReportEntry { source, what, value };
-        if let Some(cause) = entry.as_lost() {
-            return self.lost_datagrams.entry(source).or_default().add(cause, value);
-        }
-        let Some(source) = source else {
-            if entry.as_counter() == Some(Counter::DiskFailing) {
-                let error = i32::try_from(value).ok().filter(|&error| error > 0);
-                self.failing_disks.extend(error.map(|error| (report.node, error)));
+    /// What a node told of itself.
+    fn count_node(&mut self, node: NodeId, told: &Told<'_>, sums: &mut Sums) {
+        for entry in told.entries() {
+            if let Some(cause) = entry.as_lost() {
+                self.lost_datagrams.entry(None).or_default().add(cause, entry.value);
+            } else if entry.as_counter() == Some(Counter::DiskFailing) {
+                let error = i32::try_from(entry.value).ok().filter(|&error| error > 0);
+                self.failing_disks.extend(error.map(|error| (node, error)));
             } else if let Some(counter) = entry.as_counter() {
-                *self.counters.entry(counter).or_default() += value;
+                sums.add(counter, entry.value);
             }
-            return;
-        };
-        if report.node.role == Role::Builder {
-            return self.count_stream(report.connected, StreamIndex(source.0 as u8), &entry);
-        }
-        if report.node.role != Role::Readout {
-            return;
-        }
-        if entry.is_begun() {
-            // Of the life before that it may not have told that it took part again.
-            let open = self.masks.get_mut(&source).and_then(|record| record.intervals.last_mut());
-            return open.into_iter().for_each(|open| _ = open.to.get_or_insert(EventKey::from_bits(value)));
-        }
-        if let Some(turn) = entry.as_turn() {
-            return self.masks.entry(source).or_default().turn(turn, EventKey::from_bits(value));
-        }
-        if let Some((_, part)) = entry.as_gap() {
-            return self.count_gap(source, part, value);
-        }
-        let account = self.sources.entry(source).or_default();
-        if let Some(cause) = entry.as_cause() {
-            account.dropped.add(cause, value);
-            return;
-        }
-        if let Some(cause) = entry.as_missing() {
-            account.missing.add(cause, value);
-            return;
-        }
-        match entry.as_counter() {
-            Some(Counter::FragmentsReceived) => account.received += value,
-            Some(Counter::FragmentsComplete) => account.in_complete_events += value,
-            Some(Counter::FragmentsIncomplete) => account.in_incomplete_events += value,
-            Some(Counter::FragmentsDuplicate) => account.duplicate += value,
-            Some(Counter::FragmentsLate) => account.late += value,
-            Some(Counter::FragmentsCorrupt) => account.corrupt += value,
-            Some(Counter::FragmentsStale) => account.stale += value,
-            Some(Counter::FragmentsAfterStop) => account.after_stop += value,
-            Some(Counter::FragmentsInDroppedEvents) => account.in_dropped_events += value,
-            Some(Counter::FragmentsInFlight) if report.connected => account.in_flight += value,
-            // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
-            Some(Counter::FragmentsInFlight) => account.dropped.add(Cause::ReadoutLost, value),
-            Some(Counter::SourceMasked) if value == 0 || !report.connected => {}
-            Some(Counter::SourceMasked) => {
-                let part = if value == 1 { Part::Masked } else { Part::AskedBack };
-                self.masks.entry(source).or_default().part = part;
-            }
-            Some(counter) => {
-                if let Some(seen) = self.seen.entry(source).or_default().of(counter) {
-                    *seen += value;
-                }
-                if !counter.is_of_one() {
-                    *self.counters.entry(counter).or_default() += value;
-                }
-            }
-            None => {}
         }
     }
 
-    /// The parts of a gap come one after the other.
-    fn count_gap(&mut self, source: SourceId, part: GapPart, value: u64) {
-        let (gaps, key) = (self.gaps.entry(source).or_default(), EventKey::from_bits(value));
-        match (part, gaps.last_mut()) {
-            (GapPart::First, _) => gaps.push(Gap { first: key, last: key, missing: 1 }),
-            (GapPart::Last, Some(gap)) => gap.last = key,
-            (GapPart::Missing, Some(gap)) => gap.missing = value,
-            (GapPart::Last | GapPart::Missing, None) => {}
+    /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
+    /// source is looked up once.
+    fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
+        let Self { sources, seen, gaps, masks, lost_datagrams, .. } = self;
+        let (account, seen) = (sources.entry(source).or_default(), seen.entry(source).or_default());
+        for entry in told.entries() {
+            let (value, key) = (entry.value, EventKey::from_bits(entry.value));
+            if let Some(counter) = entry.as_counter() {
+                let is_asked_back = value != 1;
+                match counter {
+                    Counter::SourceMasked if value == 0 || !told.connected => {}
+                    Counter::SourceMasked => {
+                        let part = if is_asked_back { Part::AskedBack } else { Part::Masked };
+                        masks.entry(source).or_default().part = part;
+                    }
+                    _ if count_fragments(account, counter, value, told.connected) => {}
+                    _ => {
+                        if let Some(seen) = seen.of(counter) {
+                            *seen += value;
+                        }
+                        if !counter.is_of_one() {
+                            sums.add(counter, value);
+                        }
+                    }
+                }
+            } else if let Some(cause) = entry.as_cause() {
+                account.dropped.add(cause, value);
+            } else if let Some(cause) = entry.as_missing() {
+                account.missing.add(cause, value);
+            } else if let Some(cause) = entry.as_lost() {
+                lost_datagrams.entry(Some(source)).or_default().add(cause, value);
+            } else if entry.is_begun() {
+                // Of the life before that it may not have told that it took part again.
+                let open = masks.get_mut(&source).and_then(|record| record.intervals.last_mut());
+                open.into_iter().for_each(|open| _ = open.to.get_or_insert(key));
+            } else if let Some(turn) = entry.as_turn() {
+                masks.entry(source).or_default().turn(turn, key);
+            } else if let Some((_, part)) = entry.as_gap() {
+                count_gap(gaps.entry(source).or_default(), part, value);
+            }
         }
     }
 
@@ -417,6 +419,50 @@ impl RunSnapshot {
             Some(Counter::StreamInFlight) => account.failed += entry.value,
             _ => {}
         }
+    }
+}
+
+/// Adds a counter to a source's account; false where it is none of it.
+fn count_fragments(account: &mut FragmentAccount, counter: Counter, value: u64, connected: bool) -> bool {
+    match counter {
+        Counter::FragmentsReceived => account.received += value,
+        Counter::FragmentsComplete => account.in_complete_events += value,
+        Counter::FragmentsIncomplete => account.in_incomplete_events += value,
+        Counter::FragmentsDuplicate => account.duplicate += value,
+        Counter::FragmentsLate => account.late += value,
+        Counter::FragmentsCorrupt => account.corrupt += value,
+        Counter::FragmentsStale => account.stale += value,
+        Counter::FragmentsAfterStop => account.after_stop += value,
+        Counter::FragmentsInDroppedEvents => account.in_dropped_events += value,
+        Counter::FragmentsInFlight if connected => account.in_flight += value,
+        // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
+        Counter::FragmentsInFlight => account.dropped.add(Cause::ReadoutLost, value),
+        _ => return false,
+    }
+    true
+}
+
+/// The parts of a gap come one after the other.
+fn count_gap(gaps: &mut Vec<Gap>, part: GapPart, value: u64) {
+    let key = EventKey::from_bits(value);
+    match (part, gaps.last_mut()) {
+        (GapPart::First, _) => gaps.push(Gap { first: key, last: key, missing: 1 }),
+        (GapPart::Last, Some(gap)) => gap.last = key,
+        (GapPart::Missing, Some(gap)) => gap.missing = value,
+        (GapPart::Last | GapPart::Missing, None) => {}
+    }
+}
+
+/// The sum of each counter that was told.
+struct Sums([Option<u64>; Counter::COUNT]);
+
+impl Sums {
+    fn add(&mut self, counter: Counter, value: u64) {
+        *self.0[counter as usize].get_or_insert(0) += value;
+    }
+
+    fn told(self) -> BTreeMap<Counter, u64> {
+        COUNTERS.iter().zip(self.0).filter_map(|(&counter, sum)| Some((counter, sum?))).collect()
     }
 }
 

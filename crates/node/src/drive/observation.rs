@@ -17,36 +17,19 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
             NodeSample { node, is_connected, incarnation, numbers: Numbers::default(), distributions: BTreeMap::new() },
         );
     }
-    let mut sources: BTreeMap<SourceId, (NodeId, Numbers)> = BTreeMap::new();
-    let mut corrupt: BTreeMap<SourceId, Vec<u8>> = BTreeMap::new();
-    let mut histograms: BTreeMap<SourceId, BTreeMap<u8, BTreeMap<u16, u64>>> = BTreeMap::new();
+    let mut sources: BTreeMap<SourceId, SourceSample> = BTreeMap::new();
     for report in standing.reports() {
-        if let Some(node) = nodes.get_mut(&report.node) {
-            report.entries().for_each(|entry| measured(node, &entry));
-        }
-        for entry in report.entries() {
-            if let (Some(source), Some((histogram, cell))) = (entry.source, entry.as_histogram()) {
-                let cells = histograms.entry(source).or_default().entry(histogram).or_default();
-                *cells.entry(cell).or_default() += entry.value;
-            }
-            if let (Some(source), Some(word)) = (entry.source, entry.as_corrupt()) {
-                let bytes = corrupt.entry(source).or_insert_with(|| vec![0; 8 * ReportEntry::CORRUPT_WORDS]);
-                bytes[8 * word..8 * word + 8].copy_from_slice(&entry.value.to_le_bytes());
-            }
-        }
-        let entries = report.entries().filter_map(|entry| Some((entry.source, entry.as_counter()?, entry.value)));
-        // What a life that is over held is gone with it.
-        for (source, counter, value) in entries.filter(|(_, counter, _)| report.connected || !counter.is_level()) {
-            match (source, report.node.role) {
+        for told in report.told() {
+            match (told.source, report.node.role) {
                 (None, _) => {
                     if let Some(node) = nodes.get_mut(&report.node) {
-                        node.numbers.add(counter, value);
+                        told.entries().for_each(|entry| count_node(node, told.connected, &entry));
                     }
                 }
                 (Some(source), Role::Readout) => {
-                    let (readout, numbers) = sources.entry(source).or_insert((report.node, Numbers::default()));
-                    *readout = report.node;
-                    numbers.add(counter, value);
+                    let known = sources.entry(source).or_insert_with(|| source_of(source, report.node, &snapshot));
+                    known.readout = report.node;
+                    told.entries().for_each(|entry| count_source(known, told.connected, &entry));
                 }
                 // A builder unit's are streams, which the snapshot has.
                 _ => {}
@@ -59,14 +42,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         run: standing.run,
         phase: standing.phase.name(),
         nodes: nodes.into_values().collect(),
-        sources: sources
-            .into_iter()
-            .map(|(source, known)| SourceSample {
-                corrupt: corrupt.remove(&source).unwrap_or_default(),
-                histograms: histograms.remove(&source).unwrap_or_default(),
-                ..source_of(source, known, &snapshot)
-            })
-            .collect(),
+        sources: sources.into_values().collect(),
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
         events: snapshot.ledger.events,
         lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
@@ -74,24 +50,44 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     }
 }
 
-/// Takes note of what a node has measured, if it is that.
-fn measured(node: &mut NodeSample, entry: &ReportEntry) {
-    let Some((measure, bucket)) = entry.as_measured() else { return };
-    let distribution = node.distributions.entry(measure).or_default();
-    match bucket {
-        Some(bucket) => distribution.add(bucket, entry.value),
-        None => distribution.sum = distribution.sum.saturating_add(entry.value),
+/// Takes note of what a node says of itself: what it counts, or has measured.
+fn count_node(node: &mut NodeSample, connected: bool, entry: &ReportEntry) {
+    if let Some(counter) = entry.as_counter() {
+        // What a life that is over held is gone with it.
+        if connected || !counter.is_level() {
+            node.numbers.add(counter, entry.value);
+        }
+    } else if let Some((measure, bucket)) = entry.as_measured() {
+        let distribution = node.distributions.entry(measure).or_default();
+        match bucket {
+            Some(bucket) => distribution.add(bucket, entry.value),
+            None => distribution.sum = distribution.sum.saturating_add(entry.value),
+        }
     }
 }
 
-fn source_of(source: SourceId, (readout, numbers): (NodeId, Numbers), snapshot: &RunSnapshot) -> SourceSample {
+/// The same of what a readout unit says of a source: counts, cells of histograms, bytes of what was corrupt.
+fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry) {
+    if let Some(counter) = entry.as_counter() {
+        if connected || !counter.is_level() {
+            source.numbers.add(counter, entry.value);
+        }
+    } else if let Some((histogram, cell)) = entry.as_histogram() {
+        *source.histograms.entry(histogram).or_default().entry(cell).or_default() += entry.value;
+    } else if let Some(word) = entry.as_corrupt() {
+        source.corrupt.resize(8 * ReportEntry::CORRUPT_WORDS, 0);
+        source.corrupt[8 * word..8 * word + 8].copy_from_slice(&entry.value.to_le_bytes());
+    }
+}
+
+fn source_of(source: SourceId, readout: NodeId, snapshot: &RunSnapshot) -> SourceSample {
     SourceSample {
         source,
         readout,
         account: snapshot.sources.get(&source).copied().unwrap_or_default(),
         lost_datagrams: snapshot.lost_datagrams.get(&Some(source)).copied().unwrap_or_default(),
         corrupt: Vec::new(),
-        numbers,
+        numbers: Numbers::default(),
         histograms: BTreeMap::new(),
     }
 }
