@@ -142,6 +142,9 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         if !trigger.vetoed.is_empty() {
             row("  vetoed", named(&trigger.vetoed));
         }
+        if trigger.without_event > 0 {
+            row("  became no event", grouped(trigger.without_event));
+        }
     }
     event_rows(summary, &mut row);
     if let Some(files) = &summary.file_based {

@@ -39,6 +39,8 @@ pub struct TriggerSummary {
     pub accepted: u64,
     /// Those that were not let through, by cause.
     pub vetoed: Map<String, Value>,
+    /// Accepted ones of which nobody has anything, once the run has ended: what was on its way to a readout unit ended with it.
+    pub without_event: u64,
 }
 
 /// Something that went wrong with a front end.
@@ -101,11 +103,16 @@ impl FrontEndsSummary {
     ) -> Self {
         let trigger = account.front_ends.iter().find_map(|state| {
             let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
+            let up_to = |last: u64| (last + 1).saturating_sub(account.first);
+            // What it issued behind the run's last event is none of the run's.
+            let wanted = up_to(account.last.map_or(vetoed.last, |last| last.min(vetoed.last)));
+            let assigned = snapshot.ledger.events.assigned;
             Some(TriggerSummary {
                 source: state.source.0,
                 issued: vetoed.issued,
-                accepted: (vetoed.last + 1).saturating_sub(account.first),
+                accepted: up_to(vetoed.last),
                 vetoed: numbers(&vetoed.vetoed),
+                without_event: if snapshot.phase.is_final() { wanted.saturating_sub(assigned) } else { 0 },
             })
         });
         let incident = |incident: &ropewalk_flow::control::front_ends::Incident| IncidentSummary {
@@ -130,6 +137,11 @@ impl FrontEndsSummary {
             incidents_beyond: account.incidents_beyond,
             unbalanced,
         }
+    }
+
+    /// Every trigger that was accepted became an event.
+    pub(super) fn is_lossless(&self) -> bool {
+        self.trigger.as_ref().is_none_or(|trigger| trigger.without_event == 0)
     }
 }
 
@@ -224,6 +236,19 @@ mod tests {
         let mut unseen = snapshot(97, 2);
         unseen.ledger.events.assigned = 99;
         assert!(FrontEndsSummary::new(&account(103), &unseen, Instant::ZERO, &BTreeMap::new()).unbalanced.is_empty());
+    }
+
+    #[test]
+    fn a_trigger_that_became_no_event_is_lost_once_the_run_has_ended() {
+        let summary = |snapshot: &_| FrontEndsSummary::new(&account(103), snapshot, Instant::ZERO, &BTreeMap::new());
+        assert!(summary(&snapshot(100, 0)).is_lossless());
+        let mut unseen = snapshot(98, 2);
+        unseen.ledger.events.assigned = 98;
+        assert_eq!(summary(&unseen).trigger.map(|trigger| trigger.without_event), Some(2));
+        assert!(!summary(&unseen).is_lossless());
+        // While the run goes on they may be on their way.
+        unseen.phase = ropewalk_flow::control::RunPhase::Running;
+        assert!(summary(&unseen).is_lossless());
     }
 
     #[test]

@@ -457,6 +457,7 @@ impl RunSummary {
             && self.streams.values().all(|stream| stream.failed == 0)
             && self.disk["events_gone"] == 0
             && self.file_based.as_ref().is_none_or(|files| files.set_aside == 0)
+            && self.front_ends.as_ref().is_none_or(FrontEndsSummary::is_lossless)
     }
 }
 

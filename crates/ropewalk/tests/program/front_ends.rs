@@ -139,9 +139,13 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
     cluster.start("ru0", &[]);
     support::wait_for("events of the new one", || written().filter(|bytes| *bytes > before + 100_000).map(drop));
     cluster.node("manager").interrupt();
-    let account = cluster.take("manager").end().expect_status(3).account();
-    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    let ended = cluster.take("manager").end();
+    let account = ended.account();
     let dropped = account["fragments"]["dropped"].as_object().expect("an object");
+    // The unit may have had nothing at that moment, and the connections to it as little.
+    let is_lossless = dropped.is_empty() && account["front_ends"]["trigger"]["without_event"] == 0;
+    ended.expect_status(if is_lossless { 0 } else { 3 });
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
     assert!(dropped.keys().all(|cause| ["readout_lost", "no_trigger"].contains(&cause.as_str())), "{account:#}");
     assert_eq!(account["front_ends"]["last"], account["front_ends"]["by_source"]["2"]["last"], "{account:#}");
     expect_good_ends(&mut cluster);
