@@ -30,4 +30,4 @@ pub use activity::Activity;
 pub use course::Course;
 pub use distribution::Distribution;
 pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
-pub use sample::{DiskSample, NodeSample, Numbers, PHASES, Sample, SourceSample, StreamSample};
+pub use sample::{DiskSample, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample, StreamSample};

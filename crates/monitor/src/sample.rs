@@ -115,8 +115,11 @@ pub struct DiskSample {
     pub full_in: Option<Duration>,
 }
 
+/// The phase of a run that has begun and is paused: nothing is built then, and nobody is to blame.
+pub const PAUSED: &str = "paused";
+
 /// How far a run can be, by the stable names.
-pub const PHASES: [&str; 5] = ["initial", "configured", "running", "draining", "ended"];
+pub const PHASES: [&str; 6] = ["initial", "configured", "running", PAUSED, "draining", "ended"];
 
 /// What one look at a run sees. Nodes report a few times a second and not at the same moment, so that numbers of different
 /// nodes may be apart by that much.

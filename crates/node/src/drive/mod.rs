@@ -63,7 +63,7 @@ pub use filtering::{
 };
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
-pub use observation::observe;
+pub use observation::{observe, phase_name};
 pub use outlet::Outlet;
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};

@@ -1,8 +1,9 @@
 //! A standing as a sample for those who watch the run.
 
 use super::account::{RunSnapshot, Standing};
+use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::ReportEntry;
-use ropewalk_monitor::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
+use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         time,
         utc,
         run: standing.run,
-        phase: standing.phase.name(),
+        phase: phase_name(standing.phase, standing.is_paused),
         nodes: nodes.into_values().collect(),
         sources: sources.into_values().collect(),
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
@@ -48,6 +49,11 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
         disk,
     }
+}
+
+/// How far a run is, for those who watch it: one that is paused is not expected to build anything.
+pub fn phase_name(phase: RunPhase, is_paused: bool) -> &'static str {
+    if phase.is_running() && is_paused { PAUSED } else { phase.name() }
 }
 
 /// Takes note of what a node says of itself: what it counts, or has measured.
@@ -97,6 +103,7 @@ mod tests {
     use super::*;
     use ropewalk_flow::messages::{Batch, Report};
     use ropewalk_terms::{Cause, Counter, Incarnation, Measure, Recorder, StreamIndex};
+    use std::sync::Arc;
 
     const SOURCE: SourceId = SourceId(7);
     const FIRST: Incarnation = Incarnation(1);
@@ -119,9 +126,27 @@ mod tests {
 
     #[test]
     fn alarms_know_the_phases_that_runs_have() {
-        use ropewalk_flow::control::RunPhase::{Configured, Draining, Ended, Initial, Running};
-        let names = [Initial, Configured, Running, Draining, Ended].map(|phase| phase.name());
+        use RunPhase::{Configured, Draining, Ended, Initial, Running};
+        let mut names = [Initial, Configured, Running, Draining, Ended].map(|phase| phase_name(phase, false)).to_vec();
+        names.insert(3, phase_name(Running, true));
         assert_eq!(names, ropewalk_monitor::PHASES);
+        assert_eq!(phase_name(Draining, true), "draining", "a stop ends a pause");
+    }
+
+    #[test]
+    fn a_run_that_is_paused_is_not_said_to_be_limited_or_dead() {
+        use ropewalk_monitor::alarms::{Alarms, built_in};
+        use ropewalk_monitor::bottleneck::{Finder, Limit};
+        let mut standing = of(&[NodeId::readout(0)]);
+        (standing.phase, standing.is_paused) = (RunPhase::Running, true);
+        let (mut finder, mut alarms) = (Finder::default(), Alarms::new(built_in()).expect("they fit together"));
+        for second in 1..60 {
+            let sample = Arc::new(observe(&standing, Instant::from_nanoseconds(second * 1_000_000_000), Utc(6), None));
+            finder.observe(Arc::clone(&sample));
+            alarms.observe(sample, finder.finding().map(|finding| finding.limit));
+        }
+        assert_eq!(finder.finding().map(|finding| finding.limit), Some(Limit::NotRunning));
+        assert_eq!(alarms.shown().iter().map(|alarm| &alarm.rule.name).collect::<Vec<_>>(), Vec::<&String>::new());
     }
 
     #[test]
