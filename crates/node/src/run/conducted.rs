@@ -111,13 +111,12 @@ pub trait ConductedRun: Debug + Send {
         None
     }
 
-    /// Leaves word for whoever may have to take over; before it begins.
+    /// Puts into the run's directory what it begins with: its configuration, and word for whoever may have to take over. The disk may
+    /// take its time.
     ///
     /// # Errors
     /// Where the directory cannot be written.
-    fn leave_word(&self, _first: EventKey, _last: Option<EventKey>) -> io::Result<()> {
-        Ok(())
-    }
+    fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> io::Result<()>;
 
     /// Goes on with the run that was taken over; false where there is none.
     fn go_on(&mut self) -> bool {
@@ -240,7 +239,7 @@ impl ConductedRun for RunHandle {
         Self::refusal(self)
     }
 
-    fn leave_word(&self, first: EventKey, last: Option<EventKey>) -> io::Result<()> {
+    fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> io::Result<()> {
         Self::leave_word(self, first, last)
     }
 

@@ -313,12 +313,13 @@ impl RunHandle {
         !self.source_workers.is_empty() && self.source_workers.iter().all(Worker::is_finished)
     }
 
-    /// Leaves word in the run's directory for an event manager that may have to take over; to be done before
-    /// [`RunHandle::start`] where the event manager is a process of its own, and nothing otherwise.
+    /// Keeps the configuration in the run's directory, and where the event manager is a process of its own leaves word there for one that
+    /// may have to take over; to be done before [`RunHandle::start`].
     ///
     /// # Errors
     /// Where the directory cannot be written.
-    pub fn leave_word(&self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
+    pub fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
+        self.warnings.extend(self.configured.keep(&self.directory));
         let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
         let (epoch, address) = (*epoch, address.clone());
         let claim = Claim {
@@ -362,7 +363,6 @@ impl RunHandle {
 
     /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.
     pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
-        self.warnings.extend(self.configured.keep(&self.directory));
         self.clock_at_start = ClockReading::now();
         self.started = Some(self.clock.now());
         match &self.front_ends {

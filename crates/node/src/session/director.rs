@@ -84,9 +84,19 @@ impl Drop for Session {
 /// What a thread that had to wait brings.
 enum Brought {
     Launched(TaskNumber, Result<Box<dyn ConductedRun>, RunError>, Differences),
-    /// Without an account where that is another event manager's.
-    Closed(TaskNumber, Option<Account>, io::Result<()>),
+    /// What a run begins with is in its directory, or why it is not.
+    Begins(TaskNumber, Box<dyn ConductedRun>, io::Result<Beginning>),
+    /// Without an account where that is another event manager's; what could not be written, otherwise.
+    Closed(TaskNumber, Option<Account>, Result<(), RunError>),
     Discarded(TaskNumber),
+}
+
+/// How a run begins.
+enum Beginning {
+    /// With its first event.
+    Anew,
+    /// With what was taken over of an event manager that has ended.
+    TakenOver,
 }
 
 struct Director {
@@ -297,6 +307,9 @@ impl Director {
         };
         let limit = self.rules.tasks.of(task).as_secs_f64();
         self.trouble(format!("{} took longer than {limit} s: {whose}", task.name()));
+        if matches!(task, Task::Close | Task::Discard) {
+            self.forget_run();
+        }
     }
 
     fn told(&self, command: Command, answer: Answer) -> Told {
@@ -369,7 +382,10 @@ impl Director {
             Task::Begin => self.begin(number),
             Task::Close | Task::Discard => self.end(number, task),
             Task::Pause | Task::Resume | Task::Drain | Task::Force => {
-                let Some(handle) = &mut self.handle else { return };
+                let Some(handle) = &mut self.handle else {
+                    // It was to begin, and whoever writes what it begins with has it still: that is discarded when it comes.
+                    return self.operation.run_over(self.clock.now());
+                };
                 match task {
                     Task::Pause => handle.pause(),
                     Task::Resume => handle.resume(),
@@ -404,21 +420,40 @@ impl Director {
         }
     }
 
+    /// The last event of the run that begins, where it is known.
+    fn last(&self) -> Option<EventKey> {
+        self.rules.limits.events.map(|events| FIRST.plus(events.max(1) - 1))
+    }
+
+    /// Has what the run begins with written, on a disk that may take its time.
     fn begin(&mut self, number: TaskNumber) {
-        let Some(handle) = &mut self.handle else { return };
-        self.incidents = 0;
-        if handle.go_on() {
-            self.watch = RunWatch::of_age(handle.age());
-            return;
+        let Some(mut handle) = self.handle.take() else { return };
+        let (last, fields, bring) = (self.last(), self.fields.clone(), self.bring.clone());
+        let work = move || {
+            let beginning = if handle.go_on() {
+                Ok(Beginning::TakenOver)
+            } else {
+                handle.describe(fields);
+                handle.leave_word(FIRST, last).map(|()| Beginning::Anew)
+            };
+            let _ = bring.send(Brought::Begins(number, handle, beginning));
+        };
+        self.work(number, "begin", work);
+    }
+
+    fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: io::Result<Beginning>) {
+        if !self.operation.is_under_way(number) {
+            // It came too late.
+            return self.work(number, "discard", || discard(handle));
         }
+        self.incidents = 0;
         self.watch = RunWatch::default();
-        let last = self.rules.limits.events.map(|events| FIRST.plus(events.max(1) - 1));
-        handle.describe(self.fields.clone());
-        match handle.leave_word(FIRST, last) {
-            Ok(()) => {
+        match beginning {
+            Ok(Beginning::TakenOver) => self.watch = RunWatch::of_age(handle.age()),
+            Ok(Beginning::Anew) => {
                 self.masks.begin().for_each(|(source, is_masked)| handle.mask(source, is_masked));
                 self.parameters.changed().for_each(|setting| handle.set(setting));
-                handle.start(FIRST, last);
+                handle.start(FIRST, self.last());
             }
             Err(error) => {
                 let text = format!("{}: cannot be written: {error}", handle.directory().display());
@@ -426,11 +461,13 @@ impl Director {
                 self.operation.ended(self.clock.now(), number, Outcome::Refused);
             }
         }
+        self.handle = Some(handle);
     }
 
     /// Closes a run, or gives back what was set up for one.
     fn end(&mut self, number: TaskNumber, task: Task) {
         let Some(mut handle) = self.handle.take() else {
+            self.forget_run();
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
         self.closing = Some(handle.threads());
@@ -445,6 +482,10 @@ impl Director {
                 let is_ours = handle.refusal().is_none();
                 let account = handle.finish(LEAVING);
                 let kept = if is_ours { account.keep() } else { Ok(()) };
+                let kept = kept.map_err(|source| {
+                    let file = account.directory().join(ACCOUNT);
+                    RunError::System { what: format!("{}: cannot be written", file.display()), source }
+                });
                 Brought::Closed(number, is_ours.then_some(account), kept)
             };
             let _ = bring.send(brought);
@@ -460,10 +501,12 @@ impl Director {
                 }
                 return self.launched(number, launched);
             }
+            Brought::Begins(number, handle, beginning) => return self.begins(number, handle, beginning),
             Brought::Closed(number, account, kept) => {
                 self.view.last = account.map(Arc::new);
                 if let Err(error) = kept {
-                    self.unkept(error);
+                    self.trouble(error.to_string());
+                    self.shared.set_error(Some(error));
                 }
                 number
             }
@@ -526,14 +569,6 @@ impl Director {
                 self.operation.ended(self.clock.now(), number, Outcome::Refused);
             }
         }
-    }
-
-    /// The account of the run could not be kept.
-    fn unkept(&mut self, source: io::Error) {
-        let account = self.view.directory.take().unwrap_or_default().join(ACCOUNT);
-        let error = RunError::System { what: format!("{}: cannot be written", account.display()), source };
-        self.trouble(error.to_string());
-        self.shared.set_error(Some(error));
     }
 
     fn forget_run(&mut self) {

@@ -317,6 +317,34 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
     may_end.store(true, Ordering::Relaxed);
 }
 
+/// What stands still as the disk does: whoever opens it waits until somebody writes into it.
+fn stand_still(file: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(file).status().expect("every system has it");
+    assert!(made.success(), "{}", file.display());
+}
+
+#[test]
+fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
+    let output = Output::new("still");
+    let mut configuration = configuration(&output.0, true, "");
+    configuration.timeouts.begin = Time(Duration::from_secs(1));
+    let session = session_of(Launcher::new(configuration), Fields::default());
+    let desk = session.desk();
+    let file = ask(&desk, Command::Configure).directory.expect("it is set up").join(crate::run::CONFIGURATION);
+    stand_still(&file);
+    let told = desk.ask(Command::Start, BY);
+    assert_eq!((told.answer, told.state), (Answer::Failed(Fault::TimedOut(Task::Begin)), OperationState::Error));
+    let view = ask(&desk, Command::Reset);
+    assert_eq!((view.state, view.run, view.directory), (OperationState::Initial, None, None));
+    ask(&desk, Command::Configure);
+    let view = ask(&desk, Command::Start);
+    wait_for(&desk, "events", |view| built(view) > 0);
+    // It goes on at last, and its run is given back.
+    drop(std::fs::File::create(&file).expect("somebody reads it"));
+    ask(&desk, Command::Stop);
+    assert_eq!(account(&self::view(&desk)).run, view.run.expect("it goes on").0);
+}
+
 #[test]
 fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let output = Output::new("again");

@@ -2,7 +2,7 @@
 
 use super::handle::PushHandle;
 use super::observation::{count, observe};
-use crate::drive::RunSnapshot;
+use crate::drive::{RunSnapshot, phase_name};
 use crate::fields::Fields;
 use crate::run::forecast::{DiskLeft, DiskWatch};
 use crate::run::worker::Worker;
@@ -11,6 +11,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{EventKey, RunNumber};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl ConductedRun for PushHandle {
             time: MonotonicClock.now(),
             utc: MonotonicClock.utc(),
             run: self.run_number(),
-            phase: self.phase().name(),
+            phase: phase_name(self.phase(), self.is_paused()),
             disk: disk.map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time }),
             ..Sample::default()
         };
@@ -75,6 +76,11 @@ impl ConductedRun for PushHandle {
 
     fn fields(&self) -> &Fields {
         Self::fields(self)
+    }
+
+    fn leave_word(&mut self, _first: EventKey, _last: Option<EventKey>) -> io::Result<()> {
+        Self::leave_word(self);
+        Ok(())
     }
 
     /// Flows number their events as they are configured, and end with as many as was known when they were set up.

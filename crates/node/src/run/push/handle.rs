@@ -172,9 +172,13 @@ impl PushHandle {
         self.phase().is_running() && self.is_held.load(Ordering::Relaxed)
     }
 
+    /// Puts the configuration of the run that is to begin into its directory.
+    pub(super) fn leave_word(&mut self) {
+        self.warnings.extend(self.configured.keep(&self.directory));
+    }
+
     /// Lets triggers come: the run begins.
     pub fn start(&mut self) {
-        self.warnings.extend(self.configured.keep(&self.directory));
         self.clock_at_start = ClockReading::now();
         self.started = Some(self.clock.now());
         self.resume();
