@@ -16,7 +16,8 @@ let unanswered = [];
 let heardAt = 0;
 
 function told(alarm) {
-  const standing = alarm.state === "latched" ? "is over, and was not acknowledged" : alarm.state === "acknowledged" ? "is known" : "";
+  const known = alarm.known_by ? `is known to ${alarm.known_by}` : "is known";
+  const standing = alarm.state === "latched" ? "is over, and was not acknowledged" : alarm.state === "acknowledged" ? known : "";
   return `${alarm.severity}: ${words(alarm.name)} ${standing}`.trim();
 }
 

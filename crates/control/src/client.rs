@@ -130,6 +130,24 @@ impl Client {
         self.post_as("reference", &[("by", by)], &body, "application/json")
     }
 
+    /// Somebody knows of an alarm.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn acknowledge(&self, alarm: &str, by: &str) -> Result<Replied, ClientError> {
+        self.post_as(&format!("alarms/{}/acknowledge", segment(alarm)), &[("by", by)], "", "text/plain")
+    }
+
+    /// An alarm is not shown for so long, as somebody wants it; no time shows it again.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn shelve(&self, alarm: &str, time: Duration, by: &str) -> Result<Replied, ClientError> {
+        let seconds = time.as_secs().to_string();
+        let query = [("seconds", seconds.as_str()), ("by", by)];
+        self.post_as(&format!("alarms/{}/shelve", segment(alarm)), &query, "", "text/plain")
+    }
+
     /// Masks sources in somebody's name, or takes them in again.
     ///
     /// # Errors
@@ -168,6 +186,16 @@ impl Client {
         let request = self.agent.post(&url).query_pairs(query.iter().copied()).header("Content-Type", kind);
         read(&url, self.signed(request).send(text))
     }
+}
+
+/// A name as it may stand in a path.
+fn segment(name: &str) -> String {
+    let letter = |byte: u8| match byte {
+        b'_' | b'-' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(letter).collect()
 }
 
 fn read(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Replied, ClientError> {

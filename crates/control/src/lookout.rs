@@ -11,6 +11,7 @@ use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
 use ropewalk_monitor::{Course, Rates, Sample};
 use ropewalk_node::session::{Desk, Entry, EntryKind, SessionView};
 use ropewalk_terms::{RunNumber, Utc};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,8 +37,7 @@ pub(crate) struct Lookout {
 struct Readers {
     finder: Finder,
     alarms: Alarms,
-    /// Changes of alarms before this one were told.
-    told: u64,
+    heard: Heard,
     history: History,
     /// None where it cannot be kept.
     keeper: Option<Keeper>,
@@ -47,6 +47,40 @@ struct Readers {
     reference: Option<Arc<Course>>,
     /// The last run that was closed, whose course is kept.
     closed: Option<u32>,
+}
+
+/// What those who are told of alarms have heard.
+#[derive(Debug, Default)]
+struct Heard {
+    /// Changes before this one were told, or were nobody's to hear.
+    next: u64,
+    /// How each alarm was when somebody was told of it last.
+    states: BTreeMap<String, State>,
+}
+
+impl Heard {
+    /// What there is to tell since this was asked last. Nobody is told of an alarm that is shelved; when it is no longer, of how it is by then,
+    /// where that is not what was told last.
+    fn news(&mut self, alarms: &Alarms, at: Utc, run: Option<RunNumber>) -> Vec<Message> {
+        let mut news = Vec::new();
+        for change in alarms.changes_from(self.next) {
+            self.next = change.number + 1;
+            let alarm = alarms.all().iter().find(|alarm| alarm.rule.name == change.name);
+            if let Some(message) = alarm.and_then(|alarm| Message::of(change, alarm, run)) {
+                self.states.insert(change.name.clone(), change.to);
+                news.push(message);
+            }
+        }
+        for alarm in alarms.all().iter().filter(|alarm| alarm.shelved_until.is_none()) {
+            // What is not raised yet is nothing to tell.
+            let state = if alarm.state == State::Pending { State::Normal } else { alarm.state };
+            let heard = self.states.insert(alarm.rule.name.clone(), state).unwrap_or(State::Normal);
+            if heard != state {
+                news.push(Message::standing(alarm, state, at, run));
+            }
+        }
+        news
+    }
 }
 
 /// What went wrong, by what counts, by alarms, and by what the journal tells.
@@ -155,7 +189,7 @@ impl Lookout {
         let readers = Readers {
             finder: Finder::default(),
             alarms,
-            told: 0,
+            heard: Heard::default(),
             history,
             keeper,
             pace: Pace::default(),
@@ -172,9 +206,11 @@ impl Lookout {
 
     /// Looks at samples for ever.
     pub(crate) async fn watch(self: Arc<Self>, desk: Desk) {
-        let mut alive_due = Instant::now();
+        let (mut alive_due, mut alive_at) = (Instant::now(), None);
+        let mut looked = Instant::now();
         loop {
             let view = desk.view();
+            let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
             if view.run.is_some() {
                 self.with(|Readers { finder, alarms, history, keeper, pace, wrong, reference, .. }| {
                     pace.observe(&view.sample);
@@ -186,6 +222,8 @@ impl Lookout {
                     wrong.observer.observe(Arc::clone(&view.sample), &mut wrong.incidents);
                     wrong.look_at_alarms(alarms);
                 });
+            } else {
+                self.with(|Readers { alarms, .. }| alarms.rest(since_last));
             }
             if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run()) {
                 let (lookout, view) = (Arc::clone(&self), Arc::clone(&view));
@@ -194,10 +232,13 @@ impl Lookout {
             }
             self.with(|readers| readers.wrong.look_at_journal(&desk.journal_after(readers.wrong.entry)));
             if let Some(notifier) = &self.notifier {
-                self.changes(view.run).iter().for_each(|change| notifier.tell(change));
-                if let Some(every) = self.alive_every.filter(|_| Instant::now() >= alive_due) {
+                let news = self.with(|Readers { alarms, heard, .. }| heard.news(alarms, view.at, view.run));
+                news.iter().for_each(|message| notifier.tell(message));
+                // Whoever conducts the runs renews the view; where nobody does, nothing goes on.
+                let is_due = Instant::now() >= alive_due && alive_at != Some(view.at);
+                if let Some(every) = self.alive_every.filter(|_| is_due) {
                     notifier.tell(&Message::alive(view.at, view.run, view.state.name()));
-                    alive_due = Instant::now() + every;
+                    (alive_due, alive_at) = (Instant::now() + every, Some(view.at));
                 }
             }
             tokio::time::sleep(PERIOD).await;
@@ -233,16 +274,6 @@ impl Lookout {
         Ok(course)
     }
 
-    /// What there is to tell of alarms since this was asked last.
-    fn changes(&self, run: Option<RunNumber>) -> Vec<Message> {
-        self.with(|Readers { alarms, told, .. }| {
-            let alarm_of = |name: &str| alarms.all().iter().find(|alarm| alarm.rule.name == name);
-            let changes: Vec<_> = alarms.changes_from(*told).collect();
-            *told = changes.last().map_or(*told, |last| last.number + 1);
-            changes.iter().filter_map(|change| Message::of(change, alarm_of(&change.name)?, run)).collect()
-        })
-    }
-
     /// What became of messages about alarms; none where nobody is to hear of them.
     pub(crate) fn told(&self) -> Option<Told> {
         self.notifier.as_ref().map(Notifier::told)
@@ -270,12 +301,12 @@ impl Lookout {
 
     /// All alarms.
     pub(crate) fn alarms(&self) -> Vec<Alarm> {
-        self.with(|readers| readers.alarms.all().iter().map(Alarm::of).collect())
+        self.with(|Readers { alarms, .. }| alarms.all().iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
     }
 
     /// Those that somebody should see.
     pub(crate) fn shown(&self) -> Vec<Alarm> {
-        self.with(|readers| readers.alarms.shown().into_iter().map(Alarm::of).collect())
+        self.with(|Readers { alarms, .. }| alarms.shown().into_iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
     }
 
     /// Somebody knows of it.
@@ -286,12 +317,12 @@ impl Lookout {
         self.with(|readers| readers.alarms.acknowledge(name, by))
     }
 
-    /// It is not shown for a while.
+    /// It is not shown for a while, as somebody wants it.
     ///
     /// # Errors
     /// Where there is none of this name.
-    pub(crate) fn shelve(&self, name: &str, time: Duration) -> Result<(), AlarmError> {
-        self.with(|readers| readers.alarms.shelve(name, time))
+    pub(crate) fn shelve(&self, name: &str, time: Duration, by: &str) -> Result<(), AlarmError> {
+        self.with(|readers| readers.alarms.shelve(name, time, by))
     }
 }
 
@@ -312,6 +343,39 @@ mod tests {
         }
         let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
         assert_eq!(found, [1]);
+    }
+
+    #[test]
+    fn what_becomes_of_an_alarm_while_it_is_shelved_is_told_when_that_is_over() {
+        let rules = built_in().into_iter().filter(|rule| rule.name == "disk_full").collect();
+        let (mut alarms, mut heard) = (Alarms::new(rules).expect("one name"), Heard::default());
+        let mut after = |alarms: &mut Alarms, second: u64, limit| {
+            let time = Instant::from_nanoseconds(second * 1_000_000_000);
+            alarms.observe(Sample { phase: "running", time, ..Sample::default() }, Some(limit));
+            let news = heard.news(alarms, Utc(second as i64), None);
+            let told = news.into_iter().filter_map(|message| match message {
+                Message::Alarm { name, state, .. } => Some((name, state)),
+                Message::Alive { .. } => None,
+            });
+            told.collect::<Vec<_>>()
+        };
+        let told = |state: &str| vec![("disk_full".to_owned(), state.to_owned())];
+        assert_eq!(after(&mut alarms, 100, Limit::Sources), []);
+        // Raised while it is shelved, and still so when that is over.
+        alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
+        assert_eq!(after(&mut alarms, 101, Limit::DiskFull), []);
+        assert_eq!(after(&mut alarms, 103, Limit::DiskFull), told("active"));
+        assert_eq!(after(&mut alarms, 104, Limit::DiskFull), []);
+        // Over while it is shelved: who was told that it is raised is told.
+        alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
+        assert_eq!(after(&mut alarms, 105, Limit::Sources), []);
+        assert_eq!(after(&mut alarms, 108, Limit::Sources), told("normal"));
+        // Raised and over again: nobody heard of it, and nobody need.
+        alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
+        assert_eq!(after(&mut alarms, 109, Limit::DiskFull), []);
+        assert_eq!(after(&mut alarms, 110, Limit::Sources), []);
+        assert_eq!(after(&mut alarms, 112, Limit::Sources), []);
+        assert_eq!(after(&mut alarms, 113, Limit::DiskFull), told("active"));
     }
 
     #[test]

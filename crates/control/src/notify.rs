@@ -2,7 +2,7 @@
 //! waits for them.
 
 use crate::tls::{distrust, explain, is_encrypted, trust};
-use ropewalk_monitor::alarms::{Alarm, Change};
+use ropewalk_monitor::alarms::{Alarm, Change, State};
 use ropewalk_node::user_command;
 use ropewalk_terms::{RunNumber, Utc};
 use serde::Serialize;
@@ -55,6 +55,20 @@ impl Message {
             state: crate::forms::name_of(&change.to),
             by: change.by.clone(),
         })
+    }
+
+    /// How an alarm is, of which nobody was told when it became so.
+    pub(crate) fn standing(alarm: &Alarm, state: State, at: Utc, run: Option<RunNumber>) -> Self {
+        Self::Alarm {
+            utc_ns: at.0,
+            run: run.map(|run| run.0),
+            name: alarm.rule.name.clone(),
+            severity: crate::forms::name_of(&alarm.rule.severity),
+            quantity: alarm.rule.quantity.to_string(),
+            value: alarm.value,
+            state: crate::forms::name_of(&state),
+            by: alarm.known_by.clone(),
+        }
     }
 
     /// All goes on.

@@ -3,6 +3,7 @@
 use crate::exit::{self, Failure};
 use clap::Args;
 use ropewalk_control::{Client, ClientError, Replied, Token};
+use ropewalk_node::quantity::Time;
 use ropewalk_terms::Utc;
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ Who holds the controls, so that commands of others are not heard: take (--force:
 Parameters of a run that goes on and of those that follow: set NAME=VALUE.
 Sources that take no part, in the run that goes on and in those that follow: mask SOURCES, unmask SOURCES.
 Into the logbook: note TEXT (--run N).
+Alarms: acknowledge NAME, shelve NAME (--for TIME; 0s shows it again).
 The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
 parameters, histograms, runs.
@@ -23,14 +25,18 @@ Examples:
   ropewalk ctl start --url https://daq1:8900 --ca daq1.pem --token /etc/ropewalk/token --by ada
   ropewalk ctl mask 3,20-39
   ropewalk ctl set timeouts.readout=2s
+  ropewalk ctl shelve source_silent --for 1h
 
 Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
 pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
     /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39. With set: NAME=VALUE. With reference:
-    /// the run's number, or off.
+    /// the run's number, or off. With acknowledge and shelve: the alarm's name.
     text: Option<String>,
+    /// With shelve: for how long, a day at most.
+    #[arg(long = "for", value_name = "TIME", default_value = "1h")]
+    shelf: Time,
     /// With note: of which run; of the one that is set up or under way unless given.
     #[arg(long, value_name = "N")]
     run: Option<u32>,
@@ -76,7 +82,7 @@ const LOOKS: [&str; 12] = [
     "runs",
 ];
 /// What is told in lines, not as it comes.
-const IN_LINES: [&str; 5] = ["state", "operator", "journal", "masks", "parameters"];
+const IN_LINES: [&str; 6] = ["state", "operator", "journal", "alarms", "masks", "parameters"];
 
 pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let token = match &options.token {
@@ -98,6 +104,10 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         "set" => set(options, &client, &by)?,
         command @ ("mask" | "unmask") => {
             crate::masks::mask(&client, options.text.as_deref(), command == "mask", &by).map_err(Failure::Usage)?
+        }
+        "acknowledge" => crate::alarms::acknowledge(&client, options.text.as_deref(), &by).map_err(Failure::Usage)?,
+        "shelve" => {
+            crate::alarms::shelve(&client, options.text.as_deref(), options.shelf, &by).map_err(Failure::Usage)?
         }
         "take" => client.take_controls(&by, options.force),
         "give" => client.give_controls(&by, options.to.as_deref()),
@@ -186,6 +196,9 @@ fn lines(replied: &Replied) -> Vec<String> {
     if let Some(entries) = body.as_array() {
         if entries.iter().all(|entry| entry["configured"].is_string()) && !entries.is_empty() {
             return parameters(entries);
+        }
+        if entries.iter().all(|entry| entry["severity"].is_string()) && !entries.is_empty() {
+            return crate::alarms::lines(entries);
         }
         if entries.iter().all(|entry| entry["in_run"].is_string()) {
             return crate::masks::lines(entries);

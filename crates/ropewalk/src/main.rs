@@ -3,6 +3,7 @@
 #[macro_use]
 mod say;
 
+mod alarms;
 mod arguments;
 mod bench;
 mod convert;

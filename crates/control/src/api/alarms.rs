@@ -53,12 +53,13 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
 )]
 async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
-    after_alarm(&shared, shared.lookout.acknowledge(&name, &by))
+    after_alarm(&shared, shared.lookout.acknowledge(&name, &by), || format!("alarm {name}: {by} knows"))
 }
 
 #[derive(Deserialize)]
 struct Shelf {
     seconds: u64,
+    by: Option<String>,
 }
 
 /// Seconds for which an alarm is shelved at most: a day.
@@ -68,17 +69,27 @@ const LONGEST_SHELF: u64 = 24 * 3600;
 #[utoipa::path(
     post,
     path = "/api/v1/alarms/{name}/shelve",
-    params(("name" = String, Path), ("seconds" = u64, Query)),
+    params(
+        ("name" = String, Path),
+        ("seconds" = u64, Query, description = "0 shows it again"),
+        ("by" = Option<String>, Query, description = "who wants it")
+    ),
     responses((status = 200, body = [Alarm]), (status = 404, body = Problem))
 )]
 async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
     let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
-    after_alarm(&shared, shared.lookout.shelve(&name, time))
+    let by = shown(shelf.by.as_deref().unwrap_or("somebody"));
+    let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
+    after_alarm(&shared, shared.lookout.shelve(&name, time, &by), said)
 }
 
-fn after_alarm(shared: &Shared, done: Result<(), AlarmError>) -> Response {
+/// Who silences an alarm stands in the journal.
+fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, said: impl FnOnce() -> String) -> Response {
     match done {
-        Ok(()) => Json(shared.lookout.alarms()).into_response(),
+        Ok(()) => {
+            shared.desk.remark(said());
+            Json(shared.lookout.alarms()).into_response()
+        }
         Err(error @ AlarmError::Unknown { .. }) => problem(StatusCode::NOT_FOUND, error.to_string()),
         Err(error) => problem(StatusCode::CONFLICT, error.to_string()),
     }

@@ -1,5 +1,6 @@
 //! What limits a run, and what is wrong with it.
 
+use ropewalk_monitor::alarms::Alarms;
 use ropewalk_monitor::bottleneck::Finding;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,24 +41,34 @@ pub(crate) fn name_of(variant: &impl Serialize) -> String {
 pub(crate) struct Alarm {
     /// Its name.
     name: String,
-    /// `info`, `warning`, `critical`.
+    /// `notice`, `warning`, `critical`.
     severity: String,
     /// `normal`, `pending`, `active`, `acknowledged`, `latched`.
     state: String,
     /// The value that it looked at last.
     value: Option<f64>,
+    /// Who knows of it, where it is acknowledged.
+    known_by: Option<String>,
     /// Whether it is shelved: not shown for a while.
     is_shelved: bool,
+    /// Who shelved it.
+    shelved_by: Option<String>,
+    /// For how many seconds still.
+    shelved_seconds: Option<u64>,
 }
 
 impl Alarm {
-    pub(crate) fn of(alarm: &ropewalk_monitor::alarms::Alarm) -> Self {
+    /// One of these.
+    pub(crate) fn of(alarm: &ropewalk_monitor::alarms::Alarm, alarms: &Alarms) -> Self {
         Self {
             name: alarm.rule.name.clone(),
             severity: name_of(&alarm.rule.severity),
             state: name_of(&alarm.state),
             value: alarm.value,
+            known_by: alarm.known_by.clone(),
             is_shelved: alarm.shelved_until.is_some(),
+            shelved_by: alarm.shelved_by.clone(),
+            shelved_seconds: alarms.shelved_for(alarm).map(|time| time.as_secs()),
         }
     }
 }

@@ -61,11 +61,27 @@ pub struct Alarm {
     pub since: Instant,
     /// The value that it looked at last; none where it has not been told.
     pub value: Option<f64>,
+    /// Who knows, of one that is acknowledged.
+    pub known_by: Option<String>,
     /// Until when it is not shown.
     pub shelved_until: Option<Instant>,
+    /// Who shelved it.
+    pub shelved_by: Option<String>,
+}
+
+/// As much of somebody's name as is kept.
+fn short(by: &str) -> String {
+    by[..by.floor_char_boundary(LONGEST_NAME)].to_owned()
 }
 
 impl Alarm {
+    /// It is so late.
+    fn pass(&mut self, now: Instant) {
+        if self.shelved_until.is_some_and(|until| until <= now) {
+            (self.shelved_until, self.shelved_by) = (None, None);
+        }
+    }
+
     fn next(&self, holds: bool, now: Instant) -> State {
         let is_due = |since: Instant| now.since(since) >= self.rule.hold;
         match (self.state, holds) {
@@ -128,7 +144,15 @@ impl Alarms {
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(AlarmError::Twice(pair[0].to_owned()));
         }
-        let of = |rule| Alarm { rule, state: State::Normal, since: Instant::ZERO, value: None, shelved_until: None };
+        let of = |rule| Alarm {
+            rule,
+            state: State::Normal,
+            since: Instant::ZERO,
+            value: None,
+            known_by: None,
+            shelved_until: None,
+            shelved_by: None,
+        };
         let alarms = rules.into_iter().map(of).collect();
         Ok(Self {
             alarms,
@@ -162,7 +186,7 @@ impl Alarms {
         let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, reference };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];
-            alarm.shelved_until = alarm.shelved_until.filter(|&until| until > look.now.time);
+            alarm.pass(look.now.time);
             if let Some(value) = alarm.rule.quantity.of(look) {
                 alarm.value = Some(value);
                 let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
@@ -170,6 +194,28 @@ impl Alarms {
             }
         }
         self.last = Some(sample);
+    }
+
+    /// There is no run to look at, for so long since it was looked at last: nothing is wrong with it, and time passes.
+    pub fn rest(&mut self, time: Duration) {
+        if !self.has_looked {
+            return;
+        }
+        let utc = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        self.now = (self.now.0.after(time), Utc(self.now.1.0.saturating_add(utc)));
+        self.last = None;
+        for place in 0..self.alarms.len() {
+            let alarm = &mut self.alarms[place];
+            alarm.pass(self.now.0);
+            alarm.value = None;
+            let next = alarm.next(false, self.now.0);
+            self.change(place, next, None);
+        }
+    }
+
+    /// For how long an alarm is shelved still; none where it is not.
+    pub fn shelved_for(&self, alarm: &Alarm) -> Option<Duration> {
+        alarm.shelved_until.map(|until| until.since(self.now.0))
     }
 
     /// Somebody knows of an alarm that is raised, or was.
@@ -187,13 +233,15 @@ impl Alarms {
         Ok(())
     }
 
-    /// Does not show an alarm for so long from the last sample on; no time shows it again.
+    /// Does not show an alarm for so long from the last sample on, as somebody wants it; no time shows it again.
     ///
     /// # Errors
     /// [`AlarmError::Unknown`].
-    pub fn shelve(&mut self, name: &str, time: Duration) -> Result<(), AlarmError> {
+    pub fn shelve(&mut self, name: &str, time: Duration, by: &str) -> Result<(), AlarmError> {
         let place = self.place(name)?;
-        self.alarms[place].shelved_until = (!time.is_zero()).then(|| self.now.0.after(time));
+        let until = (!time.is_zero()).then(|| self.now.0.after(time));
+        let alarm = &mut self.alarms[place];
+        (alarm.shelved_until, alarm.shelved_by) = (until, until.map(|_| short(by)));
         Ok(())
     }
 
@@ -235,6 +283,7 @@ impl Alarms {
             return;
         }
         alarm.since = self.now.0;
+        alarm.known_by = by.filter(|_| to == State::Acknowledged).map(short);
         if self.changes.len() == MOST_CHANGES {
             self.changes.pop_front();
         }
@@ -245,7 +294,7 @@ impl Alarms {
             from,
             to,
             value: alarm.value,
-            by: by.map(|by| by[..by.floor_char_boundary(LONGEST_NAME)].to_owned()),
+            by: by.map(short),
         });
         self.changed += 1;
     }

@@ -79,11 +79,46 @@ fn an_acknowledged_alarm_ends_by_itself_and_is_raised_anew() {
 #[test]
 fn what_is_shelved_before_the_first_look_is_shelved_from_then_on() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
-    alarms.shelve("pool", 10 * SECOND).expect("it is there");
+    alarms.shelve("pool", 10 * SECOND, "Bob").expect("it is there");
     states(&mut alarms, 5_000, &[11, 11]);
     assert!(alarms.shown().is_empty());
     states(&mut alarms, 5_009, &[11, 11]);
     assert_eq!(alarms.shown().len(), 1);
+}
+
+#[test]
+fn without_a_run_nothing_is_wrong_and_shelves_come_to_their_end() {
+    for (is_latched, then) in [(false, State::Normal), (true, State::Latched)] {
+        let mut alarms = alarms(rule(Duration::ZERO, is_latched));
+        alarms.rest(SECOND);
+        states(&mut alarms, 100, &[11]);
+        alarms.shelve("pool", 3 * SECOND, "Bob").expect("it is there");
+        let shelved_for = |alarms: &Alarms| alarms.shelved_for(&alarms.all()[0]);
+        alarms.rest(SECOND);
+        assert_eq!((alarms.all()[0].state, shelved_for(&alarms)), (then, Some(2 * SECOND)));
+        alarms.rest(2 * SECOND);
+        assert_eq!((shelved_for(&alarms), &alarms.all()[0].shelved_by), (None, &None));
+        assert_eq!(alarms.changes_from(0).last().map(|change| change.utc_nanoseconds), Some(101_000_000_000));
+        // The next run is another one.
+        assert_eq!(states(&mut alarms, 200, &[11]), [State::Active]);
+    }
+}
+
+#[test]
+fn who_knows_of_an_alarm_and_who_shelved_it_is_said_as_long_as_it_is_so() {
+    let mut alarms = alarms(rule(Duration::ZERO, false));
+    states(&mut alarms, 1, &[11]);
+    alarms.acknowledge("pool", "Ada").expect("it is raised");
+    alarms.shelve("pool", 2 * SECOND, "Bob").expect("it is there");
+    let said = |alarms: &Alarms| {
+        let alarm = &alarms.all()[0];
+        (alarm.known_by.clone(), alarm.shelved_by.clone())
+    };
+    assert_eq!(said(&alarms), (Some("Ada".to_owned()), Some("Bob".to_owned())));
+    states(&mut alarms, 2, &[0]);
+    assert_eq!(said(&alarms), (None, Some("Bob".to_owned())));
+    states(&mut alarms, 3, &[0]);
+    assert_eq!(said(&alarms), (None, None));
 }
 
 #[test]
@@ -126,14 +161,14 @@ fn what_is_not_raised_or_not_there_cannot_be_acknowledged() {
 fn a_shelved_alarm_is_not_shown_until_its_time_is_over_and_goes_on_underneath() {
     let mut alarms = alarms(rule(Duration::ZERO, false));
     states(&mut alarms, 1, &[11]);
-    alarms.shelve("pool", 2 * SECOND).expect("it is there");
+    alarms.shelve("pool", 2 * SECOND, "Bob").expect("it is there");
     assert!(alarms.shown().is_empty());
     assert_eq!(states(&mut alarms, 2, &[11]), [State::Active]);
     assert!(alarms.shown().is_empty());
     states(&mut alarms, 3, &[11]);
     assert_eq!(alarms.shown().len(), 1);
-    alarms.shelve("pool", SECOND).expect("it is there");
-    alarms.shelve("pool", Duration::ZERO).expect("it is there");
+    alarms.shelve("pool", SECOND, "Bob").expect("it is there");
+    alarms.shelve("pool", Duration::ZERO, "Bob").expect("it is there");
     assert_eq!(alarms.shown().len(), 1);
 }
 

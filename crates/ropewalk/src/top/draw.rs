@@ -104,7 +104,8 @@ fn alarm_lines(alarms: &[Alarm]) -> Vec<Line<'_>> {
             "warning" => WAIT,
             _ => Style::new(),
         };
-        Line::styled(format!("{}: {} ({})", alarm.severity, alarm.name.replace('_', " "), alarm.state), style)
+        let known = alarm.known_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        Line::styled(format!("{}: {} ({}{known})", alarm.severity, alarm.name.replace('_', " "), alarm.state), style)
     };
     let mut lines: Vec<Line<'_>> = alarms.iter().map(line).collect();
     let more = lines.len().saturating_sub(usize::from(ALARM_LINES));

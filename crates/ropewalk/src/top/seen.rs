@@ -132,6 +132,7 @@ pub(crate) struct Alarm {
     pub(crate) name: String,
     pub(crate) severity: String,
     pub(crate) state: String,
+    pub(crate) known_by: Option<String>,
 }
 
 /// What happened.

@@ -189,7 +189,7 @@ impl AlarmCourse {
         let time = Duration::from_secs(self.draw.below(6));
         let shelved = if self.has_looked { Shelved::Until(self.now + time) } else { Shelved::For(time) };
         self.known[place].shelved = (!time.is_zero()).then_some(shelved);
-        let is_there = self.alarms.shelve(&self.rules[place].name, time).is_ok();
+        let is_there = self.alarms.shelve(&self.rules[place].name, time, "Ada").is_ok();
         Broken::unless(is_there, Checker::Content, || format!("there is no alarm {place}"))
     }
 
