@@ -195,8 +195,61 @@ fn agent(webhook: Option<&str>, timeout: Duration) -> Result<ureq::Agent, String
 
 /// Posts a message.
 fn post(agent: &Result<ureq::Agent, String>, address: &str, message: &str) -> Result<(), String> {
-    let failed = |why: &str| format!("{address}: {why}");
+    let failed = |why: &str| format!("{}: {why}", host_of(address));
     let agent = agent.as_ref().map_err(|why| failed(why))?;
     let posted = agent.post(address).header("Content-Type", "application/json").send(message);
-    posted.map(drop).map_err(|error| failed(&explain(&error).unwrap_or_else(|| error.to_string())))
+    posted.map(drop).map_err(|error| {
+        failed(&match &error {
+            // It quotes the address.
+            ureq::Error::BadUri(_) => "this is no address".to_owned(),
+            error => explain(error).unwrap_or_else(|| error.to_string()),
+        })
+    })
+}
+
+/// What anybody may know of a webhook's address: whoever knows all of it speaks there as we do.
+fn host_of(address: &str) -> String {
+    let host = address.parse::<ureq::http::Uri>().ok().and_then(|address| {
+        let port = address.port().map_or_else(String::new, |port| format!(":{port}"));
+        Some(format!("{}://{}{port}", address.scheme_str()?, address.host()?))
+    });
+    host.unwrap_or_else(|| "the webhook".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A webhook that answers everybody so.
+    fn hook(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it has one");
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        address
+    }
+
+    fn failure(url: &str) -> String {
+        post(&agent(Some(url), PATIENCE), url, "{}").expect_err("nobody was told")
+    }
+
+    #[test]
+    fn of_a_webhooks_address_nobody_reads_more_than_its_host() {
+        let refusing = hook("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let why = failure(&format!("http://ada:SECRET@{refusing}/services/SECRET?key=SECRET"));
+        assert_eq!(why, format!("http://{refusing}: http status: 403"));
+        for wrong in ["http:///SECRET", "http://[SECRET", "http://127.0.0.1:9/SECRET path"] {
+            let why = failure(wrong);
+            assert!(!why.to_lowercase().contains("secret"), "{wrong}: {why}");
+        }
+    }
 }
