@@ -190,7 +190,9 @@ impl Hearers {
 fn agent(webhook: Option<&str>, timeout: Duration) -> Result<ureq::Agent, String> {
     let believed = if webhook.is_some_and(is_encrypted) { trust(None) } else { Ok(distrust()) };
     let believed = believed.map_err(|error| error.to_string())?;
-    Ok(ureq::Agent::config_builder().timeout_global(Some(timeout)).tls_config(believed).build().into())
+    // One that sends elsewhere has taken nothing, and whoever follows asks for something and says nothing any more.
+    let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).max_redirects(0);
+    Ok(config.tls_config(believed).build().into())
 }
 
 /// Posts a message.
@@ -198,13 +200,15 @@ fn post(agent: &Result<ureq::Agent, String>, address: &str, message: &str) -> Re
     let failed = |why: &str| format!("{}: {why}", host_of(address));
     let agent = agent.as_ref().map_err(|why| failed(why))?;
     let posted = agent.post(address).header("Content-Type", "application/json").send(message);
-    posted.map(drop).map_err(|error| {
+    let answer = posted.map_err(|error| {
         failed(&match &error {
             // It quotes the address.
             ureq::Error::BadUri(_) => "this is no address".to_owned(),
             error => explain(error).unwrap_or_else(|| error.to_string()),
         })
-    })
+    })?;
+    let status = answer.status();
+    if status.is_success() { Ok(()) } else { Err(failed(&format!("http status: {}", status.as_u16()))) }
 }
 
 /// What anybody may know of a webhook's address: whoever knows all of it speaks there as we do.
@@ -251,5 +255,13 @@ mod tests {
             let why = failure(wrong);
             assert!(!why.to_lowercase().contains("secret"), "{wrong}: {why}");
         }
+    }
+
+    #[test]
+    fn a_webhook_that_sends_elsewhere_was_not_told() {
+        let elsewhere =
+            hook("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let why = failure(&format!("http://{elsewhere}/hook"));
+        assert!(why.contains("302") && !why.contains("login"), "{why}");
     }
 }
