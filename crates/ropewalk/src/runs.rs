@@ -250,7 +250,12 @@ fn now() -> Utc {
 }
 
 fn tell(note: &Note) {
-    say!("{}  {:8}  {}: {}", civil(note.at_ns), kind(note.kind), note.by, note.text);
+    say!("{}  {:8}  {}: {}", civil(note.at_ns), kind(note.kind), plain(&note.by), plain(&note.text));
+}
+
+/// What a terminal shows and does not obey, whoever wrote the logbook.
+fn plain(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
 
 /// What kind of entry it is, as the logbook has it.
@@ -429,6 +434,11 @@ mod tests {
     fn the_events_that_lack_a_source_are_told_in_a_line() {
         let gap = |first: &str, last: &str, missing| GapRecord { first: first.into(), last: last.into(), missing };
         assert_eq!(gaps((&843, &vec![gap("20", "20", 1), gap("31", "90", 12)])), "843: 20, 31-90 (12 events)");
+    }
+
+    #[test]
+    fn a_note_tells_a_terminal_nothing_to_do() {
+        assert_eq!(plain("\u{1b}[2J2\tmm\n\u{9b}2J"), "\u{fffd}[2J2\tmm\n\u{fffd}2J");
     }
 
     #[test]

@@ -91,10 +91,10 @@ async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
         ("run" = u32, Path, description = "its number"),
         ("by" = Option<String>, Query, description = "in whose name"),
     ),
-    request_body(content = String, description = "the text, 1 B to 16 KiB", content_type = "text/plain"),
+    request_body(content = String, description = "the text, 1 B to 16 KiB, without control characters but line breaks and tabs", content_type = "text/plain"),
     responses(
         (status = 200, body = Note),
-        (status = 400, body = Problem, description = "no text, or too much; no number"),
+        (status = 400, body = Problem, description = "no text, too much, or control characters in it; no number"),
         (status = 404, body = Problem, description = "there is no such run"),
         (status = 500, body = Problem)
     )

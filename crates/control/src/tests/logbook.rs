@@ -24,7 +24,7 @@ fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
     }
     let (status, note) = say(&setup, "1", " target moved\nby 2 mm ");
     assert_eq!((status, &note["text"], &note["by"]), (200, &"target moved\nby 2 mm".into(), &"ada".into()));
-    for (run, text, wrong) in [("2", "what", 404), ("1", " ", 400), ("one", "what", 400)] {
+    for (run, text, wrong) in [("2", "what", 404), ("1", " ", 400), ("one", "what", 400), ("1", "\u{1b}[2J", 400)] {
         assert_eq!(say(&setup, run, text).0, wrong, "{run} {text:?}");
     }
     assert_eq!(setup.json("POST", "/api/v1/commands/stop?by=ada").0, 200);

@@ -69,11 +69,18 @@ impl Logbook {
     /// Adds an entry, which is on the disk when this returns. Several programs may do so at once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] where there is no text, or more than [`LONGEST_NOTE`] bytes; otherwise where the file cannot be written.
+    /// [`ErrorKind::InvalidInput`] where there is no text, more than [`LONGEST_NOTE`] bytes, or control characters; otherwise where the file
+    /// cannot be written.
     pub fn add(&self, at: Utc, run: RunNumber, by: &str, text: &str) -> io::Result<Note> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST_NOTE {
             let why = format!("a note has 1 to {LONGEST_NOTE} bytes, this one has {}", text.len());
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        // A terminal that shows the note would do what they say.
+        let is_refused = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+        if text.contains(is_refused) || by.contains(char::is_control) {
+            let why = "a note has no control characters but line breaks and tabs, and a name has none";
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
         let (run, kind) = (Some(run.0), NoteKind::Note);
@@ -250,9 +257,20 @@ mod tests {
     #[test]
     fn what_is_no_note_is_refused() {
         let (logbook, output) = logbook("none");
-        for text in ["", " \n", &"long".repeat(LONGEST_NOTE)] {
-            let refused = logbook.add(Utc(1), RunNumber(1), "ada", text).map_err(|error| error.kind());
-            assert_eq!(refused, Err(ErrorKind::InvalidInput));
+        // Terminals do what an escape says, those of 8 bits too.
+        let long = "long".repeat(LONGEST_NOTE);
+        for (by, text) in [
+            ("ada", ""),
+            ("ada", " \n"),
+            ("ada", long.as_str()),
+            ("ada", "\u{1b}[2J"),
+            ("ada", "\u{9b}2J"),
+            ("ada", "a\rb"),
+            ("\u{1b}[2J", "a"),
+            ("a\nb", "a"),
+        ] {
+            let refused = logbook.add(Utc(1), RunNumber(1), by, text).map_err(|error| error.kind());
+            assert_eq!(refused, Err(ErrorKind::InvalidInput), "{by:?} {text:?}");
         }
         assert!(!output.join(LOGBOOK).exists());
         std::fs::remove_dir_all(output).expect("it can be removed");
