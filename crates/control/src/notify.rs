@@ -5,8 +5,10 @@ use crate::tls::{distrust, explain, is_encrypted, trust};
 use ropewalk_monitor::alarms::{Alarm, Change, State};
 use ropewalk_node::user_command;
 use ropewalk_terms::{RunNumber, Utc};
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -172,18 +174,23 @@ impl Hearers {
     fn run(&self, message: &str) -> Result<(), String> {
         let program = &self.command[0];
         let mut command = user_command::of_words(self.command.iter().map(String::as_str));
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let input = input(message).map_err(|error| format!("no input for `{program}`: {error}"))?;
+        command.stdin(input).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| format!("`{program}` cannot be started: {error}"))?;
-        if let Some(mut input) = child.stdin.take() {
-            // One that does not listen may be right all the same.
-            let _ = writeln!(input, "{message}");
-        }
         match user_command::wait(&mut child, self.timeout, &self.is_halted) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("`{program}` ended with {status}")),
             None => Err(format!("`{program}` was ended: it took longer than {:?}", self.timeout)),
         }
     }
+}
+
+/// A message as a command's standard input. It is a file, because whoever fills a pipe waits for whoever reads it.
+fn input(message: &str) -> std::io::Result<Stdio> {
+    let mut file = File::from(memfd_create("message", MemfdFlags::CLOEXEC)?);
+    writeln!(file, "{message}")?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Who posts; one at `https://` is believed where the system believes it. Why nobody can, otherwise.
@@ -225,6 +232,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener};
+    use std::sync::mpsc::channel;
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -263,5 +271,23 @@ mod tests {
             hook("HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let why = failure(&format!("http://{elsewhere}/hook"));
         assert!(why.contains("302") && !why.contains("login"), "{why}");
+    }
+
+    /// What became of a long message to this command.
+    fn run(words: &[&str], timeout: Duration) -> Result<(), String> {
+        let command = words.iter().map(|&word| word.to_owned()).collect();
+        let hearers = Hearers { command, webhook: None, timeout, told: Arc::default(), is_halted: Arc::default() };
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || sender.send(hearers.run(&"x".repeat(200_000))));
+        receiver.recv_timeout(PATIENCE).expect("it is not waited for")
+    }
+
+    #[test]
+    fn a_command_that_does_not_read_is_ended_when_its_time_is_over() {
+        let why = run(&["sleep", "600"], Duration::from_millis(100)).expect_err("it was ended");
+        assert!(why.contains("took longer than 100ms"), "{why}");
+        // One that does not listen may be right all the same, and one that does hears all of it.
+        assert_eq!(run(&["true"], PATIENCE), Ok(()));
+        assert_eq!(run(&["sh", "-c", "test $(wc -c) = 200001"], PATIENCE), Ok(()));
     }
 }
