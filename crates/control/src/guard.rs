@@ -34,13 +34,17 @@ impl Token {
     /// The token in this file; a new one where there is none, readable by this user alone.
     ///
     /// # Errors
-    /// Where the file cannot be read or made, has less than 16 characters, or others may read it.
+    /// Where the file cannot be read or made, has less than 16 characters or some that no request can carry, or others may read it.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         match read_secret(path) {
             Ok(text) => {
                 let text = text.trim().to_owned();
+                let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidData, why));
                 if text.len() < 16 {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a token has at least 16 characters"));
+                    return wrong("a token has at least 16 characters");
+                }
+                if !text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+                    return wrong("a token is one line of ASCII: no request can carry other characters");
                 }
                 Ok(Self(text))
             }
@@ -226,6 +230,12 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
         let error = Token::of_file(&path).expect_err("others may read it");
         assert!(error.to_string().contains("chmod 600"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+        for text in ["gr\u{fc}ner stra\u{df}e 12345", "first line 01234567\nsecond line"] {
+            std::fs::write(&path, text).expect("it is ours");
+            let error = Token::of_file(&path).expect_err("no request can carry it");
+            assert!(error.to_string().contains("ASCII"), "{error}");
+        }
         std::fs::remove_file(&path).expect("it is ours");
     }
 }

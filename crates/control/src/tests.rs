@@ -204,6 +204,8 @@ fn what_is_not_there_is_said_in_words() {
         ("GET", "/..%2f..%2fetc%2fpasswd", 404, ""),
         ("GET", "/api/v1/commands/start", 405, ""),
         ("DELETE", "/api/v1/state", 405, ""),
+        ("GET", &format!("/api/v1/incidents?search={}", "a".repeat(256)), 200, ""),
+        ("GET", &format!("/api/v1/incidents?search={}", "a".repeat(257)), 400, "256 bytes"),
     ] {
         let (answer, body) = setup.ask(method, path);
         assert_eq!(answer, status, "{method} {path}: {body}");
