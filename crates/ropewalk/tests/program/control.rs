@@ -101,6 +101,19 @@ fn commands_that_cannot_be_had_say_what_can() {
 }
 
 #[test]
+fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
+    let setup = Setup::new("control-proxy", &[841]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+    for variable in ["http_proxy", "ALL_PROXY"] {
+        let asked = ["ctl", "state", "--url", &controlled.url];
+        Program::with_variable((variable, "http://127.0.0.1:9"), asked).end().expect_status(0);
+    }
+    controlled.good("shutdown");
+    controlled.program.end().expect_status(0);
+}
+
+#[test]
 fn an_open_address_without_a_token_is_refused() {
     let setup = Setup::new("control-open", &[841]);
     let file = setup.file();

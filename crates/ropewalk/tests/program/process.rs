@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ropewalk");
+
 /// Lines that a thread reads as they come.
 #[derive(Debug)]
 struct Lines {
@@ -82,8 +84,23 @@ impl Program {
 
     /// The same with a standard input.
     pub(crate) fn reading<A: AsRef<OsStr>>(input: Stdio, arguments: impl IntoIterator<Item = A>) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
-        command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments);
+        Self::spawn(command.stdin(input))
+    }
+
+    /// Starts the program where the environment has this.
+    pub(crate) fn with_variable<A: AsRef<OsStr>>(
+        (name, value): (&str, &str),
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env(name, value);
+        Self::spawn(command.stdin(Stdio::null()))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program was built");
         let out = Lines::of(child.stdout.take().expect("it was asked for"));
         let errors = Lines::of(child.stderr.take().expect("it was asked for"));
