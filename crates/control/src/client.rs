@@ -7,8 +7,10 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a connection may take; an answer takes as long as a run takes to drain.
+/// How long a connection may take; an answer to a command takes as long as a run takes to drain.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// How long an answer to whoever only looks may take: it is there already, and from a server that stands still none comes.
+const LOOKING: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -57,6 +59,7 @@ pub struct Client {
     agent: ureq::Agent,
     url: String,
     token: Option<Token>,
+    looking: Duration,
 }
 
 impl Client {
@@ -74,7 +77,7 @@ impl Client {
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECTING));
         // Whoever asks for a machine of the experiment means it, and its token is for nobody on the way.
         let config = config.tls_config(believed).proxy(None);
-        Ok(Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token })
+        Ok(Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token, looking: LOOKING })
     }
 
     /// Looks at something, such as `state`.
@@ -83,7 +86,7 @@ impl Client {
     /// Where there is no answer.
     pub fn look(&self, what: &str) -> Result<Replied, ClientError> {
         let url = format!("{}/api/v1/{what}", self.url);
-        read(&url, self.agent.get(&url).call())
+        read(&url, self.agent.get(&url).config().timeout_global(Some(self.looking)).build().call())
     }
 
     /// Gives a command in somebody's name, and waits until it has ended. `fields` are what is said of the run that a start begins, each
@@ -213,4 +216,24 @@ fn read(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>
         return Err(ClientError::Tls { url: url.to_owned(), why: SPEAK_TLS.to_owned() });
     }
     Ok(Replied { status: answer.status().as_u16(), body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn whoever_looks_at_a_server_that_says_nothing_hears_of_it() {
+        // The system accepts, and nobody answers.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it has one"));
+        let mut client = Client::new(&url, None, None).expect("nobody need be believed");
+        client.looking = Duration::from_millis(100);
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || sender.send(client.look("state")));
+        let replied = receiver.recv_timeout(Duration::from_secs(30)).expect("it is not waited for");
+        assert!(matches!(replied, Err(ClientError::NoAnswer { .. })), "{replied:?}");
+    }
 }

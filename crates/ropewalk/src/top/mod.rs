@@ -24,7 +24,7 @@ use screen::{News, Next, Screen};
 use serde::de::DeserializeOwned;
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the server is asked. It looks at its numbers once a second.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -54,8 +54,13 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
 
 /// Draws what comes until somebody leaves.
 fn show(terminal: &mut DefaultTerminal, news: &Receiver<News>, mut screen: Screen) -> io::Result<()> {
+    let mut heard = Instant::now();
     loop {
-        news.try_iter().for_each(|news| screen.hear(news));
+        for news in news.try_iter() {
+            screen.hear(news);
+            heard = Instant::now();
+        }
+        screen.grow_old(heard.elapsed());
         terminal.draw(|frame| draw::draw(frame, &screen))?;
         if !event::poll(PATIENCE)? {
             continue;

@@ -3,11 +3,14 @@
 use super::seen::{Entry, Incident, Live, Source, SourceRates};
 use ratatui::crossterm::event::KeyCode;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// Rates that the curve of the last minutes has, one for each view.
 const CURVE: usize = 240;
 /// Entries of the journal that are kept.
 const MOST_ENTRIES: usize = 500;
+/// What is older is marked: it may be wrong by now.
+const OLD: Duration = Duration::from_secs(3);
 /// Rows that a page key moves.
 const PAGE_ROWS: isize = 15;
 
@@ -164,6 +167,13 @@ impl Screen {
             }
             News::Incidents(incidents) => self.incidents = incidents,
             News::Away(why) => self.away = Some(why),
+        }
+    }
+
+    /// Nothing came for so long.
+    pub(crate) fn grow_old(&mut self, age: Duration) {
+        if age > OLD && self.away.is_none() {
+            self.away = Some(format!("what stands here is more than {} s old", OLD.as_secs()));
         }
     }
 

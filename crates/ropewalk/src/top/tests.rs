@@ -8,6 +8,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
 use serde_json::json;
+use std::time::Duration;
 
 /// A run with three sources: 2 is the fastest, 1 has lost something, 3 is silent.
 fn live() -> Live {
@@ -164,6 +165,21 @@ fn a_server_that_is_away_is_told_and_one_that_is_back_too() {
     screen.hear(News::Journal(vec![Entry { number: 2, ..Entry::default() }]));
     screen.hear(News::Live(Box::new(Live { last_entry: 1, ..live() })));
     assert!(screen.away.is_none() && screen.journal.is_empty(), "it counts anew");
+}
+
+#[test]
+fn what_is_old_is_marked_until_something_new_comes() {
+    let mut screen = screen();
+    screen.grow_old(Duration::from_millis(2_900));
+    assert!(screen.away.is_none());
+    screen.grow_old(Duration::from_millis(3_100));
+    assert!(lines(&screen, 120, 30)[0].contains("run 7  NO ANSWER: what stands here is more than 3 s old"));
+    screen.hear(News::Live(Box::new(live())));
+    assert!(screen.away.is_none());
+    // Why nobody answers says more.
+    screen.hear(News::Away("connection refused".to_owned()));
+    screen.grow_old(Duration::from_secs(60));
+    assert_eq!(screen.away.as_deref(), Some("connection refused"));
 }
 
 #[test]
