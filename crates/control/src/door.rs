@@ -2,6 +2,7 @@
 //! bounded, and what is turned away is counted.
 
 use crate::forms::Problem;
+use crate::patient::Patient;
 use crate::tls::Identity;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
@@ -22,7 +23,8 @@ use utoipa::ToSchema;
 
 /// Connections at once; a further one is closed at once.
 const CONNECTIONS: usize = 2048;
-/// How long a handshake may take, and a request's head to come, and how long a connection may say nothing.
+/// How long a handshake may take, and a request's head to come, how long a connection may say nothing, and how long it may take nothing of
+/// an answer.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Bytes of the buffer for a request's head, which is refused where it is longer.
 const HEAD_BYTES: usize = 32 << 10;
@@ -39,6 +41,7 @@ pub(crate) struct Counts {
     plain: AtomicU64,
     refused: AtomicU64,
     late: AtomicU64,
+    stalled: AtomicU64,
 }
 
 /// What became of connections, for whoever asks.
@@ -60,6 +63,8 @@ pub(crate) struct Connections {
     pub(crate) handshakes_failed: u64,
     /// Of these, those whose handshake took too long.
     pub(crate) handshakes_late: u64,
+    /// Of these, those closed because nobody read what was answered.
+    pub(crate) stalled: u64,
 }
 
 fn count(counter: &AtomicU64) {
@@ -75,7 +80,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// One that speaks TLS where there is somebody to be, and gives a handshake so long.
+    /// One that speaks TLS where there is somebody to be, gives a handshake so long, and as long whoever is to take an answer.
     pub(crate) fn new(identity: Option<&Identity>, patience: Duration) -> Self {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         Self { acceptor: identity.map(Identity::acceptor), patience, places, counts: Counts::default() }
@@ -93,6 +98,7 @@ impl Door {
             plain: of(&self.counts.plain),
             handshakes_failed: of(&self.counts.refused),
             handshakes_late: of(&self.counts.late),
+            stalled: of(&self.counts.stalled),
         }
     }
 
@@ -116,19 +122,40 @@ impl Door {
     }
 
     async fn let_in(&self, stream: TcpStream, app: Router, mut ending: watch::Receiver<()>) {
-        let Some(acceptor) = &self.acceptor else { return converse(stream, app, ending).await };
+        let Some(acceptor) = &self.acceptor else { return self.converse(stream, app, ending).await };
         let arrived = tokio::select! {
             arrived = timeout(self.patience, arrive(acceptor, stream)) => arrived,
             _ = ending.changed() => return,
         };
         match arrived {
-            Ok(Arrived::Encrypted(stream)) => converse(*stream, app, ending).await,
+            Ok(Arrived::Encrypted(stream)) => self.converse(*stream, app, ending).await,
             Ok(Arrived::Plain(stream)) => {
                 count(&self.counts.plain);
-                converse(stream, Router::new().fallback(speak_tls), ending).await;
+                self.converse(stream, Router::new().fallback(speak_tls), ending).await;
             }
             Ok(Arrived::Gone) => count(&self.counts.refused),
             Err(_) => count(&self.counts.late),
+        }
+    }
+
+    /// Answers one client until one of them has had enough.
+    async fn converse(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        app: Router,
+        mut ending: watch::Receiver<()>,
+    ) {
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
+        let stream = Patient::new(stream, self.patience, || count(&self.counts.stalled));
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+        // Whatever is wrong with a connection is its client's.
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            _ = ending.changed() => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
         }
     }
 }
@@ -157,23 +184,4 @@ async fn arrive(acceptor: &TlsAcceptor, stream: TcpStream) -> Arrived {
 async fn speak_tls() -> impl IntoResponse {
     let problem = Problem { error: SPEAK_TLS.to_owned() };
     (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
-}
-
-/// Answers one client until one of them has had enough.
-async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    app: Router,
-    mut ending: watch::Receiver<()>,
-) {
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
-    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
-    // Whatever is wrong with a connection is its client's.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        _ = ending.changed() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
-        }
-    }
 }

@@ -3,18 +3,20 @@
 //! ```text
 //!  browser, ropewalk ctl, scripts --HTTP--> server: accepts                 (one thread, tokio)
 //!                                              v
-//!                                           door: bounds, TLS
+//!                                           door: bounds, TLS; patient: who reads nothing leaves
 //!                                              v
 //!                                           guard: who may ask for what
 //!                                              v
 //!                                           api: commands --> node's Desk --> the session's thread
 //!                                           live: views  <--      ^
+//!                                           answers: memory until they are read
 //!                                           lookout: what limits the run, alarms (monitor)
 //! ```
 //! Nothing here can hold a run up: it reads what the session publishes, and gives commands like anybody else. `docs/control.md`
 //! describes the interface for people, `/api/docs` for programs.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod api;
 mod clerk;
 mod client;
@@ -27,6 +29,7 @@ mod live;
 mod lookout;
 mod notify;
 mod page;
+mod patient;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use crate::live;
 use crate::lookout::Lookout;
 use crate::notify::Notifier;
 use crate::tls::Identity;
+use axum::body::Bytes;
 use ropewalk_monitor::alarms::Rule;
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
 use ropewalk_node::session::Desk;
@@ -70,6 +71,9 @@ pub enum ControlError {
 /// How long connections may go on when the server ends.
 const FAREWELL: Duration = Duration::from_millis(300);
 
+/// Threads that read accounts and notes, and so how many of them are in memory before it is known how long they are together.
+const READERS: usize = 4;
+
 /// Serves until it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -92,8 +96,9 @@ impl Server {
         let listener = std::net::TcpListener::bind(given).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let runtime = runtime.map_err(ControlError::Thread)?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_io().enable_time().max_blocking_threads(READERS);
+        let runtime = runtime.build().map_err(ControlError::Thread)?;
         let (stop, stopped) = oneshot::channel();
         let hearers = &config.hearers;
         let timeout = hearers.timeout.map_or(AlarmsSection::TIMEOUT, |time| time.0);
@@ -140,7 +145,7 @@ async fn serve(
 ) {
     // It was bound and is not blocking: the runtime takes it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let (sender, receiver) = watch::channel("{}".into());
+    let (sender, receiver) = watch::channel(Bytes::new());
     let publisher = tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
     tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
     let (last, runs) = (Arc::clone(&lookout), desk.clone());

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+mod crowds;
 mod encrypted;
 mod histograms;
 mod logbook;

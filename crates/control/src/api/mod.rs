@@ -16,16 +16,17 @@ mod reference;
 mod runs;
 mod standing;
 
+use crate::answers::{Memory, hold};
 use crate::clerk::Clerk;
 use crate::door::Door;
 use crate::forms::Problem;
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
 use crate::page;
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -51,7 +52,7 @@ struct Document;
 struct Shared {
     desk: Desk,
     output: Arc<PathBuf>,
-    live: watch::Receiver<Arc<str>>,
+    live: watch::Receiver<Bytes>,
     lookout: Arc<Lookout>,
     clerk: Arc<Clerk>,
     door: Arc<Door>,
@@ -70,7 +71,7 @@ pub(super) struct Manner {
 pub(crate) fn router(
     desk: Desk,
     output: PathBuf,
-    live: watch::Receiver<Arc<str>>,
+    live: watch::Receiver<Bytes>,
     (lookout, clerk, door): (Arc<Lookout>, Arc<Clerk>, Arc<Door>),
     guards: Arc<Guard>,
 ) -> Router {
@@ -103,6 +104,7 @@ pub(crate) fn router(
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn_with_state(guards, guard))
+        .layer(map_response_with_state(Memory::new(), hold))
 }
 
 /// The OpenAPI document of all topics.

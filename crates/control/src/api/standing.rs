@@ -37,7 +37,7 @@ async fn live_now(Of(shared): Of<Shared>) -> Json<Live> {
     path = "/api/v1/live/stream",
     responses((status = 200, description = "events named `live`, each a Live as JSON", content_type = "text/event-stream"))
 )]
-async fn live_stream(Of(shared): Of<Shared>) -> impl IntoResponse {
+async fn live_stream(Of(shared): Of<Shared>) -> Response {
     live::stream(shared.live)
 }
 
