@@ -15,14 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use utoipa::ToSchema;
 
-/// Connections at once; a further one is closed at once.
-const CONNECTIONS: usize = 2048;
+/// Connections at once, at most; a further one is closed at once.
+pub(crate) const CONNECTIONS: usize = 2048;
+/// One of so many places is no stream's: streams last, and commands have to come in as well.
+const KEPT: usize = 8;
 /// How long a handshake may take, and a request's head to come, how long a connection may say nothing, and how long it may take nothing of
 /// an answer.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -42,6 +44,7 @@ pub(crate) struct Counts {
     refused: AtomicU64,
     late: AtomicU64,
     stalled: AtomicU64,
+    streams_crowded: AtomicU64,
 }
 
 /// What became of connections, for whoever asks.
@@ -65,6 +68,8 @@ pub(crate) struct Connections {
     pub(crate) handshakes_late: u64,
     /// Of these, those closed because nobody read what was answered.
     pub(crate) stalled: u64,
+    /// Streams of views that were refused because there were too many; an eighth of all places is for others.
+    pub(crate) streams_crowded: u64,
 }
 
 fn count(counter: &AtomicU64) {
@@ -75,15 +80,18 @@ fn count(counter: &AtomicU64) {
 pub(crate) struct Door {
     acceptor: Option<TlsAcceptor>,
     patience: Duration,
+    most: usize,
     places: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     counts: Counts,
 }
 
 impl Door {
-    /// One that speaks TLS where there is somebody to be, gives a handshake so long, and as long whoever is to take an answer.
-    pub(crate) fn new(identity: Option<&Identity>, patience: Duration) -> Self {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        Self { acceptor: identity.map(Identity::acceptor), patience, places, counts: Counts::default() }
+    /// One that speaks TLS where there is somebody to be, gives a handshake so long, and as long whoever is to take an answer, and lets so
+    /// many in at once.
+    pub(crate) fn new(identity: Option<&Identity>, patience: Duration, most: usize) -> Self {
+        let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
+        Self { acceptor: identity.map(Identity::acceptor), patience, most, places, streams, counts: Counts::default() }
     }
 
     /// What became of connections so far.
@@ -91,14 +99,15 @@ impl Door {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Connections {
             tls: self.acceptor.is_some(),
-            open: (CONNECTIONS - self.places.available_permits()) as u64,
-            most: CONNECTIONS as u64,
+            open: (self.most - self.places.available_permits()) as u64,
+            most: self.most as u64,
             accepted: of(&self.counts.accepted),
             crowded: of(&self.counts.crowded),
             plain: of(&self.counts.plain),
             handshakes_failed: of(&self.counts.refused),
             handshakes_late: of(&self.counts.late),
             stalled: of(&self.counts.stalled),
+            streams_crowded: of(&self.counts.streams_crowded),
         }
     }
 
@@ -115,10 +124,19 @@ impl Door {
         });
     }
 
+    /// A place for a stream of views, as long as it is kept; none where there are too many.
+    pub(crate) fn place_of_stream(&self) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.streams).try_acquire_owned().ok();
+        if place.is_none() {
+            count(&self.counts.streams_crowded);
+        }
+        place
+    }
+
     /// Waits until everybody has left.
     pub(crate) async fn left(&self) {
         // It is never closed.
-        let _ = self.places.acquire_many(CONNECTIONS as u32).await;
+        let _ = self.places.acquire_many(self.most as u32).await;
     }
 
     async fn let_in(&self, stream: TcpStream, app: Router, mut ending: watch::Receiver<()>) {

@@ -21,6 +21,7 @@ mod api;
 mod clerk;
 mod client;
 mod courses;
+mod descriptors;
 mod door;
 mod forms;
 mod guard;

@@ -9,7 +9,7 @@ use ropewalk_node::session::Desk;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
@@ -30,7 +30,11 @@ pub(crate) async fn publish(desk: Desk, lookout: Arc<Lookout>, sender: watch::Se
 }
 
 /// The stream of views for one client, which shares them with all others. A slow one misses some, and holds nobody up.
-pub(crate) fn stream(receiver: watch::Receiver<Bytes>) -> Response {
-    let views = WatchStream::from_changes(receiver).map(Ok::<_, Infallible>);
+pub(crate) fn stream(receiver: watch::Receiver<Bytes>, place: OwnedSemaphorePermit) -> Response {
+    let views = WatchStream::from_changes(receiver).map(move |view| {
+        // It is given back with the stream.
+        let _place = &place;
+        Ok::<_, Infallible>(view)
+    });
     ([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], Body::from_stream(views)).into_response()
 }

@@ -1,10 +1,10 @@
 //! How the present run stands.
 
-use super::Shared;
-use crate::forms::{Address, Balance, Count, Live, Node, Source, addresses, counters, nodes, sources};
+use super::{Shared, problem};
+use crate::forms::{Address, Balance, Count, Live, Node, Problem, Source, addresses, counters, nodes, sources};
 use crate::live;
 use axum::extract::State as Of;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -35,10 +35,18 @@ async fn live_now(Of(shared): Of<Shared>) -> Json<Live> {
 #[utoipa::path(
     get,
     path = "/api/v1/live/stream",
-    responses((status = 200, description = "events named `live`, each a Live as JSON", content_type = "text/event-stream"))
+    responses(
+        (status = 200, description = "events named `live`, each a Live as JSON", content_type = "text/event-stream"),
+        (status = 503, body = Problem, description = "too many watch already")
+    )
 )]
 async fn live_stream(Of(shared): Of<Shared>) -> Response {
-    live::stream(shared.live)
+    let Some(place) = shared.door.place_of_stream() else {
+        let refusal = problem(StatusCode::SERVICE_UNAVAILABLE, "too many watch already; what is left is for commands");
+        // Nor may it keep the connection.
+        return ([(header::CONNECTION, "close")], refusal).into_response();
+    };
+    live::stream(shared.live, place)
 }
 
 /// The balance of the present run.

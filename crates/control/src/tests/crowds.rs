@@ -35,7 +35,7 @@ fn whoever_takes_nothing_of_an_answer_is_sent_away_and_whoever_is_slow_is_not() 
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it has one");
-        let door = Arc::new(Door::new(None, patience));
+        let door = Arc::new(Door::new(None, patience, 16));
         let app = Router::new().route("/", get(|| async { vec![7_u8; LONG] }));
         let (end, ending) = watch::channel(());
         let silent = ask(address, "/");
@@ -66,6 +66,15 @@ fn whoever_takes_nothing_of_an_answer_is_sent_away_and_whoever_is_slow_is_not() 
         assert!(taken > LONG && time > patience, "{taken} bytes in {time:?}");
         drop((silent, end));
     });
+}
+
+#[test]
+fn streams_leave_places_for_commands() {
+    let door = Door::new(None, Duration::from_secs(10), 16);
+    let streams: Vec<_> = std::iter::from_fn(|| door.place_of_stream()).collect();
+    assert_eq!((streams.len(), door.connections().streams_crowded), (14, 1));
+    drop(streams);
+    assert!(door.place_of_stream().is_some());
 }
 
 #[test]

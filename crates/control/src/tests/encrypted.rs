@@ -164,7 +164,7 @@ fn whoever_says_nothing_is_sent_away_and_keeps_nobody_waiting() {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it has one");
-        let door = Arc::new(Door::new(identity.as_ref(), patience));
+        let door = Arc::new(Door::new(identity.as_ref(), patience, 16));
         let (end, ending) = tokio::sync::watch::channel(());
         // One says nothing at all, the other begins a handshake.
         let mut silent = [(); 2].map(|()| TcpStream::connect(address).expect("it listens"));

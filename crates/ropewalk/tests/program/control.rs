@@ -4,6 +4,8 @@ use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Held, Setup, expect_everything};
 use serde_json::Value;
 use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 /// A program that serves run control, and where.
@@ -109,6 +111,44 @@ fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
         let asked = ["ctl", "state", "--url", &controlled.url];
         Program::with_variable((variable, "http://127.0.0.1:9"), asked).end().expect_status(0);
     }
+    controlled.good("shutdown");
+    controlled.program.end().expect_status(0);
+}
+
+/// How a stream of views was answered: 0 where there was no place for a connection.
+fn watch(url: &str) -> (u16, TcpStream) {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    // One that is closed at once reads nothing.
+    let _ = stream.write_all(request.as_bytes());
+    let mut line = [0; 12];
+    let is_answered = stream.read_exact(&mut line).is_ok();
+    let status = if is_answered { String::from_utf8_lossy(&line[9..]).parse().expect("a status") } else { 0 };
+    (status, stream)
+}
+
+#[test]
+fn whoever_only_watches_leaves_the_run_what_it_has_open_and_commands_their_places() {
+    const EVENTS: u64 = 200;
+    let setup = Setup::new("control-watched", &[841, 843]);
+    let file = setup.file();
+    let run = ["run", file.to_str().expect("text"), "--idle", "--control", "127.0.0.1:0", "--json"];
+    let mut program = Program::with_descriptors(256, run);
+    let url = program.expect_error_line("run control and dashboard: ");
+    let controlled = Controlled { program, url };
+    controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    let watching: Vec<_> = (0..300).map(|_| watch(&controlled.url)).collect();
+    let streams = watching.iter().filter(|(status, _)| *status == 200).count();
+    assert!((90..128).contains(&streams), "{streams} streams");
+    assert!(watching.iter().any(|(status, _)| *status == 503));
+    let listening = front_end_address(&controlled);
+    assert_eq!(controlled.good("start")["state"], "running");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&listening, id));
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS));
+    crate::support::wait_for("all events", || (controlled.good("ledger")["events"]["written"] == EVENTS).then_some(()));
+    assert_eq!(controlled.good("stop")["answer"], "done");
+    expect_everything(&front_ends.each_ref(), &Held::in_directories(&[run_directory(&setup, 1)]), EVENTS);
     controlled.good("shutdown");
     controlled.program.end().expect_status(0);
 }

@@ -89,6 +89,13 @@ impl Program {
         Self::spawn(command.stdin(input))
     }
 
+    /// Starts the program with these arguments where it may have so many files and connections open, and never more.
+    pub(crate) fn with_descriptors<A: AsRef<OsStr>>(most: u64, arguments: impl IntoIterator<Item = A>) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\""), PROGRAM]).args(arguments);
+        Self::spawn(command.stdin(Stdio::null()))
+    }
+
     /// Starts the program where the environment has this.
     pub(crate) fn with_variable<A: AsRef<OsStr>>(
         (name, value): (&str, &str),
