@@ -119,6 +119,7 @@ fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
 fn watch(url: &str) -> (u16, TcpStream) {
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(crate::support::PATIENCE)).expect("a time");
     let request = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {address}\r\n\r\n");
     // One that is closed at once reads nothing.
     let _ = stream.write_all(request.as_bytes());
