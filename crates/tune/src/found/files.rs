@@ -65,8 +65,11 @@ const PATTERNS: &[&str] = &[
     "sys/module/haltpoll/parameters/guest_halt_poll_ns",
 ];
 
-/// The files of a control group that rules look at.
-const GROUP_FILES: [&str; 3] = ["cpu.max", "cpu.stat", "memory.max"];
+/// The files of a control group that rules look at, by its controller: those of version 2, then those of version 1.
+const GROUP_FILES: [(&str, &[&str]); 2] = [
+    ("cpu", &["cpu.max", "cpu.stat", "cpu.cfs_quota_us", "cpu.cfs_period_us"]),
+    ("memory", &["memory.max", "memory.limit_in_bytes"]),
+];
 
 /// The text of each file by its path without the leading slash; none where it was there and could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -79,8 +82,10 @@ impl Files {
         for pattern in PATTERNS {
             files.collect(root, String::new(), pattern);
         }
-        for directory in files.control_groups() {
-            GROUP_FILES.iter().for_each(|name| files.add(root, format!("{directory}/{name}")));
+        for (controller, names) in GROUP_FILES {
+            for directory in files.control_groups(controller) {
+                names.iter().for_each(|name| files.add(root, format!("{directory}/{name}")));
+            }
         }
         files
     }
@@ -98,18 +103,24 @@ impl Files {
             .filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?.trim())))
     }
 
-    /// The directories of the control groups that this process is in, from its own outwards.
-    pub(crate) fn control_groups(&self) -> Vec<String> {
-        let groups = self.text("proc/self/cgroup").unwrap_or_default();
-        let Some(own) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
-        let mut names: Vec<&str> = own.split('/').filter(|name| !name.is_empty() && *name != "..").collect();
+    /// The directories of the control groups that this process is in for a controller, from its own outwards. Groups of
+    /// version 2 have one tree for all controllers, those of version 1 have one for each; a machine may have both.
+    pub(crate) fn control_groups(&self, controller: &str) -> Vec<String> {
         let mut directories = Vec::new();
-        loop {
-            directories.push([&["sys/fs/cgroup"], names.as_slice()].concat().join("/"));
-            if names.pop().is_none() {
-                return directories;
+        for line in self.text("proc/self/cgroup").unwrap_or_default().lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(own)) = (parts.next(), parts.next()) else { continue };
+            let mut names = vec!["sys/fs/cgroup"];
+            match controllers {
+                "" => {}
+                _ if controllers.split(',').any(|name| name == controller) => names.push(controller),
+                _ => continue,
             }
+            let top = names.len();
+            names.extend(own.split('/').filter(|name| !name.is_empty() && *name != ".."));
+            directories.extend((top..=names.len()).rev().map(|length| names[..length].join("/")));
         }
+        directories
     }
 
     /// Follows the rest of a pattern from a directory on.

@@ -61,9 +61,9 @@ impl Found {
         numbers.try_into().map_err(|_| wrong())
     }
 
-    /// The directories of the control groups that this process is in, from its own outwards.
-    pub(crate) fn control_groups(&self) -> Vec<String> {
-        self.files.control_groups()
+    /// The directories of the control groups that this process is in for a controller, from its own outwards.
+    pub(crate) fn control_groups(&self, controller: &str) -> Vec<String> {
+        self.files.control_groups(controller)
     }
 
     /// The hardware that data comes through, or that somebody named; where there is neither, all that is up.

@@ -43,10 +43,11 @@ pub(super) const LIMITS: &[Rule] = &[
     Rule {
         name: "container_cpu",
         group: Group::Limits,
-        what: "The share of CPU time that the control group of this process may use (`cpu.max`). No bound.",
+        what: "The share of CPU time that the control group of this process may use (`cpu.max`; of version 1 \
+               `cpu.cfs_quota_us`). No bound.",
         why: "Whoever has used up his share stands still until the next period (100 ms), with all connections and rings \
               running full meanwhile. CPUs of one's own (`cpuset`) bound a container without that.",
-        source: "the kernel's admin-guide/cgroup-v2.rst, CPU",
+        source: "the kernel's admin-guide/cgroup-v2.rst, CPU; scheduler/sched-bwc.rst",
         worth: "pauses of up to 100 ms, as often as `cpu.stat` counts them",
         sureness: Sureness::Documented,
         look: container_cpu,
@@ -54,10 +55,10 @@ pub(super) const LIMITS: &[Rule] = &[
     Rule {
         name: "container_memory",
         group: Group::Limits,
-        what: "The memory that the control group of this process may use (`memory.max`). More than the pools of the \
-               configuration, and half a GiB for all else.",
+        what: "The memory that the control group of this process may use (`memory.max`; of version 1 \
+               `memory.limit_in_bytes`). More than the pools of the configuration, and half a GiB for all else.",
         why: "The kernel ends a process that needs more, and buffers of sockets and files count too.",
-        source: "the kernel's admin-guide/cgroup-v2.rst, Memory",
+        source: "the kernel's admin-guide/cgroup-v2.rst, Memory; cgroup-v1/memory.rst",
         worth: "whether it works at all",
         sureness: Sureness::Documented,
         look: container_memory,
@@ -144,25 +145,39 @@ fn realtime_limit(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn container_cpu(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     const SUBJECT: &str = "CPU time of the container";
     let mut seen = Vec::new();
-    for group in found.control_groups() {
-        let Some(text) = found.text(&format!("{group}/cpu.max")) else { continue };
-        let numbers: Option<(f64, f64)> =
-            text.split_once(' ').and_then(|(share, period)| Some((share.parse().ok()?, period.parse().ok()?)));
-        // `max` in the place of the first number is no bound.
-        let Some((share, period)) = numbers else { continue };
+    for group in found.control_groups("cpu") {
+        let Some(cpus) = cpu_bound(found, &group) else { continue };
         let stat = found.text(&format!("{group}/cpu.stat")).unwrap_or_default();
         let throttled = stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")).unwrap_or("0");
-        let told = format!("{:.1} CPUs; it stood still {throttled} times", share / period);
+        let told = format!("{cpus:.1} CPUs; it stood still {throttled} times");
         seen.push(Seen::harmful(SUBJECT, told, "no bound; `cpuset` (`--cpuset-cpus`) in its place"));
     }
     Ok(if seen.is_empty() { vec![Seen::good(SUBJECT, "no bound")] } else { seen })
 }
 
+/// As many CPUs as a control group may use at once; none where it has no bound.
+fn cpu_bound(found: &Found, group: &str) -> Option<f64> {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let (share, period) = match found.text(&format!("{group}/cpu.max")) {
+        // `max` in the place of the first number is no bound.
+        Some(text) => text.split_once(' ').and_then(|(share, period)| Some((number(share)?, number(period)?)))?,
+        // Nor is -1 in version 1.
+        None => {
+            let of = |name: &str| found.text(&format!("{group}/{name}")).and_then(number);
+            (of("cpu.cfs_quota_us")?, of("cpu.cfs_period_us")?)
+        }
+    };
+    (share > 0.0 && period > 0.0).then_some(share / period)
+}
+
 fn container_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     const SUBJECT: &str = "memory of the container";
     const BESIDE: u64 = 512 << 20;
-    let groups = found.control_groups().into_iter();
-    let bounds = groups.filter_map(|group| found.number(&format!("{group}/memory.max")));
+    /// Version 1 has no word for "no bound", but the largest number of whole pages.
+    const NO_BOUND: u64 = 1 << 62;
+    let bound = |group: &String, name: &str| found.number(&format!("{group}/{name}")).filter(|&most| most < NO_BOUND);
+    let groups = found.control_groups("memory").into_iter();
+    let bounds = groups.filter_map(|group| bound(&group, "memory.max").or(bound(&group, "memory.limit_in_bytes")));
     let wanted = wish.memory_bytes.saturating_add(BESIDE);
     Ok(vec![match bounds.min() {
         None => Seen::good(SUBJECT, "no bound"),

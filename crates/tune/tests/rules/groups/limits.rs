@@ -30,6 +30,29 @@ fn bounds_of_a_container_are_found() {
     assert_eq!(worst(&above.finds("container_memory", &readout("eth1", "/data"))), Grade::Harmful, "of a group above");
 }
 
+/// The kernel's groups as they were before 2016, which many machines still have; names of a container are often the host's.
+#[test]
+fn bounds_of_the_first_version_of_groups_are_found() {
+    let old = |quota: &str, memory: &str| {
+        let groups = "4:memory:/docker/0af3\n2:cpu,cpuacct:/docker/0af3\n1:name=systemd:/\n0::/\n";
+        let copy = Copy::of("server").with("proc/self/cgroup", groups);
+        let copy = copy.with("sys/fs/cgroup/cpu/docker/0af3/cpu.cfs_quota_us", quota);
+        let copy = copy.with("sys/fs/cgroup/cpu/docker/0af3/cpu.cfs_period_us", "100000\n");
+        let copy = copy.with("sys/fs/cgroup/cpu/docker/0af3/cpu.stat", "nr_periods 9\nnr_throttled 7\n");
+        copy.with("sys/fs/cgroup/memory/memory.limit_in_bytes", memory)
+    };
+    let bound = old("50000\n", "104857600\n");
+    let found = bound.finds("container_cpu", &Wish::default());
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Harmful, "0.5 CPUs; it stood still 7 times"));
+    let found = bound.finds("container_memory", &readout("eth1", "/data"));
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Harmful, "100 MiB"));
+    let free = old("-1\n", "9223372036854771712\n");
+    for rule in ["container_cpu", "container_memory"] {
+        let found = free.finds(rule, &readout("eth1", "/data"));
+        assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Good, "no bound"), "{rule}");
+    }
+}
+
 #[test]
 fn what_is_refused_says_by_whom() {
     let found = finds("container", "io_uring", &Wish::default());
