@@ -42,6 +42,7 @@ const PATTERNS: &[&str] = &[
     "sys/class/net/*/carrier",
     "sys/class/net/*/device/current_link_speed",
     "sys/class/net/*/device/current_link_width",
+    "sys/class/net/*/device/features",
     "sys/class/net/*/device/max_link_speed",
     "sys/class/net/*/device/max_link_width",
     "sys/class/net/*/duplex",

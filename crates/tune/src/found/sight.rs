@@ -90,6 +90,20 @@ impl Found {
         hardware.filter_map(|card| Some((card, self.cards.get(&card.name)?))).collect()
     }
 
+    /// Whether a card takes values of a property that its driver tells. virtio_net tells how long interrupts wait whatever
+    /// the host gave the card: a time only with the feature NOTF_COAL, an adaptive one only with VQ_NOTF_COAL (bits 53 and
+    /// 52; the virtio specification, 5.1.3).
+    pub(crate) fn takes(&self, card: &Card, property: &Property) -> bool {
+        let bit = match property {
+            Property::AdaptiveReceive => 52,
+            Property::ReceiveMicroseconds | Property::ReceiveFrames => 53,
+            _ => return true,
+        };
+        let features = self.text(&format!("sys/class/net/{}/device/features", card.name));
+        let is_virtio = card.driver.as_deref() == Some("virtio_net");
+        !is_virtio || features.is_none_or(|bits| bits.as_bytes().get(bit) == Some(&b'1'))
+    }
+
     /// The physical cores of the node that a card is plugged into; all where the machine does not tell.
     pub(crate) fn cores_of(&self, card: &Card) -> usize {
         let node = card.node.and_then(|node| self.machine.node(node));

@@ -103,7 +103,13 @@ fn coalescing(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         if !is_short && present <= LONGEST_WAIT {
             return Some(Seen::good(subject(card, &wait), format!("{present} us")));
         }
-        Some(if report.value(&adaptive) == Some("off") {
+        if !found.takes(card, &wait) {
+            return Some(Seen::good(
+                subject(card, &wait),
+                format!("{present} us, which the host of a virtual card decides"),
+            ));
+        }
+        Some(if report.value(&adaptive) == Some("off") && found.takes(card, &adaptive) {
             let mut seen = wrong(Grade::CouldBeBetter, card, &adaptive, "off", "on");
             seen.found = format!("off, fixed at {present} us");
             seen

@@ -40,6 +40,23 @@ fn interrupts_wait_but_not_for_long() {
     assert_eq!(changes(&never.finds("coalescing", &Wish::default())), ["coalescing time of eth0: 0 -> 20"]);
 }
 
+/// virtio_net tells every card's values, and takes others only where the host gave it the feature.
+#[test]
+fn a_virtual_card_is_asked_for_no_more_than_its_host_gave_it() {
+    let given = |bits: [u8; 2]| {
+        let features = format!("{}{}{}{}\n", "1".repeat(52), bits[0], bits[1], "0".repeat(10));
+        let copy = Copy::of("server").with("sys/class/net/eth1/device/features", &features);
+        let driver = copy.root().join("sys/class/net/eth1/device/driver");
+        std::fs::remove_file(&driver).expect("a link can be removed");
+        std::os::unix::fs::symlink("../../../bus/virtio/drivers/virtio_net", driver).expect("a link can be made");
+        copy.finds("coalescing", &on_eth1())
+    };
+    assert_eq!(changes(&given([1, 1])), ["adaptive coalescing of eth1: off -> on"]);
+    assert_eq!(changes(&given([0, 1])), ["coalescing time of eth1: 0 -> 20"]);
+    let found = given([0, 0]);
+    assert_eq!((worst(&found), changes(&found).len()), (Grade::Good, 0), "{found:#?}");
+}
+
 #[test]
 fn pauses_are_for_those_whom_nobody_else_holds_back() {
     let found = finds("server", "pause_frames", &on_eth1());
