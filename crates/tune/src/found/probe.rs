@@ -22,10 +22,12 @@ impl Probed {
     /// Tries out what can be tried without a trace. To each of the configuration's other machines a few datagrams go, which
     /// nobody there takes.
     pub(super) fn live(machine: &Machine, wish: &Wish) -> Self {
+        let (stamping, unseen_processes) = stamping(Path::new("/proc"));
         Self {
             space: wish.outputs.iter().filter_map(|directory| space(directory)).collect(),
             paths: wish.peers.iter().take(MOST_PEERS).filter_map(|&address| path(machine, address)).collect(),
-            stamping: stamping(Path::new("/proc")),
+            stamping,
+            unseen_processes,
             io_uring: permission(ropewalk_io::tcp::try_io_uring()),
             af_xdp: permission(socket(AddressFamily::XDP, SocketType::RAW, None).map(drop).map_err(io::Error::from)),
         }
@@ -57,33 +59,56 @@ fn permission(tried: io::Result<()>) -> Permission {
     }
 }
 
-/// The processes that have a socket with times of packets, as far as this process may look: root sees all.
-fn stamping(processes: &Path) -> Vec<Stamping> {
+/// The processes that have a socket with times of packets, and how many there are that this one may not look at: root
+/// sees all.
+fn stamping(processes: &Path) -> (Vec<Stamping>, u32) {
     let entries = std::fs::read_dir(processes).into_iter().flatten().flatten();
     let numbers: BTreeSet<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    numbers.into_iter().filter_map(|number| stamping_process(processes, number)).collect()
+    let (mut found, mut unseen) = (Vec::new(), 0);
+    for number in numbers {
+        match stamping_process(processes, number) {
+            Ok(stamping) => found.extend(stamping),
+            // Threads of the kernel, which have no arguments, have no sockets that count, either.
+            Err(Errno::ACCESS | Errno::PERM | Errno::NOSYS) if has_arguments(processes, number) => unseen += 1,
+            // It has ended meanwhile.
+            Err(_) => {}
+        }
+    }
+    (found, unseen)
 }
 
-fn stamping_process(processes: &Path, number: i32) -> Option<Stamping> {
+fn has_arguments(processes: &Path, number: i32) -> bool {
+    std::fs::read(processes.join(number.to_string()).join("cmdline")).is_ok_and(|text| !text.is_empty())
+}
+
+/// The first socket of a process that asks for times.
+fn stamping_process(processes: &Path, number: i32) -> Result<Option<Stamping>, Errno> {
     let directory = processes.join(number.to_string());
     let mut handle = None;
-    for entry in std::fs::read_dir(directory.join("fd")).ok()?.flatten() {
+    let listed = std::fs::read_dir(directory.join("fd"));
+    for entry in listed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?.flatten() {
         let is_socket = std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
         let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|_| is_socket)
         else {
             continue;
         };
         if handle.is_none() {
-            handle = Some(pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?);
+            handle = Some(pidfd_open(Pid::from_raw(number).ok_or(Errno::SRCH)?, PidfdFlags::empty())?);
         }
+        let Some(process) = &handle else { continue };
         // A copy of the other process' descriptor, which is closed at once: the socket does not notice.
-        let Ok(copy) = pidfd_getfd(handle.as_ref()?, descriptor, PidfdGetfdFlags::empty()) else { continue };
+        let copy = match pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty()) {
+            Ok(copy) => copy,
+            // It has closed it meanwhile.
+            Err(Errno::BADF) => continue,
+            Err(error) => return Err(error),
+        };
         if let Ok(Some(option)) = stamping_of(copy.as_fd()) {
             let name = std::fs::read_to_string(directory.join("comm")).unwrap_or_default().trim().to_owned();
-            return Some(Stamping { process: number.unsigned_abs(), name, option: option.to_owned() });
+            return Ok(Some(Stamping { process: number.unsigned_abs(), name, option: option.to_owned() }));
         }
     }
-    None
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -122,8 +147,8 @@ mod tests {
         if pidfd_open(Pid::from_raw(number).expect("not 0"), PidfdFlags::empty()).is_err() {
             return ropewalk_tidy::skipped("probe::a_process_that_wants_times_is_named", "the kernel has no pidfd");
         }
-        assert!(!is_own(&stamping(Path::new("/proc"))));
+        assert!(!is_own(&stamping(Path::new("/proc")).0));
         ropewalk_io::packet::stamp(&socket).expect("anybody may");
-        assert!(is_own(&stamping(Path::new("/proc"))));
+        assert!(is_own(&stamping(Path::new("/proc")).0));
     }
 }

@@ -15,6 +15,8 @@ pub struct Probed {
     pub paths: Vec<PathMtu>,
     /// Processes that have the kernel note the time of every packet.
     pub stamping: Vec<Stamping>,
+    /// Processes whose sockets this one may not look at.
+    pub unseen_processes: u32,
     /// Whether this process may use io_uring.
     pub io_uring: Permission,
     /// Whether this process may open sockets of AF_XDP.

@@ -129,6 +129,10 @@ fn busy_poll(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
 fn packet_timestamps(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     const SUBJECT: &str = "times of packets";
     let processes = &found.probed.stamping;
+    if processes.is_empty() && found.probed.unseen_processes > 0 {
+        let unseen = format!("{} processes could not be looked at", found.probed.unseen_processes);
+        return Ok(vec![Seen::told(SUBJECT, unseen, "look again with CAP_SYS_PTRACE: `sudo ropewalk tune check`")]);
+    }
     if processes.is_empty() {
         return Ok(vec![Seen::good(SUBJECT, "no process that could be looked at asks for them")]);
     }

@@ -98,4 +98,9 @@ fn who_keeps_the_times_of_packets_is_named() {
     let found = finds("server", "packet_timestamps", &Wish::default());
     assert_eq!(found[0].found, "process 1490 (chronyd) asks for them with SO_TIMESTAMPING");
     assert_eq!(worst(&finds("laptop", "packet_timestamps", &Wish::default())), Grade::Good);
+    // Nobody says "none" of what he could not look at.
+    let partly = Copy::of("laptop").recorded("\"probed\": {", "\"probed\": { \"unseen_processes\": 12,");
+    let found = partly.finds("packet_timestamps", &Wish::default());
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Told, "12 processes could not be looked at"));
+    assert!(found[0].advised.contains("CAP_SYS_PTRACE"), "{found:#?}");
 }
