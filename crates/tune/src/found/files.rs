@@ -13,6 +13,7 @@ const PATTERNS: &[&str] = &[
     "etc/default/irqbalance",
     "etc/sysconfig/irqbalance",
     "proc/*/comm",
+    "proc/cpuinfo",
     "proc/irq/*/smp_affinity_list",
     "proc/meminfo",
     "proc/net/softnet_stat",

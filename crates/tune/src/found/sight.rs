@@ -153,6 +153,12 @@ impl Found {
         speeds.max().map(|megabits| u64::from(megabits) * 125_000)
     }
 
+    /// Whether it is a virtual machine, as its processor says (the flag `hypervisor` on x86).
+    pub(crate) fn is_virtual(&self) -> bool {
+        let flags = self.text("proc/cpuinfo").unwrap_or_default().lines().find_map(|line| line.strip_prefix("flags"));
+        flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
+    }
+
     /// Memory of the machine in bytes, where the kernel tells.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         kibibytes_of(self.text("proc/meminfo")?, "MemTotal")

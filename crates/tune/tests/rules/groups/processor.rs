@@ -30,6 +30,16 @@ fn virtual_machines_look_for_work_before_they_halt() {
     let found = finds("container", "guest_halt_poll", &Wish::default());
     assert_eq!(changes(&found), ["/sys/module/haltpoll/parameters/guest_halt_poll_ns: 0 -> 200000"]);
     assert_eq!(worst(&finds("server", "guest_halt_poll", &Wish::default())), Grade::Good);
+    let driver = "sys/devices/system/cpu/cpuidle/current_driver";
+    let without = |driver_name: &str, flags: &str| {
+        let copy = Copy::of("container").with(driver, driver_name).with("proc/cpuinfo", flags);
+        copy.finds("guest_halt_poll", &Wish::default())
+    };
+    let found = without("none\n", "processor : 0\nflags\t\t: fpu tsc hypervisor lahf_lm\n");
+    assert_eq!((worst(&found), changes(&found).len()), (Grade::Told, 0));
+    assert!(found[0].advised.contains("modprobe cpuidle_haltpoll"), "{found:#?}");
+    assert_eq!(worst(&without("none\n", "processor : 0\nflags\t\t: fpu tsc lahf_lm\n")), Grade::Good);
+    assert_eq!(worst(&without("intel_idle\n", "flags\t\t: fpu hypervisor\n")), Grade::Good);
 }
 
 #[test]
