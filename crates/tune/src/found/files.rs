@@ -23,6 +23,7 @@ const PATTERNS: &[&str] = &[
     "proc/swaps",
     "proc/sys/kernel/io_uring_disabled",
     "proc/sys/kernel/numa_balancing",
+    "proc/sys/kernel/sched_rt_period_us",
     "proc/sys/kernel/sched_rt_runtime_us",
     "proc/sys/net/core/busy_poll",
     "proc/sys/net/core/busy_read",

@@ -237,11 +237,14 @@ fn mitigations(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
 
 fn realtime_throttling(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     const NAME: &str = "kernel.sched_rt_runtime_us";
-    let present = found.sysctl(NAME)?;
+    let (present, period) = (found.sysctl(NAME)?, found.sysctl("kernel.sched_rt_period_us")?);
     let advised = "a core for each thread with strict priority, where nothing else has to run";
     Ok(vec![match (wish.realtime_priority, present) {
-        (Some(_), -1) => Seen::told(NAME, "-1: such threads are never stopped", advised),
-        (Some(_), _) => Seen::told(NAME, format!("{present} us of each second"), advised),
+        // As much as there is is no bound, either.
+        (Some(_), _) if present == -1 || present >= period => {
+            Seen::told(NAME, format!("{present}: such threads are never stopped"), advised)
+        }
+        (Some(_), _) => Seen::told(NAME, format!("{present} of each {period} us"), advised),
         (None, _) => Seen::good(NAME, present.to_string()),
     }])
 }

@@ -71,4 +71,11 @@ fn what_is_told_is_never_changed() {
     let found = finds("container", "realtime_throttling", &readout("eth0", "/runs"));
     assert_eq!(found[0].found, "-1: such threads are never stopped");
     assert_eq!(worst(&finds("container", "realtime_throttling", &Wish::default())), Grade::Good);
+    let each = |runtime: &str, period: &str| {
+        let copy = Copy::of("server").with("proc/sys/kernel/sched_rt_runtime_us", runtime);
+        let copy = copy.with("proc/sys/kernel/sched_rt_period_us", period);
+        copy.finds("realtime_throttling", &readout("eth1", "/data"))[0].found.clone()
+    };
+    assert_eq!(each("475000", "500000"), "475000 of each 500000 us");
+    assert_eq!(each("500000", "500000"), "500000: such threads are never stopped");
 }
