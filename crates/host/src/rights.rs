@@ -47,7 +47,8 @@ pub struct Rights {
 }
 
 impl Rights {
-    pub(crate) fn read(process: &Path) -> Self {
+    /// Those of a process, by its directory in /proc.
+    pub fn read(process: &Path) -> Self {
         let capabilities = files::field(&process.join("status"), "CapEff");
         let limits = files::text(&process.join("limits")).unwrap_or_default();
         Self {

@@ -4,12 +4,11 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
-use ropewalk_host::Capability;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cards::{CardError, CardReport, Cards, Recorded};
-use crate::{Form, Setting, Settings};
+use crate::{Form, Right, Setting, Settings};
 
 /// Where a file of the kernel may be a setting.
 const TREES: [&str; 3] = ["proc/sys", "proc/irq", "sys"];
@@ -40,23 +39,23 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// The rights are missing.
-    #[error("/{path}: permission denied; this needs root or {}: run it with sudo", needed.name())]
+    #[error("/{path}: permission denied; this needs {}: run it with sudo", right.needs())]
     NotAllowed {
         /// The file, without the leading slash.
         path: String,
-        /// What lets a process do it.
-        needed: Capability,
+        /// Who may.
+        right: Right,
     },
     /// The rights are missing, and root has them here no more than anybody else.
     #[error(
-        "/{path}: permission denied, even to root: in a container or network namespace it belongs to the host, or {} is \
-         missing; change it on the host", needed.name()
+        "/{path}: permission denied, even to root: in a container or network namespace it belongs to the host{}; \
+         change it on the host", right.or_missing()
     )]
     NotHere {
         /// The file, without the leading slash.
         path: String,
-        /// What lets a process do it.
-        needed: Capability,
+        /// Who may.
+        right: Right,
     },
     /// The file system is mounted so that nobody can write to it.
     #[error("/{path}: /{tree} is mounted read-only, as in most containers; change it on the host")]
@@ -194,6 +193,12 @@ impl Place {
         }
     }
 
+    /// Opens the file of a setting as for writing it, and writes nothing; where there is none there is nothing to open.
+    pub(crate) fn opens(&self, path: &str) -> Result<(), SettingError> {
+        let Some(file) = self.file(path)? else { return Ok(()) };
+        OpenOptions::new().write(true).open(file).map(drop).map_err(|source| fault(path, "", source))
+    }
+
     fn write_file(&self, setting: &Setting, path: &str, value: &str) -> Result<(), SettingError> {
         let Some(file) = self.file(path)? else { return Err(SettingError::Missing(setting.clone())) };
         let mut text = setting.written(value);
@@ -206,6 +211,18 @@ impl Place {
         text.push('\n');
         let written = OpenOptions::new().write(true).truncate(true).open(file);
         written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|source| fault(path, value, source))
+    }
+}
+
+impl SettingError {
+    /// The rights for a file are missing.
+    pub(crate) fn denied(path: &str) -> Self {
+        Self::denied_to(path, rustix::process::geteuid().is_root())
+    }
+
+    fn denied_to(path: &str, is_root: bool) -> Self {
+        let (right, path) = (Right::of_file(path), path.to_owned());
+        if is_root { Self::NotHere { path, right } } else { Self::NotAllowed { path, right } }
     }
 }
 
@@ -273,7 +290,7 @@ fn fault(path: &str, value: &str, source: io::Error) -> SettingError {
     use rustix::io::Errno;
     let path = path.to_owned();
     match Errno::from_io_error(&source) {
-        Some(Errno::ACCESS | Errno::PERM) => denied(path, rustix::process::geteuid().is_root()),
+        Some(Errno::ACCESS | Errno::PERM) => SettingError::denied(&path),
         Some(Errno::ROFS) => {
             let tree = TREES.into_iter().find(|tree| path.starts_with(tree)).unwrap_or("sys");
             SettingError::ReadOnly { path, tree }
@@ -283,17 +300,6 @@ fn fault(path: &str, value: &str, source: io::Error) -> SettingError {
         }
         _ => SettingError::File { path, source },
     }
-}
-
-fn denied(path: String, is_root: bool) -> SettingError {
-    let needed = needed(&path);
-    if is_root { SettingError::NotHere { path, needed } } else { SettingError::NotAllowed { path, needed } }
-}
-
-/// What lets a process write this file.
-fn needed(path: &str) -> Capability {
-    let network = ["proc/sys/net/", "sys/class/net/", "sys/devices/virtual/net/"];
-    if network.iter().any(|tree| path.starts_with(tree)) { Capability::NetAdmin } else { Capability::SysAdmin }
 }
 
 #[cfg(test)]

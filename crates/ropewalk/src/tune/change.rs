@@ -65,6 +65,7 @@ pub(super) fn apply(options: &ApplyOptions) -> Result<u8, Failure> {
     let applied = if plan.changes.is_empty() && change::history(&file, &identity)?.is_none() {
         Applied { changed: Vec::new(), already: 0, failure: None }
     } else {
+        place.permits(&plan)?;
         let watch = &mut stopper(options.kill_before);
         change::apply(&plan, &mut place, &identity, &file, SystemTime::now(), watch)?
     };

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use ropewalk_host::Machine;
 use ropewalk_node::configuration::Configuration;
 use ropewalk_tune::change::JournalError;
-use ropewalk_tune::{Change, Found, FoundError, Grade, Group, Place, Plan, SettingError, Wish, rules};
+use ropewalk_tune::{Change, Forbidden, Found, FoundError, Grade, Group, Place, Plan, SettingError, Wish, rules};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -166,6 +166,12 @@ impl From<FoundError> for Failure {
 
 impl From<SettingError> for Failure {
     fn from(error: SettingError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<Forbidden> for Failure {
+    fn from(error: Forbidden) -> Self {
         Self::Environment(error.to_string())
     }
 }

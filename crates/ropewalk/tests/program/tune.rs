@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A copy of a recorded machine.
 struct Machine(TemporaryDirectory);
@@ -247,6 +248,38 @@ fn what_cannot_be_done_is_told() {
     machine.write("recorded.json", "{");
     let damaged = machine.tune(&["plan"]);
     assert!(damaged.expect_status(4).errors.contains("this is no record of a machine: "), "{damaged:#?}");
+}
+
+/// Whoever is not root, and has no capability that a container may have left him.
+#[test]
+fn all_rights_that_are_missing_are_told_before_the_journal_is_opened() {
+    let machine = Machine::new("tune-rights");
+    let program = machine.0.path().join("ropewalk");
+    fs::copy(env!("CARGO_BIN_EXE_ropewalk"), &program).expect("a file can be copied");
+    let nobody = ["--reuid=65534", "--clear-groups", "--bounding-set=-all"];
+    let refused = Command::new("setpriv")
+        .args(nobody)
+        .arg(program)
+        .args(["tune", "apply", "--only", "network", "--only", "memory", "--only", "interrupts", "--root"])
+        .arg(machine.root())
+        .output()
+        .expect("util-linux is there");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    if errors.contains("setpriv:") {
+        let test = "tune::all_rights_that_are_missing_are_told_before_the_journal_is_opened";
+        return ropewalk_tidy::skipped(test, "may not become another user");
+    }
+    assert_eq!(refused.status.code(), Some(4), "{errors}");
+    for line in [
+        "net.core.rmem_max, ",
+        ": needs root or CAP_NET_ADMIN\n",
+        "kernel.numa_balancing: needs root with CAP_SYS_ADMIN\n",
+        "vm.swappiness: needs root\n",
+        ": needs root or CAP_DAC_OVERRIDE\n",
+    ] {
+        assert!(errors.contains(line), "{line}: {errors}");
+    }
+    assert!(!errors.contains("journal") && !machine.root().join("var").exists(), "{errors}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_damaged_record_is_refused() {
 fn what_the_system_refuses_is_told_with_what_would_help() {
     use rustix::io::Errno;
     let said = |path: &str, errno: Errno| fault(path, "-1", io::Error::from(errno)).to_string();
-    let denied = |path: &str, is_root| denied(path.to_owned(), is_root).to_string();
+    let denied = |path: &str, is_root| SettingError::denied_to(path, is_root).to_string();
     assert_eq!(
         denied("proc/sys/net/core/rmem_max", false),
         "/proc/sys/net/core/rmem_max: permission denied; this needs root or CAP_NET_ADMIN: run it with sudo"
@@ -149,8 +149,20 @@ fn what_the_system_refuses_is_told_with_what_would_help() {
     assert_eq!(
         denied("sys/kernel/mm/transparent_hugepage/enabled", true),
         "/sys/kernel/mm/transparent_hugepage/enabled: permission denied, even to root: in a container or network \
-         namespace it belongs to the host, or CAP_SYS_ADMIN is missing; change it on the host"
+         namespace it belongs to the host; change it on the host"
     );
+    for (path, needed) in [
+        ("proc/sys/vm/swappiness", "root"),
+        ("proc/sys/kernel/numa_balancing", "root with CAP_SYS_ADMIN"),
+        ("proc/irq/24/smp_affinity_list", "root or CAP_DAC_OVERRIDE"),
+        ("sys/block/sda/queue/scheduler", "root or CAP_DAC_OVERRIDE"),
+        ("sys/class/net/eth0/queues/rx-0/rps_cpus", "root, or CAP_DAC_OVERRIDE and CAP_NET_ADMIN"),
+        ("sys/devices/system/cpu/cpu1/cpuidle/state3/disable", "root, or CAP_DAC_OVERRIDE and CAP_SYS_ADMIN"),
+    ] {
+        let line = format!("/{path}: permission denied; this needs {needed}: run it with sudo");
+        assert_eq!(denied(path, false), line);
+    }
+    assert!(denied("sys/class/net/eth0/gro_flush_timeout", true).contains("or CAP_NET_ADMIN is missing"));
     assert_eq!(
         said("sys/class/net/eth0/gro_flush_timeout", Errno::ROFS),
         "/sys/class/net/eth0/gro_flush_timeout: /sys is mounted read-only, as in most containers; change it on the host"

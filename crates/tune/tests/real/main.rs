@@ -198,7 +198,7 @@ fn without_rights(place: &mut Place) {
     );
     assert_eq!(
         said(Setting::sysctl("vm.swappiness"), &swappiness),
-        "/proc/sys/vm/swappiness: permission denied; this needs root or CAP_SYS_ADMIN: run it with sudo"
+        "/proc/sys/vm/swappiness: permission denied; this needs root: run it with sudo"
     );
     let right = "needs CAP_NET_ADMIN: run it as root";
     let mtu = said(Setting::Mtu { interface: CARD.to_owned() }, "9000");
@@ -206,6 +206,14 @@ fn without_rights(place: &mut Place) {
     let property = Property::Feature("rx-gro".to_owned());
     let feature = said(Setting::Card { interface: CARD.to_owned(), property }, "on");
     assert!(feature.starts_with(&format!("{CARD}: ")) && feature.contains(right), "{feature}");
+    // All of it is told before anything is done, and nothing is written by asking.
+    let mut plan = plan(place);
+    let (setting, rule) = (Setting::sysctl("vm.swappiness"), "test".to_owned());
+    plan.changes.push(Change { setting, from: swappiness, to: "1".to_owned(), group: Group::Memory, rule });
+    let forbidden = place.permits(&plan).expect_err("nobody may change any of it");
+    let missing: Vec<_> = forbidden.missing.iter().map(|(why, settings)| (why.as_str(), settings.len())).collect();
+    let needs_both = "needs root, or CAP_DAC_OVERRIDE and CAP_NET_ADMIN";
+    assert_eq!(missing, [("needs root or CAP_NET_ADMIN", 11), (needs_both, 2), ("needs root", 1)]);
     let identity = place.identity();
     let journal = JournalFile::open(Path::new("/var/lib/none-such/tune.journal"), &identity, "t");
     let error = journal.expect_err("nobody may write there").to_string();
@@ -243,6 +251,7 @@ fn what_is_done_in_the_namespace() {
         }
         "apply" => {
             let plan = plan(&mut place);
+            assert_eq!(place.permits(&plan), Ok(()));
             let applied = change::apply(&plan, &mut place, &identity, &journal, now, &mut watch).expect("a journal");
             assert_eq!((applied.failure, applied.changed.len()), (None, plan.changes.len()));
             for change in &plan.changes {
