@@ -20,6 +20,8 @@ pub enum Capability {
     SysAdmin = 21,
     /// Real-time scheduling beyond the limit; in most containers also where memory comes from.
     SysNice = 23,
+    /// Programs for the kernel, such as the one that AF_XDP puts before a card's packets.
+    Bpf = 39,
 }
 
 impl Capability {
@@ -31,6 +33,7 @@ impl Capability {
             Self::IpcLock => "CAP_IPC_LOCK",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::SysNice => "CAP_SYS_NICE",
+            Self::Bpf => "CAP_BPF",
         }
     }
 }
@@ -60,7 +63,17 @@ impl Rights {
 
     /// Whether the process is known not to have this capability.
     pub fn lacks(&self, capability: Capability) -> bool {
-        self.capabilities.is_some_and(|mask| mask >> (capability as u8) & 1 == 0)
+        let has = |mask: u64, capability: Capability| mask >> (capability as u8) & 1 == 1;
+        // The one is a part of the other, and the kernel takes either (capabilities(7)).
+        let instead = |mask| capability == Capability::Bpf && has(mask, Capability::SysAdmin);
+        self.capabilities.is_some_and(|mask| !has(mask, capability) && !instead(mask))
+    }
+
+    /// The capabilities that the process lacks of those that AF_XDP takes: for the socket, and for the program that is
+    /// put before the card's packets.
+    pub fn missing_for_xdp(&self) -> Vec<Capability> {
+        let needed = [Capability::NetRaw, Capability::NetAdmin, Capability::Bpf];
+        needed.into_iter().filter(|&one| self.lacks(one)).collect()
     }
 
     /// Whether real-time scheduling of this priority will be refused.

@@ -18,15 +18,25 @@ pub use self::choice::Choice;
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
-use self::uring::{Ring, UringTcp, try_ring};
+use self::uring::{Ring, UringTcp};
 use crate::endpoint::{Dispatcher, EndpointError};
 
-/// Tries whether this process may use io_uring at all; which operations the kernel has is another question ([`Choice`]).
+/// Tries whether this process may use io_uring, and whether the kernel has all that is used of it.
 ///
 /// # Errors
-/// What the kernel says: `EPERM` where it is forbidden, `ENOSYS` where the kernel has it not.
+/// Permission denied where it is forbidden, unsupported where the kernel has it not, or not all of it; else what the kernel
+/// says.
 pub fn try_io_uring() -> std::io::Result<()> {
-    try_ring()
+    Ring::new().map(drop)
+}
+
+/// The operations of io_uring that endpoints use, by the kernel's names, and whether this kernel has them; `PBUF_RING_INC` are
+/// buffers that are filled bit by bit.
+///
+/// # Errors
+/// As [`try_io_uring`], where no ring can be made at all.
+pub fn io_uring_operations() -> std::io::Result<Vec<(&'static str, bool)>> {
+    uring::used()
 }
 
 /// A dispatcher of TCP endpoints with its receive pool.

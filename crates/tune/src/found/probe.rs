@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use ropewalk_host::Machine;
+use ropewalk_host::{Machine, Rights};
 use ropewalk_io::packet::{path_mtu, stamping_of};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -29,7 +29,10 @@ impl Probed {
             stamping,
             unseen_processes,
             io_uring: permission(ropewalk_io::tcp::try_io_uring()),
-            af_xdp: permission(socket(AddressFamily::XDP, SocketType::RAW, None).map(drop).map_err(io::Error::from)),
+            af_xdp: af_xdp(
+                socket(AddressFamily::XDP, SocketType::RAW, None).map(drop).map_err(io::Error::from),
+                &machine.rights,
+            ),
         }
     }
 }
@@ -49,11 +52,20 @@ fn path(machine: &Machine, address: IpAddr) -> Option<PathMtu> {
     Some(PathMtu { interface: card.name.clone(), address, bytes })
 }
 
+/// The socket is what can be tried without a trace; the program is not put before a card's packets only to see whether it
+/// may be.
+fn af_xdp(socket: io::Result<()>, rights: &Rights) -> Permission {
+    match permission(socket) {
+        Permission::Allowed if !rights.missing_for_xdp().is_empty() => Permission::Refused,
+        told => told,
+    }
+}
+
 fn permission(tried: io::Result<()>) -> Permission {
     let Err(error) = tried else { return Permission::Allowed };
-    match Errno::from_io_error(&error) {
-        Some(Errno::PERM | Errno::ACCESS) => Permission::Refused,
-        Some(Errno::NOSYS | Errno::AFNOSUPPORT | Errno::OPNOTSUPP | Errno::INVAL) => Permission::Absent,
+    match (error.kind(), Errno::from_io_error(&error)) {
+        (io::ErrorKind::PermissionDenied, _) => Permission::Refused,
+        (io::ErrorKind::Unsupported, _) | (_, Some(Errno::AFNOSUPPORT | Errno::INVAL)) => Permission::Absent,
         // Too many open files, no memory: that says nothing of a right.
         _ => Permission::Unknown,
     }
@@ -126,6 +138,21 @@ mod tests {
             assert_eq!(permission(Err(errno.into())), expected, "{errno}");
         }
         assert_eq!(permission(Ok(())), Permission::Allowed);
+        let too_old = io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring lacks something");
+        assert_eq!(permission(Err(too_old)), Permission::Absent);
+    }
+
+    /// A socket is not enough: the program has to be put before the card's packets.
+    #[test]
+    fn af_xdp_takes_more_than_a_socket() {
+        let rights =
+            |bits: &[u8]| Rights { capabilities: Some(bits.iter().map(|bit| 1_u64 << bit).sum()), ..Rights::default() };
+        let (raw, admin, system, bpf) = (13, 12, 21, 39);
+        assert_eq!(af_xdp(Ok(()), &rights(&[raw])), Permission::Refused);
+        assert_eq!(af_xdp(Ok(()), &rights(&[raw, admin])), Permission::Refused);
+        assert_eq!(af_xdp(Ok(()), &rights(&[raw, admin, bpf])), Permission::Allowed);
+        assert_eq!(af_xdp(Ok(()), &rights(&[raw, admin, system])), Permission::Allowed, "it holds the other one");
+        assert_eq!(af_xdp(Err(Errno::AFNOSUPPORT.into()), &rights(&[])), Permission::Absent);
     }
 
     #[test]

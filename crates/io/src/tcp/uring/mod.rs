@@ -29,7 +29,7 @@ use self::buffers::Buffers;
 use self::connection::{Connection, State, Tools};
 use self::listener::Listener;
 use self::ring::{Completion, Operation};
-pub(super) use self::ring::{Ring, try_ring};
+pub(super) use self::ring::{Ring, used};
 
 use super::timers::Timers;
 use super::{TcpConfig, socket};

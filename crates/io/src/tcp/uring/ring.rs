@@ -333,21 +333,46 @@ unsafe fn register(ring: &IoUring, buffers: &BufferRing, group: u16) -> io::Resu
     unsafe { ring.submitter().register_buf_ring_with_flags(address, entries, group, types::IOU_PBUF_RING_INC as u16) }
 }
 
-/// Tries whether this process may make a ring at all.
-pub(crate) fn try_ring() -> io::Result<()> {
-    IoUring::new(2).map(drop)
+/// The operations that are used here, by the kernel's names. Zero-copy sends of messages came after receiving and accepting
+/// again and again, which are asked for with the same operations as once.
+const USED: [(&str, u8); 6] = [
+    ("ACCEPT", opcode::AcceptMulti::CODE),
+    ("POLL_ADD", opcode::PollAdd::CODE),
+    ("RECV", opcode::RecvMulti::CODE),
+    ("SENDMSG", opcode::SendMsg::CODE),
+    ("SENDMSG_ZC", opcode::SendMsgZc::CODE),
+    ("ASYNC_CANCEL", opcode::AsyncCancel2::CODE),
+];
+
+/// What of io_uring is used here, and whether the kernel has it.
+///
+/// # Errors
+/// Where no ring can be made at all.
+pub(crate) fn used() -> io::Result<Vec<(&'static str, bool)>> {
+    let ring = IoUring::new(2).map_err(no_ring)?;
+    let mut used = operations(&ring)?;
+    used.push(("PBUF_RING_INC", has_buffers(&ring).is_ok()));
+    Ok(used)
 }
 
 /// Looks whether the kernel has everything that is used here.
 fn probe(ring: &IoUring) -> io::Result<()> {
-    let mut probe = Probe::new();
-    ring.submitter().register_probe(&mut probe)?;
-    // Zero-copy sends of messages came after receiving and accepting again and again.
-    if !probe.is_supported(opcode::SendMsgZc::CODE) {
+    if operations(ring)?.iter().any(|(_, is_there)| !is_there) {
         return Err(too_old());
     }
+    has_buffers(ring)
+}
+
+fn operations(ring: &IoUring) -> io::Result<Vec<(&'static str, bool)>> {
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    Ok(USED.into_iter().map(|(name, code)| (name, probe.is_supported(code))).collect())
+}
+
+/// Tries buffers that are filled bit by bit.
+fn has_buffers(ring: &IoUring) -> io::Result<()> {
     let buffers = BufferRing::new()?;
-    // SAFETY: nothing is ever in flight before the group is given up again, two lines below.
+    // SAFETY: nothing is ever in flight before the group is given up again, a line below.
     unsafe { register(ring, &buffers, 0) }.map_err(|_| too_old())?;
     ring.submitter().unregister_buf_ring(0)
 }

@@ -60,6 +60,8 @@ fn what_is_refused_says_by_whom() {
     let filtered = Copy::of("container").with("proc/sys/kernel/io_uring_disabled", "0\n");
     assert_eq!(filtered.finds("io_uring", &Wish::default())[0].found, "refused by a filter of system calls");
     assert_eq!(worst(&finds("server", "io_uring", &Wish::default())), Grade::Good);
-    assert_eq!(worst(&finds("container", "af_xdp", &fed("eth0", Transport::Rings, None))), Grade::Harmful);
+    let found = finds("container", "af_xdp", &fed("eth0", Transport::Rings, None));
+    let expected = "refused: it lacks CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF";
+    assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Harmful, expected));
     assert_eq!(worst(&finds("container", "af_xdp", &Wish::default())), Grade::Good);
 }
