@@ -1,8 +1,10 @@
 //! What the kernel can do for Ropewalk, found by asking it.
 
 use ropewalk_host::{Capability, Machine, TransparentHugePages};
-use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
-use ropewalk_memory::{Pool, PoolConfig};
+use ropewalk_io::tcp::{io_uring_operations, try_io_uring};
+use ropewalk_tune::Found;
+use ropewalk_tune::cards::CardReport;
+use ropewalk_tune::found::Permission;
 use rustix::net::{AddressFamily, SocketType, socket};
 use serde::Serialize;
 
@@ -18,11 +20,14 @@ pub struct Feature {
 }
 
 /// All of them.
-pub fn features(machine: &Machine) -> Vec<Feature> {
+pub fn features(found: &Found) -> Vec<Feature> {
+    let machine = &found.machine;
     vec![
         io_uring(),
+        operations(),
         packet_rings(),
-        xdp(),
+        xdp(found),
+        xdp_modes(found.cards.iter()),
         huge_pages(machine),
         transparent(machine),
         real_time(machine),
@@ -32,16 +37,26 @@ pub fn features(machine: &Machine) -> Vec<Feature> {
 
 fn io_uring() -> Feature {
     let name = "io_uring";
-    let pool = || Pool::new(PoolConfig::anonymous("doctor", 64 << 10, 4));
     // Whatever stands in the way is what an endpoint would be told.
-    let opened = pool().map_err(|error| error.to_string()).and_then(|pool| {
-        let config = TcpConfig { mechanism: Mechanism::IoUring, ..TcpConfig::default() };
-        Tcp::new(config, pool).map(drop).map_err(|error| error.to_string())
-    });
-    match opened {
+    match try_io_uring() {
         Ok(()) => Feature { name, is_there: true, remark: "fewer system calls for each byte sent".to_owned() },
         Err(why) => Feature { name, is_there: false, remark: format!("{why}; epoll is used in its place") },
     }
+}
+
+/// Those that are used here, each with whether it is there.
+fn operations() -> Feature {
+    let name = "io_uring operations";
+    let operations = match io_uring_operations() {
+        Ok(operations) => operations,
+        Err(why) => return Feature { name, is_there: false, remark: why.to_string() },
+    };
+    let missing = operations.iter().filter(|(_, is_there)| !is_there).count();
+    let told: Vec<_> = operations
+        .iter()
+        .map(|(name, is_there)| if *is_there { (*name).to_owned() } else { format!("no {name}") })
+        .collect();
+    Feature { name, is_there: missing == 0, remark: told.join(", ") }
 }
 
 /// Whether a socket of this family can be had.
@@ -61,9 +76,35 @@ fn packet_rings() -> Feature {
     of_family("packet rings", AddressFamily::PACKET, SocketType::RAW, remark)
 }
 
-fn xdp() -> Feature {
-    let remark = "packets past the kernel's network stack, where the card's driver can";
-    of_family("AF_XDP", AddressFamily::XDP, SocketType::RAW, remark)
+fn xdp(found: &Found) -> Feature {
+    let name = "AF_XDP";
+    let (is_there, remark) = match found.probed.af_xdp {
+        Permission::Allowed => (true, "packets past the kernel's network stack".to_owned()),
+        Permission::Absent => (false, "this kernel or container has none".to_owned()),
+        Permission::Unknown => (false, "could not be tried".to_owned()),
+        Permission::Refused => {
+            let missing = found.machine.rights.missing_for_xdp().into_iter().map(Capability::name);
+            let missing: Vec<_> = missing.collect();
+            // Else it is a filter of system calls.
+            let lacks = if missing.is_empty() { String::new() } else { format!(": it lacks {}", missing.join(", ")) };
+            (false, format!("this process may not{lacks}"))
+        }
+    };
+    Feature { name, is_there, remark }
+}
+
+/// In which ways each card's packets may come, the fastest first, by the names that `xdp` of a gateway has.
+pub(super) fn xdp_modes<'a>(cards: impl Iterator<Item = (&'a String, &'a CardReport)>) -> Feature {
+    let modes = |report: &CardReport| {
+        let has = |what: &str| report.xdp.iter().any(|feature| feature == what);
+        let zero_copy = has("xsk-zerocopy").then_some("zero_copy");
+        let driver = (has("basic") && has("redirect")).then_some("driver");
+        zero_copy.into_iter().chain(driver).chain(["generic"]).collect::<Vec<_>>().join(", ")
+    };
+    let told: Vec<_> = cards.map(|(name, report)| format!("{name}: {}", modes(report))).collect();
+    let is_there = !told.is_empty();
+    let remark = if is_there { told.join("; ") } else { "there is no network card".to_owned() };
+    Feature { name: "AF_XDP modes", is_there, remark }
 }
 
 fn huge_pages(machine: &Machine) -> Feature {

@@ -14,7 +14,6 @@ mod tests;
 mod verdict;
 
 use crate::{BenchError, Scale};
-use ropewalk_host::Machine;
 use ropewalk_tune::rules::check;
 use ropewalk_tune::{Finding, Found, Place, Wish};
 use serde::Serialize;
@@ -31,6 +30,9 @@ pub struct Diagnosis {
     pub schema: &'static str,
     /// What it is, in a line or two.
     pub machine: Vec<String>,
+    /// Which cores with which hardware threads each NUMA node has, its memory and its cards: the lines of
+    /// `ropewalk topology`.
+    pub topology: Vec<String>,
     /// What its kernel can do for Ropewalk.
     pub features: Vec<Feature>,
     /// What was measured; none where nothing was to be measured.
@@ -52,11 +54,10 @@ impl Diagnosis {
     pub fn look(wish: &Wish) -> Result<Self, BenchError> {
         let found = Found::read(&mut Place::live(), wish).map_err(BenchError::wrong)?;
         let findings = check(&found, wish);
-        let machine = Machine::read(Path::new("/")).map_err(BenchError::wrong)?;
-        let features = features(&machine);
-        let machine = page::described(&machine);
-        let (measured, verdict) = (None, None);
-        Ok(Self { schema: Self::SCHEMA, machine, features, measured, verdict, findings: page::ordered(findings) })
+        let features = features(&found);
+        let (machine, topology) = (page::described(&found.machine), page::topology(&found.machine));
+        let (measured, verdict, findings) = (None, None, page::ordered(findings));
+        Ok(Self { schema: Self::SCHEMA, machine, topology, features, measured, verdict, findings })
     }
 
     /// Looks, and measures for about twenty seconds; files are written below `output`, and removed.

@@ -1,7 +1,7 @@
 //! One page for people.
 
 use super::Diagnosis;
-use ropewalk_host::{CardKind, Machine};
+use ropewalk_host::{CardKind, Machine, Picture, Plan};
 use ropewalk_tune::{Finding, Grade};
 use std::fmt;
 
@@ -32,6 +32,12 @@ pub(super) fn described(machine: &Machine) -> Vec<String> {
     lines
 }
 
+/// Where everything is: as `ropewalk topology` tells it, without what [`described`] says already.
+pub(super) fn topology(machine: &Machine) -> Vec<String> {
+    let picture = Picture { machine, plan: &Plan::default() }.to_string();
+    picture.lines().skip(1).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
 /// What is not good, the worst first.
 pub(super) fn ordered(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(|finding| finding.grade >= Grade::CouldBeBetter);
@@ -46,6 +52,8 @@ fn counted(count: usize, what: &str) -> String {
 impl fmt::Display for Diagnosis {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.machine.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        writeln!(out, "\nWhere everything is (ropewalk topology)")?;
+        self.topology.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         writeln!(out, "\nWhat the kernel can do for it")?;
         for feature in &self.features {
             let there = if feature.is_there { "yes" } else { "no" };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::run::scratch;
+use ropewalk_tune::cards::CardReport;
 use ropewalk_tune::{Grade, Group, Sureness};
 
 fn measured() -> Measured {
@@ -92,6 +93,22 @@ fn what_does_harm_is_changed_first_and_of_the_rest_what_was_measured() {
 }
 
 #[test]
+fn each_card_is_told_with_the_ways_of_its_driver() {
+    let card =
+        |xdp: &[&str]| CardReport { xdp: xdp.iter().map(|name| (*name).to_owned()).collect(), ..CardReport::default() };
+    let cards = [
+        ("eth0".to_owned(), card(&["basic", "redirect", "ndo-xmit", "xsk-zerocopy"])),
+        ("eth1".to_owned(), card(&["basic", "redirect"])),
+        ("eth2".to_owned(), card(&["basic"])),
+        ("eth3".to_owned(), card(&[])),
+    ];
+    let modes = features::xdp_modes(cards.iter().map(|(name, card)| (name, card)));
+    let expected = "eth0: zero_copy, driver, generic; eth1: driver, generic; eth2: generic; eth3: generic";
+    assert_eq!((modes.is_there, modes.remark.as_str()), (true, expected));
+    assert!(!features::xdp_modes(std::iter::empty()).is_there);
+}
+
+#[test]
 fn a_machine_is_examined_and_nothing_is_left_behind() {
     let output = scratch(&std::env::temp_dir(), "doctor");
     std::fs::create_dir_all(&output).expect("a directory can be made");
@@ -110,7 +127,10 @@ fn a_machine_is_examined_and_nothing_is_left_behind() {
     let harmful = finding("net.core.rmem_max", Grade::Harmful, Sureness::Measured);
     let page = Diagnosis { findings: vec![harmful], ..diagnosis.clone() }.to_string();
     for line in [
-        "io_uring",
+        "io_uring operations",
+        "AF_XDP modes",
+        "Where everything is (ropewalk topology)\n",
+        "  core 0",
         "What limits it",
         "harmful  net.core.rmem_max: 1 -> 2",
         "Settings (ropewalk tune check): 1 harmful, 0 could be better",

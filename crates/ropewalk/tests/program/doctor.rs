@@ -10,7 +10,23 @@ fn whoever_only_looks_is_told_at_once_in_the_promised_form() {
     expect_form(&told, &schema("doctor.json"));
     assert!(told["measured"].is_null() && told["verdict"].is_null(), "{told:#}");
     let features = told["features"].as_array().expect("there are some");
-    assert!(features.iter().any(|feature| feature["name"] == "io_uring"), "{features:#?}");
+    let feature = |name: &str| {
+        let feature = features.iter().find(|feature| feature["name"] == name);
+        feature.unwrap_or_else(|| panic!("{name}: {features:#?}"))
+    };
+    // With one that is missing there is no io_uring, and where no ring can be made it says why; not every machine has a card.
+    let operations = feature("io_uring operations");
+    assert_eq!(feature("io_uring")["is_there"], operations["is_there"], "{features:#?}");
+    assert!(
+        operations["is_there"] == false
+            || operations["remark"].as_str().is_some_and(|told| told.contains("SENDMSG_ZC"))
+    );
+    assert!(feature("AF_XDP modes")["remark"].as_str().is_some_and(|told| !told.is_empty()));
+    let topology: Vec<&str> =
+        told["topology"].as_array().expect("lines").iter().filter_map(|line| line.as_str()).collect();
+    for part in ["node ", "  core 0", "  card lo"] {
+        assert!(topology.iter().any(|line| line.contains(part)), "{part}: {topology:#?}");
+    }
 }
 
 #[test]
