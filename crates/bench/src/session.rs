@@ -133,11 +133,14 @@ pub struct Session<'a> {
     told: &'static str,
 }
 
+/// Between the doctor's pages of two runs.
+const SEPARATOR: &str = "\n----\n\n";
+
 /// Where the lines are kept, and the page that is made of them.
 struct Report {
     lines: File,
     page: PathBuf,
-    /// What the machine was and could do on that day.
+    /// What the machine was and could do when each of the runs began.
     doctor: PathBuf,
 }
 
@@ -259,16 +262,19 @@ fn subjects(looked: &Diagnosis, grade: Grade) -> Vec<&str> {
     of_grade.map(|finding| finding.subject.as_str()).collect()
 }
 
-/// Beside the figures of a day stands what the machine could do on that day, examined once.
+/// Beside the figures of a run stands what the machine could do when it began: settings change, and so does what others do
+/// on a machine. A later run of the day has its page behind the earlier one's, as with the lines.
 fn attach(file: &Path, looked: &Diagnosis, options: &Options) -> Result<(), BenchError> {
-    if file.exists() {
-        return Ok(());
-    }
     let examined = match options.scale {
         Scale::Tiny => looked.clone(),
         scale => Diagnosis::examine(&Wish::default(), &options.output, scale)?,
     };
-    std::fs::write(file, examined.to_string()).map_err(BenchError::system("the report's page of the machine"))
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    let written = opened.and_then(|mut file| {
+        let is_first = file.metadata()?.len() == 0;
+        write!(file, "{}{examined}", if is_first { "" } else { SEPARATOR })
+    });
+    written.map_err(BenchError::system("the report's page of the machine"))
 }
 
 fn table_head(machine: &Value) -> String {
@@ -338,12 +344,13 @@ fn table_line(row: &Row, note: &str) -> String {
     line
 }
 
-/// `DIR/<date>-<host>/<bench>.jsonl`; a second run of the same day goes on in the same file.
+/// `DIR/<date>-<host>/<bench>.jsonl`, and `<bench>.doctor.txt`; a second run of the same day goes on in the same files.
 fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
     let directory = directory.join(format!("{}-{}", date(SystemTime::now()), host()));
     std::fs::create_dir_all(&directory)?;
     let lines = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))?;
-    Ok(Report { lines, page: directory.join(format!("{name}.html")), doctor: directory.join("doctor.txt") })
+    let beside = |ending: &str| directory.join(format!("{name}.{ending}"));
+    Ok(Report { lines, page: beside("html"), doctor: beside("doctor.txt") })
 }
 
 fn host() -> String {

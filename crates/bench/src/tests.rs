@@ -233,6 +233,31 @@ fn a_report_keeps_the_lines_and_a_table_is_for_people() {
     assert_eq!((days.len(), kept.lines().count()), (1, 5));
 }
 
+/// Settings change, and so does what others do on a machine: a page of the day's first run would tell nothing of the others.
+#[test]
+fn every_run_that_is_reported_has_the_doctors_page() {
+    let directory = std::env::temp_dir().join(format!("ropewalk-bench-doctor-{}", std::process::id()));
+    let case = Some("checksum=crc16 data=hot".to_owned());
+    let options = Options { case, report: Some(directory.clone()), ..options("doctors") };
+    for _ in 0..2 {
+        run("crc", options.clone(), &mut Vec::new()).expect("a bench that works");
+    }
+    run("sizing", Options { case: None, ..options }, &mut Vec::new()).expect("a bench that works");
+    let day = std::fs::read_dir(&directory).expect("a report").flatten().next().expect("one day").path();
+    let text = |name: &str| std::fs::read_to_string(day.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let told = text("crc.doctor.txt");
+    let pages: Vec<&str> = told.split("\n----\n\n").collect();
+    let runs = text("crc.jsonl").matches("\"bench\":\"machine\"").count();
+    assert_eq!((pages.len(), runs), (2, 2), "{told}");
+    for page in pages.into_iter().chain([text("sizing.doctor.txt").as_str()]) {
+        assert!(
+            page.contains("What the kernel can do for it") && page.contains("Settings (ropewalk tune check)"),
+            "{page}"
+        );
+    }
+    std::fs::remove_dir_all(&directory).expect("our own directory");
+}
+
 #[test]
 fn monitoring_gives_figures() {
     check("monitoring", 6);
