@@ -99,7 +99,7 @@ impl Files {
     }
 
     /// The paths that begin with `first` and end with `last`, ascending, with their texts.
-    pub(crate) fn each<'a>(&'a self, first: &'a str, last: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub(crate) fn each<'a, 'b>(&'a self, first: &'b str, last: &'b str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let behind = self.0.range(first.to_owned()..).take_while(move |(path, _)| path.starts_with(first));
         behind
             .filter(move |(path, _)| path.len() >= first.len() + last.len() && path.ends_with(last))

@@ -22,7 +22,7 @@ impl Found {
     }
 
     /// The files whose paths begin and end so, ascending, with their texts.
-    pub(crate) fn each<'a>(&'a self, first: &'a str, last: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub(crate) fn each<'a, 'b>(&'a self, first: &'b str, last: &'b str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.files.each(first, last)
     }
 
@@ -139,6 +139,15 @@ impl Found {
             1 => most.min(if readers > 0 { readers } else { cores.saturating_sub(1) }.max(1)).min(cores),
             _ => present,
         })
+    }
+
+    /// One file of each receive (`rx`) or transmit (`tx`) queue of a card, in the order of the queues' numbers: `rx-10` is
+    /// the eleventh, and the last ones are those that go when there shall be fewer.
+    pub(crate) fn queues(&self, card: &Card, direction: &str, file: &str) -> Vec<(&str, &str)> {
+        let (first, last) = (format!("sys/class/net/{}/queues/{direction}-", card.name), format!("/{file}"));
+        let mut queues: Vec<(&str, &str)> = self.files.each(&first, &last).collect();
+        queues.sort_by_key(|&(path, _)| (path.len(), path));
+        queues
     }
 
     /// Whether data comes from this machine itself.

@@ -293,8 +293,7 @@ fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     const FAST: u32 = 10_000;
     let mut seen = Vec::new();
     for card in found.hardware(wish) {
-        let first = format!("sys/class/net/{}/queues/rx-", card.name);
-        let queues: Vec<(&str, &str)> = found.each(&first, "/rps_cpus").collect();
+        let queues = found.queues(card, "rx", "rps_cpus");
         let name = format!("{}: packets handed over", card.name);
         let setting = |path: &str| Setting::File { path: path.to_owned(), form: Form::CpuMask };
         let matters = found.readers_of(card, wish) > 0 || card.megabits_per_second.is_some_and(|speed| speed >= FAST);
@@ -330,11 +329,8 @@ fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn transmit_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let mut seen = Vec::new();
     for card in found.hardware(wish) {
-        let first = format!("sys/class/net/{}/queues/tx-", card.name);
-        let kept = found.queues_after(card, wish).unwrap_or(usize::MAX);
-        let mut queues: Vec<(&str, &str)> = found.each(&first, "/xps_cpus").collect();
-        queues.sort_by_key(|(path, _)| (path.len(), path.to_owned()));
-        queues.truncate(kept);
+        let mut queues = found.queues(card, "tx", "xps_cpus");
+        queues.truncate(found.queues_after(card, wish).unwrap_or(usize::MAX));
         let name = format!("{}: CPUs of transmit queues", card.name);
         if queues.len() < 2 {
             continue;

@@ -79,8 +79,8 @@ fn flow_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
             seen.push(Seen::sysctl(Grade::CouldBeBetter, NAME, entries, ENTRIES));
         }
         let share = (ENTRIES as usize / queues).next_power_of_two().to_string();
-        let first = format!("sys/class/net/{}/queues/rx-", card.name);
-        let shares = found.each(&first, "/rps_flow_cnt").take(queues).filter(|(_, present)| *present == "0");
+        let shares = found.queues(card, "rx", "rps_flow_cnt").into_iter().take(queues);
+        let shares = shares.filter(|(_, present)| *present == "0");
         let one = Seen::better(format!("{}: flows that each queue knows", card.name), "0", share.as_str());
         let one = shares.fold(one, |one, (path, present)| {
             one.change(Setting::File { path: path.to_owned(), form: Form::Plain }, present, share.as_str())

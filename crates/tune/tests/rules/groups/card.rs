@@ -95,6 +95,22 @@ fn flows_are_steered_to_several_readers() {
     assert_eq!(worst(&finds("server", "flow_steering", &on_eth1())), Grade::Good);
 }
 
+/// By their numbers: `rx-10` is the eleventh queue, and goes when four are left.
+#[test]
+fn queues_that_go_are_left_alone_where_there_are_more_than_ten() {
+    let copy = (8..12).fold(Copy::of("server").recorded("\"8\"", "\"12\""), |copy, queue| {
+        let directory = format!("sys/class/net/eth1/queues/rx-{queue}");
+        copy.with(&format!("{directory}/rps_flow_cnt"), "0\n").with(&format!("{directory}/rps_cpus"), "0000,000000f0\n")
+    });
+    let path = |queue: u32, name: &str| format!("/sys/class/net/eth1/queues/rx-{queue}/{name}: ");
+    let flows = changes(&copy.finds("flow_steering", &readout("eth1", "/data")));
+    let expected: Vec<_> = (0..4).map(|queue| path(queue, "rps_flow_cnt") + "0 -> 8192").collect();
+    assert_eq!(flows[2..], expected);
+    let second = copy.with("sys/class/net/eth1/queues/rx-2/rps_cpus", "0000,000000f0\n");
+    let handed = changes(&second.finds("packet_steering", &readout("eth1", "/data")));
+    assert_eq!(handed, [path(2, "rps_cpus") + "f0 -> 0"]);
+}
+
 #[test]
 fn large_packets_are_for_interfaces_that_feed() {
     assert_eq!(changes(&finds("server", "mtu", &readout("eth1", "/data"))), ["MTU of eth1: 1500 -> 9000"]);
