@@ -234,13 +234,16 @@ fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let busy: CpuList =
         nodes.iter().filter_map(|&node| found.machine.node(node)).flat_map(|node| node.cpus.iter()).collect();
     let others = found.machine.cards.iter().filter(|card| feeding.iter().all(|other| other.name != card.name));
+    // Interfaces of one function have the same interrupts, where the driver does not name them by interface.
+    let feeds = |number: u32| feeding.iter().flat_map(|card| &card.interrupts).any(|other| other.number == number);
     let one = |card: &Card| {
         let name = format!("{}: interrupts", card.name);
-        let near = card.interrupts.iter().filter(|interrupt| interrupt.cpus.overlaps(&busy));
-        let near: Vec<&Interrupt> = near.filter(|interrupt| interrupt.task != InterruptTask::Other).collect();
-        if card.interrupts.is_empty() {
+        let own: Vec<&Interrupt> = card.interrupts.iter().filter(|interrupt| !feeds(interrupt.number)).collect();
+        if own.is_empty() {
             return None;
         }
+        let near = own.into_iter().filter(|interrupt| interrupt.cpus.overlaps(&busy));
+        let near: Vec<&Interrupt> = near.filter(|interrupt| interrupt.task != InterruptTask::Other).collect();
         let told = format!("CPU {}", cpus_of(&near));
         let seen = Seen::better(&name, told, format!("CPU {last}, on node {}", free.number));
         let seen = near.iter().fold(seen, |seen, interrupt| to(seen, found, interrupt, last));

@@ -36,6 +36,12 @@ impl Copy {
         self
     }
 
+    /// With a link that leads there.
+    pub(crate) fn linked(self, path: &str, there: &str) -> Self {
+        std::os::unix::fs::symlink(there, self.0.join(path)).expect("a link can be made");
+        self
+    }
+
     /// With some other text in its record.
     pub(crate) fn recorded(self, from: &str, to: &str) -> Self {
         let text = fs::read_to_string(self.0.join(Place::RECORD)).expect("there is a record");

@@ -59,6 +59,19 @@ fn other_cards_interrupt_elsewhere() {
     assert_eq!(changes(&near.finds("interrupt_others", &wish)), ["/proc/irq/61/smp_affinity_list: 6 -> 3"]);
 }
 
+/// Two ports of one function, or a card and who stands for a virtual machine: where drivers do not name interrupts by
+/// interface, all belong to both.
+#[test]
+fn interrupts_that_a_feeding_card_has_too_are_not_those_of_another() {
+    let (wish, directory) = (readout("eth1", "/data"), "sys/devices/pci0000:81/0000:81:00.0/net/eth2");
+    let copy = interrupting(["5", "6", "5", "6"]).with(&format!("{directory}/operstate"), "up\n");
+    let copy = copy.linked(&format!("{directory}/device"), "../..");
+    let copy = copy.linked("sys/class/net/eth2", "../../devices/pci0000:81/0000:81:00.0/net/eth2");
+    assert!(copy.finds("interrupt_others", &wish).iter().all(|finding| !finding.subject.starts_with("eth2")));
+    let near = copy.with("proc/irq/61/smp_affinity_list", "6\n");
+    assert_eq!(changes(&near.finds("interrupt_others", &wish)), ["/proc/irq/61/smp_affinity_list: 6 -> 3"]);
+}
+
 #[test]
 fn who_moves_interrupts_is_found_unless_cpus_are_banned() {
     let found = finds("server", "irqbalance", &Wish::default());
