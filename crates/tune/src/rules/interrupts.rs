@@ -40,7 +40,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         name: "interrupt_layout",
         group: Group::Interrupts,
         what: "For a card that feeds threads of the configuration: its queues interrupt cores in the middle of its node, and \
-               the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there.",
+               the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there. CPUs that are set apart \
+               (`isolcpus`, `nohz_full`) are left to them first.",
         why: "A thread that shares its core with the interrupts stands still whenever packets come; one on the other socket \
               fetches all data across. Paper 3 found this layout best.",
         source: "paper 3, IV-B, IV-C and Fig. 9; docs/placement.md",
@@ -74,7 +75,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         name: "packet_steering",
         group: Group::Interrupts,
         what: "Whether the kernel hands packets to other CPUs than the one that was interrupted (`rps_cpus`). For a card \
-               with one queue that feeds or is fast: to the other cores of its node. Otherwise not.",
+               with one queue that feeds or is fast: to the other cores of its node that are not set apart. Otherwise not.",
         why: "With one queue one core would do all of the kernel's work. With several queues the card has shared it out \
               already, and handing over wakes a core for each packet.",
         source: "the kernel's networking/scaling.rst, RPS",
@@ -129,11 +130,27 @@ fn near_cores(found: &Found, card: &Card) -> Vec<u32> {
     cores.filter_map(|core| core.intersection(&found.machine.permitted).first()).collect()
 }
 
+/// The CPUs on which no timer ticks while one thread runs.
+fn tickless(found: &Found) -> CpuList {
+    let text = found.text("sys/devices/system/cpu/nohz_full");
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Those of some CPUs whose cores nobody keeps for threads that are put there: `placement = "auto"` reads on isolated
+/// ones, and to neither these nor those without a tick does the kernel hand packets over.
+fn not_set_apart(found: &Found, cpus: &[u32]) -> Vec<u32> {
+    let apart = found.machine.whole_cores(&found.machine.isolated.union(&tickless(found)));
+    cpus.iter().copied().filter(|&cpu| !apart.contains(cpu)).collect()
+}
+
 /// The cores that a card's queues interrupt: those in the middle of its node, so many that each reading thread keeps one.
 fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
-    let cores = near_cores(found, card);
+    let near = near_cores(found, card);
+    let open = not_set_apart(found, &near);
+    // A node that is set apart as a whole is still nearer than another one.
+    let cores = if open.is_empty() { near.clone() } else { open };
     let (queues, readers) = (receiving(found, wish, card).len(), found.readers_of(card, wish));
-    let free = cores.len().saturating_sub(readers);
+    let free = cores.len().saturating_sub(readers.saturating_sub(near.len() - cores.len()));
     // Where there is no other node, everything else that runs needs cores, too.
     let most = if readers > 0 && found.machine.nodes.len() < 2 { free / 2 } else { free };
     let count = queues.min(most).max(1).min(cores.len());
@@ -229,8 +246,9 @@ fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let nodes: Vec<u32> = feeding.iter().filter_map(|card| card.node).collect();
     let free = found.machine.nodes.iter().rfind(|node| !nodes.contains(&node.number) && !node.cpus.is_empty());
     let (Some(free), false) = (free, nodes.is_empty()) else { return Ok(Vec::new()) };
-    let last = found.machine.cores.iter().rfind(|core| core.overlaps(&free.cpus)).and_then(CpuList::first);
-    let Some(last) = last else { return Ok(Vec::new()) };
+    let cores = found.machine.cores.iter().filter(|core| core.overlaps(&free.cpus));
+    let cores: Vec<u32> = cores.filter_map(CpuList::first).collect();
+    let Some(last) = not_set_apart(found, &cores).pop() else { return Ok(Vec::new()) };
     let busy: CpuList =
         nodes.iter().filter_map(|&node| found.machine.node(node)).flat_map(|node| node.cpus.iter()).collect();
     let others = found.machine.cards.iter().filter(|card| feeding.iter().all(|other| other.name != card.name));
@@ -304,7 +322,8 @@ fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
             [] => {}
             [(path, present)] if is_empty_mask(present) && matters => {
                 let taken = found.machine.whole_cores(&card.receive_cpus());
-                let others: CpuList = near_cores(found, card).into_iter().filter(|&cpu| !taken.contains(cpu)).collect();
+                let open = not_set_apart(found, &near_cores(found, card));
+                let others: CpuList = open.into_iter().filter(|&cpu| !taken.contains(cpu)).collect();
                 if others.is_empty() {
                     seen.push(Seen::good(name, "no: there is no other core"));
                 } else {
@@ -373,8 +392,7 @@ fn isolated_cpus(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn tickless_cpus(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     const SUBJECT: &str = "CPUs without a tick";
     let isolated = &found.machine.isolated;
-    let text = found.text("sys/devices/system/cpu/nohz_full").filter(|text| !text.is_empty() && *text != "(null)");
-    let tickless: CpuList = text.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let tickless = tickless(found);
     let told = if tickless.is_empty() { "none".to_owned() } else { tickless.to_string() };
     Ok(vec![if isolated.is_within(&tickless) {
         Seen::good(SUBJECT, told)

@@ -51,6 +51,35 @@ fn readers_have_the_cores_on_either_side_of_the_interrupts() {
     assert!(finds("server", "interrupt_layout", &on_eth1()).is_empty(), "nothing feeds");
 }
 
+/// `placement = "auto"` puts readers on isolated cores first, so that those need no others.
+#[test]
+fn cores_that_are_set_apart_are_left_to_readers() {
+    const ISOLATED: &str = "sys/devices/system/cpu/isolated";
+    const TICKLESS: &str = "sys/devices/system/cpu/nohz_full";
+    let advised = |file: &str, cpus: &str| {
+        let copy = Copy::of("server").with(file, &format!("{cpus}\n"));
+        copy.finds("interrupt_layout", &readout("eth1", "/data"))[0].advised.clone()
+    };
+    let beside = |cpus: &str| format!("CPU {cpus}, threads that read beside them");
+    assert_eq!(advised(ISOLATED, "4-5,12-13"), beside("6-7"));
+    assert_eq!(advised(TICKLESS, "4-5,12-13"), beside("6-7"));
+    assert_eq!(advised(ISOLATED, "4"), beside("5-6"), "one reader of two has a core of his own");
+    assert_eq!(advised(ISOLATED, "4-7,12-15"), beside("5-6"), "the node has no others");
+    let others = Copy::of("server").with("proc/irq/61/smp_affinity_list", "6\n").with(ISOLATED, "3\n");
+    let moved = changes(&others.finds("interrupt_others", &readout("eth1", "/data")));
+    assert_eq!(moved, ["/proc/irq/61/smp_affinity_list: 6 -> 2"]);
+}
+
+/// The kernel leaves them out of the mask, so that it would not be the one that was written.
+#[test]
+fn packets_are_not_handed_over_to_cores_that_are_set_apart() {
+    for file in ["isolated", "nohz_full"] {
+        let copy = Copy::of("laptop").with(&format!("sys/devices/system/cpu/{file}"), "0\n");
+        let found = copy.finds("packet_steering", &fed("eth0", Transport::Tcp, None));
+        assert_eq!((worst(&found), found[0].found.as_str()), (Grade::Good, "no: there is no other core"), "{file}");
+    }
+}
+
 #[test]
 fn other_cards_interrupt_elsewhere() {
     let wish = readout("eth1", "/data");
