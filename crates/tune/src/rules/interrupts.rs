@@ -318,9 +318,11 @@ fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         let name = format!("{}: packets handed over", card.name);
         let setting = |path: &str| Setting::File { path: path.to_owned(), form: Form::CpuMask };
         let matters = found.readers_of(card, wish) > 0 || card.megabits_per_second.is_some_and(|speed| speed >= FAST);
+        // One that `channels` gives company is looked at as one of several.
+        let stays_alone = queues.len() == 1 && found.queues_after(card, wish).is_none_or(|queues| queues < 2);
         match queues[..] {
             [] => {}
-            [(path, present)] if is_empty_mask(present) && matters => {
+            [(path, present)] if stays_alone && is_empty_mask(present) && matters => {
                 let taken = found.machine.whole_cores(&card.receive_cpus());
                 let open = not_set_apart(found, &near_cores(found, card));
                 let others: CpuList = open.into_iter().filter(|&cpu| !taken.contains(cpu)).collect();
@@ -331,7 +333,7 @@ fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
                     seen.push(one.change(setting(path), present, mask(&others)));
                 }
             }
-            [_] => seen.push(Seen::good(name, "as it should be with one queue")),
+            [_] if stays_alone => seen.push(Seen::good(name, "as it should be with one queue")),
             _ => {
                 let kept = queues.iter().take(found.queues_after(card, wish).unwrap_or(usize::MAX));
                 let given: Vec<_> = kept.filter(|(_, present)| !is_empty_mask(present)).collect();

@@ -131,6 +131,20 @@ fn one_queue_is_shared_out_and_several_are_not() {
 }
 
 #[test]
+fn a_queue_that_is_to_have_company_hands_nothing_over() {
+    let file = |queue: u32, name: &str| format!("sys/class/net/eth1/queues/rx-{queue}/{name}");
+    let one = (1..8).fold(Copy::of("server").recorded("\"8\"", "\"1\""), |copy, queue| {
+        copy.without(&file(queue, "rps_cpus")).without(&file(queue, "rps_flow_cnt"))
+    });
+    let wish = readout("eth1", "/data");
+    assert_eq!(changes(&one.finds("channels", &wish)), ["combined channels of eth1: 1 -> 2"]);
+    assert_eq!(worst(&one.finds("packet_steering", &wish)), Grade::Good);
+    let handing = one.with(&file(0, "rps_cpus"), "0000,000000f0\n");
+    let changed = changes(&handing.finds("packet_steering", &wish));
+    assert_eq!(changed, ["/sys/class/net/eth1/queues/rx-0/rps_cpus: f0 -> 0"]);
+}
+
+#[test]
 fn transmit_queues_have_cpus_of_their_own() {
     let found = finds("server", "transmit_steering", &Wish::default());
     let expected =
