@@ -43,7 +43,8 @@ pub(in crate::rules) const DRIVER: &[Rule] = &[
     Rule {
         name: "pause_frames",
         group: Group::Card,
-        what: "Whether card and switch make each other wait. On for datagrams; for connections it is told alone.",
+        what: "Whether card and switch make each other wait. On for datagrams, which nothing here changes where \
+               both negotiate it; for connections it is told alone.",
         why: "Nobody else holds a source of datagrams back: without pauses its packets are lost where queues are full. \
               For connections, which hold back their own senders, pauses also stop whoever shares the switch's queue.",
         source: "IEEE 802.3, annex 31B; paper 1, II, had them off and switches with deep buffers",
@@ -125,8 +126,15 @@ fn pause_frames(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let mut seen = Vec::new();
     for (card, report) in found.reports(wish) {
         let has_datagrams = found.readers_of(card, wish) > 0 && !wish.has(Transport::Tcp);
+        // Drivers then tell what was agreed on, whatever was set: the other side decides, too.
+        let is_negotiated = report.value(&Property::NegotiatedPause) == Some("on");
         for property in [Property::ReceivePause, Property::TransmitPause] {
             seen.extend(report.value(&property).map(|present| match (present, has_datagrams) {
+                ("off", true) if is_negotiated => {
+                    let command = format!("ethtool -A {} autoneg off rx on tx on", card.name);
+                    let advised = format!("on, which the switch has to agree to, or both without asking: `{command}`");
+                    Seen::better(subject(card, &property), present, advised)
+                }
                 ("off", true) => wrong(Grade::CouldBeBetter, card, &property, present, "on"),
                 ("on", false) if property == Property::TransmitPause => {
                     Seen::told(subject(card, &property), present, "off, where other traffic shares the switch")

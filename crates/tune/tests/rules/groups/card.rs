@@ -65,6 +65,12 @@ fn pauses_are_for_those_whom_nobody_else_holds_back() {
     let expected = ["heeded pause frames of eth0: off -> on", "sent pause frames of eth0: off -> on"];
     assert_eq!(changes(&found), expected);
     assert_eq!(worst(&finds("laptop", "pause_frames", &Wish::default())), Grade::Good);
+    // Some drivers then tell what was agreed on, so that `on` is read again as `off`.
+    let negotiated = "[ [ { \"of\": \"negotiated_pause\" }, \"on\" ],";
+    let copy = Copy::of("laptop").recorded("\"properties\": [", &format!("\"properties\": {negotiated}"));
+    let found = copy.finds("pause_frames", &fed("eth0", Transport::Datagrams, None));
+    assert_eq!((worst(&found), changes(&found).len()), (Grade::CouldBeBetter, 0));
+    assert!(found[0].advised.contains("`ethtool -A eth0 autoneg off rx on tx on`"), "{}", found[0].advised);
 }
 
 #[test]
