@@ -24,6 +24,7 @@ impl Probed {
     pub(super) fn live(machine: &Machine, wish: &Wish) -> Self {
         let (stamping, unseen_processes) = stamping(Path::new("/proc"));
         Self {
+            page_bytes: Some(rustix::param::page_size() as u64),
             space: wish.outputs.iter().filter_map(|directory| space(directory)).collect(),
             paths: wish.peers.iter().take(MOST_PEERS).filter_map(|&address| path(machine, address)).collect(),
             stamping,

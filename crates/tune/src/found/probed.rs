@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Probed {
+    /// The size of the kernel's pages in bytes.
+    pub page_bytes: Option<u64>,
     /// The room in the file systems of the directories that events are written to.
     pub space: Vec<Space>,
     /// The largest packets that came to other machines.

@@ -72,7 +72,7 @@ pub(in crate::rules) const BUFFERS: &[Rule] = &[
         name: "udp_memory",
         group: Group::Network,
         what: "`net.ipv4.udp_mem`, the pages that all sockets for datagrams together may take. Enough for the buffers \
-               of the configuration, which the kernel counts twice.",
+               of the configuration, which the kernel counts twice, and no more than a quarter of the memory.",
         why: "Beyond the third number datagrams are dropped, although their own sockets have room.",
         source: "the kernel's networking/ip-sysctl.rst",
         worth: "no loss by a bound that nobody looks at",
@@ -83,8 +83,8 @@ pub(in crate::rules) const BUFFERS: &[Rule] = &[
 
 /// What no buffer should be smaller than, in bytes.
 const LEAST_BUFFER: u64 = 4 << 20;
-/// The size of the pages in which `tcp_mem` and `udp_mem` count, in bytes.
-const PAGE: u64 = 4096;
+/// The size of the pages in which `tcp_mem` and `udp_mem` count, in bytes, where nobody has recorded it.
+const USUAL_PAGE: u64 = 4096;
 /// Windows beyond this many bytes are remarked upon.
 const LARGE_WINDOW: u64 = 64 << 20;
 
@@ -157,27 +157,28 @@ fn largest_window(found: &Found, name: &str, needed: u64) -> Result<Vec<Seen>, U
 
 fn tcp_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     const NAME: &str = "net.ipv4.tcp_mem";
-    let present = found.sysctl_three(NAME)?;
-    let memory = found.memory_bytes().ok_or_else(|| Unread("/proc/meminfo".to_owned()))?;
     let each = window(found, wish).max(wish.most_receive_buffer(is_tcp).unwrap_or(0));
     let needed = wish.streams(is_tcp).saturating_mul(each);
-    Ok(vec![pages(NAME, present, needed.min(memory / 4), Grade::CouldBeBetter)])
+    pages(found, NAME, needed, Grade::CouldBeBetter)
 }
 
 fn udp_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     const NAME: &str = "net.ipv4.udp_mem";
-    let present = found.sysctl_three(NAME)?;
     let each = wish.most_receive_buffer(is_datagrams).unwrap_or(LEAST_BUFFER);
     let needed = wish.streams(is_datagrams).saturating_mul(each).saturating_mul(2);
-    Ok(vec![pages(NAME, present, needed, Grade::Harmful)])
+    pages(found, NAME, needed, Grade::Harmful)
 }
 
-/// Three numbers of pages, of which the middle one has to hold so many bytes.
-fn pages(name: &str, [low, pressure, high]: [u64; 3], needed_bytes: u64, grade: Grade) -> Seen {
-    let (found, needed) = (format!("{low} {pressure} {high}"), needed_bytes.div_ceil(PAGE));
-    if pressure >= needed {
-        return Seen::good(name, found);
-    }
-    let advised = format!("{} {needed} {}", low.max(needed / 4 * 3), high.max(needed.saturating_mul(3) / 2));
-    Seen::sysctl(grade, name, found, advised)
+/// Three numbers of pages, of which the middle one has to hold so many bytes, or a quarter of the memory.
+fn pages(found: &Found, name: &str, needed_bytes: u64, grade: Grade) -> Result<Vec<Seen>, Unread> {
+    let [low, pressure, high] = found.sysctl_three(name)?;
+    let memory = found.memory_bytes().ok_or_else(|| Unread("/proc/meminfo".to_owned()))?;
+    let page = found.probed.page_bytes.unwrap_or(USUAL_PAGE).max(1);
+    let (told, needed) = (format!("{low} {pressure} {high}"), needed_bytes.min(memory / 4).div_ceil(page));
+    Ok(vec![if pressure >= needed {
+        Seen::good(name, told)
+    } else {
+        let advised = format!("{} {needed} {}", low.max(needed / 4 * 3), high.max(needed.saturating_mul(3) / 2));
+        Seen::sysctl(grade, name, told, advised)
+    }])
 }

@@ -52,6 +52,26 @@ fn memory_of_all_sockets_holds_the_streams_of_the_configuration() {
 }
 
 #[test]
+fn memory_for_datagrams_is_a_quarter_of_all_at_most() {
+    let mut wish = fed("eth0", Transport::Datagrams, Some(4 << 20));
+    wish.feeding[0].streams = 692;
+    // 700 buffers that count twice would be 5.9 GB of 16.4.
+    let changed = changes(&finds("laptop", "udp_memory", &wish));
+    assert_eq!(changed, ["net.ipv4.udp_mem: 3072 4096 6144 -> 750000 1000000 1500000"]);
+}
+
+#[test]
+fn memory_of_all_sockets_is_counted_in_pages_of_the_machine() {
+    let large = || Copy::of("laptop").recorded("\"probed\": {", "\"probed\": { \"page_bytes\": 65536,");
+    // 16 buffers of 64 MiB that count twice.
+    let wish = fed("eth0", Transport::Datagrams, Some(64 << 20));
+    assert_eq!(changes(&large().finds("udp_memory", &wish)), ["net.ipv4.udp_mem: 3072 4096 6144 -> 24576 32768 49152"]);
+    let copy = large().with("proc/sys/net/ipv4/tcp_mem", "96 128 192\n");
+    let changed = changes(&copy.finds("tcp_memory", &fed("eth0", Transport::Tcp, Some(1 << 20))));
+    assert_eq!(changed, ["net.ipv4.tcp_mem: 96 128 192 -> 192 256 384"]);
+}
+
+#[test]
 fn bbr_gives_way_to_cubic_where_the_kernel_has_it() {
     let found = finds("laptop", "congestion_control", &Wish::default());
     assert_eq!(changes(&found), ["net.ipv4.tcp_congestion_control: bbr -> cubic"]);
