@@ -48,6 +48,7 @@ pub(crate) fn doctor(options: &DoctorOptions) -> Result<u8, Failure> {
     };
     let mut wish = look.wish()?;
     wish.outputs.push(options.output.clone());
+    crate::tune::resolve(&mut wish.outputs);
     let diagnosis = if options.look {
         Diagnosis::look(&wish)
     } else {

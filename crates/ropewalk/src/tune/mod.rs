@@ -7,6 +7,8 @@ mod plan;
 mod told;
 mod wish;
 
+pub(crate) use wish::resolve;
+
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
 use ropewalk_host::Machine;
@@ -110,7 +112,8 @@ pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
 /// The rules that find something harmful on this machine for a configuration; none where it cannot be looked at.
 pub(crate) fn harmful(configuration: &Configuration) -> BTreeSet<&'static str> {
     let Ok(machine) = Machine::read(Path::new("/")) else { return BTreeSet::new() };
-    let wish = wish::of_pull(configuration, &machine);
+    let mut wish = wish::of_pull(configuration, &machine);
+    wish::resolve(&mut wish.outputs);
     let Ok(found) = Found::read(&mut Place::live(), &wish) else { return BTreeSet::new() };
     let findings = rules::check(&found, &wish).into_iter();
     findings.filter(|finding| finding.grade == Grade::Harmful).map(|finding| finding.rule).collect()

@@ -6,7 +6,7 @@ use ropewalk_node::configuration::push::{self, PushConfiguration, ReceiveChoice}
 use ropewalk_node::configuration::{self, Configuration, NetworkAddress, ReadoutSection, ThreadRule};
 use ropewalk_tune::{Feeding, Transport, Wish};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Files and connections of a unit beside those of its sources: segments, other units, control.
 const FILES_OF_A_UNIT: u64 = 32;
@@ -15,11 +15,32 @@ const FILES_OF_A_UNIT: u64 = 32;
 pub(super) fn of_file(file: &Path, root: &Path) -> Result<Wish, Failure> {
     let machine = Machine::read(root).map_err(|error| Failure::Environment(error.to_string()))?;
     let mut wish = of_machine(file, &machine)?;
-    // Mounts are compared with whole paths.
-    for output in &mut wish.outputs {
-        *output = std::path::absolute(&output).map_err(|error| Failure::Environment(error.to_string()))?;
+    if root == Path::new("/") {
+        resolve(&mut wish.outputs);
+    } else {
+        // Where the other machine has links nobody here knows.
+        let whole = |output: &PathBuf| std::path::absolute(output).unwrap_or_else(|_| output.clone());
+        wish.outputs = wish.outputs.iter().map(whole).collect();
     }
     Ok(wish)
+}
+
+/// Makes directories of this machine what mounts are compared with: whole paths without links, each of them once.
+pub(crate) fn resolve(outputs: &mut Vec<PathBuf>) {
+    outputs.iter_mut().for_each(|output| *output = resolved(output));
+    outputs.sort();
+    outputs.dedup();
+}
+
+/// Links are followed as far as the directory is there; a run makes the rest.
+fn resolved(output: &Path) -> PathBuf {
+    let Ok(whole) = std::path::absolute(output) else { return output.to_owned() };
+    let there = whole.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
+    let joined = there.map(|(real, above)| {
+        let missing = whole.components().skip(above.components().count());
+        real.components().chain(missing).collect()
+    });
+    joined.unwrap_or(whole)
 }
 
 fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {

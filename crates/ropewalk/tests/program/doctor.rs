@@ -29,6 +29,29 @@ fn whoever_only_looks_is_told_at_once_in_the_promised_form() {
     }
 }
 
+/// However the directory is named: by the way from here, or by a link.
+#[test]
+fn the_disk_is_looked_at_where_the_directory_really_is() {
+    let storage = |output: &str| {
+        let told = Program::run(["doctor", "--look", "--json", "--output", output]).expect_status(0).account();
+        let mut findings = told["findings"].as_array().expect("a list").clone();
+        findings.retain(|finding| finding["group"] == "storage");
+        findings
+    };
+    let here = std::env::current_dir().and_then(|here| here.canonicalize()).expect("tests are somewhere");
+    assert_eq!(storage("."), storage(&here.display().to_string()));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("every Linux has it");
+    if !mounts.lines().any(|line| line.contains(" /dev/shm ") && line.contains(" - tmpfs ")) {
+        return ropewalk_tidy::skipped("doctor::the_disk_is_looked_at_where_the_directory_really_is", "no tmpfs there");
+    }
+    let directory = TemporaryDirectory::new("doctor-link");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink("/dev/shm", &link).expect("a link can be made");
+    let found = storage(&link.display().to_string());
+    let has = |subject: &str, told: &str| found.iter().any(|one| one["subject"] == subject && one["found"] == told);
+    assert!(has("/dev/shm: file system", "tmpfs at /dev/shm"), "{found:#?}");
+}
+
 #[test]
 fn a_directory_that_is_not_there_is_not_made() {
     let directory = TemporaryDirectory::new("doctor");

@@ -77,20 +77,39 @@ fn mount(line: &str) -> Option<Mount<'_>> {
     Some(Mount { device: own.get(2)?, point: unescaped(own.get(4)?), options: options.collect(), kind, source })
 }
 
+/// All mounts that are known.
+fn mounts(found: &Found) -> Result<Vec<Mount<'_>>, Unread> {
+    Ok(found.must("proc/self/mountinfo")?.lines().filter_map(mount).collect())
+}
+
 /// The mount that a directory is in: of those whose point it lies below the longest, and of equal ones the last.
-fn mount_of<'a>(found: &'a Found, directory: &Path) -> Result<Mount<'a>, Unread> {
-    const PATH: &str = "proc/self/mountinfo";
-    let mounts = found.must(PATH)?.lines().filter_map(mount).filter(|mount| directory.starts_with(&mount.point));
-    mounts.max_by_key(|mount| mount.point.components().count()).ok_or_else(|| Unread(format!("/{PATH}")))
+fn mount_of<'a, 'b>(mounts: &'b [Mount<'a>], directory: &Path) -> Option<&'b Mount<'a>> {
+    let above = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
+    above.max_by_key(|mount| mount.point.components().count())
+}
+
+/// What is seen of each output directory by its mount. One without a mount is told of by itself.
+fn each(found: &Found, wish: &Wish, what: &str, one: fn(String, &Mount<'_>) -> Seen) -> Result<Vec<Seen>, Unread> {
+    let mounts = mounts(found)?;
+    let seen = |directory: &PathBuf| {
+        let name = format!("{}: {what}", directory.display());
+        match mount_of(&mounts, directory) {
+            Some(mount) => one(name, mount),
+            None => nowhere(name),
+        }
+    };
+    Ok(wish.outputs.iter().map(seen).collect())
+}
+
+/// Of a directory that lies in no file system that is known.
+fn nowhere(name: String) -> Seen {
+    Seen::told(name, "could not be read", "see in which file system it lies, and write its whole path")
 }
 
 fn file_system(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
-    let one = |directory: &PathBuf| {
-        let mount = mount_of(found, directory)?;
-        let (name, told) =
-            (format!("{}: file system", directory.display()), format!("{} at {}", mount.kind, mount.point.display()));
-        let advised = "ext4 or xfs on a local disk";
-        Ok(match mount.kind {
+    each(found, wish, "file system", |name, mount| {
+        let (told, advised) = (format!("{} at {}", mount.kind, mount.point.display()), "ext4 or xfs on a local disk");
+        match mount.kind {
             "tmpfs" | "ramfs" => {
                 Seen::harmful(name, told, format!("{advised}: what is in memory goes with the machine"))
             }
@@ -99,27 +118,23 @@ fn file_system(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
             }
             kind if kind.starts_with("fuse") => Seen::better(name, told, advised),
             _ => Seen::good(name, told),
-        })
-    };
-    wish.outputs.iter().map(one).collect()
+        }
+    })
 }
 
 fn mount_options(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
-    let one = |directory: &PathBuf| {
-        let mount = mount_of(found, directory)?;
-        let name = format!("{}: mount options", directory.display());
+    each(found, wish, "mount options", |name, mount| {
         let has = |option: &&str| mount.options.contains(option);
         let slow: Vec<&str> = ["sync", "discard", "data=journal"].into_iter().filter(has).collect();
-        Ok(if has(&"ro") {
+        if has(&"ro") {
             Seen::harmful(name, "ro", "rw: nothing can be written there")
         } else if slow.is_empty() {
             Seen::good(name, mount.options.join(","))
         } else {
             let advised = format!("without it: `mount -o remount,...`, /etc/fstab for {}", mount.point.display());
             Seen::better(name, slow.join(","), advised)
-        })
-    };
-    wish.outputs.iter().map(one).collect()
+        }
+    })
 }
 
 /// The disk that a mount is on, by its name in /sys/block.
@@ -133,9 +148,9 @@ fn disk_of<'a>(found: &'a Found, mount: &Mount<'_>) -> Option<&'a str> {
 }
 
 fn disk_scheduler(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
-    let mut seen: Vec<Seen> = Vec::new();
-    for directory in &wish.outputs {
-        let Some(disk) = disk_of(found, &mount_of(found, directory)?) else { continue };
+    let (mounts, mut seen) = (mounts(found)?, Vec::<Seen>::new());
+    for mount in wish.outputs.iter().filter_map(|directory| mount_of(&mounts, directory)) {
+        let Some(disk) = disk_of(found, mount) else { continue };
         let path = format!("sys/block/{disk}/queue/scheduler");
         let (Some(text), Some(turns)) =
             (found.text(&path), found.number(&format!("sys/block/{disk}/queue/rotational")))
@@ -162,16 +177,15 @@ fn free_space(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let one = |directory: &PathBuf| {
         let name = format!("{}: free space", directory.display());
         let near = found.probed.space.iter().filter(|space| directory.starts_with(&space.directory));
-        let space =
-            near.max_by_key(|space| space.directory.components().count()).ok_or_else(|| Unread(name.clone()))?;
+        let Some(space) = near.max_by_key(|space| space.directory.components().count()) else { return nowhere(name) };
         let told = format!("{} of {}", bytes(space.free_bytes), bytes(space.total_bytes));
-        Ok(if space.free_bytes < LEAST {
+        if space.free_bytes < LEAST {
             Seen::harmful(name, told, "more than 10 GB")
         } else if space.free_bytes < space.total_bytes / 10 {
             Seen::better(name, told, "more than a tenth")
         } else {
             Seen::good(name, told)
-        })
+        }
     };
-    wish.outputs.iter().map(one).collect()
+    Ok(wish.outputs.iter().map(one).collect())
 }

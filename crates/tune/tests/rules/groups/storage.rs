@@ -30,6 +30,23 @@ fn mounts_that_wait_for_the_disk_are_found() {
     assert_eq!(worst(&read_only.finds("mount_options", &readout("eth1", "/data"))), Grade::Harmful);
 }
 
+/// One that lies in no mount that is known does not keep the others from being looked at.
+#[test]
+fn each_directory_is_looked_at_by_itself() {
+    let wish = Wish { outputs: vec!["somewhere".into(), "/data/runs".into()], ..Wish::default() };
+    for (rule, grade) in
+        [("file_system", Grade::Good), ("mount_options", Grade::CouldBeBetter), ("free_space", Grade::Harmful)]
+    {
+        let found = finds("server", rule, &wish);
+        let told: Vec<_> = found.iter().map(|finding| (finding.grade, finding.subject.as_str())).collect();
+        let what = rule.replace('_', " ");
+        let expected = [(Grade::Told, format!("somewhere: {what}")), (grade, format!("/data/runs: {what}"))];
+        assert_eq!(told, expected.each_ref().map(|(grade, subject)| (*grade, subject.as_str())));
+        assert_eq!(found[0].found, "could not be read");
+    }
+    assert_eq!(changes(&finds("server", "disk_scheduler", &wish)).len(), 1);
+}
+
 #[test]
 fn disks_have_the_scheduler_of_their_kind() {
     let found = finds("server", "disk_scheduler", &readout("eth1", "/data"));
