@@ -214,6 +214,21 @@ impl Machine {
         best.map(|(_, card)| card)
     }
 
+    /// An interface and all that it is made of, what lies below others before these.
+    pub fn made_of<'a>(&'a self, card: &'a Card) -> Vec<&'a Card> {
+        let (mut found, mut looked_at) = (vec![card], 0);
+        while let Some(card) = found.get(looked_at) {
+            for below in card.lower.iter().filter_map(|name| self.card(name)) {
+                if !found.iter().any(|other| other.name == below.name) {
+                    found.push(below);
+                }
+            }
+            looked_at += 1;
+        }
+        found.reverse();
+        found
+    }
+
     /// The hardware behind an interface: itself, or what a bond or a VLAN is made of.
     pub fn hardware_of<'a>(&'a self, card: &'a Card) -> Vec<&'a Card> {
         // A card is made of others a few times at most: a VLAN on a bond of two.

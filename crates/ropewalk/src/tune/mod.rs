@@ -64,7 +64,8 @@ Exit status: 0 where everything is as it was, 1 where something is left, 4 where
 pub(crate) struct LookOptions {
     /// The configuration whose needs are to be met; without one, those of any data taking.
     pub(crate) config: Option<PathBuf>,
-    /// An interface to look at, besides those that feed the configuration; as often as wanted.
+    /// An interface to look at, besides those that feed the configuration; where data comes through it large packets are
+    /// planned, too. As often as wanted.
     #[arg(long = "interface", value_name = "NAME")]
     pub(crate) interfaces: Vec<String>,
     /// Another machine: a directory with its proc and sys and recorded.json. What is changed is changed there.

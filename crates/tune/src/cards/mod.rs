@@ -31,6 +31,9 @@ pub struct CardReport {
     /// The most combined channels that the card can have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_combined_channels: Option<u32>,
+    /// The largest packet that the card can have, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_mtu: Option<u32>,
     /// Features that nobody can change, and whether they are on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fixed_features: BTreeMap<String, bool>,

@@ -20,7 +20,6 @@ echo 8192 > /sys/class/net/eth1/queues/rx-0/rps_flow_cnt
 echo 8192 > /sys/class/net/eth1/queues/rx-1/rps_flow_cnt
 echo 8192 > /sys/class/net/eth1/queues/rx-2/rps_flow_cnt
 echo 8192 > /sys/class/net/eth1/queues/rx-3/rps_flow_cnt
-ip link set dev eth1 mtu 9000
 echo 5 > /proc/irq/120/smp_affinity_list
 echo 6 > /proc/irq/121/smp_affinity_list
 echo 5 > /proc/irq/122/smp_affinity_list

@@ -24,6 +24,7 @@ const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const LINK_NAME: u16 = 3;
 const LINK_MTU: u16 = 4;
+const LINK_MOST_MTU: u16 = 51;
 /// The longest name of an interface in bytes.
 const LONGEST_NAME: usize = 15;
 
@@ -51,6 +52,8 @@ impl Ethtool {
 struct Link {
     index: u32,
     mtu: u32,
+    /// The largest that it can have; none where there is no bound, which the kernel writes as 0, or none is told.
+    most_mtu: Option<u32>,
 }
 
 fn link(interface: &str) -> io::Result<Link> {
@@ -61,7 +64,8 @@ fn link(interface: &str) -> io::Result<Link> {
     let bodies = Socket::interfaces()?.ask(&request)?;
     let read = |body: &Vec<u8>| {
         let index = number(body.get(4..)?)?;
-        Some(Link { index, mtu: attribute(body.get(INTERFACE_HEAD..)?, LINK_MTU).and_then(number)? })
+        let value = |kind: u16| attribute(body.get(INTERFACE_HEAD..)?, kind).and_then(number);
+        Some(Link { index, mtu: value(LINK_MTU)?, most_mtu: value(LINK_MOST_MTU).filter(|&most| most > 0) })
     };
     bodies.first().and_then(read).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
@@ -86,7 +90,7 @@ fn xdp(index: u32, report: &mut CardReport) -> io::Result<()> {
 impl Cards for Netlink {
     fn report(&mut self, interface: &str) -> Result<CardReport, CardError> {
         let link = link(interface).map_err(|source| refused(interface, source))?;
-        let mut report = CardReport::default();
+        let mut report = CardReport { most_mtu: link.most_mtu, ..CardReport::default() };
         // Kernels before 5.6 do not have the family, those before 6.3 not the other one.
         if let Ok(mut ethtool) = Ethtool::open() {
             for command in Command::ALL {

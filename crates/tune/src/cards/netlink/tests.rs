@@ -67,7 +67,7 @@ fn the_loop_is_there_and_has_features() {
     let report = Netlink::default().report("lo").expect("every machine has it");
     assert_eq!(report.fixed_features.get("loopback"), Some(&true), "{report:?}");
     assert!(report.properties.iter().any(|(property, _)| matches!(property, Property::Feature(_))), "{report:?}");
-    assert_eq!(report.value(&Property::ReceiveRing), None);
+    assert_eq!((report.value(&Property::ReceiveRing), report.most_mtu), (None, None), "it has no bound");
     assert!(Netlink::default().mtu("lo").expect("every machine has it") > 0);
 }
 
@@ -97,6 +97,7 @@ fn what_is_set_is_read_again() {
         }
         cards.set_mtu(CARD, 9000).expect("it can be set");
         assert_eq!(cards.mtu(CARD).expect("it is there"), 9000);
+        assert_eq!(before.most_mtu, Some(65535), "veth.c, ETH_MAX_MTU");
         assert!(before.xdp.contains(&"basic".to_owned()), "{before:?}");
     });
 }

@@ -117,9 +117,46 @@ fn queues_that_go_are_left_alone_where_there_are_more_than_ten() {
     assert_eq!(handed, [path(2, "rps_cpus") + "f0 -> 0"]);
 }
 
+/// With an interface to look at besides those that feed.
+fn naming(wish: Wish, interface: &str) -> Wish {
+    Wish { interfaces: vec![interface.to_owned()], ..wish }
+}
+
+/// A switch that carries less drops them without a word, and nobody here can ask it.
+#[test]
+fn large_packets_are_planned_where_somebody_names_the_interface_that_feeds() {
+    let found = finds("server", "mtu", &readout("eth1", "/data"));
+    assert_eq!((worst(&found), changes(&found).len()), (Grade::CouldBeBetter, 0));
+    assert_eq!(found[0].advised, "9000, where all of this network has it: planned with `--interface eth1`");
+    let found = finds("server", "mtu", &naming(readout("eth1", "/data"), "eth1"));
+    assert_eq!(changes(&found), ["MTU of eth1: 1500 -> 9000"]);
+}
+
+/// The kernel makes a VLAN's packets smaller with those below it, and never larger.
+#[test]
+fn what_lies_on_a_card_has_large_packets_too() {
+    let file = |name: &str| format!("sys/class/net/eth1.7/{name}");
+    let copy = Copy::of("server").with(&file("operstate"), "up\n").with(&file("type"), "1\n");
+    let copy = copy.with(&file("lower_eth1"), "").with(&file("mtu"), "1500\n");
+    for named in ["eth1", "eth1.7"] {
+        let found = copy.finds("mtu", &naming(readout("eth1.7", "/data"), named));
+        assert_eq!(changes(&found), ["MTU of eth1: 1500 -> 9000", "MTU of eth1.7: 1500 -> 9000"]);
+    }
+    let small = copy.with("sys/class/net/eth1/mtu", "9000\n");
+    let found = small.finds("mtu", &readout("eth1.7", "/data"));
+    assert_eq!((found[0].grade, found[1].grade), (Grade::Good, Grade::CouldBeBetter));
+}
+
+#[test]
+fn packets_are_as_large_as_the_card_can_have_them() {
+    let wish = naming(readout("eth1", "/data"), "eth1");
+    let most = |bytes: u32| Copy::of("server").recorded("\"eth1\": {", &format!("\"eth1\": {{ \"most_mtu\": {bytes},"));
+    assert_eq!(changes(&most(4082).finds("mtu", &wish)), ["MTU of eth1: 1500 -> 4082"]);
+    assert_eq!(worst(&most(1500).finds("mtu", &wish)), Grade::Good);
+}
+
 #[test]
 fn large_packets_are_for_interfaces_that_feed() {
-    assert_eq!(changes(&finds("server", "mtu", &readout("eth1", "/data"))), ["MTU of eth1: 1500 -> 9000"]);
     assert_eq!(
         (worst(&finds("server", "mtu", &on_eth1())), 0),
         (Grade::Told, finds("server", "mtu", &on_eth1())[0].changes.len())
