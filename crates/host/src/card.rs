@@ -1,6 +1,6 @@
 //! Network cards: where they are plugged in, and which CPUs take their interrupts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ pub enum InterruptTask {
 /// A range of addresses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Network {
-    /// An address in it.
+    /// An address in it: this machine's own, where the kernel tells.
     pub address: IpAddr,
     /// How many bits of the address all others in it share.
     pub prefix: u8,
@@ -224,18 +224,39 @@ fn interrupt_names(path: &Path) -> BTreeMap<u32, String> {
     text.lines().filter_map(one).collect()
 }
 
-/// The networks of each interface: IPv4 from the routes without a gateway, IPv6 from the addresses.
+/// The networks of each interface: IPv4 from the routes without a gateway, each as often as this machine has an address in
+/// it, IPv6 from the addresses.
 fn networks(root: &Path) -> BTreeMap<String, Vec<Network>> {
     let mut networks: BTreeMap<String, Vec<Network>> = BTreeMap::new();
     let routes = files::text(&root.join("proc/net/route")).unwrap_or_default();
+    let own = own_addresses(&files::text(&root.join("proc/net/fib_trie")).unwrap_or_default());
     for (name, network) in routes.lines().filter_map(route) {
-        networks.entry(name).or_default().push(network);
+        let of_card = networks.entry(name).or_default();
+        let inside: Vec<IpAddr> = own.iter().copied().filter(|&address| network.contains(address)).collect();
+        if inside.is_empty() {
+            of_card.push(network);
+        }
+        of_card.extend(inside.into_iter().map(|address| Network { address, ..network }));
     }
     let addresses = files::text(&root.join("proc/net/if_inet6")).unwrap_or_default();
     for (name, network) in addresses.lines().filter_map(address) {
         networks.entry(name).or_default().push(network);
     }
     networks
+}
+
+/// The IPv4 addresses of this machine in `/proc/net/fib_trie`, where routes to single ones that end here are its own: below
+/// `|-- 192.0.2.7` stands `/32 host LOCAL`.
+fn own_addresses(text: &str) -> BTreeSet<IpAddr> {
+    let (mut own, mut address) = (BTreeSet::new(), None);
+    for line in text.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("|-- ") {
+            address = text.parse::<IpAddr>().ok();
+        } else if line == "/32 host LOCAL" {
+            own.extend(address);
+        }
+    }
+    own
 }
 
 /// A line of `/proc/net/route`: interface, destination, gateway, flags, ..., mask in the eighth place, all in hex.
@@ -296,6 +317,9 @@ mod tests {
                 network.contains("192.0.2.77".parse().unwrap()) && !network.contains("192.0.3.77".parse().unwrap())
             );
         }
+        let own = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 192.0.2.0\n        /24 link UNICAST\n     |-- 192.0.2.2\n        \
+                   /32 host LOCAL\n     |-- 127.0.0.0\n        /8 host LOCAL\nLocal:\n     |-- 192.0.2.2\n        /32 host LOCAL\n";
+        assert_eq!(own_addresses(own), [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2))].into());
         assert_eq!(route("eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0"), None);
         assert_eq!(route("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask"), None);
         let (name, network) = address("fd000000000000000000000000000002 04 40 00 82     eth0").expect("an address");

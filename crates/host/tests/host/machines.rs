@@ -69,6 +69,7 @@ fn a_card_is_read_with_its_node_its_queues_and_who_takes_its_interrupts() {
     let made = MadeMachine::new(2, 8, 2).card("eth2", 1, &interrupts).network("eth2", [10, 1, 2]);
     // The kernel's own choice counts where it tells.
     made.write("proc/irq/85/effective_affinity_list", "26");
+    made.write("proc/net/fib_trie", "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.1.2.3\n        /32 host LOCAL\n");
     let machine = made.read_machine();
     let card = machine.card("eth2").expect("it is there");
     assert_eq!((card.kind, card.driver.as_deref(), card.is_up), (CardKind::Physical, Some("mlx4_core"), true));
@@ -77,6 +78,8 @@ fn a_card_is_read_with_its_node_its_queues_and_who_takes_its_interrupts() {
     assert_eq!(card.receive_cpus(), list("9,26"));
     let tasks: Vec<_> = card.interrupts.iter().map(|interrupt| (interrupt.number, interrupt.task)).collect();
     assert_eq!(tasks, [(84, InterruptTask::Receive), (85, InterruptTask::Receive), (86, InterruptTask::Other)]);
+    let own: Vec<_> = card.networks.iter().map(|network| (network.address.to_string(), network.prefix)).collect();
+    assert_eq!(own, [("10.1.2.3".to_owned(), 24)]);
     let at = |address: &str| machine.card_at(address.parse().unwrap()).map(|card| card.name.as_str());
     assert_eq!(
         (at("10.1.2.77"), at("127.0.0.2"), at("10.1.3.1"), at("::1")),
