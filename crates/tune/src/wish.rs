@@ -15,7 +15,7 @@ pub struct Wish {
     pub feeding: Vec<Feeding>,
     /// The directories that events are written to.
     pub outputs: Vec<PathBuf>,
-    /// Memory that the configuration's pools take, in bytes.
+    /// Memory that the configuration's pools take, in bytes: those of builder units as if each were a process of its own.
     pub memory_bytes: u64,
     /// Connections and files that are open at once, at most.
     pub files: u64,

@@ -91,7 +91,8 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         }));
     }
     let pools = configuration.readout.iter().map(|readout| readout.pool.0);
-    let built = configuration.builder.iter().map(|builder| builder.bytes.0);
+    // Of `bytes`, what it may have in work, it takes no memory of its own.
+    let received = configuration.builder.iter().map(|builder| builder.pool.0);
     let outputs = configuration.builder.iter().map(|builder| {
         let output = builder.output.clone();
         output.unwrap_or_else(|| configuration.run.output.clone())
@@ -103,7 +104,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
     Wish {
         feeding,
         outputs,
-        memory_bytes: pools.chain(built).fold(0, u64::saturating_add),
+        memory_bytes: pools.chain(received).fold(0, u64::saturating_add),
         files: configuration.source.len() as u64 + units as u64 * FILES_OF_A_UNIT,
         peers: peers(configuration, machine),
         realtime_priority: highest_priority(&configuration.thread),
@@ -142,16 +143,23 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         };
         let named = gateway.interface.as_ref().and_then(|name| machine.card(name));
         let listens = gateway.listen.values().next().and_then(|address| card_at(machine, (*address.0.ip()).into()));
-        feeding.extend(named.or(listens).map(|card| Feeding {
+        let Some(card) = named.or(listens) else { continue };
+        let name = |queue: u16| match gateway.queues {
+            1 => gateway.name.clone(),
+            _ => format!("{}-{queue}", gateway.name),
+        };
+        // Each queue is read by a thread of its own.
+        feeding.extend((0..gateway.queues).map(|queue| Feeding {
             interface: card.name.clone(),
-            thread: gateway.name.clone(),
+            thread: name(queue),
             transport,
-            streams: u32::from(gateway.queues) * gateway.listen.len() as u32,
+            streams: gateway.listen.len() as u32,
             // The configuration counts as the kernel does, which takes twice what it is asked for.
             receive_buffer_bytes: (transport == Transport::Datagrams).then_some(gateway.receive_buffer.0 / 2),
         }));
     }
-    let memory = configuration.gateway.iter().map(|gateway| gateway.memory.0.saturating_mul(gateway.queues.into()));
+    // Its queues share it.
+    let memory = configuration.gateway.iter().map(|gateway| gateway.memory.0);
     Wish {
         feeding,
         outputs: if configuration.run.write { vec![configuration.run.output.clone()] } else { Vec::new() },

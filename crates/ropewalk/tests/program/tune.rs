@@ -313,10 +313,12 @@ fn a_configuration_says_what_feeds_it() {
     let machine = Machine::new("tune-wish");
     let file = machine.0.path().join("setup.toml");
     let output = machine.0.path().display().to_string();
+    let local = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.10.0.7\n        /32 host LOCAL\n     |-- 10.10.0.255\n        /32 link BROADCAST\n";
+    machine.write("proc/net/fib_trie", local);
     let text = format!(
-        "version = 1\n[run]\noutput = \"{output}\"\n\
+        "version = 1\n[run]\noutput = \"{output}\"\n[manager]\naddress = \"10.10.0.7:7000\"\nstandby = [\"10.10.0.9:7000\"]\n\
          [[readout]]\nname = \"ru0\"\nlisten = \"0.0.0.0:0\"\ncard = \"eth1\"\npool = \"1GiB\"\n\
-         [[readout]]\nname = \"ru1\"\nlisten = \"10.10.0.7:7001\"\n[[builder]]\nname = \"bu0\"\n\
+         [[readout]]\nname = \"ru1\"\nlisten = \"10.10.0.7:7001\"\n[[builder]]\nname = \"bu0\"\npool = \"2GiB\"\n\
          [[source]]\nid = 1\nreadout = \"ru0\"\n[[source]]\nid = 2\nreadout = \"ru1\"\n\
          [[thread]]\nmatch = \"^ru\"\nscheduling = \"fifo\"\npriority = 40\n"
     );
@@ -331,7 +333,9 @@ fn a_configuration_says_what_feeds_it() {
         assert_eq!(told, (&"eth1".into(), &thread.into(), &"tcp".into(), &1.into()), "{wish:#}");
     }
     assert_eq!((&wish["realtime_priority"], &wish["outputs"][0]), (&40.into(), &output.into()), "{wish:#}");
-    assert!(wish["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 30), "{wish:#}");
+    // 1 GiB, what is usual, and what the builder unit receives into, whatever it may have in work.
+    assert_eq!(wish["memory_bytes"], (1 << 30) + (128 << 20) + (2_u64 << 30), "{wish:#}");
+    assert_eq!(wish["peers"], serde_json::json!(["10.10.0.9"]), "the other one is this machine's own");
     // Large packets are for networks of which somebody says that they carry them.
     for (more, has_large) in [(&[][..], false), (&["--interface", "eth1"], true)] {
         let planned = machine.tune(&[&["plan", &file], more].concat());
@@ -342,6 +346,25 @@ fn a_configuration_says_what_feeds_it() {
     let refused = machine.tune(&["check", &file]);
     let message = "ru0: there is no network card `eth9`; there are: eth0, eth1, lo";
     assert!(refused.expect_status(2).errors.contains(message), "{refused:#?}");
+}
+
+/// A configuration of gateways: each of their queues is read by a thread of its own, and they share the gateway's memory.
+#[test]
+fn each_queue_of_a_gateway_is_a_thread_that_reads() {
+    let machine = Machine::new("tune-wish-gateway");
+    let file = machine.0.path().join("gateway.toml");
+    let flow = |name: &str, ip: u32| {
+        format!("[[flow]]\nname = \"{name}\"\npacking = 10\nsources = {{ count = 4, address = \"10.10.1.{ip}\" }}\n")
+    };
+    let gateway = "[[gateway]]\nname = \"gw0\"\nqueues = 3\nmemory = \"96MiB\"\n\
+                   listen = { l1 = \"10.10.0.7:9701\", hlt = \"10.10.0.7:9801\" }\ncontrol = \"10.10.0.7:9901\"\n";
+    fs::write(&file, format!("version = 1\n{}{}{gateway}", flow("l1", 1), flow("hlt", 9))).expect("it can be written");
+    let account = machine.tune(&["check", &file.display().to_string(), "--json"]).account();
+    let wish = &account["wish"];
+    let feeding = wish["feeding"].as_array().expect("a list");
+    let told: Vec<_> = feeding.iter().map(|one| (one["thread"].as_str(), one["streams"].as_u64())).collect();
+    assert_eq!(told, ["gw0-0", "gw0-1", "gw0-2"].map(|name| (Some(name), Some(2))), "{wish:#}");
+    assert_eq!(wish["memory_bytes"], 96 << 20, "{wish:#}");
 }
 
 /// bbr is harmful over loopback, and is the one such setting that a test can read for itself.
