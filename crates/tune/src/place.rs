@@ -166,25 +166,8 @@ impl Place {
         }
     }
 
-    /// The file of a setting. None where the machine has it not.
-    fn file(&self, path: &str) -> Result<Option<PathBuf>, SettingError> {
-        let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-        if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
-            return Err(SettingError::Path(path.to_owned()));
-        }
-        let error = |source| SettingError::File { path: path.to_owned(), source };
-        let root = self.root.canonicalize().map_err(error)?;
-        match root.join(path).canonicalize() {
-            // Links of /sys stay in it; one that leads out of a recorded machine would change this one.
-            Ok(file) if file.starts_with(&root) => Ok(Some(file)),
-            Ok(_) => Err(SettingError::Path(path.to_owned())),
-            Err(source) if is_missing(&source) => Ok(None),
-            Err(source) => Err(error(source)),
-        }
-    }
-
     fn read_file(&self, path: &str) -> Result<Option<String>, SettingError> {
-        let Some(file) = self.file(path)? else { return Ok(None) };
+        let Some(file) = file_of(&self.root, path)? else { return Ok(None) };
         match std::fs::read(file) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             // Some files say so in this way while a link is down.
@@ -200,7 +183,7 @@ impl Place {
     }
 
     fn write_file(&self, setting: &Setting, path: &str, value: &str) -> Result<(), SettingError> {
-        let Some(file) = self.file(path)? else { return Err(SettingError::Missing(setting.clone())) };
+        let Some(file) = file_of(&self.root, path)? else { return Err(SettingError::Missing(setting.clone())) };
         let mut text = setting.written(value);
         if self.record.is_some() {
             let before = std::fs::read_to_string(&file).map_err(|source| fault(path, value, source))?;
@@ -267,6 +250,23 @@ fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<
         // Several numbers stand with tabs between them.
         _ if before.contains('\t') => Some(value.replace(' ', "\t")),
         _ => Some(value.to_owned()),
+    }
+}
+
+/// The file of a setting of the machine below `root`. None where the machine has it not.
+pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
+    let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
+        return Err(SettingError::Path(path.to_owned()));
+    }
+    let error = |source| SettingError::File { path: path.to_owned(), source };
+    let root = root.canonicalize().map_err(error)?;
+    match root.join(path).canonicalize() {
+        // Links of /sys stay in it; one that leads out of a recorded machine would change this one.
+        Ok(file) if file.starts_with(&root) => Ok(Some(file)),
+        Ok(_) => Err(SettingError::Path(path.to_owned())),
+        Err(source) if is_missing(&source) => Ok(None),
+        Err(source) => Err(error(source)),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{CardError, CardReport, Cards};
+use crate::place::file_of;
 use crate::{Place, Property};
 
 /// The cards of a recorded machine.
@@ -29,8 +30,9 @@ impl Recorded {
         if interface.contains('/') || interface.starts_with('.') {
             return Err(unknown());
         }
-        let file = self.root.join("sys/class/net").join(interface).join("mtu");
-        if file.exists() { Ok(file) } else { Err(unknown()) }
+        // By the rules of all files that are settings: what a link leads out of the recorded machine to is none of it.
+        let file = file_of(&self.root, &format!("sys/class/net/{interface}/mtu"));
+        file.ok().flatten().ok_or_else(unknown)
     }
 
     /// Writes the record anew, everything else in it as it is.

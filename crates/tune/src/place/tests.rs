@@ -126,6 +126,20 @@ fn no_path_leaves_the_root() {
 }
 
 #[test]
+fn a_recorded_interface_that_leads_out_of_the_root_is_none_of_it() {
+    let outside = Directory::new("outside").with("sys/class/net/eth0/mtu", "1500\n");
+    let directory = Directory::new("leads-out");
+    let link = directory.0.join("sys/class/net/eth1");
+    std::os::unix::fs::symlink(outside.0.join("sys/class/net/eth0"), link).expect("a link can be made");
+    let mut place = directory.place();
+    let mtu = Setting::Mtu { interface: "eth1".to_owned() };
+    assert_eq!(place.read(&mtu).expect("it can be asked for"), None);
+    let error = place.write(&mtu, "9000").expect_err("it is of another machine").to_string();
+    assert_eq!(error, "there is no network interface `eth1`");
+    assert_eq!(fs::read_to_string(outside.0.join("sys/class/net/eth0/mtu")).expect("it is there"), "1500\n");
+}
+
+#[test]
 fn a_damaged_record_is_refused() {
     for text in ["", "[]", "{\"cards\": 7}", "{\"cards\": {\"eth0\": {\"properties\": [[\"x\"]]}}}"] {
         let directory = Directory::new("damaged").with(Place::RECORD, text);
