@@ -120,8 +120,11 @@ impl Setting {
                 plain().parse().map_or_else(|_| plain(), |list: ropewalk_host::CpuList| list.to_string())
             }
             Self::File { form: Form::CpuMask, .. } => {
-                let groups = text.trim().trim_start_matches("0x").split(',');
-                let digits: String = groups.map(|group| format!("{:0>8}", group.trim())).collect();
+                let groups = text.trim().trim_start_matches("0x").split(',').map(str::trim);
+                let digits: String = groups.map(|group| format!("{group:0>8}")).collect();
+                if !is_mask(&digits) {
+                    return plain();
+                }
                 let digits = digits.trim_start_matches('0').to_ascii_lowercase();
                 if digits.is_empty() { "0".to_owned() } else { digits }
             }
@@ -131,7 +134,9 @@ impl Setting {
 
     /// As the kernel takes a value that is in its normal form: it refuses more than eight digits of a mask in one group.
     pub(crate) fn written(&self, value: &str) -> String {
-        let Self::File { form: Form::CpuMask, .. } = self else { return value.to_owned() };
+        if !matches!(self, Self::File { form: Form::CpuMask, .. }) || !is_mask(value) {
+            return value.to_owned();
+        }
         let digits: Vec<char> = value.chars().collect();
         digits.rchunks(8).rev().map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(",")
     }
@@ -140,10 +145,10 @@ impl Setting {
     pub fn command(&self, value: &str) -> String {
         match self {
             Self::File { path, .. } => match self.sysctl_name() {
-                Some(name) => format!("sysctl -w {name}={}", quoted(value)),
-                None => format!("echo {} > /{path}", quoted(&self.written(value))),
+                Some(name) => format!("sysctl -w {}={}", quoted(&name), quoted(value)),
+                None => format!("echo {} > {}", quoted(&self.written(value)), quoted(&format!("/{path}"))),
             },
-            Self::Mtu { interface } => format!("ip link set dev {interface} mtu {value}"),
+            Self::Mtu { interface } => format!("ip link set dev {} mtu {}", quoted(interface), quoted(value)),
             Self::Card { interface, property } => property.command(interface, value),
         }
     }
@@ -177,11 +182,16 @@ impl Property {
             Self::NegotiatedPause => ("-A", "autoneg"),
             Self::Feature(name) => ("-K", name.as_str()),
         };
-        format!("ethtool {option} {interface} {name} {value}")
+        format!("ethtool {option} {} {} {}", quoted(interface), quoted(name), quoted(value))
     }
 }
 
-/// As a shell takes it for one word.
+/// Whether these are digits of a mask, and nothing else.
+fn is_mask(text: &str) -> bool {
+    text.bytes().all(|letter| letter.is_ascii_hexdigit())
+}
+
+/// As a shell takes it for one word. The kernel lets names of interfaces have letters that mean something to a shell.
 fn quoted(value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.,:/".contains(letter);
     match value {
@@ -242,6 +252,7 @@ mod tests {
         assert_eq!(file(Form::CpuMask).normal("1,00000000\n"), "100000000");
         assert_eq!(file(Form::CpuMask).normal("1,0\n"), "100000000");
         assert_eq!(file(Form::CpuMask).normal("0,0\n"), "0");
+        assert_eq!(file(Form::CpuMask).normal("0\ntouch it\n"), "0 touch it", "no mask");
     }
 
     #[test]
@@ -265,12 +276,29 @@ mod tests {
         assert_eq!(setting.command("$HOME's"), "sysctl -w net.ipv4.tcp_rmem='$HOME'\\''s'");
     }
 
+    #[test]
+    fn names_of_interfaces_and_files_are_one_word_for_a_shell() {
+        let interface = "e;id $x".to_owned();
+        let path = "sys/class/net/e&0/gro_flush_timeout".to_owned();
+        let property = |property| Setting::Card { interface: interface.clone(), property };
+        let feature = Property::Feature("rx`id`".to_owned());
+        for (setting, command) in [
+            (property(Property::ReceiveRing), "ethtool -G 'e;id $x' rx 7"),
+            (property(feature), "ethtool -K 'e;id $x' 'rx`id`' 7"),
+            (Setting::Mtu { interface: interface.clone() }, "ip link set dev 'e;id $x' mtu 7"),
+            (Setting::File { path, form: Form::Plain }, "echo 7 > \"/sys/class/net/e&0/gro_flush_timeout\""),
+            (Setting::sysctl("net/ipv4/neigh/a|b.7/gc"), "sysctl -w \"net/ipv4/neigh/a|b.7/gc\"=7"),
+        ] {
+            assert_eq!(setting.command("7"), command);
+        }
+    }
+
     proptest! {
         #[test]
         fn the_normal_form_of_what_is_written_is_itself(text in ".{0,60}", form in 0..4_usize) {
             let setting = file([Form::Plain, Form::Choice, Form::CpuList, Form::CpuMask][form]);
             let normal = setting.normal(&text);
-            prop_assert!(form == 3 || setting.normal(&setting.written(&normal)) == normal);
+            prop_assert_eq!(setting.normal(&setting.written(&normal)), normal);
         }
 
         #[test]

@@ -48,7 +48,30 @@ fn text(plan: &Plan) -> String {
     }
     let line = |change: &Change| {
         let Change { setting, from, to, group, rule } = change;
-        format!("# {group}, {rule}: {setting} is {from}\n{}\n", setting.command(to))
+        let comment = in_one_line(&format!("{group}, {rule}: {setting} is {from}"));
+        format!("# {comment}\n{}\n", setting.command(to))
     };
     plan.changes.iter().map(line).collect()
+}
+
+/// A comment ends with its line, so that no value and no name may have another one in it.
+fn in_one_line(text: &str) -> String {
+    let shown =
+        |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_tune::{Group, Setting};
+
+    #[test]
+    fn no_value_ends_the_comment_that_it_stands_in() {
+        let setting = Setting::Mtu { interface: "e\nid".to_owned() };
+        let (from, to, rule) = ("0\ntouch it".to_owned(), "9000".to_owned(), "mtu".to_owned());
+        let plan = Plan { changes: vec![Change { setting, from, to, group: Group::Card, rule }] };
+        let expected = "# card, mtu: MTU of e\\nid is 0\\ntouch it\nip link set dev \"e\nid\" mtu 9000\n";
+        assert_eq!(text(&plan), expected);
+    }
 }
