@@ -100,7 +100,7 @@ impl Application {
     /// When all of the plan are read.
     fn begin(&mut self) {
         let is_there = self.is_there();
-        let is_unfinished = self.history.as_ref().is_some_and(|history| history.unfinished.is_some());
+        let is_unfinished = self.history.as_ref().is_some_and(History::is_unfinished);
         self.stage = match self.others.is_empty() {
             _ if is_there && !is_unfinished => Stage::Finished,
             true => Stage::Journalling,
@@ -117,8 +117,7 @@ impl Application {
 
     /// What an earlier plan changed, and what is there now.
     fn look_at(&mut self, other: &Held, present: Option<&str>) {
-        let boot = &self.identity.boot;
-        let is_half_way = self.history.as_ref().is_some_and(|history| history.is_half_way(other, boot));
+        let is_half_way = other.is_half_way(&self.identity.boot);
         let is_ours = |present: &str| is_half_way || present == other.old || other.put.iter().any(|put| put == present);
         if present.is_some_and(|present| !is_ours(present)) {
             self.left.push(other.setting.clone());
@@ -148,15 +147,14 @@ impl Application {
     }
 
     fn rolled_back(&mut self, troubles: Vec<Trouble>) {
-        let is_back = troubles.is_empty();
+        let stuck: Vec<_> = troubles.iter().map(|trouble| trouble.setting.clone()).collect();
         if let Some(failure) = &mut self.failure {
             failure.not_brought_back = troubles;
         }
-        // What an earlier application changed is still to be taken back.
-        let is_first = self.history.is_none();
-        let taken_back = is_first.then(|| Entry::TakenBack { time: self.time.clone() });
-        let entries = [Entry::RolledBack].into_iter().chain(taken_back).collect();
-        self.stage = if is_back { Stage::Ending(entries, is_first) } else { Stage::Finished };
+        // What an earlier application changed is still to be taken back, and so is what is stuck.
+        let is_all = self.history.is_none() && stuck.is_empty();
+        let taken_back = is_all.then(|| Entry::TakenBack { time: self.time.clone() });
+        self.stage = Stage::Ending([Entry::RolledBack { stuck }].into_iter().chain(taken_back).collect(), is_all);
     }
 
     fn applied(&mut self) {
@@ -275,7 +273,7 @@ impl Machine for Application {
                     self.fail(None, why);
                     self.roll_back();
                 }
-                // Everything is as it was; only the journal does not know, and `undo` will find nothing to do.
+                // What came back is as it was; only the journal does not know, and `undo` looks at all of it.
                 Answer::Refused(_) => {}
                 _ if is_put_away => self.stage = Stage::PuttingAway,
                 _ => {}

@@ -26,6 +26,8 @@ pub struct Trouble {
 /// Settings may change one another. So after the last one all are looked at again, and those that are not there any
 /// more are brought there once more, for so many rounds at most.
 const ROUNDS: usize = 8;
+/// Why a setting is not there that was.
+const MOVED: &str = "another setting changes it again each time";
 
 /// Brings settings to values: in each round each is read, written where it differs, and read again.
 pub(super) struct Bringing {
@@ -33,6 +35,8 @@ pub(super) struct Bringing {
     /// Whether it goes on with the others when one cannot be brought to its value.
     is_stubborn: bool,
     round: usize,
+    /// Whether this is the last look at all of them, which tells what is there where something is not.
+    is_survey: bool,
     at: usize,
     stage: Stage,
     /// Settings that this round has brought to their values: the next round looks whether that has moved others.
@@ -64,7 +68,8 @@ impl Bringing {
     pub(super) fn new(targets: Vec<Target>, is_stubborn: bool) -> Self {
         let stage = if targets.is_empty() { Stage::Finished } else { Stage::Look };
         let reached = vec![false; targets.len()];
-        Self { targets, is_stubborn, round: 1, at: 0, stage, moved: Vec::new(), troubles: Vec::new(), reached }
+        let (moved, troubles) = (Vec::new(), Vec::new());
+        Self { targets, is_stubborn, round: 1, is_survey: false, at: 0, stage, moved, troubles, reached }
     }
 
     /// The settings that could not be brought to their values.
@@ -95,6 +100,7 @@ impl Bringing {
         let value = &self.targets[self.at].value;
         match (self.stage, answer) {
             (Stage::Look, Answer::Value(Some(present))) if present == *value => self.there(),
+            (Stage::Look, Answer::Value(Some(_))) if self.is_survey => self.fail(MOVED.to_owned()),
             (Stage::Look, Answer::Value(Some(_))) => self.stage = Stage::Write,
             (Stage::Write, Answer::Done) => self.stage = Stage::Check,
             (Stage::Check, Answer::Value(Some(present))) if present == *value => {
@@ -115,7 +121,9 @@ impl Bringing {
     }
 
     fn fail(&mut self, why: String) {
-        self.troubles.push((self.at, why));
+        if self.troubles.iter().all(|(index, _)| *index != self.at) {
+            self.troubles.push((self.at, why));
+        }
         if self.is_stubborn { self.step() } else { self.stage = Stage::Finished }
     }
 
@@ -126,12 +134,14 @@ impl Bringing {
             return;
         }
         let moved = std::mem::take(&mut self.moved);
-        if moved.is_empty() || is_planted(Flaw::MovedSettingUnseen) {
-            self.stage = Stage::Finished;
-        } else if self.round == ROUNDS {
-            let why = "another setting changes it again each time";
-            self.troubles.extend(moved.into_iter().map(|index| (index, why.to_owned())));
-            self.stage = Stage::Finished;
+        let is_last = moved.is_empty() || is_planted(Flaw::MovedSettingUnseen);
+        if is_last || self.round == ROUNDS {
+            let moved = moved.into_iter().filter(|_| !is_last);
+            self.troubles.extend(moved.map(|index| (index, MOVED.to_owned())));
+            // What refused its value may have moved others that were looked at before.
+            let is_sure = self.troubles.is_empty() || self.is_survey || !self.is_stubborn;
+            (self.at, self.is_survey) = (0, true);
+            self.stage = if is_sure { Stage::Finished } else { Stage::Look };
         } else {
             (self.round, self.at) = (self.round + 1, 0);
             // Whoever could not be brought there is tried once more: what stood in the way may be gone.

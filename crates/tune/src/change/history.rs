@@ -51,8 +51,12 @@ pub enum Entry {
     },
     /// Everything since `Applying` is as it shall be.
     Applied,
-    /// Everything since `Applying` is as it was before that.
-    RolledBack,
+    /// Everything since `Applying` is as it was before that but for what is stuck.
+    RolledBack {
+        /// Settings that could not be brought back.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stuck: Vec<Setting>,
+    },
     /// Settings are about to be taken back.
     Undoing {
         /// What the kernel drew when it started.
@@ -62,8 +66,12 @@ pub enum Entry {
         /// Settings that somebody else has changed since, and that are left as they are.
         left: Vec<Setting>,
     },
-    /// Everything since `Undoing` is taken back but for what is left.
-    Undone,
+    /// Everything since `Undoing` is taken back but for what is left and what is stuck.
+    Undone {
+        /// Settings that could not be brought back.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stuck: Vec<Setting>,
+    },
     /// Everything is as it was before the first line.
     TakenBack {
         /// When, in UTC.
@@ -97,8 +105,10 @@ pub struct Held {
     pub rule: String,
     /// Whether somebody else had changed it when others were changed or taken back.
     pub is_left: bool,
-    /// The kernel's start in which it was last changed or taken back.
+    /// The kernel's start in which it, or others beside it, were last changed or taken back.
     pub boot: String,
+    /// The kernel's start in which somebody was killed half-way with it, or could not bring it back.
+    pub half_way: Option<String>,
 }
 
 /// What a journal says.
@@ -110,16 +120,14 @@ pub struct History {
     pub time: String,
     /// The settings, in the order in which they were first changed.
     pub held: Vec<Held>,
-    /// The kernel's start in which something was begun and not ended: what was killed half-way.
-    pub unfinished: Option<String>,
     /// Whether everything is as it was before the first line.
     pub is_taken_back: bool,
-    /// What was unfinished when the present application began.
+    /// What was known of the settings when the present application began.
     #[serde(skip)]
-    earlier: Option<String>,
-    /// The settings that the present application has a step for, and whether each was somebody else's when it began.
+    earlier: Vec<Held>,
+    /// The settings that the present application has a step for.
     #[serde(skip)]
-    stepped: Vec<(Setting, bool)>,
+    stepped: Vec<Setting>,
     /// An application of which not all steps are there yet.
     #[serde(skip)]
     begun: Option<Begun>,
@@ -159,26 +167,40 @@ impl History {
                 let Some(begun) = &mut self.begun else { return };
                 let (setting, old, rule) = (setting.clone(), old.clone(), rule.clone());
                 let (put, boot) = (vec![new.clone()], begun.boot.clone());
-                begun.steps.push(Held { setting, old, put, is_done: false, rule, is_left: false, boot });
+                let half_way = Some(boot.clone());
+                begun.steps.push(Held { setting, old, put, is_done: false, rule, is_left: false, boot, half_way });
                 begun.missing = begun.missing.saturating_sub(1);
                 self.begin_if_whole();
             }
             Entry::Done { setting } => self.held(setting).into_iter().for_each(|held| held.is_done = true),
-            // What was killed half-way stays so where nobody has looked at its settings again.
-            Entry::Applied if self.held.iter().all(|held| self.is_stepped(held)) => self.unfinished = None,
-            Entry::Applied => self.unfinished = self.earlier.clone(),
-            Entry::RolledBack => {
-                self.unfinished = self.earlier.clone();
-                for (setting, was_left) in std::mem::take(&mut self.stepped) {
-                    self.held(&setting).into_iter().for_each(|held| held.is_left = was_left);
-                }
+            Entry::Applied => self.applied(),
+            Entry::RolledBack { stuck } => self.rolled_back(stuck),
+            Entry::Undoing { boot, left, .. } => self.touch(boot, left),
+            Entry::Undone { stuck } => {
+                let is_back = |held: &&mut Held| !stuck.contains(&held.setting);
+                self.held.iter_mut().filter(is_back).for_each(|held| held.half_way = None);
             }
-            Entry::Undoing { boot, left, .. } => {
-                self.unfinished = Some(boot.clone());
-                self.touch(boot, left);
+            Entry::TakenBack { .. } => self.is_taken_back = true,
+        }
+    }
+
+    /// What was killed half-way stays so where nobody has looked at it again.
+    fn applied(&mut self) {
+        for held in &mut self.held {
+            let earlier = self.earlier.iter().find(|earlier| earlier.setting == held.setting);
+            let is_stepped = self.stepped.contains(&held.setting);
+            held.half_way = earlier.filter(|_| !is_stepped).and_then(|earlier| earlier.half_way.clone());
+        }
+    }
+
+    /// Of what came back is known what was known before. What is stuck is half-way.
+    fn rolled_back(&mut self, stuck: &[Setting]) {
+        for held in self.held.iter_mut().filter(|held| !stuck.contains(&held.setting)) {
+            let earlier = self.earlier.iter().find(|earlier| earlier.setting == held.setting);
+            held.half_way = earlier.and_then(|earlier| earlier.half_way.clone());
+            if self.stepped.contains(&held.setting) {
+                held.is_left = earlier.is_some_and(|earlier| earlier.is_left);
             }
-            Entry::Undone => self.unfinished = None,
-            Entry::TakenBack { .. } => (self.unfinished, self.is_taken_back) = (None, true),
         }
     }
 
@@ -189,17 +211,13 @@ impl History {
     /// An application begins with the last of its steps: before that nothing was written.
     fn begin_if_whole(&mut self) {
         let Some(begun) = self.begun.take_if(|begun| begun.missing == 0) else { return };
-        let earlier = self.unfinished.replace(begun.boot.clone());
-        self.earlier = earlier.filter(|_| !is_planted(Flaw::HalfWayForgotten));
-        let was_left = |setting: &Setting| self.held.iter().any(|held| held.is_left && held.setting == *setting);
-        let stepped = begun.steps.iter().map(|step| (step.setting.clone(), was_left(&step.setting)));
-        self.stepped = stepped.collect();
+        self.earlier = self.held.clone();
+        if is_planted(Flaw::HalfWayForgotten) {
+            self.earlier.iter_mut().for_each(|held| held.half_way = None);
+        }
+        self.stepped = begun.steps.iter().map(|step| step.setting.clone()).collect();
         self.touch(&begun.boot, &begun.left);
         begun.steps.into_iter().for_each(|step| self.hold(step));
-    }
-
-    fn is_stepped(&self, held: &Held) -> bool {
-        self.stepped.iter().any(|(setting, _)| *setting == held.setting)
     }
 
     /// All settings may be moved from now on, and some are somebody else's.
@@ -207,6 +225,7 @@ impl History {
         for held in &mut self.held {
             held.is_left = left.contains(&held.setting) && !is_planted(Flaw::LeftSettingForgotten);
             boot.clone_into(&mut held.boot);
+            held.half_way = Some(boot.to_owned());
         }
     }
 
@@ -217,16 +236,24 @@ impl History {
         }
         held.put.extend(step.put);
         (held.rule, held.is_done, held.is_left) = (step.rule, false, false);
+        held.half_way = step.half_way;
     }
 
-    /// Whether somebody was killed half-way with a setting in this run of the kernel: then whatever it has may be ours.
-    pub(super) fn is_half_way(&self, held: &Held, boot: &str) -> bool {
-        let is_since = is_planted(Flaw::RestartUnseen) || held.boot == boot && self.unfinished.as_deref() == Some(boot);
-        self.unfinished.is_some() && is_since && !held.is_left
+    /// Whether something was begun and not ended: somebody was killed half-way, or could not bring everything back.
+    pub fn is_unfinished(&self) -> bool {
+        self.held.iter().any(|held| held.half_way.is_some())
     }
 
     /// What a setting was before any of it, if the journal holds it.
     pub fn old(&self, setting: &Setting) -> Option<&str> {
         self.held.iter().find(|held| held.setting == *setting).map(|held| held.old.as_str())
+    }
+}
+
+impl Held {
+    /// Whether somebody was killed half-way with it in this run of the kernel: then whatever it has may be ours.
+    pub(super) fn is_half_way(&self, boot: &str) -> bool {
+        let is_since = is_planted(Flaw::RestartUnseen) || self.half_way.as_deref() == Some(boot);
+        self.half_way.is_some() && is_since && !self.is_left
     }
 }

@@ -336,7 +336,7 @@ mod tests {
         journal.append(&[Entry::Applied]).expect("it can be written");
         drop(journal);
         let history = directory.open().expect("it is good").history().cloned().expect("it is there");
-        assert_eq!((history.held.len(), history.unfinished), (1, None));
+        assert_eq!((history.held.len(), history.is_unfinished()), (1, false));
         let text = fs::read_to_string(directory.file()).expect("it is there");
         let json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
         assert!(text.lines().count() == 5 && text.lines().all(json), "{text}");
@@ -354,7 +354,7 @@ mod tests {
             let held = journal.history().map_or(0, |history| history.held.len());
             assert_eq!(held, usize::from(cut >= before), "{cut}");
             if cut >= before {
-                journal.append(&[Entry::RolledBack]).expect("it can be written");
+                journal.append(&[Entry::RolledBack { stuck: Vec::new() }]).expect("it can be written");
                 drop(journal);
                 assert!(directory.open().expect("it is good").history().is_some(), "{cut}");
             }

@@ -66,6 +66,8 @@ struct Desk {
     /// Actions that are done whole; of the next one a part may be, where it is a journal's.
     patience: Option<usize>,
     part: usize,
+    /// How often the machine was started again.
+    restarts: usize,
 }
 
 fn identity() -> Identity {
@@ -78,7 +80,7 @@ impl Desk {
     }
 
     /// Turns a machine to its end, or to where it is killed.
-    fn turn<M: Machine>(&mut self, mut machine: M, made: &mut Made) -> Option<M::Outcome> {
+    fn turn<M: Machine>(&mut self, mut machine: M, made: &mut impl Settings) -> Option<M::Outcome> {
         let mut count = 0;
         while let Some(action) = machine.poll() {
             if self.patience == Some(count) {
@@ -109,25 +111,29 @@ impl Desk {
         Some(machine.outcome())
     }
 
-    fn apply(&mut self, plan: &Plan, made: &mut Made) -> Option<Applied> {
+    fn identity(&self) -> Identity {
+        Identity { boot: format!("b{}", self.restarts + 1), ..identity() }
+    }
+
+    fn apply(&mut self, plan: &Plan, made: &mut impl Settings) -> Option<Applied> {
         if History::of(&self.entries).is_none_or(|history| history.is_taken_back) {
             self.entries.clear();
         }
-        let machine = Application::new(plan, &identity(), "t", self.history());
+        let machine = Application::new(plan, &self.identity(), "t", self.history());
         self.turn(machine, made)
     }
 
-    fn undo(&mut self, foreign: Foreign, made: &mut Made) -> Option<Undone> {
-        let machine = Undoing::new(self.history()?, &identity(), "t", foreign);
+    fn undo(&mut self, foreign: Foreign, made: &mut impl Settings) -> Option<Undone> {
+        let machine = Undoing::new(self.history()?, &self.identity(), "t", foreign);
         self.turn(machine, made)
     }
 
     fn killed_after(&self, patience: usize, part: usize) -> Self {
-        Self { entries: self.entries.clone(), patience: Some(patience), part }
+        Self { patience: Some(patience), part, ..self.clone() }
     }
 
     fn unharmed(&self) -> Self {
-        Self { entries: self.entries.clone(), ..Self::default() }
+        Self { patience: None, part: 0, ..self.clone() }
     }
 }
 
@@ -298,7 +304,7 @@ fn a_failure_is_told_with_what_could_not_be_brought_back() {
         troubles.iter().map(|trouble| (&trouble.setting, trouble.value.as_str())).collect::<Vec<_>>(),
         [(&setting(0), "9")]
     );
-    assert!(desk.history().expect("the journal stays open").unfinished.is_some());
+    assert!(desk.history().expect("the journal stays open").is_unfinished());
     made.habits[0].refused = u8::MAX;
     desk.undo(Foreign::Leave, &mut made);
     assert_eq!(made.values, [9, 2]);
@@ -360,10 +366,8 @@ fn after_a_restart_only_what_was_put_there_is_taken_back() {
     desk.apply(&machine, &mut made);
     // The first one is kept by a file in sysctl.d, the second is back, the third was set to something else meanwhile.
     made.values = vec![7, 2, 55];
-    let restarted = Identity { boot: "b2".to_owned(), ..identity() };
-    let mut desk = desk.unharmed();
-    let undoing = Undoing::new(desk.history().expect("it is open"), &restarted, "t", Foreign::Leave);
-    let undone = desk.turn(undoing, &mut made).expect("nobody kills it");
+    let mut desk = Desk { restarts: 1, ..desk.unharmed() };
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
     let fates: Vec<_> = undone.fates.into_iter().map(|(_, fate)| fate).collect();
     let from = "7".to_owned();
     assert_eq!(fates, [Fate::BroughtBack { from }, Fate::AlreadyBack, Fate::Foreign { present: "55".to_owned() }]);
@@ -379,4 +383,31 @@ fn a_setting_that_is_gone_is_told_and_holds_nothing_up() {
     made.values.pop();
     let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
     assert_eq!((undone.fates[1].1.clone(), undone.is_put_away, made.values), (Fate::Gone, true, vec![1]));
+}
+
+/// What is known to be back is no more half-way: whoever changes it then is left alone.
+#[test]
+fn one_that_cannot_be_brought_back_makes_no_others_ours() {
+    let (mut made, mut desk) = (obedient(&[9, 2, 3]), Desk::default());
+    desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("nobody kills it");
+    made.habits[0].refused = 8;
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert_eq!((undone.troubles.len(), undone.is_put_away, &made.values), (1, false, &vec![5, 2, 3]));
+    made.values[1] = 33;
+    made.habits[0].refused = u8::MAX;
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert_eq!(
+        (undone.fates[1].1.clone(), &made.values),
+        (Fate::Foreign { present: "33".to_owned() }, &vec![9, 33, 3])
+    );
+
+    // As well where an application could not be rolled back.
+    let (mut made, mut desk) = (obedient(&[9, 2, 3]), Desk::default());
+    (made.habits[0].refused, made.habits[2].refused) = (8, 5);
+    let applied = desk.apply(&plan(&made, &[(0, 5), (1, 7), (2, 6)]), &mut made).expect("nobody kills it");
+    assert_eq!(applied.failure.expect("the last one is refused").not_brought_back.len(), 1);
+    made.values[1] = 33;
+    made.habits[0].refused = u8::MAX;
+    desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert_eq!(made.values, [9, 33, 3]);
 }

@@ -69,7 +69,7 @@ enum Stage {
     Judging,
     Journalling,
     Bringing(Bringing),
-    /// All is taken back but for what somebody else has changed.
+    /// All is taken back but for what somebody else has changed and what is stuck.
     Leaving,
     Ending,
     PuttingAway,
@@ -98,10 +98,21 @@ impl Undoing {
         Self { history, identity, time, foreign, fates, values, stage, troubles, fault: None, is_put_away: false }
     }
 
-    /// What becomes of a setting, and the value that it has when all is done.
-    fn judge(&self, held: &Held, present: String) -> (Fate, String) {
+    /// What becomes of a setting by what was read, and the value that it has when all is done.
+    fn judge(&self, held: &Held, answer: Answer) -> (Fate, Option<String>) {
+        match answer {
+            Answer::Value(Some(present)) => {
+                let (fate, value) = self.judge_value(held, present);
+                (fate, Some(value))
+            }
+            Answer::Refused(why) => (Fate::Unreadable { why }, None),
+            _ => (Fate::Gone, None),
+        }
+    }
+
+    fn judge_value(&self, held: &Held, present: String) -> (Fate, String) {
         let is_untouched = held.put.iter().all(|put| *put == held.old);
-        let is_half_way = self.history.is_half_way(held, &self.identity.boot);
+        let is_half_way = held.is_half_way(&self.identity.boot);
         if present == held.old || is_untouched && !is_half_way {
             (Fate::AlreadyBack, present)
         } else if is_half_way || held.put.contains(&present) || self.foreign == Foreign::Overwrite {
@@ -126,18 +137,19 @@ impl Undoing {
         self.stage = Stage::Bringing(Bringing::new(values.filter_map(target).collect(), true));
     }
 
-    fn brought_back(&mut self, troubles: Vec<Trouble>) {
-        let is_unreadable = |fate: &Fate| matches!(fate, Fate::Unreadable { .. });
+    /// What could not be brought back, and what could not be looked at.
+    fn stuck(&self) -> Vec<Setting> {
+        let fates = self.history.held.iter().zip(&self.fates);
+        let unreadable =
+            fates.filter(|(_, fate)| matches!(fate, Fate::Unreadable { .. })).map(|(held, _)| &held.setting);
+        unreadable.chain(self.troubles.iter().map(|trouble| &trouble.setting)).cloned().collect()
+    }
+
+    fn end(&mut self) {
         let is_foreign = |fate: &Fate| matches!(fate, Fate::Foreign { .. }) && self.foreign != Foreign::Keep;
-        let is_done = troubles.is_empty() || is_planted(Flaw::JournalPutAwayTooEarly);
-        self.stage = if !is_done || self.fates.iter().any(is_unreadable) {
-            Stage::Finished
-        } else if self.fates.iter().any(is_foreign) {
-            Stage::Leaving
-        } else {
-            Stage::Ending
-        };
-        self.troubles = troubles;
+        let is_done = self.stuck().is_empty() || is_planted(Flaw::JournalPutAwayTooEarly);
+        let is_left = self.fates.iter().any(is_foreign);
+        self.stage = if is_left || !is_done { Stage::Leaving } else { Stage::Ending };
     }
 }
 
@@ -150,15 +162,15 @@ impl Machine for Undoing {
                 Next::Do(action) => return Some(action),
                 Next::Reached(_) => {}
                 Next::Finished => {
-                    let troubles = bringing.troubles();
-                    self.brought_back(troubles);
+                    self.troubles = bringing.troubles();
+                    self.end();
                 }
             }
         }
         match &self.stage {
             Stage::Judging => Some(Action::Read(self.history.held[self.fates.len()].setting.clone())),
             Stage::Journalling => Some(Action::Journal(vec![self.intent()])),
-            Stage::Leaving => Some(Action::Journal(vec![Entry::Undone])),
+            Stage::Leaving => Some(Action::Journal(vec![Entry::Undone { stuck: self.stuck() }])),
             Stage::Ending => Some(Action::Journal(vec![Entry::TakenBack { time: self.time.clone() }])),
             Stage::PuttingAway => Some(Action::PutAway),
             Stage::Bringing(_) | Stage::Finished => None,
@@ -168,15 +180,7 @@ impl Machine for Undoing {
     fn on_answer(&mut self, answer: Answer) {
         match &mut self.stage {
             Stage::Judging => {
-                let held = &self.history.held[self.fates.len()];
-                let (fate, value) = match answer {
-                    Answer::Value(Some(present)) => {
-                        let (fate, value) = self.judge(held, present);
-                        (fate, Some(value))
-                    }
-                    Answer::Refused(why) => (Fate::Unreadable { why }, None),
-                    _ => (Fate::Gone, None),
-                };
+                let (fate, value) = self.judge(&self.history.held[self.fates.len()], answer);
                 self.fates.push(fate);
                 self.values.push(value);
                 if self.fates.len() == self.history.held.len() {

@@ -23,8 +23,8 @@ pub struct World {
     held: BTreeSet<usize>,
     /// What somebody else has put there since it was changed: that must be left.
     foreign: BTreeMap<usize, u8>,
-    /// Somebody was killed, or could not bring everything back, since the host was started.
-    is_half_way: bool,
+    /// Settings with which somebody was killed, or that could not be brought back, since the host was started.
+    half_way: BTreeSet<usize>,
     counts: [u64; 6],
 }
 
@@ -33,8 +33,8 @@ impl World {
     pub fn new(scenario: Scenario) -> Self {
         let host = scenario.host.clone();
         let (before, foreign, held) = (host.values.clone(), BTreeMap::new(), BTreeSet::new());
-        let entries = Vec::new();
-        Self { scenario, host, entries, starts: 1, before, held, foreign, is_half_way: false, counts: [0; 6] }
+        let (entries, half_way) = (Vec::new(), BTreeSet::new());
+        Self { scenario, host, entries, starts: 1, before, held, foreign, half_way, counts: [0; 6] }
     }
 
     /// How often a plan was applied, failed, or was killed; and how often all was taken back, something was left, or it was
@@ -53,7 +53,7 @@ impl World {
                 Act::Apply { plan, kill, busy } => self.apply(&plan, kill, busy)?,
                 Act::Undo { kill, busy } => self.undo(kill, busy)?,
                 // What somebody puts there right after a kill cannot be told from what was half done.
-                Act::Foreign(..) if self.is_half_way => {}
+                Act::Foreign(index, _) if self.half_way.contains(&index) => {}
                 Act::Foreign(index, value) => self.change(index, value),
                 Act::Restart(surprise) => self.restart(surprise),
             }
@@ -91,7 +91,7 @@ impl World {
         self.starts += 1;
         self.host.values = self.before.clone();
         self.foreign.clear();
-        self.is_half_way = false;
+        self.half_way.clear();
         if let Some((index, value)) = surprise {
             self.change(index, value);
         }
@@ -123,7 +123,10 @@ impl World {
         let new = self.entries.get(lines..).unwrap_or_default();
         let steps = new.iter().filter(|entry| matches!(entry, Entry::Step { .. })).count();
         let is_begun = steps == plan.len();
-        let is_back = new.contains(&Entry::RolledBack);
+        let stuck = new.iter().find_map(|entry| match entry {
+            Entry::RolledBack { stuck } => Some(stuck.iter().filter_map(|setting| self.host.index(setting)).collect()),
+            _ => None,
+        });
         if is_begun {
             self.held.extend(plan.iter().map(|(index, _)| *index));
         }
@@ -133,7 +136,9 @@ impl World {
                 let words = || format!("{plan:?} is applied, and there is {:?}", self.host.values);
                 Broken::unless(is_there, Checker::Content, words)?;
                 self.counts[0] += 1;
-                self.foreign.retain(|index, _| plan.iter().all(|(other, _)| other != index));
+                let is_other = |index: &usize| plan.iter().all(|(other, _)| other != index);
+                self.foreign.retain(|index, _| is_other(index));
+                self.half_way.retain(is_other);
             }
             Some(Applied { failure: Some(failure), .. }) if failure.not_brought_back.is_empty() => {
                 let words = || format!("it is rolled back to {:?}, and not to {before:?}", self.host.values);
@@ -142,13 +147,28 @@ impl World {
             }
             _ => {
                 self.counts[2] += 1;
-                if is_begun && !is_back {
-                    self.is_half_way = true;
-                    self.foreign.retain(|index, _| plan.iter().all(|(other, _)| other != index));
+                match stuck {
+                    Some(stuck) => self.leave_half_way(&stuck),
+                    None if is_begun => {
+                        self.leave_half_way(&plan.iter().map(|(index, _)| *index).collect());
+                        self.leave_all_half_way();
+                    }
+                    None => {}
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whatever these have then may be ours.
+    fn leave_half_way(&mut self, settings: &BTreeSet<usize>) {
+        self.half_way.extend(settings);
+        self.foreign.retain(|index, _| !settings.contains(index));
+    }
+
+    /// All but what somebody else had changed before.
+    fn leave_all_half_way(&mut self) {
+        self.half_way.extend(self.held.iter().filter(|index| !self.foreign.contains_key(index)));
     }
 
     fn undo(&mut self, kill: Option<Kill>, busy: Option<Busy>) -> Result<(), Broken> {
@@ -157,18 +177,22 @@ impl World {
         match self.turn(machine, kill, busy)? {
             Some(Undone { is_put_away: true, .. }) => {
                 self.counts[3] += 1;
-                self.is_half_way = false;
+                self.half_way.clear();
                 self.checked("all is taken back")?;
                 self.open();
             }
             Some(Undone { troubles, .. }) if troubles.is_empty() => {
                 self.counts[4] += 1;
-                self.is_half_way = false;
+                self.half_way.clear();
                 self.checked("all is taken back but for what is left")?;
             }
-            _ => {
+            Some(Undone { troubles, .. }) => {
                 self.counts[5] += 1;
-                self.is_half_way = true;
+                self.half_way = troubles.iter().filter_map(|trouble| self.host.index(&trouble.setting)).collect();
+            }
+            None => {
+                self.counts[5] += 1;
+                self.leave_all_half_way();
             }
         }
         Ok(())
