@@ -107,6 +107,11 @@ impl Setting {
         Some(if name.contains('.') { name.to_owned() } else { name.replace('/', ".") })
     }
 
+    /// Whether its name may mean something else when the machine is started again: interrupts get numbers as they come.
+    pub(crate) fn is_numbered_anew(&self) -> bool {
+        matches!(self, Self::File { path, .. } if path.starts_with("proc/irq/"))
+    }
+
     /// The value in the form in which equal values are equal texts.
     pub fn normal(&self, text: &str) -> String {
         let spaced = |text: &str| text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");

@@ -89,7 +89,8 @@ impl Application {
         let (boot, time) = (self.identity.boot.clone(), self.time.clone());
         let applying = Entry::Applying { boot, time, steps: self.changes.len(), left: self.left.clone() };
         let step = |(change, before): (&Change, &String)| {
-            let old = self.history.as_ref().and_then(|history| history.old(&change.setting)).unwrap_or(before);
+            let history = self.history.as_ref();
+            let old = history.map_or(before.as_str(), |one| one.old_of(&change.setting, before, &self.identity.boot));
             let (setting, new, rule) = (change.setting.clone(), change.to.clone(), change.rule.clone());
             Entry::Step { setting, old: old.to_owned(), new, rule }
         };

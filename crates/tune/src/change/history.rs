@@ -37,7 +37,8 @@ pub enum Entry {
     Step {
         /// Which.
         setting: Setting,
-        /// What it was before any of this journal, in its normal form.
+        /// What it shall be again, in its normal form: what it was before any of this journal, or what the machine was
+        /// started with since, where nobody of ours had put that there.
         old: String,
         /// What it shall be.
         new: String,
@@ -95,7 +96,7 @@ impl Entry {
 pub struct Held {
     /// Which.
     pub setting: Setting,
-    /// What it was before any of it.
+    /// What it shall be again (see [`Entry::Step`]).
     pub old: String,
     /// What was put in its place, one after the other.
     pub put: Vec<String>,
@@ -107,6 +108,8 @@ pub struct Held {
     pub is_left: bool,
     /// The kernel's start in which it, or others beside it, were last changed or taken back.
     pub boot: String,
+    /// The kernel's start in which the last value was put there.
+    pub put_in: String,
     /// The kernel's start in which somebody was killed half-way with it, or could not bring it back.
     pub half_way: Option<String>,
 }
@@ -167,8 +170,18 @@ impl History {
                 let Some(begun) = &mut self.begun else { return };
                 let (setting, old, rule) = (setting.clone(), old.clone(), rule.clone());
                 let (put, boot) = (vec![new.clone()], begun.boot.clone());
-                let half_way = Some(boot.clone());
-                begun.steps.push(Held { setting, old, put, is_done: false, rule, is_left: false, boot, half_way });
+                let (put_in, half_way) = (boot.clone(), Some(boot.clone()));
+                begun.steps.push(Held {
+                    setting,
+                    old,
+                    put,
+                    is_done: false,
+                    rule,
+                    is_left: false,
+                    boot,
+                    put_in,
+                    half_way,
+                });
                 begun.missing = begun.missing.saturating_sub(1);
                 self.begin_if_whole();
             }
@@ -233,10 +246,12 @@ impl History {
         let Some(held) = self.held(&step.setting) else { return self.held.push(step) };
         if is_planted(Flaw::OldValueOfSecondPlan) {
             held.old = held.put.last().cloned().unwrap_or_default();
+        } else if held.old != step.old {
+            (held.old, held.put) = (step.old, Vec::new());
         }
         held.put.extend(step.put);
         (held.rule, held.is_done, held.is_left) = (step.rule, false, false);
-        held.half_way = step.half_way;
+        (held.put_in, held.half_way) = (step.put_in, step.half_way);
     }
 
     /// Whether something was begun and not ended: somebody was killed half-way, or could not bring everything back.
@@ -244,9 +259,15 @@ impl History {
         self.held.iter().any(|held| held.half_way.is_some())
     }
 
-    /// What a setting was before any of it, if the journal holds it.
+    /// What a setting shall be again, if the journal holds it.
     pub fn old(&self, setting: &Setting) -> Option<&str> {
         self.held.iter().find(|held| held.setting == *setting).map(|held| held.old.as_str())
+    }
+
+    /// What a setting shall be again that has this value now, in this start of the kernel, right before it is changed.
+    pub(super) fn old_of<'a>(&'a self, setting: &Setting, present: &'a str, boot: &str) -> &'a str {
+        let held = self.held.iter().find(|held| held.setting == *setting);
+        held.filter(|held| !held.is_started_with(present, boot)).map_or(present, |held| held.old.as_str())
     }
 }
 
@@ -255,5 +276,18 @@ impl Held {
     pub(super) fn is_half_way(&self, boot: &str) -> bool {
         let is_since = is_planted(Flaw::RestartUnseen) || self.half_way.as_deref() == Some(boot);
         self.half_way.is_some() && is_since && !self.is_left
+    }
+
+    /// Whether the present value is what the machine has of its own since it was started again: nothing of ours put it
+    /// there, nor did another one of our settings move it.
+    fn is_started_with(&self, present: &str, boot: &str) -> bool {
+        let is_ours = present == self.old || self.put.iter().any(|put| put == present);
+        let is_untouched = self.put_in != boot && (self.boot != boot || self.is_left);
+        self.is_of_another(boot) || is_untouched && !is_ours
+    }
+
+    /// Whether its name meant something else when it was put there: interrupts are numbered anew at each start.
+    pub(super) fn is_of_another(&self, boot: &str) -> bool {
+        self.put_in != boot && self.setting.is_numbered_anew()
     }
 }

@@ -1,7 +1,7 @@
 //! The machines on made-up settings: some take only part of their range, some refuse values, some move others.
 
 use super::*;
-use crate::{Change, Group, Identity, Plan, SettingError, Settings};
+use crate::{Change, Form, Group, Identity, Plan, SettingError, Settings};
 use proptest::prelude::*;
 
 /// How a made-up setting behaves.
@@ -410,4 +410,72 @@ fn one_that_cannot_be_brought_back_makes_no_others_ours() {
     made.habits[0].refused = u8::MAX;
     desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
     assert_eq!(made.values, [9, 33, 3]);
+}
+
+/// What the machine was started with is no more what it was when it was first changed.
+#[test]
+fn after_a_restart_the_old_value_is_what_the_machine_was_started_with() {
+    let (mut made, mut desk) = (obedient(&[1, 2, 3, 4]), Desk::default());
+    desk.apply(&plan(&made, &[(0, 7), (1, 8), (2, 9), (3, 9)]), &mut made).expect("nobody kills it");
+    // The second one is kept by our file in sysctl.d, the third one was given another value in somebody else's, and so was
+    // the fourth, of which the first plan after that only sees that it is not ours.
+    made.values = vec![1, 8, 33, 44];
+    desk.restarts = 1;
+    for changes in [vec![(0, 7), (1, 80), (2, 9)], vec![(3, 9)]] {
+        let applied = desk.apply(&plan(&made, &changes), &mut made).expect("nobody kills it");
+        assert_eq!(applied.failure, None);
+    }
+    assert_eq!(made.values, [7, 80, 9, 9]);
+    assert!(desk.undo(Foreign::Leave, &mut made).expect("nobody kills it").is_put_away);
+    assert_eq!(made.values, [1, 2, 33, 44]);
+    // Within one start a third value may be what another setting made of it.
+    let (mut made, mut desk) = (obedient(&[1]), Desk::default());
+    for value in [7, 8] {
+        desk.apply(&plan(&made, &[(0, value)]), &mut made).expect("nobody kills it");
+        made.values[0] = 5;
+    }
+    desk.undo(Foreign::Overwrite, &mut made).expect("nobody kills it");
+    assert_eq!(made.values, [1]);
+}
+
+/// Files that take whatever is written.
+struct Files(Vec<(Setting, String)>);
+
+impl Settings for Files {
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError> {
+        Ok(self.0.iter().find(|(other, _)| other == setting).map(|(_, value)| value.clone()))
+    }
+
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError> {
+        let file = self.0.iter_mut().find(|(other, _)| other == setting);
+        file.map(|(_, old)| value.clone_into(old)).ok_or_else(|| SettingError::Missing(setting.clone()))
+    }
+}
+
+fn file(path: &str) -> Setting {
+    Setting::File { path: path.to_owned(), form: Form::CpuList }
+}
+
+fn asked(settings: &[(Setting, &str)]) -> Plan {
+    let change = |(setting, to): &(Setting, &str)| {
+        let (setting, to, from) = (setting.clone(), (*to).to_owned(), String::new());
+        Change { setting, from, to, group: Group::Interrupts, rule: "made".to_owned() }
+    };
+    Plan { changes: settings.iter().map(change).collect() }
+}
+
+#[test]
+fn interrupts_of_an_earlier_start_are_others_now() {
+    let irq = |number: u32| file(&format!("proc/irq/{number}/smp_affinity_list"));
+    let machine = |values: [&str; 2]| Files(vec![(irq(120), values[0].to_owned()), (irq(121), values[1].to_owned())]);
+    let (mut files, mut desk) = (machine(["0", "1"]), Desk::default());
+    desk.apply(&asked(&[(irq(120), "4"), (irq(121), "5")]), &mut files).expect("nobody kills it");
+    // In the next start 120 is of another card, which has it where we would have put it.
+    desk.restarts = 1;
+    let mut files = machine(["4", "0-15"]);
+    desk.apply(&asked(&[(irq(121), "5")]), &mut files).expect("nobody kills it");
+    let undone = desk.undo(Foreign::Leave, &mut files).expect("nobody kills it");
+    let values: Vec<_> = files.0.iter().map(|(_, value)| value.as_str()).collect();
+    assert_eq!((values, undone.is_put_away), (vec!["4", "0-15"], true));
+    assert_eq!(undone.fates[0], (irq(120), Fate::AlreadyBack));
 }

@@ -29,7 +29,8 @@ pub enum Fate {
         /// The value that it had.
         from: String,
     },
-    /// It is already what it was: after a restart of the machine, or where a step was never written.
+    /// It is already what it was: after a restart of the machine, or where a step was never written. Interrupts of an
+    /// earlier start count as such, since their numbers mean others now.
     AlreadyBack,
     /// Somebody else has changed it since; it is left as it is.
     Foreign {
@@ -101,6 +102,7 @@ impl Undoing {
     /// What becomes of a setting by what was read, and the value that it has when all is done.
     fn judge(&self, held: &Held, answer: Answer) -> (Fate, Option<String>) {
         match answer {
+            _ if held.is_of_another(&self.identity.boot) => (Fate::AlreadyBack, None),
             Answer::Value(Some(present)) => {
                 let (fate, value) = self.judge_value(held, present);
                 (fate, Some(value))

@@ -19,8 +19,8 @@ pub struct World {
     starts: u64,
     /// What must be there when all is taken back.
     before: Vec<u8>,
-    /// Settings whose old values are in the journal.
-    held: BTreeSet<usize>,
+    /// Settings whose old values are in the journal, and the host's start in which each was last changed by us.
+    held: BTreeMap<usize, u64>,
     /// What somebody else has put there since it was changed: that must be left.
     foreign: BTreeMap<usize, u8>,
     /// Settings with which somebody was killed, or that could not be brought back, since the host was started.
@@ -32,7 +32,7 @@ impl World {
     /// Nothing has happened yet.
     pub fn new(scenario: Scenario) -> Self {
         let host = scenario.host.clone();
-        let (before, foreign, held) = (host.values.clone(), BTreeMap::new(), BTreeSet::new());
+        let (before, foreign, held) = (host.values.clone(), BTreeMap::new(), BTreeMap::new());
         let (entries, half_way) = (Vec::new(), BTreeSet::new());
         Self { scenario, host, entries, starts: 1, before, held, foreign, half_way, counts: [0; 6] }
     }
@@ -80,7 +80,7 @@ impl World {
     fn change(&mut self, index: usize, value: u8) {
         self.open();
         self.host.values[index] = value;
-        if self.held.contains(&index) {
+        if self.held.contains_key(&index) {
             self.foreign.insert(index, value);
         } else {
             self.before[index] = value;
@@ -128,7 +128,7 @@ impl World {
             _ => None,
         });
         if is_begun {
-            self.held.extend(plan.iter().map(|(index, _)| *index));
+            self.hold(plan);
         }
         match applied {
             Some(Applied { failure: None, .. }) => {
@@ -160,6 +160,17 @@ impl World {
         Ok(())
     }
 
+    /// The old values of a plan are in the journal. What somebody put there since the host was started is one of them, unless
+    /// it was put over a value of ours.
+    fn hold(&mut self, plan: &[(usize, u8)]) {
+        for (index, _) in plan {
+            let last = self.held.insert(*index, self.starts);
+            if last.is_some_and(|last| last != self.starts) {
+                self.before[*index] = self.foreign.remove(index).unwrap_or(self.before[*index]);
+            }
+        }
+    }
+
     /// Whatever these have then may be ours.
     fn leave_half_way(&mut self, settings: &BTreeSet<usize>) {
         self.half_way.extend(settings);
@@ -168,7 +179,7 @@ impl World {
 
     /// All but what somebody else had changed before.
     fn leave_all_half_way(&mut self) {
-        self.half_way.extend(self.held.iter().filter(|index| !self.foreign.contains_key(index)));
+        self.half_way.extend(self.held.keys().filter(|index| !self.foreign.contains_key(index)));
     }
 
     fn undo(&mut self, kill: Option<Kill>, busy: Option<Busy>) -> Result<(), Broken> {
