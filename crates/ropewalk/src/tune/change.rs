@@ -33,7 +33,7 @@ pub(crate) struct UndoOptions {
     /// Write the old values also over what somebody else has changed since.
     #[arg(long)]
     force: bool,
-    /// Leave what somebody else has changed since, and put the journal away.
+    /// Leave what somebody else has changed since, and what is not there now, and put the journal away.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
     /// Another machine: a directory with its proc and sys and recorded.json.
@@ -163,7 +163,10 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
         match fate {
             Fate::BroughtBack { from } => say!("{setting}: {from} -> {old}"),
             Fate::AlreadyBack => {}
-            Fate::Gone => eprintln!("note: {setting}: this machine does not have it any more"),
+            Fate::Gone if undone.is_put_away => eprintln!("note: {setting}: this machine does not have it any more"),
+            Fate::Gone => eprintln!(
+                "warning: {setting}: this machine does not have it now; if it comes back, `ropewalk tune undo` takes it back"
+            ),
             Fate::Unreadable { why } => eprintln!("warning: {setting} cannot be read: {why}"),
             Fate::Foreign { present } => {
                 eprintln!(
@@ -177,9 +180,15 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
         say!("everything is taken back");
         return Ok(exit::GOOD);
     }
-    if undone.fault.is_none() && undone.fates.iter().any(|(_, fate)| matches!(fate, Fate::Foreign { .. })) {
+    let has = |is_it: fn(&Fate) -> bool| undone.fault.is_none() && undone.fates.iter().any(|(_, fate)| is_it(fate));
+    if has(|fate| matches!(fate, Fate::Foreign { .. })) {
         eprintln!(
             "note: `ropewalk tune undo --force` writes the old values all the same, `--keep` leaves these as they are"
+        );
+    }
+    if has(|fate| *fate == Fate::Gone) {
+        eprintln!(
+            "note: for what is not there the journal stays until the machine is started again, or `--keep` is said"
         );
     }
     status(undone)

@@ -190,6 +190,26 @@ fn what_somebody_else_has_changed_since_is_left() {
     assert!(!machine.journal().exists());
 }
 
+/// An interface that is away may come back with what was put there.
+#[test]
+fn what_is_away_keeps_the_journal() {
+    let machine = Machine::new("tune-away");
+    let before = machine.state();
+    machine.tune(&["apply", "--only", "network"]).expect_status(0);
+    let path = machine.root().join("proc/sys/net/core/rmem_max");
+    let applied = fs::read_to_string(&path).expect("it is there");
+    fs::remove_file(&path).expect("it is there");
+    let undone = machine.tune(&["undo"]);
+    let line = "warning: net.core.rmem_max: this machine does not have it now; if it comes back";
+    assert!(
+        undone.expect_status(1).errors.contains(line) && undone.errors.contains("or `--keep` is said"),
+        "{undone:#?}"
+    );
+    machine.write("proc/sys/net/core/rmem_max", &applied);
+    machine.tune(&["undo"]).expect_status(0);
+    machine.expect(&before);
+}
+
 #[test]
 fn kernel_parameters_are_made_to_last() {
     let machine = Machine::new("tune-persist");

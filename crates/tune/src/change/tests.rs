@@ -376,13 +376,29 @@ fn after_a_restart_only_what_was_put_there_is_taken_back() {
     assert!(desk.apply(&machine, &mut made).expect("nobody kills it").failure.is_none());
 }
 
+/// It may come back with what was put there, as a card that is moved to and fro.
 #[test]
-fn a_setting_that_is_gone_is_told_and_holds_nothing_up() {
-    let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
-    desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it");
-    made.values.pop();
+fn a_setting_that_is_gone_is_told_and_keeps_the_journal_until_the_machine_is_started_again() {
+    let start = || {
+        let (mut made, mut desk) = (obedient(&[1, 2]), Desk::default());
+        desk.apply(&plan(&made, &[(0, 7), (1, 8)]), &mut made).expect("nobody kills it");
+        let gone = made.values.pop();
+        assert_eq!(gone, Some(8));
+        (made, desk)
+    };
+    let (mut made, mut desk) = start();
     let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
-    assert_eq!((undone.fates[1].1.clone(), undone.is_put_away, made.values), (Fate::Gone, true, vec![1]));
+    assert_eq!((undone.fates[1].1.clone(), undone.is_put_away, &made.values), (Fate::Gone, false, &vec![1]));
+    made.values.push(8);
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert_eq!((undone.is_put_away, made.values), (true, vec![1, 2]));
+    let (mut made, mut desk) = start();
+    desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert!(desk.undo(Foreign::Keep, &mut made).expect("nobody kills it").is_put_away);
+    let (mut made, desk) = start();
+    let mut desk = Desk { restarts: 1, ..desk };
+    let undone = desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+    assert_eq!((undone.fates[1].1.clone(), undone.is_put_away), (Fate::Gone, true));
 }
 
 /// What is known to be back is no more half-way: whoever changes it then is left alone.
@@ -478,4 +494,49 @@ fn interrupts_of_an_earlier_start_are_others_now() {
     let values: Vec<_> = files.0.iter().map(|(_, value)| value.as_str()).collect();
     assert_eq!((values, undone.is_put_away), (vec!["4", "0-15"], true));
     assert_eq!(undone.fates[0], (irq(120), Fate::AlreadyBack));
+}
+
+/// A card that has a file for each of its queues.
+struct Queues(Vec<String>);
+
+impl Queues {
+    fn index(setting: &Setting) -> Option<usize> {
+        (0..9).find(|index| *setting == queue(*index))
+    }
+}
+
+fn queue(index: usize) -> Setting {
+    file(&format!("sys/class/net/eth0/queues/rx-{index}/rps_cpus"))
+}
+
+fn channels() -> Setting {
+    Setting::sysctl("made.channels")
+}
+
+impl Settings for Queues {
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError> {
+        Ok(Self::index(setting).map_or_else(|| Some(self.0.len().to_string()), |index| self.0.get(index).cloned()))
+    }
+
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError> {
+        let Some(index) = Self::index(setting) else {
+            // Queues that come begin anew.
+            self.0.resize(value.parse().expect("a number"), "9".to_owned());
+            return Ok(());
+        };
+        let file = self.0.get_mut(index).ok_or_else(|| SettingError::Missing(setting.clone()))?;
+        value.clone_into(file);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_comes_back_with_others_is_brought_back_too() {
+    let (mut card, mut desk) = (Queues(vec!["0".to_owned(); 4]), Desk::default());
+    for (setting, value) in [(queue(3), "2"), (channels(), "2")] {
+        desk.apply(&asked(&[(setting, value)]), &mut card).expect("nobody kills it");
+    }
+    let undone = desk.undo(Foreign::Overwrite, &mut card).expect("nobody kills it");
+    assert_eq!(undone.fates[0].1, Fate::BroughtBack { from: "9".to_owned() });
+    assert!(undone.is_put_away && card.0[3] == "0", "{:?}", card.0);
 }

@@ -37,7 +37,7 @@ pub enum Fate {
         /// The value that it has.
         present: String,
     },
-    /// The machine does not have it any more.
+    /// The machine does not have it any more. Until it is started again it may come back, with what was put there.
     Gone,
     /// It could not be read.
     Unreadable {
@@ -70,7 +70,9 @@ enum Stage {
     Judging,
     Journalling,
     Bringing(Bringing),
-    /// All is taken back but for what somebody else has changed and what is stuck.
+    /// The setting of this index was gone: what came back may have brought it back, too. And whether one has come so.
+    LookingAgain(usize, bool),
+    /// All is taken back but for what somebody else has changed, what is gone, and what is stuck.
     Leaving,
     Ending,
     PuttingAway,
@@ -147,10 +149,24 @@ impl Undoing {
         unreadable.chain(self.troubles.iter().map(|trouble| &trouble.setting)).cloned().collect()
     }
 
+    /// When everything that is there is brought back: the first setting from this index on that was gone is looked at.
+    fn look_again(&mut self, from: usize, has_come: bool) {
+        let gone = (from..self.fates.len()).find(|&index| self.fates[index] == Fate::Gone);
+        match gone {
+            Some(index) => self.stage = Stage::LookingAgain(index, has_come),
+            None if has_come => self.bring_back(),
+            None => self.end(),
+        }
+    }
+
     fn end(&mut self) {
-        let is_foreign = |fate: &Fate| matches!(fate, Fate::Foreign { .. }) && self.foreign != Foreign::Keep;
+        let is_open = |(held, fate): (&Held, &Fate)| match fate {
+            Fate::Foreign { .. } => self.foreign != Foreign::Keep,
+            Fate::Gone => self.foreign != Foreign::Keep && held.put_in == self.identity.boot,
+            _ => false,
+        };
         let is_done = self.stuck().is_empty() || is_planted(Flaw::JournalPutAwayTooEarly);
-        let is_left = self.fates.iter().any(is_foreign);
+        let is_left = self.history.held.iter().zip(&self.fates).any(is_open);
         self.stage = if is_left || !is_done { Stage::Leaving } else { Stage::Ending };
     }
 }
@@ -165,13 +181,14 @@ impl Machine for Undoing {
                 Next::Reached(_) => {}
                 Next::Finished => {
                     self.troubles = bringing.troubles();
-                    self.end();
+                    self.look_again(0, false);
                 }
             }
         }
         match &self.stage {
             Stage::Judging => Some(Action::Read(self.history.held[self.fates.len()].setting.clone())),
             Stage::Journalling => Some(Action::Journal(vec![self.intent()])),
+            Stage::LookingAgain(index, _) => Some(Action::Read(self.history.held[*index].setting.clone())),
             Stage::Leaving => Some(Action::Journal(vec![Entry::Undone { stuck: self.stuck() }])),
             Stage::Ending => Some(Action::Journal(vec![Entry::TakenBack { time: self.time.clone() }])),
             Stage::PuttingAway => Some(Action::PutAway),
@@ -194,6 +211,10 @@ impl Machine for Undoing {
                 _ => self.bring_back(),
             },
             Stage::Bringing(bringing) => bringing.on_answer(answer),
+            &mut Stage::LookingAgain(index, has_come) => {
+                (self.fates[index], self.values[index]) = self.judge(&self.history.held[index], answer);
+                self.look_again(index + 1, has_come || self.values[index].is_some());
+            }
             Stage::Leaving => {
                 self.stage = Stage::Finished;
                 if let Answer::Refused(why) = answer {
