@@ -33,6 +33,8 @@ pub struct Identity {
     pub machine: String,
     /// Drawn by the kernel when it started; empty where it does not say.
     pub boot: String,
+    /// The network namespace, as the kernel names it until its next start (`net:[4026531840]`); empty where it does not say.
+    pub network: String,
 }
 
 /// Why a setting could not be read or written.
@@ -159,7 +161,9 @@ impl Place {
     /// Which machine it is.
     pub fn identity(&self) -> Identity {
         let text = |path: &str| std::fs::read_to_string(self.root.join(path)).unwrap_or_default().trim().to_owned();
+        let network = std::fs::read_link(self.root.join("proc/thread-self/ns/net")).unwrap_or_default();
         Identity {
+            network: network.display().to_string(),
             host: text("proc/sys/kernel/hostname"),
             machine: text("etc/machine-id"),
             boot: text("proc/sys/kernel/random/boot_id"),

@@ -86,8 +86,9 @@ impl Application {
     /// The lines that say what is about to be done.
     fn intent(&self) -> Vec<Entry> {
         let began = self.history.is_none().then(|| Entry::began(&self.identity, &self.time));
-        let (boot, time) = (self.identity.boot.clone(), self.time.clone());
-        let applying = Entry::Applying { boot, time, steps: self.changes.len(), left: self.left.clone() };
+        let Identity { boot, network, .. } = self.identity.clone();
+        let (time, left) = (self.time.clone(), self.left.clone());
+        let applying = Entry::Applying { boot, network, time, steps: self.changes.len(), left };
         let step = |(change, before): (&Change, &String)| {
             let history = self.history.as_ref();
             let old = history.map_or(before.as_str(), |one| one.old_of(&change.setting, before, &self.identity.boot));

@@ -26,6 +26,9 @@ pub enum Entry {
     Applying {
         /// What the kernel drew when it started.
         boot: String,
+        /// The network namespace; empty where nobody knows.
+        #[serde(default)]
+        network: String,
         /// When, in UTC.
         time: String,
         /// How many steps follow. Where one is missing nothing was changed.
@@ -86,7 +89,7 @@ impl Entry {
 
     /// The first line.
     pub(crate) fn began(identity: &Identity, time: &str) -> Self {
-        let Identity { host, machine, boot } = identity.clone();
+        let Identity { host, machine, boot, .. } = identity.clone();
         Self::Began { schema: Self::SCHEMA.to_owned(), host, machine, boot, time: time.to_owned() }
     }
 }
@@ -117,7 +120,7 @@ pub struct Held {
 /// What a journal says.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct History {
-    /// The machine, when the journal was begun.
+    /// The machine when the journal was begun; the kernel's start and the network namespace when something was last applied.
     pub identity: Identity,
     /// When it was begun, in UTC.
     pub time: String,
@@ -140,6 +143,7 @@ pub struct History {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Begun {
     boot: String,
+    network: String,
     missing: usize,
     left: Vec<Setting>,
     steps: Vec<Held>,
@@ -152,7 +156,8 @@ impl History {
         if schema != Entry::SCHEMA {
             return None;
         }
-        let identity = Identity { host: host.clone(), machine: machine.clone(), boot: boot.clone() };
+        let (host, machine, boot) = (host.clone(), machine.clone(), boot.clone());
+        let identity = Identity { host, machine, boot, network: String::new() };
         let mut history = Self { identity, time: time.clone(), ..Self::default() };
         rest.iter().for_each(|entry| history.take(entry));
         Some(history)
@@ -161,9 +166,9 @@ impl History {
     fn take(&mut self, entry: &Entry) {
         match entry {
             Entry::Began { .. } => {}
-            Entry::Applying { boot, steps, left, .. } => {
-                let (boot, left) = (boot.clone(), left.clone());
-                self.begun = Some(Begun { boot, missing: *steps, left, steps: Vec::new() });
+            Entry::Applying { boot, network, steps, left, .. } => {
+                let (boot, network, left) = (boot.clone(), network.clone(), left.clone());
+                self.begun = Some(Begun { boot, network, missing: *steps, left, steps: Vec::new() });
                 self.begin_if_whole();
             }
             Entry::Step { setting, old, new, rule } => {
@@ -231,6 +236,7 @@ impl History {
         self.stepped = begun.steps.iter().map(|step| step.setting.clone()).collect();
         self.touch(&begun.boot, &begun.left);
         begun.steps.into_iter().for_each(|step| self.hold(step));
+        (self.identity.boot, self.identity.network) = (begun.boot, begun.network);
     }
 
     /// All settings may be moved from now on, and some are somebody else's.

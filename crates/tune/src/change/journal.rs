@@ -65,6 +65,20 @@ pub enum JournalError {
         /// The machine that this is.
         this: String,
     },
+    /// It was written in another network namespace of this machine, whose settings are others.
+    #[error(
+        "{}: this journal is of another network namespace, `{of}`, and this one is `{this}`: nothing is done by it; \
+         go there (nsenter --net), name another file with --journal, or move this one away where that namespace is gone",
+        path.display()
+    )]
+    OtherNetwork {
+        /// The file.
+        path: PathBuf,
+        /// The namespace that it is of.
+        of: String,
+        /// The namespace that this is.
+        this: String,
+    },
     /// Somebody else has it.
     #[error("{}: another `ropewalk tune` is at work with it; wait until that has ended", path.display())]
     InUse {
@@ -232,10 +246,16 @@ fn check(path: &Path, history: &History, identity: &Identity) -> Result<(), Jour
     let name = |one: &Identity| {
         if one.machine.is_empty() { one.host.clone() } else { format!("{}, {}", one.host, one.machine) }
     };
-    if is_this {
-        return Ok(());
+    if !is_this {
+        return Err(JournalError::OtherMachine { path: path.to_owned(), of: name(of), this: name(identity) });
     }
-    Err(JournalError::OtherMachine { path: path.to_owned(), of: name(of), this: name(identity) })
+    // Namespaces are gone when the machine is started again, and their names mean others then.
+    let is_known = of.boot == identity.boot && !of.network.is_empty() && !identity.network.is_empty();
+    if is_known && of.network != identity.network {
+        let (of, this) = (of.network.clone(), identity.network.clone());
+        return Err(JournalError::OtherNetwork { path: path.to_owned(), of, this });
+    }
+    Ok(())
 }
 
 fn lock(path: &Path) -> Result<File, JournalError> {
@@ -317,14 +337,16 @@ mod tests {
     }
 
     fn this() -> Identity {
-        Identity { host: "daq1".to_owned(), machine: "4711".to_owned(), boot: "b1".to_owned() }
+        let (host, machine, boot) = ("daq1".to_owned(), "4711".to_owned(), "b1".to_owned());
+        Identity { host, machine, boot, network: "net:[1]".to_owned() }
     }
 
     fn entries() -> Vec<Entry> {
         let setting = Setting::sysctl("net.core.rmem_max");
         let (old, new, rule) = ("1".to_owned(), "2".to_owned(), "receive_buffer".to_owned());
         let step = Entry::Step { setting: setting.clone(), old, new, rule };
-        let applying = Entry::Applying { boot: "b1".to_owned(), time: "t".to_owned(), steps: 1, left: Vec::new() };
+        let (time, left, Identity { boot, network, .. }) = ("t".to_owned(), Vec::new(), this());
+        let applying = Entry::Applying { boot, network, time, steps: 1, left };
         vec![Entry::began(&this(), "t"), applying, step, Entry::Done { setting }]
     }
 
@@ -384,7 +406,7 @@ mod tests {
     #[test]
     fn a_journal_of_another_machine_is_refused() {
         let directory = Directory::new("other").filled();
-        let other = Identity { host: "daq2".to_owned(), machine: "4712".to_owned(), boot: "b1".to_owned() };
+        let other = Identity { host: "daq2".to_owned(), machine: "4712".to_owned(), ..this() };
         let error =
             JournalFile::open(&directory.file(), &other, "t").expect_err("it is of another machine").to_string();
         assert!(
@@ -396,6 +418,31 @@ mod tests {
         assert!(JournalFile::open(&directory.file(), &renamed, "t").is_ok(), "the same machine by another name");
         let nameless = Identity { machine: String::new(), ..this() };
         assert!(JournalFile::open(&directory.file(), &nameless, "t").is_err());
+    }
+
+    #[test]
+    fn a_journal_of_another_network_namespace_is_refused_until_the_machine_is_started_again() {
+        let directory = Directory::new("network").filled();
+        let other = Identity { network: "net:[2]".to_owned(), ..this() };
+        let error = JournalFile::open(&directory.file(), &other, "t").expect_err("it is of another one").to_string();
+        assert!(error.contains("of another network namespace, `net:[1]`, and this one is `net:[2]`"), "{error}");
+        assert!(matches!(look(&directory.file(), &other), Err(JournalError::OtherNetwork { .. })));
+        let restarted = Identity { boot: "b2".to_owned(), ..other };
+        let mut journal = JournalFile::open(&directory.file(), &restarted, "t").expect("nobody has it");
+        // What is applied there then is of that one.
+        let (time, left, Identity { boot, network, .. }) = ("t".to_owned(), Vec::new(), restarted);
+        journal.append(&[Entry::Applying { boot, network, time, steps: 0, left }]).expect("it can be written");
+        drop(journal);
+        let back = Identity { boot: "b2".to_owned(), ..this() };
+        assert!(matches!(look(&directory.file(), &back), Err(JournalError::OtherNetwork { .. })));
+        // Earlier versions did not say.
+        let text = fs::read_to_string(directory.file()).expect("it is there");
+        assert!(text.contains("\"network\":\"net:[1]\""), "{text}");
+        let earlier = r#"{"entry":"applying","boot":"b1","time":"t","steps":0,"left":[]}"#;
+        assert!(serde_json::from_str::<Entry>(earlier).is_ok());
+        for earlier in [r#"{"entry":"undone"}"#, r#"{"entry":"rolled_back"}"#] {
+            assert!(serde_json::from_str::<Entry>(earlier).is_ok(), "{earlier}");
+        }
     }
 
     #[test]

@@ -71,7 +71,8 @@ struct Desk {
 }
 
 fn identity() -> Identity {
-    Identity { host: "made".to_owned(), machine: "4711".to_owned(), boot: "b1".to_owned() }
+    let (host, machine, boot) = ("made".to_owned(), "4711".to_owned(), "b1".to_owned());
+    Identity { host, machine, boot, network: String::new() }
 }
 
 impl Desk {

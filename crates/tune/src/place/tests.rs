@@ -192,6 +192,9 @@ fn what_the_system_refuses_is_told_with_what_would_help() {
 fn this_machine_is_read() {
     let mut place = Place::live();
     let kernel = place.read(&Setting::sysctl("kernel.osrelease")).expect("it can be read").expect("it is there");
-    assert!(!kernel.is_empty() && place.is_live() && !place.identity().boot.is_empty());
+    let identity = place.identity();
+    assert!(
+        !kernel.is_empty() && place.is_live() && !identity.boot.is_empty() && identity.network.starts_with("net:[")
+    );
     assert_eq!(place.read(&Setting::sysctl("kernel.no_such_thing")).expect("it can be asked for"), None);
 }

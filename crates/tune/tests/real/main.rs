@@ -298,6 +298,10 @@ fn what_is_applied_for_real_is_undone_byte_for_byte() {
     assert!(before.files.len() > 300 && before.card.value(&Property::ReceiveChannels) == Some("4"), "{before:#?}");
     laid.good("apply");
     assert_ne!(laid.state(), before);
+    // From here its values would be written to other cards.
+    let identity = Place::live().identity();
+    let error = change::history(&laid.directory.join("tune.journal"), &identity).expect_err("it is of the namespace");
+    assert!(error.to_string().contains("this journal is of another network namespace, `net:["), "{error}");
     laid.good("undo");
     assert_eq!(laid.state(), before);
     laid.good("fail");

@@ -73,7 +73,7 @@ impl World {
 
     fn identity(&self) -> Identity {
         let (host, machine) = ("host".to_owned(), "4711".to_owned());
-        Identity { host, machine, boot: format!("start {}", self.starts) }
+        Identity { host, machine, boot: format!("start {}", self.starts), network: String::new() }
     }
 
     /// Somebody else puts a value there.
