@@ -174,8 +174,11 @@ impl Place {
         let Some(file) = file_of(&self.root, path)? else { return Ok(None) };
         match std::fs::read(file) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            // Some files say so in this way while a link is down.
-            Err(source) if is_missing(&source) || source.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(source) if is_missing(&source) => Ok(None),
+            // Some files say so while a link is down: they are there all the same.
+            Err(source) if source.kind() == io::ErrorKind::InvalidInput => {
+                Err(SettingError::File { path: path.to_owned(), source })
+            }
             Err(source) => Err(fault(path, "", source)),
         }
     }
@@ -218,9 +221,7 @@ impl Settings for Place {
         let text = match setting {
             Setting::File { path, .. } => self.read_file(path)?,
             Setting::Mtu { interface } => there(self.cards.mtu(interface))?.map(|bytes| bytes.to_string()),
-            Setting::Card { interface, property } => {
-                there(self.cards.report(interface))?.and_then(|report| report.value(property).map(str::to_owned))
-            }
+            Setting::Card { interface, property } => there(self.cards.value(interface, property))?.flatten(),
         };
         Ok(text.map(|text| setting.normal(&text)))
     }

@@ -126,6 +126,12 @@ pub trait Cards {
     /// When there is no such interface, or the kernel does not answer.
     fn report(&mut self, interface: &str) -> Result<CardReport, CardError>;
 
+    /// The present value of one property in its normal form. None where the driver does not have it.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the driver does not answer, as while it starts the card again.
+    fn value(&mut self, interface: &str, property: &Property) -> Result<Option<String>, CardError>;
+
     /// Sets one property.
     ///
     /// # Errors

@@ -61,6 +61,10 @@ impl Cards for Recorded {
         }
     }
 
+    fn value(&mut self, interface: &str, property: &Property) -> Result<Option<String>, CardError> {
+        Ok(self.report(interface)?.value(property).map(str::to_owned))
+    }
+
     fn set(&mut self, interface: &str, property: &Property, value: &str) -> Result<(), CardError> {
         let mut report = self.report(interface)?;
         let most = report.most(property);

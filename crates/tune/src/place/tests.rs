@@ -197,4 +197,8 @@ fn this_machine_is_read() {
         !kernel.is_empty() && place.is_live() && !identity.boot.is_empty() && identity.network.starts_with("net:[")
     );
     assert_eq!(place.read(&Setting::sysctl("kernel.no_such_thing")).expect("it can be asked for"), None);
+    // It has none, and says so with an error: what cannot be read is there all the same.
+    let speed = Setting::File { path: "sys/class/net/lo/speed".to_owned(), form: Form::Plain };
+    let error = place.read(&speed).expect_err("it has none").to_string();
+    assert!(error.starts_with("/sys/class/net/lo/speed: "), "{error}");
 }

@@ -27,6 +27,16 @@ impl Command {
     pub(super) const ALL: [Self; 6] =
         [Self::Features, Self::Rings, Self::Channels, Self::Coalesce, Self::Pause, Self::Spread];
 
+    /// The one that asks for a property.
+    pub(super) fn of(property: &Property) -> Option<Self> {
+        match property {
+            Property::Feature(_) => Some(Self::Features),
+            _ => {
+                positions().into_iter().find(|position| position.property == *property).map(|position| position.command)
+            }
+        }
+    }
+
     /// Asks for it.
     pub(super) fn get(self, family: u16, interface: &str) -> Message {
         let header = Attributes::default().with(HEADER_NAME, &message::ended(interface));

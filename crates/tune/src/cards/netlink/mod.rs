@@ -104,6 +104,23 @@ impl Cards for Netlink {
         Ok(report)
     }
 
+    fn value(&mut self, interface: &str, property: &Property) -> Result<Option<String>, CardError> {
+        link(interface).map_err(|source| refused(interface, source))?;
+        let Some(command) = Command::of(property) else { return Ok(None) };
+        let asked = Ethtool::open().and_then(|mut ethtool| ethtool.socket.ask(&command.get(ethtool.family, interface)));
+        match asked {
+            Ok(bodies) => {
+                let mut report = CardReport::default();
+                let bodies = bodies.iter().filter_map(|body| body.get(GENERIC_HEAD..));
+                bodies.for_each(|body| command.read(body, &mut report));
+                Ok(report.value(property).map(str::to_owned))
+            }
+            // The driver does not have it; kernels before 5.6 do not have the family. Everything else is no answer.
+            Err(source) if matches!(Errno::from_io_error(&source), Some(Errno::OPNOTSUPP | Errno::NOENT)) => Ok(None),
+            Err(source) => Err(CardError::Refused { interface: interface.to_owned(), source }),
+        }
+    }
+
     fn set(&mut self, interface: &str, property: &Property, value: &str) -> Result<(), CardError> {
         link(interface).map_err(|source| refused(interface, source))?;
         let mut ethtool = Ethtool::open().map_err(|source| refused(interface, source))?;

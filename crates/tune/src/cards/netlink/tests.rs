@@ -59,6 +59,8 @@ fn an_interface_that_is_not_there_is_unknown() {
         assert_eq!(Netlink::default().set_mtu(name, 9000).expect_err(name).to_string(), message);
         let set = Netlink::default().set(name, &Property::ReceiveRing, "64");
         assert_eq!(set.expect_err(name).to_string(), message);
+        let value = Netlink::default().value(name, &Property::ReceiveRing);
+        assert_eq!(value.expect_err(name).to_string(), message);
     }
 }
 
@@ -68,6 +70,9 @@ fn the_loop_is_there_and_has_features() {
     assert_eq!(report.fixed_features.get("loopback"), Some(&true), "{report:?}");
     assert!(report.properties.iter().any(|(property, _)| matches!(property, Property::Feature(_))), "{report:?}");
     assert_eq!((report.value(&Property::ReceiveRing), report.most_mtu), (None, None), "it has no bound");
+    let value = |property: &Property| Netlink::default().value("lo", property).expect("it answers");
+    assert!(report.properties.iter().all(|(property, told)| value(property).as_ref() == Some(told)), "{report:?}");
+    assert_eq!(value(&Property::ReceiveRing), None, "the driver does not have it");
     assert!(Netlink::default().mtu("lo").expect("every machine has it") > 0);
 }
 
