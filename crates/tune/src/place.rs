@@ -185,7 +185,7 @@ impl Place {
 
     /// Opens the file of a setting as for writing it, and writes nothing; where there is none there is nothing to open.
     pub(crate) fn opens(&self, path: &str) -> Result<(), SettingError> {
-        let Some(file) = self.file(path)? else { return Ok(()) };
+        let Some(file) = file_of(&self.root, path)? else { return Ok(()) };
         OpenOptions::new().write(true).open(file).map(drop).map_err(|source| fault(path, "", source))
     }
 
