@@ -40,8 +40,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         name: "interrupt_layout",
         group: Group::Interrupts,
         what: "For a card that feeds threads of the configuration: its queues interrupt cores in the middle of its node, and \
-               the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there. CPUs that are set apart \
-               (`isolcpus`, `nohz_full`) are left to them first.",
+               the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there. \
+               CPUs that are set apart (`isolcpus`, `nohz_full`) are left to them first.",
         why: "A thread that shares its core with the interrupts stands still whenever packets come; one on the other socket \
               fetches all data across. Paper 3 found this layout best.",
         source: "paper 3, IV-B, IV-C and Fig. 9; docs/placement.md",
@@ -116,10 +116,20 @@ pub(super) const INTERRUPTS: &[Rule] = &[
     },
 ];
 
+/// The interrupts of a card, but for those that belong to one that feeds, too: interfaces of one function have the same
+/// ones, where the driver does not name them by interface.
+fn own<'a>(found: &Found, wish: &Wish, card: &'a Card) -> Vec<&'a Interrupt> {
+    let feeds = |card: &&Card| found.readers_of(card, wish) > 0;
+    let others: Vec<&Card> = found.machine.cards.iter().filter(feeds).collect();
+    let is_shared = |number: u32| others.iter().flat_map(|card| &card.interrupts).any(|other| other.number == number);
+    let own = card.interrupts.iter().filter(|interrupt| feeds(&card) || !is_shared(interrupt.number));
+    own.collect()
+}
+
 /// The interrupts of a card's receive queues, as far as they stay when its queues become as many as advised.
 fn receiving<'a>(found: &Found, wish: &Wish, card: &'a Card) -> Vec<&'a Interrupt> {
     let queues = found.queues_after(card, wish);
-    let receiving = card.interrupts.iter().filter(|interrupt| interrupt.task == InterruptTask::Receive);
+    let receiving = own(found, wish, card).into_iter().filter(|interrupt| interrupt.task == InterruptTask::Receive);
     receiving.take(queues.unwrap_or(usize::MAX)).collect()
 }
 
@@ -252,11 +262,9 @@ fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let busy: CpuList =
         nodes.iter().filter_map(|&node| found.machine.node(node)).flat_map(|node| node.cpus.iter()).collect();
     let others = found.machine.cards.iter().filter(|card| feeding.iter().all(|other| other.name != card.name));
-    // Interfaces of one function have the same interrupts, where the driver does not name them by interface.
-    let feeds = |number: u32| feeding.iter().flat_map(|card| &card.interrupts).any(|other| other.number == number);
     let one = |card: &Card| {
         let name = format!("{}: interrupts", card.name);
-        let own: Vec<&Interrupt> = card.interrupts.iter().filter(|interrupt| !feeds(interrupt.number)).collect();
+        let own = own(found, wish, card);
         if own.is_empty() {
             return None;
         }

@@ -97,6 +97,10 @@ fn interrupts_that_a_feeding_card_has_too_are_not_those_of_another() {
     let copy = copy.linked(&format!("{directory}/device"), "../..");
     let copy = copy.linked("sys/class/net/eth2", "../../devices/pci0000:81/0000:81:00.0/net/eth2");
     assert!(copy.finds("interrupt_others", &wish).iter().all(|finding| !finding.subject.starts_with("eth2")));
+    let named = Wish { interfaces: vec!["eth2".to_owned()], ..wish.clone() };
+    for rule in ["interrupt_node", "interrupt_spread", "interrupt_layout"] {
+        assert!(changes(&copy.finds(rule, &named)).is_empty(), "{rule}: who reads decides");
+    }
     let near = copy.with("proc/irq/61/smp_affinity_list", "6\n");
     assert_eq!(changes(&near.finds("interrupt_others", &wish)), ["/proc/irq/61/smp_affinity_list: 6 -> 3"]);
 }
