@@ -325,6 +325,10 @@ flaws! {
     JournalPutAwayTooEarly = "journal_put_away_too_early",
     /// A plan that fails takes back what was applied before it, too.
     RolledBackTooFar = "rolled_back_too_far",
+    /// After a restart a setting's old value is still that of the start before.
+    OldValueOfEarlierStart = "old_value_of_earlier_start",
+    /// Where one setting could not be brought back, all others count as half-way, too.
+    AllStuckWithOne = "all_stuck_with_one",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use ropewalk_host::Machine;
 use ropewalk_node::configuration::Configuration;
 use ropewalk_tune::change::JournalError;
-use ropewalk_tune::{Change, Forbidden, Found, FoundError, Grade, Group, Place, Plan, SettingError, Wish, rules};
+use ropewalk_tune::{Forbidden, Found, FoundError, Grade, Group, Place, Plan, Setting, SettingError, Wish, rules};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -145,18 +145,27 @@ impl LookOptions {
 impl ChangeOptions {
     /// What would be changed on a machine.
     pub(crate) fn plan(&self, place: &mut Place) -> Result<Plan, Failure> {
+        Ok(self.part(self.whole(place)?))
+    }
+
+    /// What would be changed if everything might be.
+    fn whole(&self, place: &mut Place) -> Result<Plan, Failure> {
         let wish = self.look.wish()?;
         let found = Found::read(place, &wish)?;
-        let mut plan = Plan::of(&rules::check(&found, &wish)).only(&self.only);
-        let is_meant = |change: &Change| self.except.iter().any(|name| names(name, change));
-        plan.changes.retain(|change| !is_meant(change));
-        Ok(plan)
+        Ok(Plan::of(&rules::check(&found, &wish)))
     }
-}
 
-/// Whether this is the name of a setting, or of the rule that asks for it.
-fn names(name: &str, change: &Change) -> bool {
-    change.rule == name || change.setting.to_string() == name
+    /// What of it is meant.
+    fn part(&self, plan: Plan) -> Plan {
+        let mut plan = plan.only(&self.only);
+        plan.changes.retain(|change| !self.is_excepted(&change.setting, &change.rule));
+        plan
+    }
+
+    /// Whether this setting, or the rule that asks for it, is named as one that is not meant.
+    fn is_excepted(&self, setting: &Setting, rule: &str) -> bool {
+        self.except.iter().any(|name| name == rule || *name == setting.to_string())
+    }
 }
 
 impl From<FoundError> for Failure {

@@ -239,6 +239,38 @@ fn kernel_parameters_are_made_to_last() {
     );
 }
 
+/// By its rule, also where the value is in force already and stands in no plan; and what was set otherwise since.
+#[test]
+fn what_is_not_meant_to_last_any_more_leaves_the_file() {
+    let machine = Machine::new("tune-persist-less");
+    let file = machine.root().join("etc/sysctl.d/90-ropewalk.conf");
+    let names = || -> Vec<String> {
+        let text = fs::read_to_string(&file).expect("it was written");
+        let pairs = text.lines().filter_map(|line| line.split_once(" = "));
+        pairs.map(|(name, _)| name.to_owned()).collect()
+    };
+    machine.tune(&["persist", "--only", "network"]).expect_status(0);
+    let network = names();
+    machine.tune(&["persist", "--only", "memory"]).expect_status(0);
+    let all = names();
+    assert!(network.iter().all(|name| all.contains(name)) && all.len() > network.len(), "{all:?}");
+
+    machine.tune(&["apply"]).expect_status(0);
+    let except = ["persist", "--except", "receive_buffer", "--except", "net.ipv4.tcp_rmem"];
+    machine.tune(&except).expect_status(0);
+    let is_left_out = |name: &String| name == "net.core.rmem_max" || name == "net.ipv4.tcp_rmem";
+    let others: Vec<_> = all.iter().filter(|name| !is_left_out(name)).cloned().collect();
+    assert!(others.len() + 2 == all.len() && names() == others, "{:?}", names());
+    fs::remove_file(machine.journal()).expect("it is there");
+    machine.tune(&["persist", "--except", "send_buffer"]).expect_status(0);
+    assert!(names().len() + 1 == others.len() && !names().contains(&"net.core.wmem_max".to_owned()), "{:?}", names());
+
+    // It is larger than advised, so that no plan has it.
+    machine.write("proc/sys/net/ipv4/tcp_wmem", "4096 131072 999999999\n");
+    machine.tune(&["persist"]).expect_status(0);
+    assert!(!names().contains(&"net.ipv4.tcp_wmem".to_owned()), "{:?}", names());
+}
+
 #[test]
 fn what_cannot_be_done_is_told() {
     let machine = Machine::new("tune-refused");

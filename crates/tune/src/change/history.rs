@@ -195,7 +195,8 @@ impl History {
             Entry::RolledBack { stuck } => self.rolled_back(stuck),
             Entry::Undoing { boot, left, .. } => self.touch(boot, left),
             Entry::Undone { stuck } => {
-                let is_back = |held: &&mut Held| !stuck.contains(&held.setting);
+                let is_any = is_planted(Flaw::AllStuckWithOne) && !stuck.is_empty();
+                let is_back = |held: &&mut Held| !is_any && !stuck.contains(&held.setting);
                 self.held.iter_mut().filter(is_back).for_each(|held| held.half_way = None);
             }
             Entry::TakenBack { .. } => self.is_taken_back = true,
@@ -273,7 +274,8 @@ impl History {
     /// What a setting shall be again that has this value now, in this start of the kernel, right before it is changed.
     pub(super) fn old_of<'a>(&'a self, setting: &Setting, present: &'a str, boot: &str) -> &'a str {
         let held = self.held.iter().find(|held| held.setting == *setting);
-        held.filter(|held| !held.is_started_with(present, boot)).map_or(present, |held| held.old.as_str())
+        let is_old = |held: &&Held| is_planted(Flaw::OldValueOfEarlierStart) || !held.is_started_with(present, boot);
+        held.filter(is_old).map_or(present, |held| held.old.as_str())
     }
 }
 
@@ -292,8 +294,9 @@ impl Held {
         self.is_of_another(boot) || is_untouched && !is_ours
     }
 
-    /// Whether its name meant something else when it was put there: interrupts are numbered anew at each start.
-    pub(super) fn is_of_another(&self, boot: &str) -> bool {
+    /// Whether its name meant something else when it was put there than in this start of the kernel: interrupts are numbered
+    /// anew at each.
+    pub fn is_of_another(&self, boot: &str) -> bool {
         self.put_in != boot && self.setting.is_numbered_anew()
     }
 }
