@@ -109,7 +109,7 @@ pub struct Held {
     pub rule: String,
     /// Whether somebody else had changed it when others were changed or taken back.
     pub is_left: bool,
-    /// The kernel's start in which it, or others beside it, were last changed or taken back.
+    /// The kernel's start in which it, or others beside it, were last changed or taken back; empty where it was looked at since.
     pub boot: String,
     /// The kernel's start in which the last value was put there.
     pub put_in: String,
@@ -197,7 +197,7 @@ impl History {
             Entry::Undone { stuck } => {
                 let is_any = is_planted(Flaw::AllStuckWithOne) && !stuck.is_empty();
                 let is_back = |held: &&mut Held| !is_any && !stuck.contains(&held.setting);
-                self.held.iter_mut().filter(is_back).for_each(|held| held.half_way = None);
+                self.held.iter_mut().filter(is_back).for_each(Held::settle);
             }
             Entry::TakenBack { .. } => self.is_taken_back = true,
         }
@@ -280,6 +280,12 @@ impl History {
 }
 
 impl Held {
+    /// It was looked at when all others were back: what it has later on, none of ours has moved it there.
+    fn settle(&mut self) {
+        self.half_way = None;
+        self.boot.clear();
+    }
+
     /// Whether somebody was killed half-way with it in this run of the kernel: then whatever it has may be ours.
     pub(super) fn is_half_way(&self, boot: &str) -> bool {
         let is_since = is_planted(Flaw::RestartUnseen) || self.half_way.as_deref() == Some(boot);

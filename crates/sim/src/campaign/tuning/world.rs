@@ -23,6 +23,9 @@ pub struct World {
     held: BTreeMap<usize, u64>,
     /// What somebody else has put there since it was changed: that must be left.
     foreign: BTreeMap<usize, u8>,
+    /// The host's start in which others beside a setting of ours were changed or taken back last, that may have moved it: nobody has looked at
+    /// it since.
+    touched: BTreeMap<usize, u64>,
     /// Settings with which somebody was killed, or that could not be brought back, since the host was started.
     half_way: BTreeSet<usize>,
     counts: [u64; 6],
@@ -33,8 +36,8 @@ impl World {
     pub fn new(scenario: Scenario) -> Self {
         let host = scenario.host.clone();
         let (before, foreign, held) = (host.values.clone(), BTreeMap::new(), BTreeMap::new());
-        let (entries, half_way) = (Vec::new(), BTreeSet::new());
-        Self { scenario, host, entries, starts: 1, before, held, foreign, half_way, counts: [0; 6] }
+        let (entries, touched, half_way) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Self { scenario, host, entries, starts: 1, before, held, foreign, touched, half_way, counts: [0; 6] }
     }
 
     /// How often a plan was applied, failed, or was killed; and how often all was taken back, something was left, or it was
@@ -81,7 +84,11 @@ impl World {
         self.open();
         self.host.values[index] = value;
         if self.held.contains_key(&index) {
-            self.foreign.insert(index, value);
+            // Who puts there what shall be there again cannot be told from one of us.
+            self.foreign.remove(&index);
+            if value != self.before[index] {
+                self.foreign.insert(index, value);
+            }
         } else {
             self.before[index] = value;
         }
@@ -121,8 +128,8 @@ impl World {
         let applied = self.turn(machine, kill, busy)?;
         // Nothing was written before all of its steps were in the journal.
         let new = self.entries.get(lines..).unwrap_or_default();
-        let steps = new.iter().filter(|entry| matches!(entry, Entry::Step { .. })).count();
-        let is_begun = steps == plan.len();
+        let there = new.iter().filter(|entry| matches!(entry, Entry::Step { .. })).count();
+        let is_begun = new.iter().any(|entry| matches!(entry, Entry::Applying { steps, .. } if *steps == there));
         let stuck = new.iter().find_map(|entry| match entry {
             Entry::RolledBack { stuck } => Some(stuck.iter().filter_map(|setting| self.host.index(setting)).collect()),
             _ => None,
@@ -161,12 +168,25 @@ impl World {
     }
 
     /// The old values of a plan are in the journal. What somebody put there since the host was started is one of them, unless
-    /// it was put over a value of ours.
+    /// it was put over a value of ours, or over one that another setting of ours may have moved there.
     fn hold(&mut self, plan: &[(usize, u8)]) {
         for (index, _) in plan {
+            let is_touched = self.touched.get(index) == Some(&self.starts);
             let last = self.held.insert(*index, self.starts);
-            if last.is_some_and(|last| last != self.starts) {
+            if last.is_some_and(|last| last != self.starts) && !is_touched {
                 self.before[*index] = self.foreign.remove(index).unwrap_or(self.before[*index]);
+            }
+        }
+        self.touch();
+    }
+
+    /// All that is held may be moved from now on, but for what somebody else has there.
+    fn touch(&mut self) {
+        for index in self.held.keys() {
+            if self.foreign.contains_key(index) {
+                self.touched.remove(index);
+            } else {
+                self.touched.insert(*index, self.starts);
             }
         }
     }
@@ -185,7 +205,12 @@ impl World {
     fn undo(&mut self, kill: Option<Kill>, busy: Option<Busy>) -> Result<(), Broken> {
         let Some(history) = self.open() else { return Ok(()) };
         let machine = Undoing::new(history, &self.identity(), "now", Foreign::Leave);
-        match self.turn(machine, kill, busy)? {
+        let lines = self.entries.len();
+        let undone = self.turn(machine, kill, busy)?;
+        if self.entries.len() > lines {
+            self.touch();
+        }
+        match undone {
             Some(Undone { is_put_away: true, .. }) => {
                 self.counts[3] += 1;
                 self.half_way.clear();
@@ -195,15 +220,22 @@ impl World {
             Some(Undone { troubles, .. }) if troubles.is_empty() => {
                 self.counts[4] += 1;
                 self.half_way.clear();
+                self.touched.clear();
                 self.checked("all is taken back but for what is left")?;
             }
             Some(Undone { troubles, .. }) => {
                 self.counts[5] += 1;
                 self.half_way = troubles.iter().filter_map(|trouble| self.host.index(&trouble.setting)).collect();
+                self.touched.retain(|index, _| self.half_way.contains(index));
             }
             None => {
                 self.counts[5] += 1;
                 self.leave_all_half_way();
+                // The last thing that it did may have been to say that it was done.
+                if let Some(Entry::Undone { stuck }) = self.entries.last() {
+                    let stuck: BTreeSet<_> = stuck.iter().filter_map(|setting| self.host.index(setting)).collect();
+                    self.touched.retain(|index, _| stuck.contains(index));
+                }
             }
         }
         Ok(())
