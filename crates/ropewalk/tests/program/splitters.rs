@@ -199,7 +199,8 @@ fn hits_of_the_same_time_are_an_event() {
 fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     let directory = TemporaryDirectory::new("splitter-forced");
     let library = compile(&directory, &misbehaving(), &[]);
-    let other = "[[source]]\nid = 841\nreadout = \"ru0\"";
+    let other = "[[source]]\nid = 841\nreadout = \"ru0\"\n\
+                 [timeouts]\nreadout = \"20s\"\nbuilder = \"21s\"\nmanager = \"22s\"\ndrain = \"60s\"";
     let (config, address) = board_of_two_bytes(&directory, &library, &format!("timeout = \"1h\"\n{other}"));
     let output = directory.path().display().to_string();
     let mut run = Program::start(["run", &config, "--json", "--output", &output, "--control", "127.0.0.1:0"]);
@@ -208,6 +209,9 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     // It shows all events: the run is to have them before it ends.
     let mut other = FrontEnd::ferol(&front_ends, 841);
     other.send(1..=20);
+    let fragments = || Program::run(["ctl", "ledger", "--json", "--url", &control]).account()["fragments"].clone();
+    // Datagrams do not wait for a run to begin, as connections do.
+    wait_for("the run to take something", || (fragments()["received"] == 20).then_some(()));
     let board = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
     for number in 1..=20 {
         let what = if number == 2 { b'h' } else { b'.' };
@@ -215,8 +219,7 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     }
     // What the other one sent has come, and the first frame is divided. Of the rest the run takes some, and then holds the board back.
     wait_for("the first event", || {
-        let ledger = Program::run(["ctl", "ledger", "--json", "--url", &control]).account();
-        let fragments = &ledger["fragments"];
+        let fragments = fragments();
         (fragments["received"] == 21 && fragments["in_complete_events"] == 2).then_some(())
     });
     run.interrupt();
