@@ -6,6 +6,7 @@ use crate::BenchError;
 use crate::pairs::alternate;
 use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
+use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_limits::SlinkConfig;
 use ropewalk_monitor::alarms::{Alarms, built_in};
 use ropewalk_monitor::bottleneck::Finder;
@@ -13,6 +14,8 @@ use ropewalk_monitor::history::History;
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
 use ropewalk_monitor::prometheus;
 use ropewalk_node::run::RunHandle;
+use ropewalk_node::session::Pace;
+use ropewalk_terms::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use std::hint::black_box;
@@ -22,10 +25,8 @@ use std::time::Duration;
 
 /// How often a session looks at its run.
 const LOOK: Duration = Duration::from_millis(10);
-/// Looks from one time that it reads the run's numbers to the next, from one sample to the next, and from one look of the readers to the next.
-const READ: u32 = 10;
-const SAMPLE: u32 = 50;
-const OBSERVE: u32 = 100;
+/// How often the readers of samples look.
+const OBSERVE: Duration = Duration::from_secs(1);
 /// Each source needs room for its largest fragment and for two blocks.
 const MANY_POOL_MIB: usize = 4096;
 const NOTE: &str = "limit: the same run at which nobody looks, in turns; target: 0.99";
@@ -82,25 +83,30 @@ fn processor_seconds(clock: ClockId) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Looks at a run as a session and run control do: whether it goes on a hundred times a second, at its state ten times, at every number twice,
-/// and once a second with all readers and as text for Prometheus, which asks less often. How much of the process's processor time that took.
+/// Looks at a run as a session and run control do: whether it goes on a hundred times a second, at its state and at every number as often as
+/// their [`Pace`] has it, and once a second with all readers and as text for Prometheus, which asks less often. How much of the process's
+/// processor time that took.
 fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let (mut finder, mut history) = (Finder::default(), History::default());
     let (mut observer, mut incidents) = (IncidentObserver::default(), Incidents::new(1_000));
     let mut alarms = Alarms::new(built_in()).ok();
     let seconds = || [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(processor_seconds);
     let begun = seconds();
-    for looks in 1_u32.. {
-        if is_over.load(Ordering::Relaxed) {
-            break;
-        }
+    let (mut numbers, mut samples) = (Pace::new(Pace::NUMBERS), Pace::new(Pace::SAMPLES));
+    let mut observed = Instant::ZERO;
+    while !is_over.load(Ordering::Relaxed) {
+        let now = MonotonicClock.now();
         black_box(handle.progress());
-        if looks.is_multiple_of(READ) {
+        if numbers.is_due(now) {
             black_box(handle.snapshot());
+            numbers.was_read(now, MonotonicClock.now());
         }
-        if looks.is_multiple_of(SAMPLE) {
+        let now = MonotonicClock.now();
+        if samples.is_due(now) {
             let sample = Arc::new(handle.sample());
-            if looks.is_multiple_of(OBSERVE) {
+            samples.was_read(now, MonotonicClock.now());
+            if now.since(observed) >= OBSERVE {
+                observed = now;
                 finder.observe(Arc::clone(&sample));
                 history.observe(Arc::clone(&sample));
                 if let Some(alarms) = &mut alarms {

@@ -6,6 +6,7 @@ use super::journal::EntryKind;
 use super::launch::{Launch, Rules, SessionConfig};
 use super::limits::RunWatch;
 use super::masks::{MaskRequest, Masks};
+use super::pace::Pace;
 use super::parameters::{ParameterRequest, Parameters};
 use super::view::SessionView;
 use crate::configuration::Differences;
@@ -30,13 +31,10 @@ const FIRST: EventKey = EventKey::new(0, 1);
 const LEAVING: Duration = Duration::from_secs(5);
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often its numbers are read, and the view is renewed, although nothing happened: of 700 sources each reading takes a third of a
-/// millisecond.
+/// How often the view is renewed although nothing happened.
 const PUBLISH: Duration = Duration::from_millis(100);
 /// Values that are told one by one when a configuration was read again.
 const MOST_DIFFERENCES: usize = 20;
-/// How often a sample is taken: of many sources that is far more work than the rest, and nobody looks more often.
-const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Runs, one after the other. Dropping it drops what is left of a run, and waits for that.
 #[derive(Debug)]
@@ -128,8 +126,8 @@ struct Director {
     fields: Fields,
     view: SessionView,
     publish_due: Instant,
-    numbers_due: Instant,
-    sample_due: Instant,
+    numbers: Pace,
+    samples: Pace,
 }
 
 impl Director {
@@ -168,8 +166,8 @@ impl Director {
             fields: Fields::default(),
             view,
             publish_due: Instant::ZERO,
-            numbers_due: Instant::ZERO,
-            sample_due: Instant::ZERO,
+            numbers: Pace::new(Pace::NUMBERS),
+            samples: Pace::new(Pace::SAMPLES),
         }
     }
 
@@ -335,9 +333,9 @@ impl Director {
         let (phase, is_paused) = handle.progress();
         let is_over = handle.is_ended();
         let is_news = (phase, is_paused) != (self.view.snapshot.phase, self.view.snapshot.is_paused);
-        let front_ends = if is_news || is_over || now >= self.numbers_due {
-            self.numbers_due = now.after(PUBLISH);
+        let front_ends = if is_news || is_over || self.numbers.is_due(now) {
             self.view.snapshot = handle.snapshot();
+            self.numbers.was_read(now, self.clock.now());
             handle.front_ends()
         } else {
             self.view.front_ends.take()
@@ -548,7 +546,8 @@ impl Director {
     fn launched(&mut self, number: TaskNumber, launched: Result<Box<dyn ConductedRun>, RunError>) {
         match launched {
             Ok(handle) if self.operation.is_under_way(number) => {
-                self.numbers_due = Instant::ZERO;
+                self.numbers.hurry();
+                self.samples.hurry();
                 self.view.run = Some(handle.number());
                 self.view.directory = Some(handle.directory().to_owned());
                 self.view.addresses = handle.addresses().to_vec();
@@ -603,9 +602,9 @@ impl Director {
         }
         (self.view.at, self.view.task, self.view.fault) = (utc, task, self.operation.fault());
         self.view.age = self.handle.as_ref().map_or(Duration::ZERO, |handle| handle.age());
-        if let Some(handle) = self.handle.as_ref().filter(|_| now >= self.sample_due) {
-            self.sample_due = now.after(SAMPLE);
+        if let Some(handle) = self.handle.as_ref().filter(|_| self.samples.is_due(now)) {
             self.view.sample = Arc::new(handle.sample());
+            self.samples.was_read(now, self.clock.now());
         }
         self.view.operator = self.rota.holder().cloned();
         self.view.fields = self.handle.as_ref().map(|handle| handle.fields().clone()).unwrap_or_default();

@@ -16,6 +16,7 @@ mod journal;
 mod launch;
 mod limits;
 mod masks;
+mod pace;
 mod parameters;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use journal::{Entry, EntryKind};
 pub use launch::{Launch, Launcher, OnlyRun, PushSystem, RunSettings, SessionConfig, System};
 pub use limits::RunLimits;
 pub use masks::MaskRequest;
+pub use pace::Pace;
 pub(crate) use parameters::REPORT_INTERVAL;
 pub use parameters::{LiveParameter, ParameterRequest};
 pub use view::SessionView;
