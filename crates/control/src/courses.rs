@@ -2,6 +2,7 @@
 
 use ropewalk_monitor::Course;
 use ropewalk_node::run::{Registry, RunDirectory};
+use ropewalk_node::whole_file;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -39,9 +40,7 @@ pub enum NoCourse {
 /// # Errors
 /// What the system says.
 pub(crate) fn keep(directory: &Path, course: &Course) -> io::Result<()> {
-    let begun = directory.join(format!("{FILE}.part"));
-    std::fs::write(&begun, serde_json::to_vec(course)?)?;
-    std::fs::rename(begun, directory.join(FILE))
+    whole_file::write(&directory.join(FILE), &serde_json::to_vec(course)?)
 }
 
 /// The course of a run in this directory of runs.

@@ -8,6 +8,7 @@
 //! monitoring     what filters counted, in documents beside the events
 //! tap            copies of single events, for those who watch
 //! user_command   commands of the user's, which are ended when they take too long
+//! whole_file     files that are whole, or as they were before
 //! ```
 //! `drive` is generic over io's twins and has no threads, so that a simulator can run it as it is.
 
@@ -23,3 +24,4 @@ pub mod run;
 pub mod session;
 pub mod tap;
 pub mod user_command;
+pub mod whole_file;

@@ -2,6 +2,7 @@
 
 use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Written, digest};
+use crate::whole_file;
 use ropewalk_terms::SourceId;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,24 +51,25 @@ impl Configured {
         Self { written: written.clone(), summary: summary(written, file.as_deref()), settings: BTreeMap::new() }
     }
 
-    /// Keeps it in the directory of the run that begins. What is to be said where that fails, or where an event manager that takes over has
-    /// another one than the run was begun with.
-    pub(super) fn keep(&self, directory: &Path) -> Option<String> {
+    /// Keeps it in the directory of the run that begins. What is to be said where an event manager that takes over has another one than the
+    /// run was begun with.
+    ///
+    /// # Errors
+    /// Where the directory cannot be written.
+    pub(super) fn keep(&self, directory: &Path) -> io::Result<Option<String>> {
         // A node that is a process of its own has no directory.
         if directory.as_os_str().is_empty() {
-            return None;
+            return Ok(None);
         }
         let file = directory.join(CONFIGURATION);
-        let kept = match Written::read(&file) {
+        match Written::read(&file) {
             Ok(first) if first == self.written => Ok(None),
             Ok(_) => Ok(Some(format!("{}: the run was begun with another configuration", file.display()))),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                std::fs::write(&file, self.written.text()).map(|()| None)
+                whole_file::write(&file, self.written.text().as_bytes()).map(|()| None)
             }
             Err(error) => Err(error),
-        };
-        let failed = |error: io::Error| Some(format!("{}: the configuration is not kept: {error}", file.display()));
-        kept.unwrap_or_else(failed)
+        }
     }
 }
 
@@ -83,17 +85,18 @@ mod tests {
         let text = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
         let mut configuration = parse("test.toml", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
         let first = Configured::new(&configuration);
-        assert_eq!((first.keep(&directory), first.summary.sha256.len()), (None, 64));
+        let keep = |configured: &Configured| configured.keep(&directory).expect("it can be written");
+        assert_eq!((keep(&first), first.summary.sha256.len()), (None, 64));
         let kept = || std::fs::read_to_string(directory.join(CONFIGURATION)).expect("it is there");
         let text = kept();
-        assert_eq!(first.keep(&directory), None);
+        assert_eq!(keep(&first), None);
         configuration.written.set("run", "events", 7);
         let other = Configured::new(&configuration);
-        let warning = other.keep(&directory);
+        let warning = keep(&other);
         assert!(other.summary.sha256 != first.summary.sha256 && kept() == text);
         assert!(warning.is_some_and(|warning| warning.ends_with("begun with another configuration")));
         std::fs::remove_dir_all(&directory).expect("the test's own");
-        assert!(first.keep(&directory).is_some_and(|warning| warning.contains("is not kept")));
-        assert_eq!(first.keep(Path::new("")), None);
+        assert_eq!(first.keep(&directory).map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+        assert_eq!(first.keep(Path::new("")).expect("nothing is to be done"), None);
     }
 }

@@ -110,11 +110,7 @@ impl FileFilters {
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
             // Where a run is left without an end none will come.
             let stop = || forced.load(Ordering::Relaxed) || left.load(Ordering::Relaxed) && !place.is_closed();
-            let served = serve_files(&place, &options, stop);
-            if let Err(error) = &served {
-                tracing::error!("{error}");
-            }
-            served
+            serve_files(&place, &options, stop)
         });
         let thread = Some(thread.map_err(system(format!("thread {name}")))?);
         Ok(Self { directory, thread, is_left, is_forced, outcome: None })

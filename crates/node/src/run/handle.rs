@@ -11,6 +11,7 @@ use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
 use super::histograms::HistogramDefinition;
 use super::measures::MeasureSummary;
+use super::registry;
 use super::summary::{Durations, Parts, RunSummary};
 use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
@@ -319,7 +320,8 @@ impl RunHandle {
     /// # Errors
     /// Where the directory cannot be written.
     pub fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
-        self.warnings.extend(self.configured.keep(&self.directory));
+        registry::begins(&self.directory, self.run)?;
+        self.warnings.extend(self.configured.keep(&self.directory)?);
         let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
         let (epoch, address) = (*epoch, address.clone());
         let claim = Claim {
@@ -349,7 +351,10 @@ impl RunHandle {
         let Some(Managing::Successor { first, last, before }) = self.manager else { return false };
         let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
         self.started = Some(Instant::from_nanoseconds(started));
-        self.warnings.extend(self.configured.keep(&self.directory));
+        // The run goes on in any case.
+        let failed = |error| Some(format!("{}: the configuration is not kept: {error}", self.directory.display()));
+        let kept = self.configured.keep(&self.directory).unwrap_or_else(failed);
+        self.warnings.extend(kept);
         if let Some(front_ends) = &self.front_ends {
             front_ends.start(self.run, first, last, true, self);
         }

@@ -14,6 +14,7 @@ use super::measures::MeasureSummary;
 use super::transfer::TransferSummary;
 use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
 use crate::fields::Fields;
+use crate::whole_file;
 use ropewalk_flow::messages::{Gap, LumisectionEnd};
 use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
@@ -431,7 +432,7 @@ impl RunSummary {
     /// Where the directory cannot be written.
     pub fn keep(&self) -> std::io::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(self.directory.join(ACCOUNT), text + "\n")?;
+        whole_file::write(&self.directory.join(ACCOUNT), (text + "\n").as_bytes())?;
         Claim::forget(&self.directory)
     }
 

@@ -26,10 +26,11 @@ impl Output {
         Self(path)
     }
 
+    /// What is in it besides the number of the last run.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).expect("it is there");
         let names = entries.map(|entry| entry.expect("it can be read").file_name().into_string().expect("text"));
-        let mut names: Vec<_> = names.collect();
+        let mut names: Vec<_> = names.filter(|name| name != "last-run").collect();
         names.sort();
         names
     }
@@ -315,6 +316,24 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
     assert!(desk.journal_after(0).iter().any(|entry| Some(&entry.text) == told.text.as_ref()));
     assert_eq!(ask(&desk, Command::Reset).state, OperationState::Initial);
     may_end.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn a_run_whose_directory_cannot_be_written_does_not_start_and_the_next_one_does() {
+    let output = Output::new("gone");
+    let session = session(&output, true, "");
+    let desk = session.desk();
+    let directory = ask(&desk, Command::Configure).directory.expect("it is set up");
+    let away = output.0.join("away");
+    std::fs::rename(&directory, &away).expect("it is there");
+    let told = desk.ask(Command::Start, BY);
+    assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Configured));
+    let text = told.text.expect("why");
+    assert!(text.contains("run000001: cannot be written: No such file"), "{text}");
+    std::fs::rename(away, directory).expect("it is there");
+    ask(&desk, Command::Start);
+    wait_for(&desk, "events", |view| built(view) > 0);
+    assert!(account(&ask(&desk, Command::Stop)).is_balanced());
 }
 
 /// What stands still as the disk does: whoever opens it waits until somebody writes into it.

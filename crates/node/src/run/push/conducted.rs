@@ -79,8 +79,7 @@ impl ConductedRun for PushHandle {
     }
 
     fn leave_word(&mut self, _first: EventKey, _last: Option<EventKey>) -> io::Result<()> {
-        Self::leave_word(self);
-        Ok(())
+        Self::leave_word(self)
     }
 
     /// Flows number their events as they are configured, and end with as many as was known when they were set up.

@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use crate::run::clock_summary::{ClockReading, ClockSummary};
 use crate::run::configured::Configured;
 use crate::run::forecast::DiskWatch;
+use crate::run::registry;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
@@ -173,8 +174,13 @@ impl PushHandle {
     }
 
     /// Puts the configuration of the run that is to begin into its directory.
-    pub(super) fn leave_word(&mut self) {
-        self.warnings.extend(self.configured.keep(&self.directory));
+    ///
+    /// # Errors
+    /// Where the directory cannot be written.
+    pub(super) fn leave_word(&mut self) -> std::io::Result<()> {
+        registry::begins(&self.directory, self.run)?;
+        self.warnings.extend(self.configured.keep(&self.directory)?);
+        Ok(())
     }
 
     /// Lets triggers come: the run begins.

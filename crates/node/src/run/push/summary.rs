@@ -9,6 +9,7 @@ use crate::run::claim::ACCOUNT;
 use crate::run::clock_summary::ClockSummary;
 use crate::run::configured::ConfigurationSummary;
 use crate::run::summary::{add_unbalanced, causes, panicked};
+use crate::whole_file;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
 use ropewalk_terms::{ByCause, Cause, FragmentAccount, RunNumber};
 use serde::Serialize;
@@ -367,7 +368,8 @@ impl PushSummary {
         if self.directory.as_os_str().is_empty() {
             return Ok(());
         }
-        std::fs::write(self.directory.join(ACCOUNT), serde_json::to_string_pretty(self)? + "\n")
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        whole_file::write(&self.directory.join(ACCOUNT), text.as_bytes())
     }
 
     /// Every equation of the ledger holds.
