@@ -29,16 +29,25 @@ impl Random {
     }
 }
 
-/// CRC-16, bit by bit: polynomial 0x8005, start 0xffff, most significant bit first.
-fn crc16(start: u16, bytes: impl IntoIterator<Item = u8>) -> u16 {
-    let mut crc = start;
-    for byte in bytes {
-        crc ^= u16::from(byte) << 8;
-        for _ in 0..8 {
+/// What a byte does to the checksum, for every byte. Bit by bit in each test a fast source would not be one: tests are not optimised.
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
             crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x8005 };
+            bit += 1;
         }
+        table[byte] = crc;
+        byte += 1;
     }
-    crc
+    table
+};
+
+/// CRC-16: polynomial 0x8005, most significant bit first.
+fn crc16(start: u16, bytes: impl IntoIterator<Item = u8>) -> u16 {
+    bytes.into_iter().fold(start, |crc, byte| crc << 8 ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
 /// A FED fragment of `bytes` bytes (a multiple of 8, 16 at least) whose payload tells source and event.
