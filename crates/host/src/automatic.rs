@@ -225,8 +225,13 @@ impl<'a> Layout<'a> {
         let is_isolated = |index: usize| cores[index].overlaps(&machine.isolated);
         let is_free = |index: &usize| !cores[*index].overlaps(&self.taken);
         let mut free: Vec<usize> = (0..cores.len()).filter(is_free).collect();
-        if free.iter().any(|index| !taking.contains(index)) {
-            free.retain(|index| !taking.contains(index));
+        let of_all = self.feeds.iter().map(|source| source.card.receive_cpus());
+        let of_all = of_all.fold(CpuList::default(), |all, cpus| all.union(&cpus));
+        // Where another card that feeds takes all that this one leaves, at least its own are kept clear.
+        for taken in [&of_all, &interrupts] {
+            if free.iter().any(|&index| !cores[index].overlaps(taken)) {
+                free.retain(|&index| !cores[index].overlaps(taken));
+            }
         }
         free.sort_by_key(|&index| (!is_isolated(index), distance(index), index));
         free.into_iter().map(|index| cores[index].clone()).collect()

@@ -77,6 +77,19 @@ fn with_two_interrupts_the_readers_are_next_to_either() {
     assert!(plan.remarks.is_empty(), "{:?}", plan.remarks);
 }
 
+/// The core nearest to the interrupts of one card takes those of the other one.
+#[test]
+fn readers_of_one_card_leave_the_interrupts_of_the_other_alone() {
+    let made =
+        MadeMachine::new(2, 4, 1).card("eth2", 1, &[(84, "eth2-0", "5")]).card("eth3", 1, &[(85, "eth3-0", "6")]);
+    let eth3 = || Feed::Card("eth3".to_owned());
+    let machine = made.read_machine();
+    let two = plan(&machine, &[eth2(), eth3()]);
+    assert_eq!((cpus(&two, "ru0"), cpus(&two, "ru1")), ("4".to_owned(), "7".to_owned()));
+    let three = plan(&machine, &[eth2(), eth3(), eth3()]);
+    assert_eq!(cpus(&three, "ru2"), "7", "there are no others, and those that read the same card share them");
+}
+
 /// An interrupt on the second hardware thread of a core keeps the whole core busy.
 #[test]
 fn the_core_that_takes_interrupts_is_left_to_them_whole() {
