@@ -9,8 +9,8 @@ pub(in crate::rules) const FLOWS: &[Rule] = &[
     Rule {
         name: "flow_spread",
         group: Group::Card,
-        what: "The table by which a card spreads connections over its queues. Every queue in it, each as often as the \
-               others.",
+        what: "The table by which a card spreads connections over its queues. Every queue in it that `channels` leaves, each \
+               as often as the others.",
         why: "A queue that is not in the table gets nothing, and its core does nothing; one that is in it more often \
               than others is full first.",
         source: "the kernel's networking/scaling.rst, RSS",
@@ -39,18 +39,20 @@ fn flow_spread(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         }
         let mut slots: BTreeMap<u32, usize> = BTreeMap::new();
         report.spread.iter().for_each(|&queue| *slots.entry(queue).or_default() += 1);
-        let queues = number(report, &Property::CombinedChannels).unwrap_or(card.receive_queues as u64) as usize;
+        let present = number(report, &Property::CombinedChannels).unwrap_or(card.receive_queues as u64) as usize;
+        // A queue that is still to come gets its part of the table with it.
+        let queues = found.queues_after(card, wish).map_or(present, |after| after.min(present));
+        let staying = slots.range(..queues as u32).count();
         let (least, most) = (slots.values().min().copied()?, slots.values().max().copied()?);
         let name = format!("{}: spread over queues", card.name);
-        let idle = queues.saturating_sub(slots.len());
-        Some(if idle > 0 {
-            let found = format!("{} of {queues} queues get something", slots.len());
+        Some(if staying < queues {
+            let found = format!("{staying} of {queues} queues get something");
             Seen::better(name, found, format!("all alike: `ethtool -X {} equal {queues}`", card.name))
         } else if most > least * 2 {
             let found = format!("between {least} and {most} of {} slots a queue", report.spread.len());
             Seen::better(name, found, format!("all alike: `ethtool -X {} equal {queues}`", card.name))
         } else {
-            Seen::good(name, format!("{queues} queues alike"))
+            Seen::good(name, format!("{} queues alike", slots.len()))
         })
     };
     Ok(found.reports(wish).into_iter().filter_map(one).collect())
