@@ -41,6 +41,7 @@ const PATTERNS: &[&str] = &[
     "sys/block/*/dev",
     "sys/block/*/queue/rotational",
     "sys/block/*/queue/scheduler",
+    "sys/block/*/slaves/*/dev",
     "sys/class/net/*/carrier",
     "sys/class/net/*/device/current_link_speed",
     "sys/class/net/*/device/current_link_width",

@@ -11,7 +11,8 @@ pub(super) const STORAGE: &[Rule] = &[
     Rule {
         name: "file_system",
         group: Group::Storage,
-        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs.",
+        what: "The file system of each output directory. One on a local disk that writes in place: ext4, xfs. One of which \
+               nothing is known is told.",
         why: "One over the network, or in layers as containers have it, is as fast as its slowest part and may stand still; \
               one in memory loses everything with the machine; one that copies on writing works twice for run files.",
         source: "open(2), O_DIRECT; the kernel's filesystems/overlayfs.rst",
@@ -34,8 +35,8 @@ pub(super) const STORAGE: &[Rule] = &[
     Rule {
         name: "disk_scheduler",
         group: Group::Storage,
-        what: "Who orders the requests of the disk (`queue/scheduler`). `none` for one without moving parts, `mq-deadline` for \
-               one that turns.",
+        what: "Who orders the requests of the disk (`queue/scheduler`); of all disks that a volume (LVM, RAID, encryption) is \
+               made of. `none` for one without moving parts, `mq-deadline` for one that turns.",
         why: "Ropewalk writes large pieces in order, and a disk without moving parts gains nothing by waiting for others.",
         source: "the kernel's block/switching-sched.rst",
         worth: "some percent; measure with `ropewalk bench write`",
@@ -113,11 +114,15 @@ fn file_system(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
             "tmpfs" | "ramfs" => {
                 Seen::harmful(name, told, format!("{advised}: what is in memory goes with the machine"))
             }
-            "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "overlay" | "btrfs" | "zfs" => {
-                Seen::better(name, told, advised)
-            }
+            "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "lustre" | "gpfs" | "beegfs" | "9p" | "overlay" | "btrfs"
+            | "zfs" => Seen::better(name, told, advised),
             kind if kind.starts_with("fuse") => Seen::better(name, told, advised),
-            _ => Seen::good(name, told),
+            "ext2" | "ext3" | "ext4" | "xfs" | "f2fs" | "jfs" => Seen::good(name, told),
+            _ => Seen::told(
+                name,
+                told,
+                "nothing is known of it here: measure with `ropewalk bench write` in that directory",
+            ),
         }
     })
 }
@@ -141,35 +146,61 @@ fn mount_options(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn disk_of<'a>(found: &'a Found, mount: &Mount<'_>) -> Option<&'a str> {
     let node = mount.source.strip_prefix("/dev/").map(|name| format!("/{name}/dev"));
     // Some file systems have a number of their own, and name their disk alone.
-    let is_meant =
-        |path: &str, number: &str| number == mount.device || node.as_ref().is_some_and(|end| path.ends_with(end));
-    let (path, _) = found.each("sys/block/", "/dev").find(|(path, number)| is_meant(path, number))?;
+    disk_with(found, |path, number| number == mount.device || node.as_ref().is_some_and(|end| path.ends_with(end)))
+}
+
+/// The disk that is meant by a device of its own or of one of its partitions.
+fn disk_with(found: &Found, is_meant: impl Fn(&str, &str) -> bool) -> Option<&str> {
+    let mut devices = found.each("sys/block/", "/dev").filter(|(path, _)| !path.contains("/slaves/"));
+    let (path, _) = devices.find(|(path, number)| is_meant(path, number))?;
     path.strip_prefix("sys/block/")?.split('/').next()
 }
 
+fn scheduler_of(disk: &str) -> String {
+    format!("sys/block/{disk}/queue/scheduler")
+}
+
+/// The disks that order requests behind one that hands them on, as volumes of LVM, RAID and encryption do; where none is
+/// known, itself. Volumes lie on each other a few times at most.
+fn ordering<'a>(found: &'a Found, disk: &'a str, most_layers: u8) -> Vec<&'a str> {
+    let slaves = format!("sys/block/{disk}/slaves/");
+    let below = found.each(&slaves, "/dev").filter_map(|(_, number)| disk_with(found, |_, other| other == number));
+    let below: Vec<&str> = below.collect();
+    let has_choice = found.text(&scheduler_of(disk)).is_some_and(|text| text.contains('['));
+    if has_choice || below.is_empty() || most_layers == 0 {
+        return vec![disk];
+    }
+    below.into_iter().flat_map(|disk| ordering(found, disk, most_layers - 1)).collect()
+}
+
 fn disk_scheduler(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    const MOST_LAYERS: u8 = 4;
     let (mounts, mut seen) = (mounts(found)?, Vec::<Seen>::new());
-    for mount in wish.outputs.iter().filter_map(|directory| mount_of(&mounts, directory)) {
-        let Some(disk) = disk_of(found, mount) else { continue };
-        let path = format!("sys/block/{disk}/queue/scheduler");
-        let (Some(text), Some(turns)) =
-            (found.text(&path), found.number(&format!("sys/block/{disk}/queue/rotational")))
-        else {
-            continue;
-        };
-        let wanted = if turns == 1 { "mq-deadline" } else { "none" };
-        let present = text.split(['[', ']']).nth(1).ok_or_else(|| Unread(format!("/{path}")))?;
-        let subject = format!("{disk}: scheduler");
-        let has_wanted = text.split(['[', ']', ' ']).any(|name| name == wanted);
-        if !seen.iter().any(|one| one.subject == subject) {
-            seen.push(if present == wanted || !has_wanted {
-                Seen::good(subject, present)
-            } else {
-                Seen::better(subject, present, wanted).change(Setting::File { path, form: Form::Choice }, text, wanted)
-            });
-        }
+    let disks = wish.outputs.iter().filter_map(|directory| disk_of(found, mount_of(&mounts, directory)?));
+    for disk in disks.flat_map(|disk| ordering(found, disk, MOST_LAYERS)) {
+        let one = scheduler(found, disk);
+        seen.extend(one.filter(|one| seen.iter().all(|other| other.subject != one.subject)));
     }
     Ok(seen)
+}
+
+fn scheduler(found: &Found, disk: &str) -> Option<Seen> {
+    let path = scheduler_of(disk);
+    let text = found.text(&path)?;
+    let turns = found.number(&format!("sys/block/{disk}/queue/rotational"))?;
+    let wanted = if turns == 1 { "mq-deadline" } else { "none" };
+    let subject = format!("{disk}: scheduler");
+    let has_wanted = text.split(['[', ']', ' ']).any(|name| name == wanted);
+    Some(match text.split(['[', ']']).nth(1) {
+        None if text == "none" => Seen::good(subject, "none: it hands requests on as they come"),
+        None => {
+            Seen::told(format!("/{path}"), "could not be read", "see which schedulers stand there, one in brackets")
+        }
+        Some(present) if present == wanted || !has_wanted => Seen::good(subject, present),
+        Some(present) => {
+            Seen::better(subject, present, wanted).change(Setting::File { path, form: Form::Choice }, text, wanted)
+        }
+    })
 }
 
 fn free_space(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {

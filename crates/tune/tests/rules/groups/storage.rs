@@ -18,6 +18,15 @@ fn file_systems_that_are_far_layered_or_copy_are_found() {
         assert_eq!((told[0].found.as_str(), told[0].grade), (found, grade), "{tree} {output}");
     }
     assert!(finds("server", "file_system", &Wish::default()).is_empty(), "nothing is written");
+    let on = |kind: &str| {
+        let line = format!("41 22 0:41 / /data rw shared:5 - {kind} 10.0.0.1@o2ib:/scratch rw\n");
+        let copy = Copy::of("server").with("proc/self/mountinfo", &line);
+        copy.finds("file_system", &readout("eth1", "/data"))[0].grade
+    };
+    for kind in ["lustre", "gpfs", "beegfs", "fuse.sshfs"] {
+        assert_eq!(on(kind), Grade::CouldBeBetter, "{kind}: over the network");
+    }
+    assert_eq!((on("xfs"), on("newfs")), (Grade::Good, Grade::Told));
 }
 
 #[test]
@@ -56,6 +65,33 @@ fn disks_have_the_scheduler_of_their_kind() {
     assert_eq!((own[0].subject.as_str(), worst(&own)), ("nvme0n1: scheduler", Grade::Good), "by its partition's name");
     let turning = Copy::of("server").with("sys/block/nvme1n1/queue/rotational", "1\n");
     assert_eq!(worst(&turning.finds("disk_scheduler", &readout("eth1", "/data"))), Grade::Good);
+}
+
+/// A volume hands requests on to the disks that it is made of; here one of encryption on one of LVM, on a partition and a
+/// disk.
+#[test]
+fn disks_are_looked_at_behind_the_volumes_that_they_are_made_into() {
+    let device = |copy: Copy, disk: &str, number: &str| {
+        let copy = copy.with(&format!("sys/block/{disk}/dev"), &format!("{number}\n"));
+        let copy = copy.with(&format!("sys/block/{disk}/queue/rotational"), "0\n");
+        copy.with(&format!("sys/block/{disk}/queue/scheduler"), "none\n")
+    };
+    let line = "41 22 253:1 / /data rw,relatime shared:5 - ext4 /dev/mapper/data rw\n";
+    let copy = device(device(Copy::of("server"), "dm-0", "253:0"), "dm-1", "253:1").with("proc/self/mountinfo", line);
+    let found = copy.finds("disk_scheduler", &readout("eth1", "/data"));
+    let told = |found: &[ropewalk_tune::Finding]| -> Vec<_> {
+        found.iter().map(|finding| (finding.subject.clone(), finding.grade)).collect()
+    };
+    assert_eq!(told(&found), [("dm-1: scheduler".to_owned(), Grade::Good)], "what it is made of is not known");
+    let copy = copy.with("sys/block/dm-1/slaves/dm-0/dev", "253:0\n");
+    let copy = copy.with("sys/block/dm-0/slaves/nvme0n1p2/dev", "259:2\n");
+    let copy = copy.with("sys/block/dm-0/slaves/nvme1n1/dev", "259:4\n");
+    let found = copy.finds("disk_scheduler", &readout("eth1", "/data"));
+    let expected = ["nvme0n1", "nvme1n1"].map(|disk| format!("/sys/block/{disk}/queue/scheduler: mq-deadline -> none"));
+    assert_eq!(changes(&found), expected);
+    let itself = copy.with("sys/block/dm-1/queue/scheduler", "none [mq-deadline]\n");
+    let found = itself.finds("disk_scheduler", &readout("eth1", "/data"));
+    assert_eq!(changes(&found), ["/sys/block/dm-1/queue/scheduler: mq-deadline -> none"], "it orders them itself");
 }
 
 #[test]
