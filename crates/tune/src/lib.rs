@@ -31,4 +31,4 @@ pub use place::{Identity, Place, SettingError};
 pub use plan::{Change, Group, Plan};
 pub use rights::{Forbidden, Right};
 pub use setting::{Form, Property, Setting, Settings};
-pub use wish::{Feeding, Transport, Wish};
+pub use wish::{Feeding, Placed, Transport, Wish};

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ropewalk_host::CpuList;
 use serde::Serialize;
 
 /// What a configuration needs of the host; without one, the needs of any data taking.
@@ -38,6 +39,21 @@ pub struct Feeding {
     pub streams: u32,
     /// The receive buffer of each of their sockets in bytes, where the configuration says one.
     pub receive_buffer_bytes: Option<u64>,
+    /// Who decides on which CPUs that thread runs.
+    pub placed: Placed,
+}
+
+/// Who decides on which CPUs a thread runs.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placed {
+    /// The kernel, now so and then otherwise.
+    #[default]
+    Nobody,
+    /// `placement = "auto"`: it has a core of its own beside those that take the interrupts of its card, wherever these are.
+    Automatic,
+    /// A rule: on these.
+    Rule(CpuList),
 }
 
 /// How data comes.

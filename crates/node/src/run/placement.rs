@@ -173,10 +173,7 @@ impl Wanted {
             return Ok(Self { machine: None, plan: Plan::default(), is_shared: false });
         }
         let machine = Machine::read(Path::new("/"))?;
-        let policy = configuration::policy_of(rules).map_err(PlacementError::Unfit)?;
-        let thread = |name: &String| Item { kind: Kind::Thread, name: name.clone(), feed: None };
-        let plan = policy.plan(&machine, &names.iter().map(thread).collect::<Vec<_>>());
-        let plan = plan.map_err(|error| PlacementError::Unfit(configuration::fault_of(&error)))?;
+        let plan = plan_of_threads(rules, names, &machine)?;
         Ok(Self { machine: Some(machine), plan, is_shared: false })
     }
 
@@ -205,6 +202,18 @@ impl Wanted {
         }
         Ok(Self { machine: Some(machine), plan, is_shared })
     }
+}
+
+/// Where rules put threads with these names on a machine.
+pub(super) fn plan_of_threads(
+    rules: &[ThreadRule],
+    names: &[String],
+    machine: &Machine,
+) -> Result<Plan, PlacementError> {
+    let policy = configuration::policy_of(rules).map_err(PlacementError::Unfit)?;
+    let thread = |name: &String| Item { kind: Kind::Thread, name: name.clone(), feed: None };
+    let plan = policy.plan(machine, &names.iter().map(thread).collect::<Vec<_>>());
+    plan.map_err(|error| PlacementError::Unfit(configuration::fault_of(&error)))
 }
 
 fn is_automatic(configuration: &Configuration) -> bool {

@@ -1,10 +1,12 @@
 //! What a configuration needs of the host.
 
 use crate::exit::Failure;
-use ropewalk_host::{Card, CardKind, Machine};
+use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
 use ropewalk_node::configuration::push::{self, PushConfiguration, ReceiveChoice};
-use ropewalk_node::configuration::{self, Configuration, NetworkAddress, ReadoutSection, ThreadRule};
-use ropewalk_tune::{Feeding, Transport, Wish};
+use ropewalk_node::configuration::{self, Configuration, NetworkAddress, PlacementChoice, ReadoutSection, ThreadRule};
+use ropewalk_node::run::placement_on;
+use ropewalk_node::run::push::{push_placement_on, receiving_threads};
+use ropewalk_tune::{Feeding, Placed, Transport, Wish};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -60,6 +62,13 @@ fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {
 
 /// What readout units, datagrams of sources, and builder units need.
 pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish {
+    // Rules that this machine cannot follow are an error of whoever begins a run.
+    let plan = placement_on(configuration, machine).unwrap_or_default();
+    let placed = |thread: &str| match by_rule(&plan, machine, thread) {
+        // Where it finds too few cores now, it may find them when the interrupts are where they should be.
+        None if configuration.run.placement == PlacementChoice::Auto => Placed::Automatic,
+        decided => decided.unwrap_or_default(),
+    };
     let mut feeding = Vec::new();
     for readout in &configuration.readout {
         let own = configuration.source.iter().filter(|source| source.readout == readout.name);
@@ -73,6 +82,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
             transport: Transport::Tcp,
             streams: streams as u32,
             receive_buffer_bytes: None,
+            placed: placed(&readout.name),
         }));
     }
     for source in configuration.source.iter().filter(|source| source.emulate.is_none()) {
@@ -84,10 +94,11 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         };
         feeding.extend(card_at(machine, address).map(|card| Feeding {
             interface: card.name.clone(),
-            thread: source.name_or_id(),
+            thread: source.readout.clone(),
             transport: Transport::Datagrams,
             streams: 1,
             receive_buffer_bytes: None,
+            placed: placed(&source.readout),
         }));
     }
     let pools = configuration.readout.iter().map(|readout| readout.pool.0);
@@ -135,6 +146,7 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
 
 /// What gateways need.
 fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
+    let plan = push_placement_on(configuration, machine).unwrap_or_default();
     let mut feeding = Vec::new();
     for gateway in &configuration.gateway {
         let transport = match gateway.receive {
@@ -144,14 +156,11 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         let named = gateway.interface.as_ref().and_then(|name| machine.card(name));
         let listens = gateway.listen.values().next().and_then(|address| card_at(machine, (*address.0.ip()).into()));
         let Some(card) = named.or(listens) else { continue };
-        let name = |queue: u16| match gateway.queues {
-            1 => gateway.name.clone(),
-            _ => format!("{}-{queue}", gateway.name),
-        };
         // Each queue is read by a thread of its own.
-        feeding.extend((0..gateway.queues).map(|queue| Feeding {
+        feeding.extend(receiving_threads(gateway).into_iter().map(|thread| Feeding {
             interface: card.name.clone(),
-            thread: name(queue),
+            placed: by_rule(&plan, machine, &thread).unwrap_or_default(),
+            thread,
             transport,
             streams: gateway.listen.len() as u32,
             // The configuration counts as the kernel does, which takes twice what it is asked for.
@@ -168,6 +177,13 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         realtime_priority: highest_priority(&configuration.thread),
         ..Wish::default()
     }
+}
+
+/// Where a rule puts a thread, if one matches it; one that only says how it is scheduled leaves all CPUs to it.
+fn by_rule(plan: &Plan, machine: &Machine, thread: &str) -> Option<Placed> {
+    let placement = plan.of(Kind::Thread, thread).filter(|placement| matches!(placement.by, Decision::Rule(_)))?;
+    let is_free = machine.allowed.is_within(&placement.cpus);
+    Some(if is_free { Placed::Nobody } else { Placed::Rule(placement.cpus.clone()) })
 }
 
 fn highest_priority(rules: &[ThreadRule]) -> Option<u8> {

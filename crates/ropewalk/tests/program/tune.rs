@@ -385,6 +385,8 @@ fn a_configuration_says_what_feeds_it() {
         assert_eq!(told, (&"eth1".into(), &thread.into(), &"tcp".into(), &1.into()), "{wish:#}");
     }
     assert_eq!((&wish["realtime_priority"], &wish["outputs"][0]), (&40.into(), &output.into()), "{wish:#}");
+    // They are told how to run, and not where.
+    assert_eq!((&wish["feeding"][0]["placed"], &wish["feeding"][1]["placed"]), (&"nobody".into(), &"nobody".into()));
     // 1 GiB, what is usual, and what the builder unit receives into, whatever it may have in work.
     assert_eq!(wish["memory_bytes"], (1 << 30) + (128 << 20) + (2_u64 << 30), "{wish:#}");
     assert_eq!(wish["peers"], serde_json::json!(["10.10.0.9"]), "the other one is this machine's own");
@@ -398,6 +400,39 @@ fn a_configuration_says_what_feeds_it() {
     let refused = machine.tune(&["check", &file]);
     let message = "ru0: there is no network card `eth9`; there are: eth0, eth1, lo";
     assert!(refused.expect_status(2).errors.contains(message), "{refused:#?}");
+}
+
+/// Rules and `placement = "auto"` say where threads read, and interrupts are laid out around that.
+#[test]
+fn interrupts_are_planned_around_the_threads_that_read() {
+    let machine = Machine::new("tune-wish-placed");
+    let (file, output) = (machine.0.path().join("setup.toml"), machine.0.path().display().to_string());
+    let name = file.display().to_string();
+    let text = |placement: &str, rules: &str| {
+        format!(
+            "version = 1\n[run]\noutput = \"{output}\"\n{placement}\n\
+             [[readout]]\nname = \"ru0\"\nlisten = \"0.0.0.0:0\"\ncard = \"eth1\"\n\
+             [[readout]]\nname = \"ru1\"\nlisten = \"0.0.0.0:0\"\ncard = \"eth1\"\n[[builder]]\nname = \"bu0\"\n\
+             [[source]]\nid = 1\nreadout = \"ru0\"\n[[source]]\nid = 2\nreadout = \"ru1\"\n{rules}"
+        )
+    };
+    let pinned = "[[thread]]\nmatch = \"^ru\"\ncpus = \"5,6\"\nin_turn = true\n";
+    for (placement, rules, placed, planned) in [
+        ("", "", ["\"nobody\"", "\"nobody\""], [5, 6]),
+        ("", pinned, ["{\"rule\":\"5\"}", "{\"rule\":\"6\"}"], [4, 7]),
+        ("placement = \"auto\"", "", ["\"automatic\"", "\"automatic\""], [5, 6]),
+    ] {
+        fs::write(&file, text(placement, rules)).expect("a file can be written");
+        let account = machine.tune(&["check", &name, "--json"]).account();
+        expect_form(&account, &schema("tune-check.json"));
+        let wish = &account["wish"];
+        let told = [0, 1].map(|index| wish["feeding"][index]["placed"].to_string());
+        assert_eq!(told, placed, "{wish:#}");
+        let plan = machine.tune(&["plan", &name, "--only", "interrupts"]).out.join("\n");
+        for (number, cpu) in (120..).zip(planned) {
+            assert!(plan.contains(&format!("\necho {cpu} > /proc/irq/{number}/smp_affinity_list")), "{plan}");
+        }
+    }
 }
 
 /// A configuration of gateways: each of their queues is read by a thread of its own, and they share the gateway's memory.
@@ -417,6 +452,12 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     let told: Vec<_> = feeding.iter().map(|one| (one["thread"].as_str(), one["streams"].as_u64())).collect();
     assert_eq!(told, ["gw0-0", "gw0-1", "gw0-2"].map(|name| (Some(name), Some(2))), "{wish:#}");
     assert_eq!(wish["memory_bytes"], 96 << 20, "{wish:#}");
+    let threads = gateway.replace("queues = 3", "architecture = \"threads\"");
+    let rule = "[[thread]]\nmatch = \"^gw0-receive$\"\ncpus = \"5\"\n";
+    fs::write(&file, format!("version = 1\n{}{}{threads}{rule}", flow("l1", 1), flow("hlt", 9))).expect("as above");
+    let account = machine.tune(&["check", &file.display().to_string(), "--json"]).account();
+    let reads = &account["wish"]["feeding"][0];
+    assert_eq!((&reads["thread"], &reads["placed"]), (&"gw0-receive".into(), &serde_json::json!({ "rule": "5" })));
 }
 
 /// bbr is harmful over loopback, and is the one such setting that a test can read for itself.

@@ -117,13 +117,25 @@ impl Found {
         node.map_or_else(|| self.machine.online.clone(), |node| node.cpus.clone())
     }
 
-    /// How many threads of the configuration read a card, also through a bond or a VLAN.
-    pub(crate) fn readers_of(&self, card: &Card, wish: &Wish) -> usize {
+    /// The threads of the configuration that read one of some cards, also through a bond or a VLAN; each once, by what
+    /// it reads first.
+    pub(crate) fn readers<'a>(&self, cards: &[&Card], wish: &'a Wish) -> Vec<&'a Feeding> {
         let is_behind = |feeding: &&Feeding| {
             let hardware = self.machine.card(&feeding.interface).map(|card| self.machine.hardware_of(card));
-            hardware.is_some_and(|cards| cards.iter().any(|other| other.name == card.name))
+            hardware.is_some_and(|behind| behind.iter().any(|one| cards.iter().any(|card| card.name == one.name)))
         };
-        wish.feeding.iter().filter(is_behind).count()
+        let mut readers: Vec<&Feeding> = Vec::new();
+        for feeding in wish.feeding.iter().filter(is_behind) {
+            if readers.iter().all(|reader| reader.thread != feeding.thread) {
+                readers.push(feeding);
+            }
+        }
+        readers
+    }
+
+    /// How many threads of the configuration read a card, also through a bond or a VLAN.
+    pub(crate) fn readers_of(&self, card: &Card, wish: &Wish) -> usize {
+        self.readers(&[card], wish).len()
     }
 
     /// How many combined queues a card has when all is as advised, where its driver tells. Queues that go take files and

@@ -8,9 +8,13 @@ use std::fmt::Write;
 
 use ropewalk_host::{Card, CpuList, Interrupt, InterruptTask};
 
+use super::layout::{
+    are_far, chosen, cores_of, cpus_of, file_of, free_for_packets, held, near_cores, not_set_apart, own, receiving,
+    tickless,
+};
 use super::{Rule, Seen};
 use crate::found::{Found, Unread};
-use crate::{Form, Group, Setting, Sureness, Wish};
+use crate::{Feeding, Form, Group, Placed, Setting, Sureness, Wish};
 
 /// Rules on interrupts.
 pub(super) const INTERRUPTS: &[Rule] = &[
@@ -41,13 +45,26 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         group: Group::Interrupts,
         what: "For a card that feeds threads of the configuration: its queues interrupt cores in the middle of its node, and \
                the cores on either side are left for the threads that read. `[run] placement = \"auto\"` puts them there. \
-               CPUs that are set apart (`isolcpus`, `nohz_full`) are left to them first.",
+               CPUs that rules (`[[thread]]`) give to such threads, and those that are set apart (`isolcpus`, \
+               `nohz_full`), are left to them first; cards with the same node share the rest.",
         why: "A thread that shares its core with the interrupts stands still whenever packets come; one on the other socket \
               fetches all data across. Paper 3 found this layout best.",
         source: "paper 3, IV-B, IV-C and Fig. 9; docs/placement.md",
         worth: "see `interrupt_node`; `ropewalk topology CONFIG` draws it",
         sureness: Sureness::Documented,
         look: interrupt_layout,
+    },
+    Rule {
+        name: "reader_cores",
+        group: Group::Interrupts,
+        what: "Where the threads run that read a card. On cores of its node that are theirs: by `[run] placement = \"auto\"`, or \
+               by rules (`[[thread]]`). Where there are too few cores to keep some for them, anywhere.",
+        why: "A thread that the kernel moves about leaves its cache behind, and comes to the cores that take interrupts and \
+              to other nodes.",
+        source: "paper 3, IV-B and Fig. 9; paper 1, IV-C; docs/placement.md",
+        worth: "see `interrupt_node`; `ropewalk topology CONFIG` draws who runs where",
+        sureness: Sureness::Documented,
+        look: reader_cores,
     },
     Rule {
         name: "interrupt_others",
@@ -75,7 +92,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         name: "packet_steering",
         group: Group::Interrupts,
         what: "Whether the kernel hands packets to other CPUs than the one that was interrupted (`rps_cpus`). For a card \
-               with one queue that feeds or is fast: to the other cores of its node that are not set apart. Otherwise not.",
+               with one queue that feeds or is fast: to the cores of its node that are neither set apart, nor take the card's \
+               interrupts, nor are those of threads that read. Otherwise not.",
         why: "With one queue one core would do all of the kernel's work. With several queues the card has shared it out \
               already, and handing over wakes a core for each packet.",
         source: "the kernel's networking/scaling.rst, RPS",
@@ -116,58 +134,6 @@ pub(super) const INTERRUPTS: &[Rule] = &[
     },
 ];
 
-/// The interrupts of a card, but for those that belong to one that feeds, too: interfaces of one function have the same
-/// ones, where the driver does not name them by interface.
-fn own<'a>(found: &Found, wish: &Wish, card: &'a Card) -> Vec<&'a Interrupt> {
-    let feeds = |card: &&Card| found.readers_of(card, wish) > 0;
-    let others: Vec<&Card> = found.machine.cards.iter().filter(feeds).collect();
-    let is_shared = |number: u32| others.iter().flat_map(|card| &card.interrupts).any(|other| other.number == number);
-    let own = card.interrupts.iter().filter(|interrupt| feeds(&card) || !is_shared(interrupt.number));
-    own.collect()
-}
-
-/// The interrupts of a card's receive queues, as far as they stay when its queues become as many as advised.
-fn receiving<'a>(found: &Found, wish: &Wish, card: &'a Card) -> Vec<&'a Interrupt> {
-    let queues = found.queues_after(card, wish);
-    let receiving = own(found, wish, card).into_iter().filter(|interrupt| interrupt.task == InterruptTask::Receive);
-    receiving.take(queues.unwrap_or(usize::MAX)).collect()
-}
-
-/// The first CPU of each core of a card's node that this process may use; of all nodes where the card's is not known.
-fn near_cores(found: &Found, card: &Card) -> Vec<u32> {
-    let node = card.node.and_then(|node| found.machine.node(node));
-    let cores = found.machine.cores.iter().filter(|core| node.is_none_or(|node| node.cpus.overlaps(core)));
-    cores.filter_map(|core| core.intersection(&found.machine.permitted).first()).collect()
-}
-
-/// The CPUs on which no timer ticks while one thread runs.
-fn tickless(found: &Found) -> CpuList {
-    let text = found.text("sys/devices/system/cpu/nohz_full");
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-/// Those of some CPUs whose cores nobody keeps for threads that are put there: `placement = "auto"` reads on isolated
-/// ones, and to neither these nor those without a tick does the kernel hand packets over.
-fn not_set_apart(found: &Found, cpus: &[u32]) -> Vec<u32> {
-    let apart = found.machine.whole_cores(&found.machine.isolated.union(&tickless(found)));
-    cpus.iter().copied().filter(|&cpu| !apart.contains(cpu)).collect()
-}
-
-/// The cores that a card's queues interrupt: those in the middle of its node, so many that each reading thread keeps one.
-fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
-    let near = near_cores(found, card);
-    let open = not_set_apart(found, &near);
-    // A node that is set apart as a whole is still nearer than another one.
-    let cores = if open.is_empty() { near.clone() } else { open };
-    let (queues, readers) = (receiving(found, wish, card).len(), found.readers_of(card, wish));
-    let free = cores.len().saturating_sub(readers.saturating_sub(near.len() - cores.len()));
-    // Where there is no other node, everything else that runs needs cores, too.
-    let most = if readers > 0 && found.machine.nodes.len() < 2 { free / 2 } else { free };
-    let count = queues.min(most).max(1).min(cores.len());
-    let first = (cores.len() - count) / 2;
-    cores.into_iter().skip(first).take(count).collect()
-}
-
 /// With a change for each interrupt that is not where the layout has it.
 fn moved(mut seen: Seen, found: &Found, wish: &Wish, card: &Card) -> Seen {
     let cores = chosen(found, wish, card);
@@ -179,7 +145,7 @@ fn moved(mut seen: Seen, found: &Found, wish: &Wish, card: &Card) -> Seen {
 
 /// With a change that has one CPU take an interrupt, where it does not.
 fn to(seen: Seen, found: &Found, interrupt: &Interrupt, cpu: u32) -> Seen {
-    let path = format!("proc/irq/{}/smp_affinity_list", interrupt.number);
+    let path = file_of(interrupt);
     let target = CpuList::from_iter([cpu]);
     match found.text(&path) {
         Some(present) if interrupt.cpus != target => {
@@ -188,10 +154,6 @@ fn to(seen: Seen, found: &Found, interrupt: &Interrupt, cpu: u32) -> Seen {
         }
         _ => seen,
     }
-}
-
-fn cpus_of(interrupts: &[&Interrupt]) -> CpuList {
-    interrupts.iter().flat_map(|interrupt| interrupt.cpus.iter()).collect()
 }
 
 fn list(cpus: &[u32]) -> CpuList {
@@ -204,7 +166,7 @@ fn interrupt_node(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         let interrupts = receiving(found, wish, card);
         let cpus = cpus_of(&interrupts);
         let name = format!("{}: node of interrupts", card.name);
-        if cpus.is_within(&node.cpus) {
+        if !are_far(found, card, &cpus) {
             return Some(Seen::good(name, format!("CPU {cpus}, on node {}", node.number)));
         }
         let advised = format!("node {}: CPU {}", node.number, list(&chosen(found, wish, card)));
@@ -221,8 +183,7 @@ fn interrupt_spread(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
             return None;
         }
         let cpus = cpus_of(&interrupts);
-        let cores = found.machine.cores.iter().filter(|core| core.overlaps(&cpus)).count();
-        let wanted = chosen(found, wish, card);
+        let (cores, wanted) = (cores_of(found, &cpus), chosen(found, wish, card));
         let name = format!("{}: spread of interrupts", card.name);
         let told = format!("{} queues interrupt {cores} cores (CPU {cpus})", interrupts.len());
         Some(if cores >= wanted.len() {
@@ -250,6 +211,42 @@ fn interrupt_layout(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     Ok(found.hardware(wish).into_iter().filter_map(one).collect())
 }
 
+fn reader_cores(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    /// Cores beside those of threads that read: one for interrupts, one for all else.
+    const OTHERS: usize = 2;
+    let one = |card: &Card| {
+        let readers = found.readers(&[card], wish);
+        let is_away = |reader: &&&Feeding| match (&reader.placed, found.machine.card(&reader.interface)) {
+            // A bond may be made of cards of several nodes.
+            (Placed::Rule(cpus), Some(interface)) => {
+                found.machine.hardware_of(interface).iter().all(|card| are_far(found, card, cpus))
+            }
+            _ => false,
+        };
+        let names = |readers: &[&&Feeding]| -> String {
+            readers.iter().map(|reader| reader.thread.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let loose: Vec<_> = readers.iter().filter(|reader| reader.placed == Placed::Nobody).collect();
+        let away: Vec<_> = readers.iter().filter(is_away).collect();
+        let name = format!("{}: cores of threads that read", card.name);
+        let near = near_cores(found, card);
+        if readers.is_empty() {
+            None
+        } else if let (false, Some(node)) = (away.is_empty(), card.node) {
+            let told = format!("not all on node {node}: {}", names(&away));
+            Some(Seen::better(name, told, format!("CPU {}: change the rules", list(&near))))
+        } else if loose.is_empty() {
+            Some(Seen::good(name, "as they are placed"))
+        } else if near.len() < readers.len() + OTHERS {
+            Some(Seen::good(name, format!("{} are too few to keep some apart", near.len())))
+        } else {
+            let advised = "a core for each: `placement = \"auto\"` for readout units, or a rule (`[[thread]]`)";
+            Some(Seen::better(name, format!("wherever the kernel puts them: {}", names(&loose)), advised))
+        }
+    };
+    Ok(found.hardware(wish).into_iter().filter_map(one).collect())
+}
+
 fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let feeding: Vec<&Card> =
         found.hardware(wish).into_iter().filter(|card| found.readers_of(card, wish) > 0).collect();
@@ -258,7 +255,9 @@ fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let (Some(free), false) = (free, nodes.is_empty()) else { return Ok(Vec::new()) };
     let cores = found.machine.cores.iter().filter(|core| core.overlaps(&free.cpus));
     let cores: Vec<u32> = cores.filter_map(CpuList::first).collect();
-    let Some(last) = not_set_apart(found, &cores).pop() else { return Ok(Vec::new()) };
+    let held = held(found, wish);
+    let last = not_set_apart(found, &cores).into_iter().rfind(|&cpu| !held.contains(cpu));
+    let Some(last) = last else { return Ok(Vec::new()) };
     let busy: CpuList =
         nodes.iter().filter_map(|&node| found.machine.node(node)).flat_map(|node| node.cpus.iter()).collect();
     let others = found.machine.cards.iter().filter(|card| feeding.iter().all(|other| other.name != card.name));
@@ -331,9 +330,7 @@ fn packet_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         match queues[..] {
             [] => {}
             [(path, present)] if stays_alone && is_empty_mask(present) && matters => {
-                let taken = found.machine.whole_cores(&card.receive_cpus());
-                let open = not_set_apart(found, &near_cores(found, card));
-                let others: CpuList = open.into_iter().filter(|&cpu| !taken.contains(cpu)).collect();
+                let others = free_for_packets(found, wish, card);
                 if others.is_empty() {
                     seen.push(Seen::good(name, "no: there is no other core"));
                 } else {

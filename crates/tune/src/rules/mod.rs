@@ -6,6 +6,7 @@
 
 mod card;
 mod interrupts;
+mod layout;
 mod limits;
 mod memory;
 mod network;

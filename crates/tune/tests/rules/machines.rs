@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ropewalk_tune::{Feeding, Finding, Found, Grade, Place, Transport, Wish, rules};
+use ropewalk_tune::{Feeding, Finding, Found, Grade, Place, Placed, Transport, Wish, rules};
 
 /// Where a recorded machine is.
 pub(crate) fn tree(name: &str) -> PathBuf {
@@ -148,8 +148,21 @@ pub(crate) fn fed(interface: &str, transport: Transport, receive_buffer_bytes: O
         transport,
         streams: 8,
         receive_buffer_bytes,
+        placed: Placed::Nobody,
     };
     Wish { feeding: vec![feeding("ru0"), feeding("ru1")], ..Wish::default() }
+}
+
+/// The same wish, with somebody who decides where each thread runs, in their order.
+pub(crate) fn placed<const COUNT: usize>(mut wish: Wish, placed: [Placed; COUNT]) -> Wish {
+    assert_eq!(wish.feeding.len(), COUNT);
+    wish.feeding.iter_mut().zip(placed).for_each(|(feeding, placed)| feeding.placed = placed);
+    wish
+}
+
+/// A rule that puts a thread there.
+pub(crate) fn on(cpus: &str) -> Placed {
+    Placed::Rule(cpus.parse().expect("a list of CPUs"))
 }
 
 /// What a readout machine wishes: two threads with eight connections each, events to one directory.

@@ -7,7 +7,7 @@ use super::inputs::{Inputs, inputs};
 use super::queues::{self, Queue, carrier};
 use super::resolve;
 use crate::configuration::SyncChoice;
-use crate::configuration::push::{Architecture, FlowSection, OutputChoice, PushConfiguration};
+use crate::configuration::push::{Architecture, FlowSection, GatewaySection, OutputChoice, PushConfiguration};
 use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
     PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
@@ -15,11 +15,12 @@ use crate::drive::gateway::{
 use crate::drive::{Drive, Storage, StorageConfig, StreamStorage};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::forecast::DiskWatch;
-use crate::run::placement::disk_thread;
+use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
 use crate::run::placer::Placer;
 use crate::run::registry::RunDirectory;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::source::TriggerGate;
+use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
@@ -132,6 +133,24 @@ fn prepare(configuration: &PushConfiguration, part: &PushPart, events: Option<u6
         Assembly { configuration, incarnation, gates, is_over, ending, placer, handle, gateways, emulators };
     assembly.assemble(part)?;
     assembly.start()
+}
+
+/// Where rules put the threads of a push system on a machine, in whichever process they are.
+///
+/// # Errors
+/// Where a rule names CPUs or a node that are not there, or that were taken away from this process.
+pub fn push_placement_on(configuration: &PushConfiguration, machine: &Machine) -> Result<Plan, PlacementError> {
+    plan_of_threads(&configuration.thread, &threads(configuration), machine)
+}
+
+/// The threads that receive the packets of a gateway, one for each of its input queues.
+pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
+    let name = |index| Queue { gateway, number: index, index }.name();
+    let thread = |name: String| match gateway.architecture {
+        Architecture::RunToCompletion => name,
+        Architecture::Threads => receiving_thread(&name),
+    };
+    (0..gateway.queues).map(name).map(thread).collect()
 }
 
 /// How far each flow's trigger has come, where it is in this process.

@@ -20,6 +20,6 @@ mod resolve;
 mod summary;
 
 pub(super) use assemble::packet_error;
-pub use assemble::{PushPart, launch_push, prepare_push};
+pub use assemble::{PushPart, launch_push, prepare_push, push_placement_on, receiving_threads};
 pub use handle::{PushHandle, PushSnapshot};
 pub use summary::{FlowSummary, PUSH_SUMMARY_SCHEMA, PushSummary};

@@ -1,8 +1,8 @@
 //! Interrupts, on recorded machines alone.
 
-use ropewalk_tune::{Grade, Transport, Wish};
+use ropewalk_tune::{Grade, Placed, Transport, Wish};
 
-use crate::machines::{Copy, changes, fed, finds, readout, worst};
+use crate::machines::{Copy, changes, fed, finds, on, placed, readout, worst};
 
 fn on_eth1() -> Wish {
     Wish { interfaces: vec!["eth1".to_owned()], ..Wish::default() }
@@ -49,6 +49,53 @@ fn readers_have_the_cores_on_either_side_of_the_interrupts() {
         assert_eq!(worst(&right.finds(rule, &readout("eth1", "/data"))), Grade::Good, "{rule}");
     }
     assert!(finds("server", "interrupt_layout", &on_eth1()).is_empty(), "nothing feeds");
+}
+
+/// Which CPUs interrupts come to is then a matter of what rules leave.
+#[test]
+fn cores_that_rules_give_to_readers_take_no_interrupts() {
+    let advised = |rules: [&str; 2]| {
+        let wish = placed(readout("eth1", "/data"), rules.map(on));
+        finds("server", "interrupt_layout", &wish)[0].advised.clone()
+    };
+    let beside = |cpus: &str| format!("CPU {cpus}, threads that read beside them");
+    assert_eq!(advised(["5", "6"]), beside("4,7"));
+    assert_eq!(advised(["4-5", "4-5"]), beside("6-7"));
+    assert_eq!(advised(["14", "15"]), beside("4-5"), "the second hardware threads of cores 6 and 7");
+    assert_eq!(advised(["2", "5"]), beside("4,6-7"), "one of them reads elsewhere");
+    assert_eq!(advised(["4-7", "4-7"]), beside("5-6"), "rules leave nothing");
+    let half = placed(readout("eth1", "/data"), [on("5"), Placed::Automatic]);
+    assert_eq!(finds("server", "interrupt_layout", &half)[0].advised, beside("4,6"), "the other one needs a core, too");
+    let others = Copy::of("server").with("proc/irq/61/smp_affinity_list", "6\n");
+    let moved = others.finds("interrupt_others", &placed(readout("eth1", "/data"), [on("3"), on("11")]));
+    assert_eq!(changes(&moved), ["/proc/irq/61/smp_affinity_list: 6 -> 2"], "one reads on CPU 3");
+}
+
+/// Each has its stretch of the middle.
+#[test]
+fn cards_that_feed_from_one_node_share_its_cores() {
+    let copy = Copy::of("server").with("sys/devices/pci0000:18/0000:18:00.0/numa_node", "1\n");
+    let mut wish = readout("eth0", "/data");
+    wish.feeding[1].interface = "eth1".to_owned();
+    let advised: Vec<String> =
+        copy.finds("interrupt_layout", &wish).into_iter().map(|finding| finding.advised).collect();
+    assert_eq!(advised, ["CPU 5, threads that read beside them", "CPU 6, threads that read beside them"]);
+    wish.feeding[1].placed = on("4");
+    let advised: Vec<String> =
+        copy.finds("interrupt_layout", &wish).into_iter().map(|finding| finding.advised).collect();
+    assert_eq!(advised, ["CPU 5, threads that read beside them", "CPU 6, threads that read beside them"]);
+}
+
+#[test]
+fn readers_that_nobody_places_are_found() {
+    let found = |placing: [Placed; 2]| finds("server", "reader_cores", &placed(readout("eth1", "/data"), placing));
+    let loose = found([Placed::Nobody, on("5")]);
+    assert_eq!((worst(&loose), loose[0].found.as_str()), (Grade::CouldBeBetter, "wherever the kernel puts them: ru0"));
+    assert_eq!(worst(&found([Placed::Automatic, on("5")])), Grade::Good);
+    let away = found([Placed::Automatic, on("3-4")]);
+    assert_eq!((worst(&away), away[0].found.as_str()), (Grade::CouldBeBetter, "not all on node 1: ru1"));
+    assert_eq!(worst(&finds("laptop", "reader_cores", &readout("eth0", "/runs"))), Grade::Good, "there are two cores");
+    assert!(finds("server", "reader_cores", &on_eth1()).is_empty(), "nothing feeds");
 }
 
 /// `placement = "auto"` puts readers on isolated cores first, so that those need no others.
@@ -123,8 +170,9 @@ fn who_moves_interrupts_is_found_unless_cpus_are_banned() {
 fn one_queue_is_shared_out_and_several_are_not() {
     let wish = fed("eth0", Transport::Tcp, None);
     let found = finds("laptop", "packet_steering", &wish);
-    // CPU 1 takes the interrupt, so that core 0 is left.
-    assert_eq!(changes(&found), ["/sys/class/net/eth0/queues/rx-0/rps_cpus: 0 -> 1"]);
+    // The interrupt is to be moved from CPU 1 to CPU 0, so that core 1 is left.
+    assert_eq!(changes(&finds("laptop", "interrupt_layout", &wish)), ["/proc/irq/130/smp_affinity_list: 1 -> 0"]);
+    assert_eq!(changes(&found), ["/sys/class/net/eth0/queues/rx-0/rps_cpus: 0 -> 2"]);
     assert_eq!(worst(&finds("laptop", "packet_steering", &Wish::default())), Grade::Good);
     assert_eq!(worst(&finds("server", "packet_steering", &on_eth1())), Grade::Good);
     let twice = Copy::of("server").with("sys/class/net/eth1/queues/rx-2/rps_cpus", "0000,000000f0\n");
@@ -134,16 +182,39 @@ fn one_queue_is_shared_out_and_several_are_not() {
     );
 }
 
+/// A server whose fast card has one queue.
+fn with_one_queue() -> Copy {
+    let file = |queue: u32, name: &str| format!("sys/class/net/eth1/queues/rx-{queue}/{name}");
+    (1..8).fold(Copy::of("server").recorded("\"8\"", "\"1\""), |copy, queue| {
+        copy.without(&file(queue, "rps_cpus")).without(&file(queue, "rps_flow_cnt"))
+    })
+}
+
+/// Its interrupt comes to CPU 0, on the other node, and is to be moved.
+#[test]
+fn packets_are_handed_over_beside_interrupts_and_readers() {
+    let one = with_one_queue().recorded("\"most_combined_channels\": 16", "\"most_combined_channels\": 1");
+    let handed = |placing: [Placed; 2]| {
+        let wish = placed(readout("eth1", "/data"), placing);
+        let moved = changes(&one.finds("interrupt_layout", &wish)).remove(0);
+        let handed = one.finds("packet_steering", &wish).remove(0);
+        (moved.rsplit_once(' ').expect("a change").1.to_owned(), handed.advised)
+    };
+    let expected = |interrupt: &str, packets: &str| (interrupt.to_owned(), packets.to_owned());
+    assert_eq!(handed([Placed::Nobody, Placed::Nobody]), expected("5", "to CPU 4,6-7"));
+    assert_eq!(handed([Placed::Automatic, Placed::Automatic]), expected("5", "to CPU 7"), "they read on 4 and 6");
+    assert_eq!(handed([on("5"), on("6")]), expected("4", "to CPU 7"));
+    assert_eq!(handed([on("12"), Placed::Automatic]), expected("6", "to CPU 7"), "they read on 4 and 5");
+    assert_eq!(handed([on("4-5"), on("6")]), expected("7", ""), "there is no other core");
+}
+
 #[test]
 fn a_queue_that_is_to_have_company_hands_nothing_over() {
-    let file = |queue: u32, name: &str| format!("sys/class/net/eth1/queues/rx-{queue}/{name}");
-    let one = (1..8).fold(Copy::of("server").recorded("\"8\"", "\"1\""), |copy, queue| {
-        copy.without(&file(queue, "rps_cpus")).without(&file(queue, "rps_flow_cnt"))
-    });
+    let one = with_one_queue();
     let wish = readout("eth1", "/data");
     assert_eq!(changes(&one.finds("channels", &wish)), ["combined channels of eth1: 1 -> 2"]);
     assert_eq!(worst(&one.finds("packet_steering", &wish)), Grade::Good);
-    let handing = one.with(&file(0, "rps_cpus"), "0000,000000f0\n");
+    let handing = one.with("sys/class/net/eth1/queues/rx-0/rps_cpus", "0000,000000f0\n");
     let changed = changes(&handing.finds("packet_steering", &wish));
     assert_eq!(changed, ["/sys/class/net/eth1/queues/rx-0/rps_cpus: f0 -> 0"]);
 }
