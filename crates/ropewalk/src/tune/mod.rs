@@ -143,16 +143,26 @@ impl LookOptions {
 }
 
 impl ChangeOptions {
-    /// What would be changed on a machine.
+    /// What would be changed on a machine. What somebody there takes back at once is told.
     pub(crate) fn plan(&self, place: &mut Place) -> Result<Plan, Failure> {
-        Ok(self.part(self.whole(place)?))
+        let (found, plan) = self.looked(place)?;
+        let plan = self.part(plan);
+        if let Some(told) = rules::moved_back(&found, &plan) {
+            eprintln!("warning: {told}");
+        }
+        Ok(plan)
     }
 
     /// What would be changed if everything might be.
     fn whole(&self, place: &mut Place) -> Result<Plan, Failure> {
+        self.looked(place).map(|(_, plan)| plan)
+    }
+
+    fn looked(&self, place: &mut Place) -> Result<(Found, Plan), Failure> {
         let wish = self.look.wish()?;
         let found = Found::read(place, &wish)?;
-        Ok(Plan::of(&rules::check(&found, &wish)))
+        let plan = Plan::of(&rules::check(&found, &wish));
+        Ok((found, plan))
     }
 
     /// What of it is meant.

@@ -101,7 +101,12 @@ fn a_plan_is_commands_and_json_and_changes_nothing() {
     let commands: Vec<_> = planned.out.iter().filter(|line| !line.starts_with('#')).collect();
     let changes = account["changes"].as_array().expect("a list");
     assert_eq!(changes.iter().map(|change| change["command"].as_str().expect("a text")).collect::<Vec<_>>(), commands);
+    // On the way to whoever reads, and in no one's commands.
+    let warning =
+        "warning: irqbalance runs as process 812 and moves interrupts 120-123 again within seconds: stop it first";
+    assert!(planned.errors.contains(warning) && told.errors.contains(warning), "{planned:#?}");
     let cards = machine.tune(&["plan", "--only", "card"]);
+    assert!(!cards.errors.contains("irqbalance"), "{cards:#?}");
     assert!(cards.expect_status(0).out.iter().all(|line| line.starts_with("# card, ") || line.starts_with("ethtool ")));
     let without = machine.tune(&["plan", "--except", "net.core.rmem_max", "--except", "receive_ring"]);
     let text = without.expect_status(0).out.join("\n");

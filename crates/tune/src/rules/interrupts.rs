@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use ropewalk_host::{Card, CpuList, Interrupt, InterruptTask};
 
+use super::irqbalance::irqbalance;
 use super::layout::{
     are_far, chosen, cores_of, cpus_of, file_of, free_for_packets, held, near_cores, not_set_apart, own, receiving,
     tickless,
@@ -79,10 +80,11 @@ pub(super) const INTERRUPTS: &[Rule] = &[
     Rule {
         name: "irqbalance",
         group: Group::Interrupts,
-        what: "Whether a process named irqbalance moves interrupts about, with no CPU banned from it \
-               (`IRQBALANCE_BANNED_CPULIST`). Not while data is taken.",
-        why: "It moves interrupts every ten seconds, and takes back what the other rules of this group advise. Paper 1 \
-              found fixed ones faster, and the same every day.",
+        what: "Whether a process named irqbalance moves interrupts about. Not those of cards that data comes through \
+               (`--banirq`), and none to CPUs that rules give to threads that read (`IRQBALANCE_BANNED_CPULIST`), as its \
+               settings in /etc say; or not at all.",
+        why: "It moves interrupts every ten seconds, and takes back what the other rules of this group advise: also from \
+              CPUs that are banned. Paper 1 found fixed ones faster, and the same every day.",
         source: "paper 1, IV-B; irqbalance(1)",
         worth: "a rate that stays; whatever fixed interrupts are worth",
         sureness: Sureness::Documented,
@@ -275,32 +277,6 @@ fn interrupt_others(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
         Some(if near.is_empty() { Seen::good(name, "away from those that feed") } else { seen })
     };
     Ok(others.filter_map(one).collect())
-}
-
-fn irqbalance(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
-    const SUBJECT: &str = "irqbalance";
-    const FAST: u32 = 10_000;
-    let process = found.each("proc/", "/comm").find(|(_, name)| *name == "irqbalance");
-    let Some((path, _)) = process else { return Ok(vec![Seen::good(SUBJECT, "does not run")]) };
-    let files = ["etc/default/irqbalance", "etc/sysconfig/irqbalance"].map(|path| found.text(path).unwrap_or_default());
-    let said = files.iter().flat_map(|text| text.lines()).filter_map(|line| line.trim().split_once('='));
-    let banned = said.filter(|(key, _)| key.starts_with("IRQBALANCE_BANNED_CPU"));
-    let banned: Vec<&str> =
-        banned.map(|(_, value)| value.trim_matches('"')).filter(|value| !value.is_empty()).collect();
-    let number = path.trim_start_matches("proc/").trim_end_matches("/comm");
-    let told = format!(
-        "runs as process {number}, with {}",
-        match banned.first() {
-            Some(cpus) => format!("CPU {cpus} banned"),
-            None => "no CPU banned".to_owned(),
-        }
-    );
-    let is_fast = |card: &&Card| card.megabits_per_second.is_some_and(|speed| speed >= FAST);
-    Ok(vec![if !banned.is_empty() || wish.feeding.is_empty() && !found.hardware(wish).iter().any(is_fast) {
-        Seen::good(SUBJECT, told)
-    } else {
-        Seen::better(SUBJECT, told, "`systemctl disable --now irqbalance`, or ban the CPUs that take data")
-    }])
 }
 
 /// A set of CPUs as the kernel writes masks, without the commas.

@@ -6,6 +6,7 @@
 
 mod card;
 mod interrupts;
+mod irqbalance;
 mod layout;
 mod limits;
 mod memory;
@@ -15,6 +16,8 @@ mod storage;
 
 use crate::found::Unread;
 use crate::{Change, Finding, Found, Grade, Group, Setting, Sureness, Wish};
+
+pub use irqbalance::moved_back;
 
 /// A rule: what it says does not depend on the host.
 pub struct Rule {

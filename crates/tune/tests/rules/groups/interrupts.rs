@@ -153,17 +153,36 @@ fn interrupts_that_a_feeding_card_has_too_are_not_those_of_another() {
 }
 
 #[test]
-fn who_moves_interrupts_is_found_unless_cpus_are_banned() {
+fn who_moves_interrupts_is_found() {
     let found = finds("server", "irqbalance", &Wish::default());
     assert_eq!(
         (worst(&found), found[0].found.as_str()),
         (Grade::CouldBeBetter, "runs as process 812, with no CPU banned")
     );
     assert_eq!(worst(&finds("laptop", "irqbalance", &Wish::default())), Grade::Good);
-    let banned = Copy::of("server").with("etc/default/irqbalance", "IRQBALANCE_BANNED_CPULIST=\"4-7\"\n");
-    assert_eq!(worst(&banned.finds("irqbalance", &Wish::default())), Grade::Good);
     let slow = Wish { interfaces: vec!["eth0".to_owned()], ..Wish::default() };
     assert_eq!(worst(&finds("server", "irqbalance", &slow)), Grade::Good);
+}
+
+/// From CPUs that are banned it takes interrupts away, so that those of the card have to be banned themselves.
+#[test]
+fn interrupts_stay_where_irqbalance_may_not_move_them() {
+    let (wish, file) = (placed(readout("eth1", "/data"), [on("5"), Placed::Automatic]), "etc/default/irqbalance");
+    let found = |text: &str| {
+        let found = Copy::of("server").with(file, text).finds("irqbalance", &wish).remove(0);
+        (found.grade, found.found, found.advised)
+    };
+    let (grade, told, advised) = found("IRQBALANCE_BANNED_CPULIST=\"0,5\"\n");
+    assert_eq!((grade, told.as_str()), (Grade::CouldBeBetter, "runs as process 812, with CPU 0,5 banned"));
+    assert!(advised.ends_with("`--banirq` for 120-123 and `IRQBALANCE_BANNED_CPULIST` with CPU 13"), "{advised}");
+    let arguments = "IRQBALANCE_ARGS=\"--banirq=120 --banirq 121 -i 122 -i123\"\n";
+    let (grade, told, advised) = found(&format!("# IRQBALANCE_BANNED_CPULIST=5,13\n{arguments}"));
+    assert_eq!((grade, told.as_str()), (Grade::CouldBeBetter, "runs as process 812, with interrupts 120-123 banned"));
+    assert!(advised.ends_with("ban from it: `IRQBALANCE_BANNED_CPULIST` with CPU 5,13"), "{advised}");
+    for banned in ["CPULIST=5,13", "CPUS=00002020", "CPUS=\"2020\"", "CPULIST=4-7,12-15"] {
+        let (grade, told, _) = found(&format!("{arguments}IRQBALANCE_BANNED_{banned}\n"));
+        assert_eq!(grade, Grade::Good, "{banned}: {told}");
+    }
 }
 
 #[test]
