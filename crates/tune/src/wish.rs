@@ -1,5 +1,6 @@
 //! What a configuration needs of the host.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -18,6 +19,9 @@ pub struct Wish {
     pub outputs: Vec<PathBuf>,
     /// Memory that the configuration's pools take, in bytes: those of builder units as if each were a process of its own.
     pub memory_bytes: u64,
+    /// What of it belongs on which NUMA node, in bytes: where rules or `placement = "auto"` put it, or beside the card that
+    /// it is filled from. The rest may be anywhere.
+    pub memory_by_node: BTreeMap<u32, u64>,
     /// Connections and files that are open at once, at most.
     pub files: u64,
     /// Other machines that the configuration names by their addresses.

@@ -7,6 +7,7 @@ use ropewalk_node::configuration::{self, Configuration, NetworkAddress, Placemen
 use ropewalk_node::run::placement_on;
 use ropewalk_node::run::push::{push_placement_on, receiving_threads};
 use ropewalk_tune::{Feeding, Placed, Transport, Wish};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -69,13 +70,15 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         None if configuration.run.placement == PlacementChoice::Auto => Placed::Automatic,
         decided => decided.unwrap_or_default(),
     };
-    let mut feeding = Vec::new();
+    let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
     for readout in &configuration.readout {
         let own = configuration.source.iter().filter(|source| source.readout == readout.name);
         let made_here = own.clone().filter(|source| source.emulate.is_some() || source.play.is_some()).count();
         let streams = own.filter(|source| !source.comes_in_datagrams()).count();
         // Emulated sources are threads of the run: what they send never leaves this machine.
         let card = if made_here == streams { loopback(machine) } else { card_of(readout, machine) };
+        let pool = plan.of(Kind::Pool, &format!("{}-fragments", readout.name)).and_then(|pool| pool.node);
+        add_memory(&mut memory_by_node, pool.or_else(|| node_of(card?, machine)), readout.pool.0);
         feeding.extend(card.filter(|_| streams > 0).map(|card| Feeding {
             interface: card.name.clone(),
             thread: readout.name.clone(),
@@ -116,6 +119,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         feeding,
         outputs,
         memory_bytes: pools.chain(received).fold(0, u64::saturating_add),
+        memory_by_node,
         files: configuration.source.len() as u64 + units as u64 * FILES_OF_A_UNIT,
         peers: peers(configuration, machine),
         realtime_priority: highest_priority(&configuration.thread),
@@ -147,7 +151,7 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
 /// What gateways need.
 fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
     let plan = push_placement_on(configuration, machine).unwrap_or_default();
-    let mut feeding = Vec::new();
+    let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
     for gateway in &configuration.gateway {
         let transport = match gateway.receive {
             ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => Transport::Rings,
@@ -156,6 +160,7 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         let named = gateway.interface.as_ref().and_then(|name| machine.card(name));
         let listens = gateway.listen.values().next().and_then(|address| card_at(machine, (*address.0.ip()).into()));
         let Some(card) = named.or(listens) else { continue };
+        add_memory(&mut memory_by_node, node_of(card, machine), gateway.memory.0);
         // Each queue is read by a thread of its own.
         feeding.extend(receiving_threads(gateway).into_iter().map(|thread| Feeding {
             interface: card.name.clone(),
@@ -173,10 +178,22 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         feeding,
         outputs: if configuration.run.write { vec![configuration.run.output.clone()] } else { Vec::new() },
         memory_bytes: memory.fold(0, u64::saturating_add),
+        memory_by_node,
         files: (configuration.gateway.len() + 1) as u64 * FILES_OF_A_UNIT + u64::from(configuration.farm.nodes),
         realtime_priority: highest_priority(&configuration.thread),
         ..Wish::default()
     }
+}
+
+fn add_memory(nodes: &mut BTreeMap<u32, u64>, node: Option<u32>, bytes: u64) {
+    if let Some(share) = node.map(|node| nodes.entry(node).or_default()) {
+        *share = share.saturating_add(bytes);
+    }
+}
+
+/// The node of the first card that an interface is made of, as `placement = "auto"` takes it.
+fn node_of(card: &Card, machine: &Machine) -> Option<u32> {
+    machine.hardware_of(card).first()?.node
 }
 
 /// Where a rule puts a thread, if one matches it; one that only says how it is scheduled leaves all CPUs to it.

@@ -394,6 +394,7 @@ fn a_configuration_says_what_feeds_it() {
     assert_eq!((&wish["feeding"][0]["placed"], &wish["feeding"][1]["placed"]), (&"nobody".into(), &"nobody".into()));
     // 1 GiB, what is usual, and what the builder unit receives into, whatever it may have in work.
     assert_eq!(wish["memory_bytes"], (1 << 30) + (128 << 20) + (2_u64 << 30), "{wish:#}");
+    assert_eq!(wish["memory_by_node"], serde_json::json!({ "1": (1_u64 << 30) + (128 << 20) }), "{wish:#}");
     assert_eq!(wish["peers"], serde_json::json!(["10.10.0.9"]), "the other one is this machine's own");
     // Large packets are for networks of which somebody says that they carry them.
     for (more, has_large) in [(&[][..], false), (&["--interface", "eth1"], true)] {
@@ -407,7 +408,7 @@ fn a_configuration_says_what_feeds_it() {
     assert!(refused.expect_status(2).errors.contains(message), "{refused:#?}");
 }
 
-/// Rules and `placement = "auto"` say where threads read, and interrupts are laid out around that.
+/// Rules and `placement = "auto"` say where threads read and where pools lie, and interrupts are laid out around that.
 #[test]
 fn interrupts_are_planned_around_the_threads_that_read() {
     let machine = Machine::new("tune-wish-placed");
@@ -422,10 +423,12 @@ fn interrupts_are_planned_around_the_threads_that_read() {
         )
     };
     let pinned = "[[thread]]\nmatch = \"^ru\"\ncpus = \"5,6\"\nin_turn = true\n";
-    for (placement, rules, placed, planned) in [
-        ("", "", ["\"nobody\"", "\"nobody\""], [5, 6]),
-        ("", pinned, ["{\"rule\":\"5\"}", "{\"rule\":\"6\"}"], [4, 7]),
-        ("placement = \"auto\"", "", ["\"automatic\"", "\"automatic\""], [5, 6]),
+    let pool = "[[pool]]\nmatch = \"^ru0-fragments\"\nnode = 0\n";
+    let rules = format!("{pinned}{pool}");
+    for (placement, rules, placed, nodes, planned) in [
+        ("", "", ["\"nobody\"", "\"nobody\""], "1", [5, 6]),
+        ("", rules.as_str(), ["{\"rule\":\"5\"}", "{\"rule\":\"6\"}"], "0 1", [4, 7]),
+        ("placement = \"auto\"", "", ["\"automatic\"", "\"automatic\""], "1", [5, 6]),
     ] {
         fs::write(&file, text(placement, rules)).expect("a file can be written");
         let account = machine.tune(&["check", &name, "--json"]).account();
@@ -433,6 +436,8 @@ fn interrupts_are_planned_around_the_threads_that_read() {
         let wish = &account["wish"];
         let told = [0, 1].map(|index| wish["feeding"][index]["placed"].to_string());
         assert_eq!(told, placed, "{wish:#}");
+        let by_node = wish["memory_by_node"].as_object().expect("an object");
+        assert_eq!(by_node.keys().map(String::as_str).collect::<Vec<_>>().join(" "), nodes, "{wish:#}");
         let plan = machine.tune(&["plan", &name, "--only", "interrupts"]).out.join("\n");
         for (number, cpu) in (120..).zip(planned) {
             assert!(plan.contains(&format!("\necho {cpu} > /proc/irq/{number}/smp_affinity_list")), "{plan}");

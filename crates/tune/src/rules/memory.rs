@@ -1,5 +1,7 @@
 //! Huge pages, nodes, swapping.
 
+use std::collections::BTreeMap;
+
 use super::{Rule, Seen, bytes};
 use crate::found::{Found, Unread, kibibytes_of};
 use crate::{Form, Grade, Group, Setting, Sureness, Wish};
@@ -9,8 +11,8 @@ pub(super) const MEMORY: &[Rule] = &[
     Rule {
         name: "huge_pages",
         group: Group::Memory,
-        what: "Pages of 2 MiB that are reserved on the node of the card that feeds. As many as the pools of the \
-               configuration take.",
+        what: "Pages of 2 MiB that are reserved on each node. As many as the pools of the configuration take there: where rules \
+               (`[[pool]]`) and `placement = \"auto\"` put them, or on the node of the card that feeds.",
         why: "With small pages the processor looks up a page for each 4 KiB, and the first touch of each costs a fault. \
               Paper 1 saw the same in 2005.",
         source: "paper 1, III-B; the kernel's admin-guide/mm/hugetlbpage.rst; measured with Ropewalk",
@@ -43,7 +45,7 @@ pub(super) const MEMORY: &[Rule] = &[
     Rule {
         name: "numa_memory",
         group: Group::Memory,
-        what: "Free memory of the node that feeds, against the pools of the configuration. More, by a tenth.",
+        what: "Free memory of each node, against the pools of the configuration that lie there. More, by a tenth.",
         why: "What a node lacks comes from another one without a word, and every packet then crosses the sockets.",
         source: "paper 3, IV-B and Fig. 9; numa(7)",
         worth: "as `interrupt_node`",
@@ -82,38 +84,67 @@ fn feeding_node(found: &Found, wish: &Wish) -> Option<u32> {
     of_card.or_else(|| (found.machine.nodes.len() == 1).then(|| found.machine.nodes[0].number))
 }
 
+/// What the configuration's pools take of each node, in bytes; what may be anywhere with the first node that feeds.
+fn memory_of_nodes(found: &Found, wish: &Wish) -> BTreeMap<u32, u64> {
+    let placed = wish.memory_by_node.iter().filter(|(node, _)| found.machine.node(**node).is_some());
+    let mut nodes: BTreeMap<u32, u64> = placed.map(|(node, bytes)| (*node, *bytes)).collect();
+    let placed = nodes.values().copied().fold(0, u64::saturating_add);
+    let rest = wish.memory_bytes.saturating_sub(placed);
+    if let Some(node) = feeding_node(found, wish).filter(|_| rest > 0) {
+        let share = nodes.entry(node).or_default();
+        *share = share.saturating_add(rest);
+    }
+    nodes.retain(|_, bytes| *bytes > 0);
+    nodes
+}
+
 fn node_text(found: &Found, node: u32) -> &str {
     found.text(&format!("sys/devices/system/node/node{node}/meminfo")).unwrap_or_default()
 }
 
+fn pages_of_node(node: u32, size: &str) -> String {
+    format!("sys/devices/system/node/node{node}/hugepages/hugepages-{size}/nr_hugepages")
+}
+
+/// How many pages of a size there are, with those of each node, where there are several.
+fn told_by_node(found: &Found, total: u64, size: &str) -> String {
+    let one = |node: u32| Some(format!("{} on node {node}", found.number(&pages_of_node(node, size))?));
+    let nodes: Vec<String> = found.machine.nodes.iter().filter_map(|node| one(node.number)).collect();
+    if nodes.len() > 1 { format!("{total}: {}", nodes.join(", ")) } else { total.to_string() }
+}
+
 fn huge_pages(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+    let nodes = memory_of_nodes(found, wish);
+    if !nodes.is_empty() {
+        return nodes.into_iter().map(|(node, bytes)| huge_pages_of(found, node, bytes)).collect();
+    }
     let all = found.machine.huge_pages.iter().find(|pages| pages.page_bytes == HUGE).map_or(0, |pages| pages.total);
-    let wanted = wish.memory_bytes.div_ceil(HUGE);
-    let Some(node) = feeding_node(found, wish).filter(|_| wanted > 0) else {
-        let subject = "huge pages of 2 MiB";
-        return Ok(vec![if all > 0 && all >= wanted {
-            Seen::good(subject, all.to_string())
-        } else {
-            Seen::told(subject, all.to_string(), "as many as the configuration's pools take")
-        }]);
-    };
+    let (subject, told) = ("huge pages of 2 MiB", told_by_node(found, all, "2048kB"));
+    Ok(vec![if all > 0 && all >= wish.memory_bytes.div_ceil(HUGE) {
+        Seen::good(subject, told)
+    } else {
+        Seen::told(subject, told, "as many as the configuration's pools take")
+    }])
+}
+
+fn huge_pages_of(found: &Found, node: u32, wanted_bytes: u64) -> Result<Seen, Unread> {
+    let (wanted, path) = (wanted_bytes.div_ceil(HUGE), pages_of_node(node, "2048kB"));
     let subject = format!("huge pages of 2 MiB on node {node}");
-    let path = format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
     let present = found.number(&path).ok_or_else(|| Unread(format!("/{path}")))?;
     if present >= wanted {
-        return Ok(vec![Seen::good(subject, present.to_string())]);
+        return Ok(Seen::good(subject, present.to_string()));
     }
     let free = kibibytes_of(node_text(found, node), "MemFree").unwrap_or(0);
     let more = (wanted - present).saturating_mul(HUGE);
     // What is in use cannot be reserved, and the rest of the machine needs some memory, too.
-    Ok(vec![if more > free / 10 * 9 {
+    Ok(if more > free / 10 * 9 {
         let advised = format!("{wanted}, for which there is no memory: {} are free", bytes(free));
         Seen::better(subject, present.to_string(), advised)
     } else {
         let setting = Setting::File { path, form: Form::Plain };
         let seen = Seen::better(subject, present.to_string(), wanted.to_string());
         seen.change(setting, present.to_string(), wanted.to_string())
-    }])
+    })
 }
 
 fn gigantic_pages(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
@@ -121,7 +152,7 @@ fn gigantic_pages(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     let pages = found.machine.huge_pages.iter().find(|pages| pages.page_bytes == 1 << 30);
     Ok(vec![match pages.map_or(0, |pages| pages.total) {
         0 => Seen::good(SUBJECT, "0"),
-        total => Seen::told(SUBJECT, total.to_string(), "0, unless another program uses them"),
+        total => Seen::told(SUBJECT, told_by_node(found, total, "1048576kB"), "0, unless another program uses them"),
     }])
 }
 
@@ -147,21 +178,24 @@ fn transparent_huge_pages(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> 
 }
 
 fn numa_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
-    let Some(node) = feeding_node(found, wish).filter(|_| wish.memory_bytes > 0) else { return Ok(Vec::new()) };
+    memory_of_nodes(found, wish).into_iter().map(|(node, bytes)| memory_of(found, node, bytes)).collect()
+}
+
+fn memory_of(found: &Found, node: u32, wanted_bytes: u64) -> Result<Seen, Unread> {
     let subject = format!("memory of node {node}");
     let text = node_text(found, node);
     let free = kibibytes_of(text, "MemFree").ok_or_else(|| Unread(subject.clone()))?;
     // Cached files are thrown out when the memory is wanted; reserved huge pages are not free, and are for pools.
     let cached = kibibytes_of(text, "FilePages").unwrap_or(0);
-    let reserved = found.number(&format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"));
-    let there = free.saturating_add(cached).saturating_add(reserved.unwrap_or(0).saturating_mul(HUGE));
-    let wanted = wish.memory_bytes.saturating_add(wish.memory_bytes / 10);
+    let reserved = found.number(&pages_of_node(node, "2048kB")).unwrap_or(0);
+    let there = free.saturating_add(cached).saturating_add(reserved.saturating_mul(HUGE));
+    let wanted = wanted_bytes.saturating_add(wanted_bytes / 10);
     let told = format!("{} free or cached", bytes(there));
-    Ok(vec![if there >= wanted {
+    Ok(if there >= wanted {
         Seen::good(subject, told)
     } else {
         Seen::harmful(subject, told, format!("{}, or smaller pools", bytes(wanted)))
-    }])
+    })
 }
 
 fn zone_reclaim(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {

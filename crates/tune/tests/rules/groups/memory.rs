@@ -20,6 +20,27 @@ fn huge_pages_are_reserved_where_the_card_is() {
     assert_eq!(worst(&finds("server", "gigantic_pages", &Wish::default())), Grade::Good);
 }
 
+/// Each node has what is put there; what may be anywhere is with the node that feeds.
+#[test]
+fn pages_and_memory_are_wanted_where_pools_are_put() {
+    let wish = Wish { memory_by_node: [(0, 1 << 30), (1, 2 << 30)].into(), ..readout("eth1", "/data") };
+    let path = |node: u32| format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+    let found = finds("server", "huge_pages", &wish);
+    let present = |node: usize| found[node].found.clone();
+    let expected =
+        [(0, 512), (1, 1536)].map(|(node, pages)| format!("{}: {} -> {pages}", path(node), present(node as usize)));
+    assert_eq!(changes(&found), expected, "1 GiB, and 2 GiB with the 1 GiB that is left");
+    let full = Copy::of("server").with(
+        "sys/devices/system/node/node0/meminfo",
+        "Node 0 MemTotal:       33554432 kB\nNode 0 MemFree:        524288 kB\n",
+    );
+    let told: Vec<_> = full.finds("numa_memory", &wish).into_iter().map(|one| (one.subject, one.grade)).collect();
+    let expected = [("memory of node 0", Grade::Harmful), ("memory of node 1", Grade::Good)];
+    assert_eq!(told, expected.map(|(subject, grade)| (subject.to_owned(), grade)));
+    let without = finds("server", "huge_pages", &Wish::default());
+    assert!(without[0].found.ends_with(&format!(": {} on node 0, 64 on node 1", present(0))), "{without:?}");
+}
+
 #[test]
 fn transparent_huge_pages_are_there_for_who_asks() {
     let found = changes(&finds("server", "transparent_huge_pages", &Wish::default()));
