@@ -138,11 +138,26 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
         Some(NetworkAddress::Tcp(address)) => Some(address.as_str()),
         _ => None,
     });
+    elsewhere(readouts.chain(managers).chain(boards).filter_map(address), machine)
+}
+
+/// The other machines of a push system: who sends packets, and who hears of the throttle.
+fn push_peers(configuration: &PushConfiguration, machine: &Machine) -> Vec<IpAddr> {
+    let flows = configuration.flow.iter().filter(|flow| flow.emulate.is_none());
+    let sources = flows.flat_map(|flow| {
+        let sources = &flow.sources;
+        (0..u32::from(sources.count)).filter_map(|number| Some(IpAddr::V4(sources.address.of(number)?.ip)))
+    });
+    let told = configuration.gateway.iter().filter_map(|gateway| gateway.throttle.tell.as_ref()?.udp);
+    elsewhere(sources.chain(told.map(|address| IpAddr::V4(*address.0.ip()))), machine)
+}
+
+/// Those of some addresses that are other machines', each once.
+fn elsewhere(addresses: impl Iterator<Item = IpAddr>, machine: &Machine) -> Vec<IpAddr> {
     let own: Vec<IpAddr> =
         machine.cards.iter().flat_map(|card| &card.networks).map(|network| network.address).collect();
-    let is_elsewhere = |ip: &IpAddr| !ip.is_unspecified() && !ip.is_loopback() && !own.contains(ip);
-    let mut peers: Vec<IpAddr> =
-        readouts.chain(managers).chain(boards).filter_map(address).filter(is_elsewhere).collect();
+    let is_one = |ip: &IpAddr| !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast();
+    let mut peers: Vec<IpAddr> = addresses.filter(|ip| is_one(ip) && !own.contains(ip)).collect();
     peers.sort();
     peers.dedup();
     peers
@@ -180,6 +195,7 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         memory_bytes: memory.fold(0, u64::saturating_add),
         memory_by_node,
         files: (configuration.gateway.len() + 1) as u64 * FILES_OF_A_UNIT + u64::from(configuration.farm.nodes),
+        peers: push_peers(configuration, machine),
         realtime_priority: highest_priority(&configuration.thread),
         ..Wish::default()
     }

@@ -462,6 +462,8 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     let told: Vec<_> = feeding.iter().map(|one| (one["thread"].as_str(), one["streams"].as_u64())).collect();
     assert_eq!(told, ["gw0-0", "gw0-1", "gw0-2"].map(|name| (Some(name), Some(2))), "{wish:#}");
     assert_eq!(wish["memory_bytes"], 96 << 20, "{wish:#}");
+    let sources = [1, 2, 3, 4, 9, 10, 11, 12].map(|last| format!("10.10.1.{last}"));
+    assert_eq!(wish["peers"], serde_json::json!(sources), "{wish:#}");
     let threads = gateway.replace("queues = 3", "architecture = \"threads\"");
     let rule = "[[thread]]\nmatch = \"^gw0-receive$\"\ncpus = \"5\"\n";
     fs::write(&file, format!("version = 1\n{}{}{threads}{rule}", flow("l1", 1), flow("hlt", 9))).expect("as above");
