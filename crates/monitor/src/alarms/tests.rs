@@ -5,7 +5,7 @@ use crate::bottleneck::Limit;
 use crate::made_up::{node, sample, source};
 use crate::{Activity, Course, Sample};
 use core::time::Duration;
-use ropewalk_terms::{Counter, EventAccount, NodeId};
+use ropewalk_terms::{Counter, EventAccount, NodeId, Utc};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -28,6 +28,7 @@ fn alarms(rule: Rule) -> Alarms {
 
 fn holding(seconds: u64, blocks: u64) -> Sample {
     let mut sample = sample(seconds, Vec::new());
+    sample.utc = Utc(seconds as i64 * 1_000_000_000);
     sample.nodes = vec![node(NodeId::readout(0), &[(Counter::PoolHeld, blocks)])];
     sample
 }
