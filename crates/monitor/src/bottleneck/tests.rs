@@ -6,12 +6,28 @@ use crate::{Activity, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
 
-/// What is found between two samples of a run, of which nothing was seen before.
+/// What is found between two samples of a run, of which nothing was seen before. Whatever it is, those on shift read what to do.
 fn found(before: &Sample, now: &Sample) -> Finding {
     let mut activity = Activity::default();
     activity.observe(before);
     activity.observe(now);
-    find(before, now, &activity).expect("time has gone on")
+    let finding = find(before, now, &activity).expect("time has gone on");
+    assert!(is_in_manual(&finding.sentence), "docs/operating.md does not say what to do about: {}", finding.sentence);
+    finding
+}
+
+/// Whether the manual's table has a row for a sentence, which begins as the row does; `...` stands for any words.
+fn is_in_manual(sentence: &str) -> bool {
+    let manual = include_str!("../../../../docs/operating.md");
+    let (_, behind) = manual.split_once("\n## The sentence under the state\n").expect("the manual has it");
+    let section = behind.split("\n## ").next().unwrap_or_default();
+    let begins_as = |row: &str| {
+        let mut parts = row.split("...");
+        let rest = parts.next().and_then(|begin| sentence.strip_prefix(begin))?;
+        parts.try_fold(rest, |rest, part| rest.split_once(part).map(|(_, rest)| rest))
+    };
+    let mut rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    rows.any(|row| begins_as(row).is_some())
 }
 
 /// Two sources, ten seconds apart; each has sent a thousand fragments in between.

@@ -8,21 +8,44 @@ mod observer;
 pub use observer::IncidentObserver;
 
 use core::fmt::Write;
-use ropewalk_terms::Utc;
+use ropewalk_terms::{CAUSES, Utc};
 use std::collections::BTreeMap;
 
-/// Bytes of a cause's or a subject's name that are kept.
+/// Bytes of a subject's name that are kept.
 const LONGEST_NAME: usize = 64;
 /// Bytes of a text that are kept.
 const LONGEST_TEXT: usize = 256;
 /// Bytes of data that are kept: a few headers.
 const LONGEST_DATA: usize = 64;
 
+/// Names of what goes wrong beside the causes of losses and the counters that tell it by themselves.
+const OTHERS: &[&str] = &[
+    "alarm",
+    "connection_lost",
+    "corrupt",
+    "course_not_kept",
+    "duplicate",
+    "fault",
+    "history_not_kept",
+    "incident",
+    "incomplete",
+    "late",
+    "node_lost",
+    "node_started_anew",
+    "quarantined",
+];
+
+/// Every name that the cause of an incident may have; some come twice. Whoever is on shift looks them up.
+pub fn causes() -> impl Iterator<Item = &'static str> {
+    let losses = CAUSES.iter().map(|cause| cause.name());
+    losses.chain(observer::WRONG.iter().map(|counter| counter.name())).chain(OTHERS.iter().copied())
+}
+
 /// Something that went wrong once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Occurrence<'a> {
-    /// Why, by a stable name: `crc_error`.
-    pub cause: &'a str,
+    /// Why, by a stable name, one of [`causes`]: `crc_error`.
+    pub cause: &'static str,
     /// Of what: `source 12`, `bu0`.
     pub subject: &'a str,
     /// What people read.
@@ -72,7 +95,8 @@ impl Incidents {
 
     /// Something went wrong so many times.
     pub fn note_many(&mut self, occurrence: Occurrence<'_>, count: u64, utc: Utc) {
-        let key = (cut(occurrence.cause, LONGEST_NAME), cut(occurrence.subject, LONGEST_NAME));
+        debug_assert!(causes().any(|cause| cause == occurrence.cause), "{} is none of `causes`", occurrence.cause);
+        let key = (occurrence.cause.to_owned(), cut(occurrence.subject, LONGEST_NAME));
         if let Some(incident) = self.known.get_mut(&key) {
             incident.count = incident.count.saturating_add(count);
             // Clocks of civil time are set back at times.
@@ -141,7 +165,7 @@ fn hex(data: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const fn of<'a>(cause: &'a str, subject: &'a str) -> Occurrence<'a> {
+    const fn of<'a>(cause: &'static str, subject: &'a str) -> Occurrence<'a> {
         Occurrence { cause, subject, text: "Checksum of event 7 is wrong", data: &[0xab, 0x01] }
     }
 
@@ -169,12 +193,12 @@ mod tests {
     #[test]
     fn without_room_the_one_that_was_quiet_for_longest_is_forgotten() {
         let mut incidents = Incidents::new(2);
-        incidents.note(of("a", "x"), Utc(1));
-        incidents.note(of("b", "x"), Utc(2));
-        incidents.note(of("a", "x"), Utc(3));
-        incidents.note(of("c", "x"), Utc(4));
+        incidents.note(of("late", "x"), Utc(1));
+        incidents.note(of("fault", "x"), Utc(2));
+        incidents.note(of("late", "x"), Utc(3));
+        incidents.note(of("alarm", "x"), Utc(4));
         let causes: Vec<_> = incidents.search("").iter().map(|incident| incident.cause.clone()).collect();
-        assert_eq!((causes, incidents.forgotten()), (vec!["c".to_owned(), "a".to_owned()], 1));
+        assert_eq!((causes, incidents.forgotten()), (vec!["alarm".to_owned(), "late".to_owned()], 1));
     }
 
     #[test]
@@ -182,11 +206,11 @@ mod tests {
         let mut incidents = Incidents::new(2);
         let long = "é".repeat(1_000);
         let data = [0xff; 1_000];
-        incidents.note(Occurrence { cause: &long, subject: &long, text: &long, data: &data }, Utc(1));
+        incidents.note(Occurrence { cause: "late", subject: &long, text: &long, data: &data }, Utc(1));
         // Longer names that begin alike are one incident too.
-        incidents.note(Occurrence { cause: &format!("{long}!"), subject: &long, text: &long, data: &data }, Utc(2));
+        incidents.note(Occurrence { cause: "late", subject: &format!("{long}!"), text: &long, data: &data }, Utc(2));
         let all = incidents.search("");
-        assert_eq!((all.len(), all[0].cause.len(), all[0].subject.len()), (1, LONGEST_NAME, LONGEST_NAME));
+        assert_eq!((all.len(), all[0].subject.len()), (1, LONGEST_NAME));
         assert_eq!((all[0].text.len(), all[0].hex.len()), (LONGEST_TEXT, 2 * LONGEST_DATA));
     }
 

@@ -7,7 +7,7 @@ use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, Utc};
 use std::sync::Arc;
 
 /// Counters of which each addition says that something went wrong. Every source or node tells them by itself.
-const WRONG: &[Counter] = &[
+pub(super) const WRONG: &[Counter] = &[
     Counter::CrcErrors,
     Counter::FramesMissing,
     Counter::FramesOutOfOrder,
@@ -56,7 +56,7 @@ struct Notes<'a> {
 
 impl Notes<'_> {
     /// Something came so many times more, if it did.
-    fn more(&mut self, cause: &str, subject: &dyn Display, (before, now): (u64, u64), what: &str, data: &[u8]) {
+    fn more(&mut self, cause: &'static str, subject: &dyn Display, (before, now): (u64, u64), what: &str, data: &[u8]) {
         let count = if now < before { now } else { now - before };
         if count > 0 {
             let text = format!("{what} ({now} in this run)");
