@@ -120,7 +120,7 @@ impl Reader {
             let entries = self.desk.journal_after(self.last);
             if let Some(first) = entries.first().filter(|first| first.number > self.last + 1) {
                 let text = format!("{} entries before this one are missing", first.number - self.last - 1);
-                self.unwritten.push(note_of(Entry { text, kind: EntryKind::Fault, ..first.clone() }));
+                self.unwritten.push(note_of(Entry { text, kind: EntryKind::Fault, by: None, ..first.clone() }));
             }
             self.last = entries.last().map_or(self.last, |last| last.number);
             self.unwritten.extend(entries.into_iter().map(note_of));
@@ -145,5 +145,6 @@ fn note_of(entry: Entry) -> Note {
         EntryKind::Fault => NoteKind::Fault,
         EntryKind::Incident => NoteKind::Incident,
     };
-    Note { at_ns: entry.at_ns, run: entry.run, kind, by: BY.to_owned(), text: entry.text }
+    let by = entry.by.unwrap_or_else(|| BY.to_owned());
+    Note { at_ns: entry.at_ns, run: entry.run, kind, by, text: entry.text }
 }

@@ -53,7 +53,7 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
 )]
 async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
-    after_alarm(&shared, shared.lookout.acknowledge(&name, &by), || format!("alarm {name}: {by} knows"))
+    after_alarm(&shared, shared.lookout.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
 }
 
 #[derive(Deserialize)]
@@ -80,14 +80,14 @@ async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): 
     let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
     let by = shown(shelf.by.as_deref().unwrap_or("somebody"));
     let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
-    after_alarm(&shared, shared.lookout.shelve(&name, time, &by), said)
+    after_alarm(&shared, shared.lookout.shelve(&name, time, &by), &by, said)
 }
 
 /// Who silences an alarm stands in the journal.
-fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, said: impl FnOnce() -> String) -> Response {
+fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, by: &str, said: impl FnOnce() -> String) -> Response {
     match done {
         Ok(()) => {
-            shared.desk.remark(said());
+            shared.desk.remark(by, said());
             Json(shared.lookout.alarms()).into_response()
         }
         Err(error @ AlarmError::Unknown { .. }) => problem(StatusCode::NOT_FOUND, error.to_string()),

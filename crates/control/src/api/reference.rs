@@ -65,7 +65,7 @@ async fn choose(
                 || "compares with no run".to_owned(),
                 |course| format!("compares with run {}", course.run),
             );
-            shared.desk.remark(format!("{by} {text}"));
+            shared.desk.remark(&by, format!("{by} {text}"));
             Json(Reference::of(course.as_deref())).into_response()
         }
         Ok(Err(error @ NoCourse::Missing { .. })) => problem(StatusCode::NOT_FOUND, error.to_string()),

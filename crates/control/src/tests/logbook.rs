@@ -27,11 +27,24 @@ fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
     for (run, text, wrong) in [("2", "what", 404), ("1", " ", 400), ("one", "what", 400), ("1", "\u{1b}[2J", 400)] {
         assert_eq!(say(&setup, run, text).0, wrong, "{run} {text:?}");
     }
+    let choice = format!(
+        "POST /api/v1/reference?by=bob HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: 12\r\n\r\n{{\"run\":null}}",
+        setup.address()
+    );
+    assert_eq!(setup.say(choice.as_bytes()).0, 200);
     assert_eq!(setup.json("POST", "/api/v1/commands/stop?by=ada").0, 200);
-    let wanted = [("note", "target moved\nby 2 mm"), ("command", "stop, by ada"), ("state", "running")];
-    let is_whole = |notes: &[Value]| {
-        wanted.iter().all(|(kind, text)| notes.iter().any(|note| note["kind"] == *kind && note["text"] == *text))
+    // Who gives a command has said so; what comes of it the program says.
+    let wanted = [
+        ("note", "ada", "target moved\nby 2 mm"),
+        ("command", "ada", "stop, by ada"),
+        ("state", "ropewalk", "running"),
+        ("command", "bob", "bob compares with no run"),
+    ];
+    let is_one = |note: &Value, (kind, by, text): (&str, &str, &str)| {
+        note["kind"] == kind && note["by"] == by && note["text"] == text
     };
+    let is_whole = |notes: &[Value]| wanted.iter().all(|wanted| notes.iter().any(|note| is_one(note, *wanted)));
     let kept = wait("the logbook", || {
         let (status, notes) = setup.json("GET", "/api/v1/runs/1/notes");
         assert_eq!(status, 200);

@@ -123,10 +123,10 @@ impl Desk {
         self.shared.journal(|journal| journal.after(number))
     }
 
-    /// Says something in the journal that no command of the runs did.
-    pub fn remark(&self, text: String) {
+    /// Says in the journal what somebody did that is no command of the runs.
+    pub fn remark(&self, by: &str, text: String) {
         let view = self.view();
-        self.shared.journal(|journal| journal.add(view.at, EntryKind::Command, view.run, text));
+        self.shared.journal(|journal| journal.add(view.at, EntryKind::Command, view.run, Some(by), text));
     }
 
     /// Why a run could not be set up when that was tried last; asked once.

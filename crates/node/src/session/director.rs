@@ -195,7 +195,7 @@ impl Director {
 
     fn take_controls(&mut self, request: &ControlsRequest, by: &str) -> ControlsTold {
         let (told, entry) = self.rota.ask((self.clock.now(), self.clock.utc()), by, request);
-        entry.into_iter().for_each(|text| self.tell(EntryKind::Command, text));
+        entry.into_iter().for_each(|text| self.tell_command(by, text));
         // Whoever is told looks at once.
         self.publish();
         told
@@ -208,7 +208,7 @@ impl Director {
         let changed = self.masks.ask(request)?;
         let what = if request.is_masked { "takes no part" } else { "takes part again" };
         for &source in &changed {
-            self.tell(EntryKind::Command, format!("source {source} {what}, by {by}"));
+            self.tell_command(by, format!("source {source} {what}, by {by}"));
             if let Some(handle) = &self.handle {
                 handle.mask(source, request.is_masked);
             }
@@ -224,7 +224,7 @@ impl Director {
             return Err(RequestRefusal::HeldByAnother(why));
         }
         for (setting, words) in self.parameters.ask(request)? {
-            self.tell(EntryKind::Command, format!("{words}, by {by}"));
+            self.tell_command(by, format!("{words}, by {by}"));
             if let Some(handle) = &self.handle {
                 handle.set(setting);
             }
@@ -240,7 +240,7 @@ impl Director {
             By::Program(by) => by,
             By::Operator(by) => {
                 if let Some(why) = self.rota.refusal(self.clock.now(), &by) {
-                    self.tell(EntryKind::Command, format!("{}, by {by}, is not heard: {why}", command.name()));
+                    self.tell_command(&by, format!("{}, by {by}, is not heard: {why}", command.name()));
                     let state = self.operation.state();
                     return reply(Told { command, answer: Answer::HeldByAnother, state, text: Some(why) });
                 }
@@ -262,7 +262,7 @@ impl Director {
             self.fields = fields;
         }
         self.reads_again |= command == Command::Configure && self.operation.state() == OperationState::Initial;
-        self.tell(EntryKind::Command, format!("{}, by {by}", command.name()));
+        self.tell_command(&by, format!("{}, by {by}", command.name()));
         self.replies.insert(number, (command, reply));
         self.view.trouble = None;
         self.operation.command(self.clock.now(), number, command);
@@ -584,7 +584,12 @@ impl Director {
 
     fn tell(&self, kind: EntryKind, text: String) {
         let (at, run) = (self.clock.utc(), self.view.run);
-        self.shared.journal(|journal| journal.add(at, kind, run, text));
+        self.shared.journal(|journal| journal.add(at, kind, run, None, text));
+    }
+
+    fn tell_command(&self, by: &str, text: String) {
+        let (at, run) = (self.clock.utc(), self.view.run);
+        self.shared.journal(|journal| journal.add(at, EntryKind::Command, run, Some(by), text));
     }
 
     fn publish(&mut self) {

@@ -39,6 +39,8 @@ pub struct Entry {
     pub kind: EntryKind,
     /// During which run; null outside of runs.
     pub run: Option<u32>,
+    /// Who gave the command, as they call themselves; none where the program did it.
+    pub by: Option<String>,
     /// For people.
     pub text: String,
 }
@@ -54,9 +56,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn add(&mut self, at: Utc, kind: EntryKind, run: Option<RunNumber>, text: String) {
+    pub(super) fn add(&mut self, at: Utc, kind: EntryKind, run: Option<RunNumber>, by: Option<&str>, text: String) {
         self.last += 1;
-        self.entries.push_back(Entry { number: self.last, at_ns: at.0, kind, run: run.map(|run| run.0), text });
+        let (run, by) = (run.map(|run| run.0), by.filter(|by| !by.is_empty()).map(str::to_owned));
+        self.entries.push_back(Entry { number: self.last, at_ns: at.0, kind, run, by, text });
         if self.entries.len() > MOST {
             self.entries.pop_front();
         }
@@ -82,7 +85,7 @@ mod tests {
     fn the_oldest_entries_are_forgotten_and_numbers_go_on() {
         let mut journal = Journal::default();
         for number in 1..=MOST as i64 + 5 {
-            journal.add(Utc(number), EntryKind::State, None, number.to_string());
+            journal.add(Utc(number), EntryKind::State, None, None, number.to_string());
         }
         let all = journal.after(0);
         assert_eq!((all.len(), all[0].number, journal.last()), (MOST, 6, MOST as u64 + 5));
