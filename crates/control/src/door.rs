@@ -25,9 +25,9 @@ use utoipa::ToSchema;
 pub(crate) const CONNECTIONS: usize = 2048;
 /// One of so many places is no stream's: streams last, and commands have to come in as well.
 const KEPT: usize = 8;
-/// How long a handshake may take, and a request's head to come, how long a connection may say nothing, and how long it may take nothing of
-/// an answer.
-pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a handshake may take, a request's head to come, and its body, how long a connection may say nothing, and how long it may take
+/// nothing of an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the buffer for a request's head, which is refused where it is longer.
 const HEAD_BYTES: usize = 32 << 10;
 /// What the first byte of a connection is where it is a handshake's (RFC 8446, section 5.1).
@@ -87,8 +87,8 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// One that speaks TLS where there is somebody to be, gives a handshake so long, and as long whoever is to take an answer, and lets so
-    /// many in at once.
+    /// One that speaks TLS where there is somebody to be, gives a handshake and a request's head so long, and as long whoever is to take an
+    /// answer, and lets so many in at once.
     pub(crate) fn new(identity: Option<&Identity>, patience: Duration, most: usize) -> Self {
         let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
         Self { acceptor: identity.map(Identity::acceptor), patience, most, places, streams, counts: Counts::default() }
@@ -164,7 +164,7 @@ impl Door {
         mut ending: watch::Receiver<()>,
     ) {
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
+        http.timer(TokioTimer::new()).header_read_timeout(self.patience).max_buf_size(HEAD_BYTES).keep_alive(true);
         let stream = Patient::new(stream, self.patience, || count(&self.counts.stalled));
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
         // Whatever is wrong with a connection is its client's.

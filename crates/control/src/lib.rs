@@ -7,6 +7,8 @@
 //!                                              v
 //!                                           guard: who may ask for what
 //!                                              v
+//!                                           bodies: whole, not too long, in time
+//!                                              v
 //!                                           api: commands --> node's Desk --> the session's thread
 //!                                           live: views  <--      ^
 //!                                           answers: memory until they are read
@@ -18,6 +20,7 @@
 
 mod answers;
 mod api;
+mod bodies;
 mod clerk;
 mod client;
 mod courses;

@@ -4,7 +4,7 @@ use crate::api;
 use crate::clerk::Clerk;
 use crate::courses::NoCourse;
 use crate::descriptors;
-use crate::door::{CONNECTIONS, Door, HEAD_TIME};
+use crate::door::{CONNECTIONS, Door, PATIENCE};
 use crate::guard::{Guard, Token};
 use crate::live;
 use crate::lookout::Lookout;
@@ -151,7 +151,7 @@ async fn serve(
     tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
     let (last, runs) = (Arc::clone(&lookout), desk.clone());
     let guard = Arc::new(Guard::new(config.token));
-    let door = Arc::new(Door::new(config.identity.as_ref(), HEAD_TIME, descriptors::make_room(CONNECTIONS)));
+    let door = Arc::new(Door::new(config.identity.as_ref(), PATIENCE, descriptors::make_room(CONNECTIONS)));
     let seen = (lookout, clerk, Arc::clone(&door));
     let app = api::router(desk, config.output, receiver, seen, guard);
     let (end, ending) = watch::channel(());

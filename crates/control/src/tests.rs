@@ -18,6 +18,7 @@ mod encrypted;
 mod histograms;
 mod logbook;
 mod requests;
+mod slow;
 
 /// A session, its server, and a directory that goes with them.
 struct Setup {

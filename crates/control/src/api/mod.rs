@@ -17,14 +17,14 @@ mod runs;
 mod standing;
 
 use crate::answers::{Memory, hold};
+use crate::bodies::{BODY_BYTES, bounded};
 use crate::clerk::Clerk;
-use crate::door::Door;
+use crate::door::{Door, PATIENCE};
 use crate::forms::Problem;
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
 use crate::page;
 use axum::body::{Bytes, to_bytes};
-use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
 use axum::response::{IntoResponse, Response};
@@ -37,8 +37,6 @@ use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use utoipa::OpenApi;
 
-/// Bytes of a request's body.
-const BODY_BYTES: usize = 64 << 10;
 /// The longest name in the journal.
 const MOST_NAME: usize = 64;
 
@@ -95,16 +93,15 @@ pub(crate) fn router(
     ];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
     let api = api.layer(map_response(as_problem));
-    Router::new()
+    let app = Router::new()
         .route("/metrics", get(standing::metrics).with_state(shared))
         .route("/", get(page::index))
         .route("/{file}", get(page::named))
         .route("/api/docs", get(document))
         .nest("/api/v1", api)
-        .fallback(nothing)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(from_fn_with_state(guards, guard))
-        .layer(map_response_with_state(Memory::new(), hold))
+        .fallback(nothing);
+    // Whoever may not ask is not waited for.
+    bounded(app, PATIENCE).layer(from_fn_with_state(guards, guard)).layer(map_response_with_state(Memory::new(), hold))
 }
 
 /// The OpenAPI document of all topics.
