@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 mod crowds;
+mod described;
 mod encrypted;
 mod histograms;
 mod logbook;

@@ -1,9 +1,14 @@
 //! Any request at all is answered as the OpenAPI document says, and the server is there afterwards.
 
 use super::Setup;
+use super::described::{Body, Drawn, body};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::repeat_n;
 use std::time::Duration;
 
 /// Statuses that any request may have, whatever it asks for: wrong in itself, no such thing, another method, too long, too many.
@@ -29,13 +34,75 @@ const WORDS: [&str; 16] = [
     "",
 ];
 
+/// A run that is there.
+const RUN: u32 = 7;
+
+/// What is asked for, and what the document says of it.
+struct Asked<'a> {
+    template: &'a str,
+    method: &'a str,
+    path: String,
+    operation: &'a Value,
+    body: Body,
+}
+
 struct Document(Value);
 
 impl Document {
     /// Paths that end by themselves.
-    fn paths(&self) -> Vec<&String> {
+    fn paths(&self) -> Vec<&str> {
         let paths = self.0["paths"].as_object().expect("paths");
-        paths.keys().filter(|path| !path.ends_with("stream")).collect()
+        paths.keys().map(String::as_str).filter(|path| !path.ends_with("stream")).collect()
+    }
+
+    /// What takes a body: paths and methods.
+    fn with_bodies(&self) -> Vec<(&str, &'static str)> {
+        let all = self.paths().into_iter().flat_map(|path| METHODS.map(|method| (path, method)));
+        all.filter(|(path, method)| self.operation(path, method)["requestBody"].is_object()).collect()
+    }
+
+    fn operation(&self, template: &str, method: &str) -> &Value {
+        // HEAD is GET without what is asked for.
+        let described = if method == "HEAD" { "get".to_owned() } else { method.to_lowercase() };
+        &self.0["paths"][template][described]
+    }
+
+    /// A path with these words in it, over and over.
+    fn written<'a>(&self, template: &str, operation: &Value, words: impl Iterator<Item = &'a str> + Clone) -> String {
+        let (mut words, mut path) = (words.cycle(), String::new());
+        for part in template.split_inclusive('/') {
+            match part.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+                Some((_, rest)) => path += &format!("{}{rest}", words.next().unwrap_or_default()),
+                None => path += part,
+            }
+        }
+        let queries = operation["parameters"].as_array().into_iter().flatten().filter(|one| one["in"] == "query");
+        for (place, query) in queries.enumerate() {
+            let name = query["name"].as_str().expect("a name");
+            path += &format!("{}{name}={}", if place == 0 { '?' } else { '&' }, words.next().unwrap_or_default());
+        }
+        path
+    }
+
+    /// One of the paths, with whatever words and bytes.
+    fn anything<'a>(&'a self, path: Index, method: &'a str, words: &[Index], bytes: Vec<u8>) -> Asked<'a> {
+        let template = *path.get(&self.paths());
+        let operation = self.operation(template, method);
+        let path = self.written(template, operation, words.iter().map(|word| *word.get(&WORDS)));
+        Asked { template, method, path, operation, body: Body { kind: None, bytes } }
+    }
+
+    /// One of those that take a body, with one as it is described, or nearly, from whoever may give commands now.
+    fn described(&self, setup: &Setup, place: Index, numbers: &[u16]) -> Asked<'_> {
+        let (template, method) = *place.get(&self.with_bodies());
+        let operation = self.operation(template, method);
+        let holder = setup.json("GET", "/api/v1/operator").1["operator"]["name"].clone();
+        let by: String = holder.as_str().unwrap_or("ada").bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let run = RUN.to_string();
+        let words: Vec<_> = repeat_n(run.as_str(), template.matches('{').count()).chain([by.as_str()]).collect();
+        let path = self.written(template, operation, words.into_iter());
+        let body = body(&self.0, operation, &mut Drawn::new(numbers)).expect("it takes one");
+        Asked { template, method, path, operation, body }
     }
 
     /// Whether a value is what a schema asks for: types, required fields, elements.
@@ -72,71 +139,66 @@ impl Document {
         }
     }
 
-    /// Asks for one of the paths with these words in it.
-    fn check(
-        &self,
-        setup: &Setup,
-        path: prop::sample::Index,
-        method: &str,
-        words: &[prop::sample::Index],
-        body: &[u8],
-    ) -> Result<(), TestCaseError> {
-        let template = path.get(&self.paths()).as_str();
-        // HEAD is GET without what is asked for.
-        let described = if method == "HEAD" { "get".to_owned() } else { method.to_lowercase() };
-        let operation = &self.0["paths"][template][described];
-        let mut words = words.iter().map(|word| *word.get(&WORDS)).cycle();
-        let mut path = String::new();
-        for part in template.split_inclusive('/') {
-            match part.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-                Some((_, rest)) => path += &format!("{}{rest}", words.next().unwrap_or_default()),
-                None => path += part,
-            }
-        }
-        let queries = operation["parameters"].as_array().into_iter().flatten().filter(|one| one["in"] == "query");
-        for (place, query) in queries.enumerate() {
-            let name = query["name"].as_str().expect("a name");
-            path += &format!("{}{name}={}", if place == 0 { '?' } else { '&' }, words.next().unwrap_or_default());
-        }
+    /// Asks, and looks at the answer; its status.
+    fn check(&self, setup: &Setup, asked: &Asked<'_>) -> Result<u16, TestCaseError> {
+        let Asked { method, path, operation, body, .. } = asked;
+        let kind = body.kind.as_ref().map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{kind}Content-Length: {}\r\n\r\n",
             setup.address(),
-            body.len()
+            body.bytes.len()
         );
-        let bytes = [request.as_bytes(), body].concat();
+        let bytes = [request.as_bytes(), &body.bytes].concat();
         let (mut status, mut answer) = setup.say(&bytes);
         if status == 429 {
             // So many commands a second are too many: the next one is not.
             std::thread::sleep(Duration::from_millis(60));
             (status, answer) = setup.say(&bytes);
         }
+        let said = || format!("{method} {path} {}", String::from_utf8_lossy(&body.bytes[..body.bytes.len().min(500)]));
         let response = &operation["responses"][status.to_string()];
-        prop_assert!(!response.is_null() || ALWAYS.contains(&status), "{status} for {method} {path}: {answer}");
+        prop_assert!(!response.is_null() || ALWAYS.contains(&status), "{status} for {}: {answer}", said());
         let schema = &response["content"]["application/json"]["schema"];
         // What is no address is refused before anybody reads it, without a word.
         let is_unread = status == 400 && answer.is_empty();
-        if !schema.is_null() && method != "HEAD" && !is_unread {
+        if !schema.is_null() && *method != "HEAD" && !is_unread {
             let value: Value = serde_json::from_str(&answer)
-                .map_err(|error| TestCaseError::fail(format!("{method} {path}: {error}: {answer}")))?;
-            prop_assert!(self.fits(&value, schema), "{method} {path}: {schema}: {value}");
+                .map_err(|error| TestCaseError::fail(format!("{}: {error}: {answer}", said())))?;
+            prop_assert!(self.fits(&value, schema), "{}: {schema}: {value}", said());
         }
-        Ok(())
+        Ok(status)
     }
 }
 
 #[test]
 fn every_request_is_answered_as_the_document_says() {
     let setup = Setup::with("requests", super::histograms::HISTOGRAMS);
+    std::fs::create_dir(setup.output.join(format!("run{RUN:06}"))).expect("it can be made");
     let document = Document(setup.json("GET", "/api/docs").1);
     let config = Config { cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(843), ..Config::default() };
     let request = (
-        any::<prop::sample::Index>(),
-        prop_oneof![4 => Just(0), 3 => Just(1), 1 => 2..METHODS.len()],
-        proptest::collection::vec(any::<prop::sample::Index>(), 1..8),
+        any::<Index>(),
+        prop_oneof![5 => Just(0), 3 => Just(1), 1 => 2..METHODS.len()],
+        proptest::collection::vec(any::<Index>(), 1..8),
         proptest::collection::vec(any::<u8>(), 0..40),
+        // Every fourth one has a body that somebody might mean.
+        proptest::option::weighted(0.25, proptest::collection::vec(any::<u16>(), 12)),
     );
-    let drawn = TestRunner::new(config)
-        .run(&request, |(path, method, words, body)| document.check(&setup, path, METHODS[method], &words, &body));
+    let statuses = RefCell::new(BTreeMap::<_, BTreeSet<u16>>::new());
+    let drawn = TestRunner::new(config).run(&request, |(path, method, words, bytes, numbers)| {
+        let asked = match numbers {
+            Some(numbers) => document.described(&setup, path, &numbers),
+            None => document.anything(path, METHODS[method], &words, bytes),
+        };
+        let status = document.check(&setup, &asked)?;
+        statuses.borrow_mut().entry((asked.template.to_owned(), asked.method)).or_default().insert(status);
+        Ok(())
+    });
     drawn.unwrap_or_else(|error| panic!("{error}"));
+    let statuses = statuses.into_inner();
+    for (template, method) in document.with_bodies() {
+        let statuses = &statuses[&(template.to_owned(), method)];
+        assert!(statuses.is_superset(&[200, 400].into()), "{method} {template} was answered {statuses:?} alone");
+    }
     assert_eq!(setup.ask("GET", "/api/v1/state").0, 200, "it is there");
 }
