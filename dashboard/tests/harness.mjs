@@ -59,14 +59,18 @@ export async function until(page, what, holds, milliseconds = 10000) {
 export const number = (id) => `Number(document.getElementById("${id}").textContent.replace(/,/g, ""))`;
 export const text = (id) => `document.getElementById("${id}").textContent`;
 
-// Errors on the console, but for those of a server that is away on purpose.
+// Watches the console. What it gives is called at the end of a test, and fails where there was any error but those that the test names: what
+// they say and, of what could not be loaded, from where.
 export function watched(page) {
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   page.on("console", (message) => {
-    if (message.type() === "error" && !/net::ERR_|Failed to load resource/.test(message.text())) errors.push(message.text());
+    if (message.type() === "error") errors.push(`${message.text()} ${message.location().url}`);
   });
-  return errors;
+  return (...expected) => {
+    const others = errors.filter((error) => !expected.some((pattern) => pattern.test(error)));
+    expect(others.length === 0, `on the console: ${others.join("; ")}`);
+  };
 }
 
 // Nothing on the page may be without a name for those who do not see it, or be wider than the window.

@@ -1,7 +1,7 @@
 // What is counted of every fragment: bars of the bins, and in words what stands in none.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until } from "./harness.mjs";
+import { expect, scratch, start, until, watched } from "./harness.mjs";
 
 const configuration = (output) => `version = 1
 [run]
@@ -62,6 +62,7 @@ export async function histograms(browser, program, shots) {
   writeFileSync(file, configuration(output));
   const run = start(program, ["run", file, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage({ viewport: { width: 1200, height: 1600 } });
+  const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   const section = page.locator("#histogram-section");
   await until(page, "a histogram with something in it", `!document.getElementById("histogram-section").hidden && / above$/.test(${beside})`);
@@ -90,6 +91,7 @@ export async function histograms(browser, program, shots) {
   // Source 1 has no such histogram: what can be drawn is drawn in the place of nothing.
   await page.locator("#histogram-source").selectOption("1");
   await until(page, "what can be drawn", `${beside} !== "" && document.getElementById("histogram-source").value === ""`);
+  expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;

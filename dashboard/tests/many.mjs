@@ -9,7 +9,7 @@ export async function many(browser, program, shots) {
   const run = start(program, ["demo", ...options, "--output", scratch, "--control", "127.0.0.1:0"]);
   const address = await run.line(/dashboard: (http:\S+)/);
   const page = await browser.newPage({ viewport: { width: 390, height: 844 }, colorScheme: "dark" });
-  const errors = watched(page);
+  const expectQuiet = watched(page);
   await page.goto(address);
   await until(page, "700 rows", `document.querySelectorAll("#sources tbody tr").length === 700`, 60000);
   await until(page, "rates", `/[1-9]/.test(document.querySelector("#sources tbody tr").cells[2].textContent)`);
@@ -23,7 +23,7 @@ export async function many(browser, program, shots) {
   await until(page, "the picture is wide", `document.querySelector("#path svg").viewBox.baseVal.width > 900`);
   await page.evaluate("window.scrollTo(0, 0)");
   await page.screenshot({ path: join(shots, "dark.png"), fullPage: true });
-  expect(errors.length === 0, `errors on the console: ${errors.join("; ")}`);
+  expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;

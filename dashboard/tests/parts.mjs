@@ -1,7 +1,7 @@
 // Parts of the page by themselves, with views that are made up: what a run rarely shows, such as a part of the way that is full.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until } from "./harness.mjs";
+import { expect, scratch, start, until, watched } from "./harness.mjs";
 
 // A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
 const troubled = {
@@ -32,6 +32,7 @@ const same = (what, found, wanted) =>
 export async function parts(browser, program) {
   const run = start(program, ["demo", "--sources", "1", "--rate", "1Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage();
+  const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
 
   const numbers = await page.evaluate(async () => {
@@ -64,6 +65,7 @@ export async function parts(browser, program) {
   for (const words of ["12.3 k fragments/s, buffers 70 %: busy", "bu1 not connected", "75 % accepted", "disk busy 97 %: full", "waits 95 % of the time"]) {
     expect(told.label.includes(words), `the picture does not say "${words}" to those who do not see it: ${told.label}`);
   }
+  expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
@@ -88,6 +90,7 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
 `);
   const run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
   const page = await browser.newPage();
+  const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   const state = (name) => `document.getElementById("state").textContent === "${name}"`;
   await until(page, "configured", state("configured"));
@@ -99,6 +102,7 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
   await page.keyboard.press("Enter");
   await until(page, "running", state("running"));
   same("what is said of the run", await page.getByText(/^run \d+$/).first().getAttribute("title"), "beam=120 GeV\nshifter=ada");
+  expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
@@ -109,6 +113,7 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
 export async function masks(browser, program) {
   const run = start(program, ["demo", "--sources", "3", "--rate", "200Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage();
+  const expectQuiet = watched(page);
   page.on("dialog", (dialog) => dialog.accept());
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   const mask = page.getByRole("button", { name: "Mask", exact: true });
@@ -127,6 +132,7 @@ export async function masks(browser, program) {
   const told = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
   same("what is told of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
   expect(Number(told[0].events[0].to) > Number(told[0].events[0].from) + 50, `it was masked for no events: ${JSON.stringify(told)}`);
+  expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;

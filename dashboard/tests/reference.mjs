@@ -1,7 +1,7 @@
 // A run of the past that is laid under the present one.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until } from "./harness.mjs";
+import { expect, scratch, start, until, watched } from "./harness.mjs";
 
 const state = (name) => `document.getElementById("state").textContent === "${name}"`;
 const titles = (words) => `[...document.querySelectorAll("#plots .u-legend .u-label")].some((label) => label.textContent === "${words}")`;
@@ -11,6 +11,7 @@ export async function reference(browser, program, shots) {
   mkdirSync(output);
   const run = start(program, ["demo", "--sources", "2", "--rate", "400Hz", "--output", output, "--duration", "120s", "--control", "127.0.0.1:0"]);
   const page = await browser.newPage({ viewport: { width: 1200, height: 1600 } });
+  const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   await until(page, "four seconds of a run", `fetch("/api/v1/state").then((answer) => answer.json()).then((told) => told.age_s > 4)`);
   const field = page.getByLabel("Compare with run");
@@ -32,6 +33,8 @@ export async function reference(browser, program, shots) {
   await field.fill("");
   await field.press("Enter");
   await until(page, "no comparison", `!(${titles("events, run 1")}) && document.getElementById("event-rate-before").textContent === ""`);
+  // The run that there is not, and run 1 before its course was kept.
+  expectQuiet(/ 404 .*\/api\/v1\/reference/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;

@@ -45,7 +45,7 @@ export async function shift(browser, program, shots) {
   const address = await run.line(/dashboard: (http:\S+)/);
   const readout = await run.line(/ru0 listens on (\S+)/);
   const page = await browser.newPage({ viewport: { width: 1400, height: 1000 }, colorScheme: "light" });
-  const errors = watched(page);
+  const expectQuiet = watched(page);
   await page.goto(address);
   await until(page, "configured", state("configured"));
   await watchJumps(page);
@@ -69,7 +69,8 @@ export async function shift(browser, program, shots) {
   const jumps = await page.evaluate("window.jumps");
   expect(jumps < MOST_JUMPS, `the page jumps: ${jumps}`);
   await restarts(page, run, program, file, address);
-  expect(errors.length === 0, `errors on the console: ${errors.join("; ")}`);
+  // The server was away; and before there was an incomplete event none could be shown.
+  expectQuiet(/net::ERR_/, / 404 .*\/events\/sample/);
   await page.close();
 }
 
