@@ -49,7 +49,11 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
     post,
     path = "/api/v1/alarms/{name}/acknowledge",
     params(("name" = String, Path), ("by" = Option<String>, Query, description = "who knows")),
-    responses((status = 200, body = [Alarm]), (status = 404, body = Problem), (status = 409, body = Problem))
+    responses(
+        (status = 200, body = [Alarm]),
+        (status = 404, body = Problem, description = "there is no such alarm"),
+        (status = 409, body = Problem, description = "it is not raised"),
+    )
 )]
 async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
@@ -71,10 +75,14 @@ const LONGEST_SHELF: u64 = 24 * 3600;
     path = "/api/v1/alarms/{name}/shelve",
     params(
         ("name" = String, Path),
-        ("seconds" = u64, Query, description = "0 shows it again"),
+        ("seconds" = u64, Query, description = "a day at most; 0 shows it again"),
         ("by" = Option<String>, Query, description = "who wants it")
     ),
-    responses((status = 200, body = [Alarm]), (status = 404, body = Problem))
+    responses(
+        (status = 200, body = [Alarm]),
+        (status = 400, body = Problem, description = "no number of seconds"),
+        (status = 404, body = Problem, description = "there is no such alarm"),
+    )
 )]
 async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
     let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));

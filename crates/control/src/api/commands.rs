@@ -48,6 +48,7 @@ async fn state(Of(shared): Of<Shared>) -> Json<State> {
         (status = 400, body = Problem, description = "a field that is none, or a `wait` that is neither true nor false"),
         (status = 404, body = Problem),
         (status = 409, body = Reply, description = "not now, refused, overtaken, or another operator holds the controls"),
+        (status = 410, body = Problem, description = "run control has ended"),
         (status = 500, body = Reply),
     )
 )]

@@ -42,7 +42,16 @@ const MOST_NAME: usize = 64;
 
 /// What belongs to every topic.
 #[derive(OpenApi)]
-#[openapi(info(title = "Ropewalk run control", version = "1"), components(schemas(Problem)))]
+#[openapi(
+    info(
+        title = "Ropewalk run control",
+        version = "1",
+        description = "Anything may also be answered with a Problem: 400 where it is wrong in itself, 401 without the token, 403 from elsewhere, 404 and 405 \
+                       where there is nothing of the kind, 408 where its body did not come in time, 413 where that is too long, 429 after too many commands, \
+                       503 while too many long answers are being read."
+    ),
+    components(schemas(Problem))
+)]
 struct Document;
 
 /// What every handler has.

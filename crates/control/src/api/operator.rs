@@ -43,7 +43,12 @@ struct Taking {
         ("by" = String, Query, description = "who takes them"),
         ("force" = Option<bool>, Query, description = "true: also from whoever holds them"),
     ),
-    responses((status = 200, body = Operator), (status = 409, body = Problem))
+    responses(
+        (status = 200, body = Operator),
+        (status = 400, body = Problem, description = "nobody is named"),
+        (status = 409, body = Problem, description = "another operator holds the controls"),
+        (status = 410, body = Problem, description = "run control has ended"),
+    )
 )]
 async fn take(Of(shared): Of<Shared>, Query(Taking { by, force }): Query<Taking>) -> Response {
     ask(&shared, &by, ControlsRequest::Take { is_forced: force }).await
@@ -63,7 +68,12 @@ struct Giving {
         ("by" = String, Query, description = "who holds them"),
         ("to" = Option<String>, Query, description = "who is to hold them; nobody where it is left out"),
     ),
-    responses((status = 200, body = Operator), (status = 409, body = Problem))
+    responses(
+        (status = 200, body = Operator),
+        (status = 400, body = Problem, description = "somebody without a name"),
+        (status = 409, body = Problem, description = "whoever asks does not hold the controls"),
+        (status = 410, body = Problem, description = "run control has ended"),
+    )
 )]
 async fn give(Of(shared): Of<Shared>, Query(Giving { by, to }): Query<Giving>) -> Response {
     let to = to.map(|to| shown(&to));
