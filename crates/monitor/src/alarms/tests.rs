@@ -99,7 +99,7 @@ fn without_a_run_nothing_is_wrong_and_shelves_come_to_their_end() {
         assert_eq!((alarms.all()[0].state, shelved_for(&alarms)), (then, Some(2 * SECOND)));
         alarms.rest(2 * SECOND);
         assert_eq!((shelved_for(&alarms), &alarms.all()[0].shelved_by), (None, &None));
-        assert_eq!(alarms.changes_from(0).last().map(|change| change.utc_nanoseconds), Some(1_000_000_000));
+        assert_eq!(alarms.changes_from(0).last().map(|change| change.utc_nanoseconds), Some(101_000_000_000));
         // The next run is another one.
         assert_eq!(states(&mut alarms, 200, &[11]), [State::Active]);
     }
