@@ -1,7 +1,8 @@
 // What limits the run, and the alarms: seen, heard, acknowledged, shelved.
 
-import { give, notice } from "./control.js";
-import { byId, element, setText, words } from "./format.js";
+import { notice } from "./dialogs.js";
+import { byId, element, replaceKept, setText, words } from "./format.js";
+import { give } from "./requests.js";
 
 const SHELF_SECONDS = 3600;
 // How often an alarm that nobody acknowledged is heard, and its tones in hertz.
@@ -13,6 +14,7 @@ const SOUNDS = {
 let audio = null;
 let isLoud = false;
 let unanswered = [];
+let limitSaid = "";
 let heardAt = 0;
 
 function told(alarm) {
@@ -25,7 +27,7 @@ function line(alarm) {
   const item = element("li", { class: alarm.severity }, element("span", {}, told(alarm)));
   const ask = (what, parameters) => give(`alarms/${alarm.name}/${what}`, parameters).catch((error) => notice(String(error)));
   const button = (text, label, what, parameters) => {
-    const made = element("button", { "aria-label": `${label} ${words(alarm.name)}` }, text);
+    const made = element("button", { "aria-label": `${label} ${words(alarm.name)}`, "data-place": alarm.name }, text);
     made.addEventListener("click", () => ask(what, parameters));
     return made;
   };
@@ -37,6 +39,10 @@ function line(alarm) {
 export function show(live) {
   const limit = live.limit?.sentence ?? (live.state === "running" ? "Nothing is known yet." : "No run goes on.");
   setText(byId("limit"), limit);
+  // Numbers change all the time, and are not read out again and again.
+  const words = limit.replace(/\b\d[\d.,]*\b/g, "");
+  if (words !== limitSaid) setText(byId("limit-said"), limit);
+  limitSaid = words;
   byId("limit").className = `limit ${live.limit ? live.limit.kind : ""}`;
   unanswered = live.alarms.filter((alarm) => alarm.state === "active" || alarm.state === "latched");
   const box = byId("alarms");
@@ -45,7 +51,7 @@ export function show(live) {
   if (box.dataset.shown !== shown) {
     box.dataset.shown = shown;
     const lines = live.alarms.map(line);
-    box.replaceChildren(...(lines.length ? lines : [element("li", { class: "none" }, "no alarm")]));
+    replaceKept(box, lines.length ? lines : [element("li", { class: "none" }, "no alarm")]);
   }
   const worst = ["critical", "warning"].find((severity) => unanswered.some((alarm) => alarm.severity === severity));
   document.body.dataset.alarm = worst ?? "none";

@@ -2,11 +2,13 @@
 
 import * as alarms from "./alarms.js";
 import * as control from "./control.js";
+import * as dialogs from "./dialogs.js";
 import * as events from "./events.js";
 import * as histograms from "./histograms.js";
 import * as incidents from "./incidents.js";
 import * as journal from "./journal.js";
 import * as numbers from "./numbers.js";
+import * as operator from "./operator.js";
 import * as path from "./path.js";
 import * as plots from "./plots.js";
 import * as runs from "./runs.js";
@@ -28,7 +30,9 @@ function show(live) {
   if (isGone) {
     isGone = false;
     control.showBack();
+    journal.again();
   }
+  operator.show(live);
   control.showState(live);
   alarms.show(live);
   numbers.show(live);
@@ -55,9 +59,19 @@ function connect() {
 function watch() {
   if (performance.now() - heardAt > GONE_MILLISECONDS) isGone = true;
   if (!isGone) return;
+  operator.showGone();
   control.showGone(`The server does not answer since ${clock(heardTime * 1e6)}; this page connects again by itself.`);
 }
 
+// Who holds the controls is another one: what may be done here is, too.
+function showHeld() {
+  control.showAllowed();
+  sources.showHeld();
+  runs.showHeld();
+}
+
+dialogs.begin();
+operator.begin(showHeld);
 control.begin();
 alarms.begin();
 sources.begin();

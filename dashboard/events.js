@@ -68,7 +68,14 @@ function showDetail() {
   box.replaceChildren(title, ...remarks, fields, element("p", { class: "quiet" }, cut), element("pre", { tabindex: "0", "aria-label": "bytes" }, dump(source.hex)));
 }
 
+// One event after the other is not read out; one that is looked at is.
+function setAloud() {
+  const aloud = byId("event-follow").checked ? "off" : "polite";
+  for (const id of ["event-what", "event-detail"]) byId(id).setAttribute("aria-live", aloud);
+}
+
 function showEvent() {
+  setAloud();
   const missing = event.sources.filter((source) => source.missing).length;
   const gone = missing > 0 ? `, ${missing} missing` : "";
   const when = `${clock(event.taken_ns)}, event ${event.key} of lumisection ${event.lumisection}, built by ${event.builder}`;
@@ -108,6 +115,7 @@ function pick(source) {
   picked = source;
   // What is read must not run away.
   byId("event-follow").checked = false;
+  setAloud();
   showBars();
   showDetail();
 }

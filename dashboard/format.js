@@ -41,6 +41,13 @@ export function ago(seconds) {
 // Nanoseconds since 1970 as a time of day here.
 export const clock = (nanoseconds) => new Date(nanoseconds / 1e6).toLocaleTimeString("en-GB");
 
+// The same with the day where it is another one than today.
+export function moment(nanoseconds) {
+  const date = new Date(nanoseconds / 1e6);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? clock(nanoseconds) : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${clock(nanoseconds)}`;
+}
+
 export const words = (name) => name.replaceAll("_", " ");
 
 // An element with attributes; what is no node is text.
@@ -54,6 +61,17 @@ export function element(name, attributes = {}, ...children) {
 // Sets a text only where it is another: what did not change is not laid out again, and not read out again.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
+}
+
+// Makes what is in a box anew. Who was at a button of it with the keyboard goes on at the same one, or at another one of the same place.
+export function replaceKept(box, children) {
+  const old = box.contains(document.activeElement) ? document.activeElement : null;
+  box.replaceChildren(...children);
+  if (!old) return;
+  const buttons = [...box.querySelectorAll("button")];
+  const label = old.getAttribute("aria-label");
+  const place = old.dataset.place;
+  (buttons.find((one) => one.getAttribute("aria-label") === label) ?? buttons.find((one) => place && one.dataset.place === place))?.focus();
 }
 
 // Fills a table's body in place, so that it does not jump and what is chosen in it stays: a row is { cells, kind, title }.

@@ -7,23 +7,32 @@ const MOST_ENTRIES = 200;
 let last = 0;
 // One question at a time, or entries would come twice.
 let asks = false;
+let isOld = false;
 
 export function show(live) {
+  if (asks || (live.last_entry === last && !isOld)) return;
+  asks = true;
   // A server that was started anew counts anew.
-  if (live.last_entry < last) {
-    last = 0;
-    byId("journal").replaceChildren();
-  }
-  if (live.last_entry > last && !asks) {
-    asks = true;
-    read().catch(() => {}).finally(() => { asks = false; });
-  }
+  isOld ||= live.last_entry < last;
+  read().catch(() => {}).finally(() => { asks = false; });
+}
+
+// Another server may answer now, with as many entries of its own: all of them are read once more.
+export function again() {
+  isOld = true;
 }
 
 async function read() {
-  const answer = await fetch(`/api/v1/journal?after=${last}`);
+  const wasOld = isOld;
+  const answer = await fetch(`/api/v1/journal?after=${wasOld ? 0 : last}`);
+  const entries = await answer.json();
   const list = byId("journal");
-  for (const entry of await answer.json()) {
+  if (wasOld) {
+    isOld = false;
+    last = 0;
+    list.replaceChildren();
+  }
+  for (const entry of entries) {
     last = Math.max(last, entry.number);
     const text = `${entry.run ? `run ${entry.run}: ` : ""}${entry.text}`;
     list.prepend(element("li", { class: `kind-${entry.kind}` }, element("time", {}, clock(entry.at_ns)), text));

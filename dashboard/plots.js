@@ -1,8 +1,8 @@
 // How it went: plots of what /api/v1/history keeps, by uPlot.
 
 /* global uPlot */
-import { give } from "./control.js";
 import { bandwidth, byId, bytes, element, grouped, percent } from "./format.js";
+import { give } from "./requests.js";
 
 // Seconds that are shown, seconds from one point to the next, seconds from one question to the next.
 const SPANS = { 600: { step: 2, every: 2 }, 3600: { step: 5, every: 5 }, 604800: { step: 600, every: 60 } };
@@ -162,7 +162,7 @@ async function choose() {
   const told = await give("reference", {}, { run: text === "" ? null : Number(text) });
   byId("reference").blur();
   // A run that has no course is told of; what was compared with stays.
-  compare(told && told.series ? told : reference);
+  compare(told ?? reference);
 }
 
 // When the present run began: what it is compared with is laid under it from there on.

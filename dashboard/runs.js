@@ -1,7 +1,8 @@
 // Runs of the output directory with what people say of them, and the account of one.
 
-import { give, isHeldByAnother, notice } from "./control.js";
-import { byId, bytes, element, grouped, heads, setText, span, words } from "./format.js";
+import { byId, bytes, element, grouped, heads, replaceKept, setText, span, words } from "./format.js";
+import { whyNot } from "./operator.js";
+import { give } from "./requests.js";
 
 // Somebody else's note changes nothing that the page hears of.
 const EVERY_MILLISECONDS = 10000;
@@ -37,7 +38,7 @@ function showList(runs) {
     const cells = [button, run.has_account ? "ended" : "no account", directory].map((what) => element("td", {}, what));
     return element("tr", {}, ...cells, noteCell(run.notes));
   });
-  byId("runs").tBodies[0].replaceChildren(...lines);
+  replaceKept(byId("runs").tBodies[0], lines);
 }
 
 async function showAccount(run) {
@@ -81,16 +82,20 @@ function follow(live) {
   const field = byId("note-run");
   if (live.run !== presentRun && (field.value === "" || field.value === String(presentRun))) field.value = live.run ?? "";
   presentRun = live.run;
-  const isHeld = isHeldByAnother(live);
-  byId("note-add").disabled = isHeld;
-  setText(byId("note-add"), isHeld ? `${live.operator.name} holds the controls` : "Add");
+  showHeld();
+}
+
+// Notes are for whoever holds the controls.
+export function showHeld() {
+  byId("note-add").disabled = Boolean(whyNot());
+  setText(byId("note-add"), whyNot() || "Add");
 }
 
 async function add() {
   const field = byId("note-text");
   const reply = await give(`runs/${byId("note-run").valueAsNumber}/notes`, {}, field.value.trim());
   // What was not taken stays in the field.
-  if (!reply || reply.error) return;
+  if (!reply) return;
   field.value = "";
   await read();
 }
@@ -109,6 +114,6 @@ export function begin() {
   heads(byId("runs"), ["run", "standing", "directory", "notes"]);
   byId("note").addEventListener("submit", (event) => {
     event.preventDefault();
-    add().catch((error) => notice(String(error)));
+    add().catch(() => {});
   });
 }

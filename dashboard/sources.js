@@ -1,7 +1,9 @@
 // The tables of sources and of nodes. Seven hundred sources are usual: they are sorted, and filtered by number, unit or standing.
 
-import { give } from "./control.js";
+import { ask, notice } from "./dialogs.js";
 import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText } from "./format.js";
+import { whyNot } from "./operator.js";
+import { give } from "./requests.js";
 
 // A source that sends nothing while a run goes on is silent after so long, or after so many of its usual intervals.
 const SILENT_MILLISECONDS = 1000;
@@ -101,15 +103,20 @@ async function mask(isMasked) {
   const sources = shownOf(last.sources).map((source) => source.id);
   const what = isMasked ? "take no part any more" : "take part again";
   const whose = sources.length === 1 ? `Source ${sources[0]} is to` : `${sources.length} sources are to`;
-  if (!window.confirm(`${whose} ${what}, in this run and in those that follow: ${sources.join(", ")}`)) return;
-  await give("masks", {}, { sources, is_masked: isMasked });
+  const said = await ask({
+    title: `${isMasked ? "Mask" : "Unmask"} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
+    text: `${whose} ${what}, in this run and in those that follow${sources.length === 1 ? "" : `: ${sources.join(", ")}`}.`,
+    agree: isMasked ? "Mask" : "Unmask",
+  });
+  if (said) await give("masks", {}, { sources, is_masked: isMasked });
 }
 
 function render() {
   const { live, sources } = last;
   const shown = shownOf(sources);
   const isChosen = shown.length > 0 && shown.length < sources.length;
-  for (const id of ["source-mask", "source-unmask"]) byId(id).disabled = !isChosen;
+  for (const id of ["source-mask", "source-unmask"]) byId(id).disabled = !isChosen || Boolean(whyNot());
+  setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "show some alone to mask them"));
   const { value } = COLUMNS[sorted.column];
   const sign = sorted.isDown ? -1 : 1;
   // Sources that are alike stay in the order of their ids: rows do not dance.
@@ -138,6 +145,11 @@ export function show(live) {
   });
   last = { live, sources };
   render();
+}
+
+// Who holds the controls is another one.
+export function showHeld() {
+  if (last) render();
 }
 
 function showNodes(live) {
@@ -179,8 +191,9 @@ export function begin() {
   byId("sources").tHead.replaceChildren(row);
   showHeads();
   heads(byId("nodes"), ["node", "standing", "rate / s", "bytes", "buffers", "busy", "filter", "disk"]);
-  byId("source-mask").addEventListener("click", () => mask(true));
-  byId("source-unmask").addEventListener("click", () => mask(false));
+  for (const [id, isMasked] of [["source-mask", true], ["source-unmask", false]]) {
+    byId(id).addEventListener("click", () => mask(isMasked).catch((error) => notice(String(error))));
+  }
   for (const [id, kind] of [["source-filter", "input"], ["source-troubled", "change"]]) {
     byId(id).addEventListener(kind, () => { if (last) render(); });
   }

@@ -6,7 +6,9 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
+import { controls } from "./controls.mjs";
 import { gateway } from "./gateway.mjs";
+import { guarded } from "./guarded.mjs";
 import { clean } from "./harness.mjs";
 import { histograms } from "./histograms.mjs";
 import { many } from "./many.mjs";
@@ -28,7 +30,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks, reference, histograms, notes, gateway]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks, controls, guarded, reference, histograms, notes, gateway]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

@@ -1,8 +1,7 @@
 // A system whose sources push: the same page, another way of the data.
 import { join } from "node:path";
-import { expect, isInOrder, number, scratch, start, text, until, watched } from "./harness.mjs";
+import { expect, isInOrder, number, scratch, start, state, text, until, watched } from "./harness.mjs";
 
-const state = (name) => `document.getElementById("state").textContent === "${name}"`;
 const stands = (words) => `document.querySelector("#path svg").textContent.includes("${words}")`;
 
 export async function gateway(browser, program, shots) {

@@ -58,6 +58,7 @@ export async function until(page, what, holds, milliseconds = 10000) {
 // A number on the page, and a text.
 export const number = (id) => `Number(document.getElementById("${id}").textContent.replace(/,/g, ""))`;
 export const text = (id) => `document.getElementById("${id}").textContent`;
+export const state = (name) => `${text("state")} === "${name}"`;
 
 // Watches the console. What it gives is called at the end of a test, and fails where there was any error but those that the test names: what
 // they say and, of what could not be loaded, from where.
@@ -75,10 +76,15 @@ export function watched(page) {
 
 // Nothing on the page may be without a name for those who do not see it, or be wider than the window.
 export async function isInOrder(page) {
-  const nameless = await page.$$eval("button, input, [role=img], [role=region], [role=group]", (elements) => elements
-    .filter((one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length))
+  const nameless = await page.$$eval("button, input, select, dialog, fieldset, [role=img], [role=region], [role=group]", (elements) => elements
+    .filter((one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length || one.getAttribute("aria-labelledby")))
     .map((one) => one.outerHTML.slice(0, 80)));
   expect(nameless.length === 0, `without a name: ${nameless.join(" ")}`);
+  const twice = await page.$$eval("[id]", (elements) => elements.map((one) => one.id).filter((id, index, all) => all.indexOf(id) !== index));
+  expect(twice.length === 0, `two elements of one name: ${twice.join(" ")}`);
   const wide = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth");
-  expect(wide <= 1, `the page is ${wide} pixels wider than the window`);
+  const widest = await page.$$eval("body *", (elements) => elements
+    .filter((one) => one.getBoundingClientRect().right > window.innerWidth + 1 && !one.closest(".scroll, pre, .bars"))
+    .map((one) => one.outerHTML.slice(0, 80)));
+  expect(wide <= 1, `the page is ${wide} pixels wider than the window: ${widest.at(-1)}`);
 }

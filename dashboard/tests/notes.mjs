@@ -15,7 +15,7 @@ export async function notes(browser, program, shots) {
   const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   await until(page, "the present run", `document.getElementById("note-run").value === "1"`);
-  await page.getByLabel("On shift").fill("ada");
+  await page.getByLabel("Your name").fill("ada");
   const text = page.getByLabel("Text", { exact: true });
   const add = page.locator("#note-add");
   await text.fill("  target moved by 2 mm <b>");
@@ -47,8 +47,8 @@ export async function notes(browser, program, shots) {
   await account.click();
   await until(page, "both notes in the account", `["ada: target moved by 2 mm <b>", "bob: beam back"].every((words) => document.getElementById("run-account").textContent.includes(words))`);
   await isInOrder(page);
-  // The run that there is not.
-  expectQuiet(/ 404 .*\/runs\/77\/notes/);
+  // The run that there is not, and an event that was asked for while the run ended.
+  expectQuiet(/ 404 .*\/runs\/77\/notes/, / 404 .*\/events\/sample/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;

@@ -1,7 +1,7 @@
 // Parts of the page by themselves, with views that are made up: what a run rarely shows, such as a part of the way that is full.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until, watched } from "./harness.mjs";
+import { expect, scratch, start, state, until, watched } from "./harness.mjs";
 
 // A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
 const troubled = {
@@ -92,7 +92,6 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
   const page = await browser.newPage();
   const expectQuiet = watched(page);
   await page.goto(await run.line(/dashboard: (http:\S+)/));
-  const state = (name) => `document.getElementById("state").textContent === "${name}"`;
   await until(page, "configured", state("configured"));
   await page.getByRole("button", { name: "Start" }).click();
   await page.keyboard.press("Escape");
@@ -114,7 +113,6 @@ export async function masks(browser, program) {
   const run = start(program, ["demo", "--sources", "3", "--rate", "200Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
   const page = await browser.newPage();
   const expectQuiet = watched(page);
-  page.on("dialog", (dialog) => dialog.accept());
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   const mask = page.getByRole("button", { name: "Mask", exact: true });
   await until(page, "sources", `document.querySelectorAll("#sources tbody tr").length === 3`);
@@ -124,10 +122,12 @@ export async function masks(browser, program) {
   const standing = (words) => `document.querySelector("#sources tbody tr").cells[1].textContent === "${words}"`;
   await until(page, "one that sends", standing("sends"));
   await mask.click();
+  await page.getByRole("dialog").getByRole("button", { name: "Mask", exact: true }).click();
   await until(page, "masked", standing("masked"));
   const built = await page.evaluate("fetch('/api/v1/ledger').then((answer) => answer.json()).then((ledger) => ledger.events.built)");
   await until(page, "events without it", `fetch("/api/v1/ledger").then((answer) => answer.json()).then((ledger) => ledger.events.built > ${built + 50})`);
   await page.getByRole("button", { name: "Unmask" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Unmask", exact: true }).click();
   await until(page, "one that sends again", standing("sends"));
   const told = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
   same("what is told of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);

@@ -1,9 +1,8 @@
 // A run of the past that is laid under the present one.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, until, watched } from "./harness.mjs";
+import { expect, scratch, start, state, until, watched } from "./harness.mjs";
 
-const state = (name) => `document.getElementById("state").textContent === "${name}"`;
 const titles = (words) => `[...document.querySelectorAll("#plots .u-legend .u-label")].some((label) => label.textContent === "${words}")`;
 
 export async function reference(browser, program, shots) {

@@ -1,7 +1,7 @@
 // A shift: start, watch, a front end that fails, an alarm, stop, a server that goes away.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, frontEnd, isInOrder, number, scratch, start, text, until, watched } from "./harness.mjs";
+import { expect, frontEnd, isInOrder, number, scratch, start, state, text, until, watched } from "./harness.mjs";
 
 // Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
 const configuration = `version = 1
@@ -34,7 +34,6 @@ on_close = "wait"
 // The part of the page that may have moved by itself, times how far, over the whole shift: browsers call up to 0.1 good.
 const MOST_JUMPS = 0.1;
 
-const state = (name) => `document.getElementById("state").textContent === "${name}"`;
 const isRed = (source) =>
   `[...document.querySelectorAll("#sources tbody tr")].some((row) => row.cells[0].textContent === "${source}" && row.className === "silent")`;
 
@@ -102,7 +101,7 @@ async function starts(page) {
 
 // The picture, the plots, the ledger and the tables say the same as the server.
 async function showsWhatGoesOn(page, shot) {
-  await until(page, "what limits the run", `/limited/.test(${text("limit")})`);
+  await until(page, "what limits the run", `/limited/.test(${text("limit")}) && /limited/.test(${text("limit-said")})`);
   const picture = `document.querySelector("#path svg").getAttribute("aria-label")`;
   await until(page, "the way of the data", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
   await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
@@ -142,6 +141,7 @@ async function raisesAlarm(page, frontEnd, shots) {
   await page.focus(`${alarm} button`);
   await page.keyboard.press("Enter");
   await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("is known")`);
+  expect(await page.evaluate(`document.activeElement.closest("${alarm}") !== null`), "who goes on with the keyboard has lost the place");
   frontEnd.child.kill("SIGCONT");
   await until(page, "the alarm is over", `document.querySelector("#alarms .none") !== null`);
   console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");

@@ -1,0 +1,53 @@
+// What is said to the person in front of the page, and asked. The page goes on below: alarms are seen and heard, which the browser's own
+// questions would stop.
+
+import { byId, element, setText } from "./format.js";
+
+const LONGEST_NOTICE_MILLISECONDS = 8000;
+
+let closing = 0;
+let asked = Promise.resolve();
+
+// A word to the person in front of the page. It lies over the page, so that nothing jumps; one that `passes` goes by itself.
+export function notice(text, { passes = false } = {}) {
+  clearTimeout(closing);
+  byId("notice").hidden = !text;
+  byId("notice").className = passes ? "toast passes" : "toast";
+  setText(byId("notice-text"), text || "");
+  if (passes) closing = setTimeout(() => notice(""), LONGEST_NOTICE_MILLISECONDS);
+}
+
+// A question with a line for each of `lines`, { name, label, value, and what else its field has }: what was written by name, and undefined
+// where somebody thought better of it. One that is `grave` is not agreed to by a mere Enter. Questions come one after the other.
+export function ask(question) {
+  asked = asked.catch(() => {}).then(() => put(question));
+  return asked;
+}
+
+function put({ title, text = "", lines = [], agree, grave = false }) {
+  const dialog = byId("question");
+  setText(byId("question-title"), title);
+  setText(byId("question-text"), text);
+  byId("question-text").hidden = !text;
+  setText(byId("question-agree"), agree);
+  const fields = lines.map(({ label, ...attributes }) => {
+    const field = element("input", { maxlength: "1024", required: "", ...attributes });
+    byId("question-lines").append(element("label", {}, `${label} `, field));
+    return field;
+  });
+  dialog.returnValue = "";
+  dialog.showModal();
+  if (grave) byId("question-cancel").focus();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      const said = Object.fromEntries(fields.map((field) => [field.name, field.value]));
+      // Nothing that was written stays behind: it may be a token.
+      byId("question-lines").replaceChildren();
+      resolve(dialog.returnValue === "agree" ? said : undefined);
+    }, { once: true });
+  });
+}
+
+export function begin() {
+  byId("notice-close").addEventListener("click", () => notice(""));
+}
