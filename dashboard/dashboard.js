@@ -9,6 +9,7 @@ import * as incidents from "./incidents.js";
 import * as journal from "./journal.js";
 import * as numbers from "./numbers.js";
 import * as operator from "./operator.js";
+import * as parameters from "./parameters.js";
 import * as path from "./path.js";
 import * as plots from "./plots.js";
 import * as runs from "./runs.js";
@@ -31,9 +32,11 @@ function show(live) {
     isGone = false;
     control.showBack();
     journal.again();
+    parameters.again();
   }
   operator.show(live);
   control.showState(live);
+  parameters.show(live);
   alarms.show(live);
   numbers.show(live);
   path.show(live);
@@ -66,6 +69,7 @@ function watch() {
 // Who holds the controls is another one: what may be done here is, too.
 function showHeld() {
   control.showAllowed();
+  parameters.showHeld();
   sources.showHeld();
   runs.showHeld();
 }
@@ -73,6 +77,7 @@ function showHeld() {
 dialogs.begin();
 operator.begin(showHeld);
 control.begin();
+parameters.begin();
 alarms.begin();
 sources.begin();
 plots.begin();

@@ -13,6 +13,7 @@ import { clean } from "./harness.mjs";
 import { histograms } from "./histograms.mjs";
 import { many } from "./many.mjs";
 import { notes } from "./notes.mjs";
+import { parameters } from "./parameters.mjs";
 import { fields, masks, parts } from "./parts.mjs";
 import { reference } from "./reference.mjs";
 import { shift } from "./shift.mjs";
@@ -30,7 +31,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks, controls, guarded, reference, histograms, notes, gateway]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks, controls, parameters, guarded, reference, histograms, notes, gateway]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

@@ -59,10 +59,10 @@ async function handsThemOver(ada, bob, shots) {
   // Nothing can be done elsewhere, and it is said why.
   await until(bob, "bob sees who does", `/^ada holds the controls since \\d\\d:\\d\\d:\\d\\d: others are not heard\\.$/.test(${text("holder")})`);
   await bob.getByRole("searchbox", { name: "Show" }).fill("1");
-  for (const what of ["[data-command=pause]", "[data-command=stop]", "#source-mask", "#note-add", "#take", "#give-up", "#give-to"]) {
+  for (const what of ["[data-command=pause]", "[data-command=stop]", "#source-mask", "#note-add", "#parameter-list input", "#take", "#give-up", "#give-to"]) {
     expect(await bob.isDisabled(what), `bob may use ${what}`);
   }
-  for (const why of ["mask-why", "note-add"]) {
+  for (const why of ["mask-why", "note-add", "parameters-why"]) {
     expect((await bob.evaluate(text(why))).includes("ada holds the controls"), `${why} does not say why`);
   }
   await bob.evaluate("window.scrollTo(0, 0)");

@@ -20,6 +20,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("memory.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/memory.js")),
     ("numbers.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/numbers.js")),
     ("operator.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/operator.js")),
+    ("parameters.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/parameters.js")),
     ("path.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/path.js")),
     ("plots.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/plots.js")),
     ("requests.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/requests.js")),
