@@ -11,6 +11,7 @@ import { gateway } from "./gateway.mjs";
 import { guarded } from "./guarded.mjs";
 import { clean } from "./harness.mjs";
 import { histograms } from "./histograms.mjs";
+import { keyboard } from "./keyboard.mjs";
 import { many } from "./many.mjs";
 import { notes } from "./notes.mjs";
 import { parameters } from "./parameters.mjs";
@@ -31,7 +32,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields, masks, controls, parameters, guarded, reference, histograms, notes, gateway]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks, controls, parameters, guarded, keyboard, reference, histograms, notes, gateway]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

@@ -88,24 +88,35 @@ id = 1
 readout = "ru0"
 emulate = { rate = "100Hz", fragment_size = "1KiB" }
 `);
-  const run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
+  let run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
   const page = await browser.newPage();
   const expectQuiet = watched(page);
-  await page.goto(await run.line(/dashboard: (http:\S+)/));
+  const address = await run.line(/dashboard: (http:\S+)/);
+  await page.goto(address);
   await until(page, "configured", state("configured"));
   await page.getByRole("button", { name: "Start" }).click();
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Start" }).click();
   await page.getByLabel("beam").fill("120 GeV");
   await page.getByLabel("shifter").fill("ada");
+  // The server goes away meanwhile: nobody takes what is written, and it is there again when the server is.
+  run.child.kill("SIGKILL");
+  await run.ended;
+  await until(page, "nobody answers", state("no answer"));
+  await page.keyboard.press("Enter");
+  await until(page, "nobody took it", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
+  run = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
+  await until(page, "configured again", state("configured"), 20000);
+  await page.getByRole("button", { name: "Start" }).click();
+  same("what was written", [await page.getByLabel("beam").inputValue(), await page.getByLabel("shifter").inputValue()], ["120 GeV", "ada"]);
   await page.keyboard.press("Enter");
   await until(page, "running", state("running"));
   same("what is said of the run", await page.getByText(/^run \d+$/).first().getAttribute("title"), "beam=120 GeV\nshifter=ada");
-  expectQuiet();
+  expectQuiet(/net::ERR_/);
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape");
+  console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape, and what was written outlives the server");
 }
 
 // Sources that are taken out of a run, and in again, while it goes on.

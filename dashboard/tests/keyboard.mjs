@@ -1,0 +1,57 @@
+// The page without a mouse: everything is reached with the tabulator, forwards and backwards, and is seen when it is.
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { expect, scratch, start, state, until, watched } from "./harness.mjs";
+
+// Where the focus is: what it is called, and whether it can be seen that it is there.
+const focused = () => {
+  const one = document.activeElement;
+  if (one === document.body) return null;
+  const { left, right, top, height } = one.getBoundingClientRect();
+  // A part of it is enough: of what is higher than the window the upper one, in a table the one that is not scrolled away.
+  const y = Math.min(top + height / 2, window.innerHeight - 10, top + 200);
+  const points = [left + 5, (left + right) / 2, right - 5].map((x) => document.elementFromPoint(x, y));
+  const isSeen = points.some((at) => at !== null && (one.contains(at) || at.closest("label")?.contains(one)));
+  const by = points.map((at) => at?.id || at?.className || at?.tagName);
+  const isMarked = getComputedStyle(one).outlineStyle !== "none";
+  return { by, at: Math.round(top), name: one.id || one.getAttribute("aria-label") || one.textContent.trim().slice(0, 40), isSeen, isMarked };
+};
+
+async function walk(page, key) {
+  const met = [];
+  await page.evaluate("document.activeElement.blur()");
+  for (let steps = 0; steps < 300; steps += 1) {
+    await page.keyboard.press(key);
+    const one = await page.evaluate(focused);
+    if (!one) return met;
+    expect(one.isSeen, `${key}: ${one.name} has the focus at ${one.at} and is behind ${one.by}`);
+    expect(one.isMarked, `${key}: nobody sees that ${one.name} has the focus`);
+    met.push(one.name);
+  }
+  throw new Error(`${key} goes round and round: ${met.slice(-5)}`);
+}
+
+export async function keyboard(browser, program) {
+  const output = join(scratch, "keyboard");
+  mkdirSync(output);
+  const run = start(program, ["demo", "--sources", "3", "--rate", "100Hz", "--output", output, "--duration", "300s", "--control", "127.0.0.1:0"]);
+  const page = await browser.newPage({ viewport: { width: 1400, height: 700 } });
+  const expectQuiet = watched(page);
+  await page.goto(await run.line(/dashboard: (http:\S+)/));
+  await until(page, "running", state("running"));
+  await until(page, "parameters", `document.querySelectorAll("#parameter-list li").length > 5`);
+  // Backwards where the head stays on top, as high as it gets; forwards on the smallest phone, turned.
+  for (const [width, height, key] of [[1000, 700, "Shift+Tab"], [500, 320, "Tab"]]) {
+    await page.setViewportSize({ width, height });
+    await page.evaluate("window.scrollTo(0, 0)");
+    const met = await walk(page, key);
+    for (const name of ["who", "take", "source-filter", "parameter-timeouts.readout", "event-kind", "note-text", "interface"]) {
+      expect(met.includes(name), `${name} is not reached with ${key}`);
+    }
+  }
+  expectQuiet(/ 404 .*\/events\/sample/);
+  await page.close();
+  run.child.kill("SIGINT");
+  await run.ended;
+  console.log("good: everything is reached from the keyboard, and seen when it is");
+}
