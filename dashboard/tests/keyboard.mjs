@@ -12,7 +12,7 @@ const focused = () => {
   const y = Math.min(top + height / 2, window.innerHeight - 10, top + 200);
   const points = [left + 5, (left + right) / 2, right - 5].map((x) => document.elementFromPoint(x, y));
   const isSeen = points.some((at) => at !== null && (one.contains(at) || at.closest("label")?.contains(one)));
-  const by = points.map((at) => at?.id || at?.className || at?.tagName);
+  const by = points.map((at) => at?.id || at?.getAttribute("class") || at?.tagName);
   const isMarked = getComputedStyle(one).outlineStyle !== "none";
   return { by, at: Math.round(top), name: one.id || one.getAttribute("aria-label") || one.textContent.trim().slice(0, 40), isSeen, isMarked };
 };
@@ -40,9 +40,13 @@ export async function keyboard(browser, program) {
   await page.goto(await run.line(/dashboard: (http:\S+)/));
   await until(page, "running", state("running"));
   await until(page, "parameters", `document.querySelectorAll("#parameter-list li").length > 5`);
+  await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
   // Backwards where the head stays on top, as high as it gets; forwards on the smallest phone, turned.
   for (const [width, height, key] of [[1000, 700, "Shift+Tab"], [500, 320, "Tab"]]) {
     await page.setViewportSize({ width, height });
+    // What is laid out anew takes what has the focus along.
+    await until(page, "the page as wide as the window", `document.querySelector("#path svg").viewBox.baseVal.width < 500 === ${width < 720}
+      && [...document.querySelectorAll("#plots .plot")].every((plot) => plot.querySelector(".uplot").clientWidth === plot.clientWidth)`);
     await page.evaluate("window.scrollTo(0, 0)");
     const met = await walk(page, key);
     for (const name of ["who", "take", "source-filter", "parameter-timeouts.readout", "event-kind", "note-text", "interface"]) {
