@@ -8,7 +8,7 @@ const HIGHEST_PIXELS = 120;
 const BYTES_IN_A_LINE = 16;
 
 let event = null;
-let isRunning = false;
+let isRunning = null;
 let isInView = false;
 let asks = false;
 let notBefore = 0;
@@ -107,8 +107,9 @@ function look() {
 }
 
 export function show(live) {
+  const wasRunning = isRunning;
   isRunning = live.state === "running";
-  if (!event && !isRunning) setText(byId("event-what"), "No run goes on.");
+  if (!event && isRunning !== wasRunning) setText(byId("event-what"), isRunning ? "" : "No run goes on.");
 }
 
 function pick(source) {

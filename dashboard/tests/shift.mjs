@@ -87,6 +87,7 @@ async function starts(page) {
   await page.click("text=Start");
   await until(page, "running", state("running"));
   await until(page, "events", `${number("built")} > 50`);
+  expect((await page.evaluate(text("event-what"))) !== "No run goes on.", "the event display says that no run goes on");
   const before = await page.evaluate(number("built"));
   await until(page, "more events", `${number("built")} > ${before}`);
   await until(page, "a rate", `${number("event-rate")} > 50`);
