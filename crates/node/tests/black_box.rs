@@ -114,8 +114,8 @@ fn a_corrupt_frame_of_a_stream_is_saved_with_what_came_before_it() {
     let report = tried(&configuration, &file, &saved[0]);
     let bad = report.first_bad.as_ref().expect("it is in there");
     assert_eq!((bad.key, report.bad_places, report.boards[0].checksums.wrong), ("checksum", 1, 1), "{report:#?}");
-    // It begins with a frame, and has what fits.
-    assert!(report.skipped_bytes == 0 && (35..=41).contains(&report.frames), "{report:#?}");
+    // It begins with a frame, and has what fits of whole arrivals: where nobody read for a while, up to 20 events came in one.
+    assert!(report.skipped_bytes == 0 && (21..=41).contains(&report.frames), "{report:#?}");
     let event = report.boards[0].event.expect("it has numbers");
     assert!(event.first < 131 && event.last >= 131 && event.missing == 0, "{event:?}");
 }

@@ -5,6 +5,7 @@ mod support;
 
 use ropewalk_monitor::Rates;
 use ropewalk_terms::SourceId;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use support::{FrontEnd, Held, Setup, expect_everything};
 
@@ -14,6 +15,8 @@ const WINDOW: u64 = 128;
 const FAST_BYTES: usize = 60 << 10;
 /// Between two fragments of the slow source; the fast ones send theirs in microseconds.
 const PAUSE: Duration = Duration::from_millis(8);
+/// The slow one sends when the others have so many more, or all, however slow the machine is.
+const LEAD: u64 = 16;
 
 /// The most memory that this process has had at once, in bytes.
 fn high_water_mark() -> u64 {
@@ -35,8 +38,16 @@ fn fast_sources_wait_for_a_slow_one() {
     let mut slow = FrontEnd::ferol(&address, 1).with_size(64);
     let mut fast = [2, 3].map(|id| FrontEnd::ferol(&address, id).with_size(FAST_BYTES));
     let (mut furthest, mut samples) = (0, Vec::new());
+    let of_the_fast = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let slow = scope.spawn(|| slow.send_slowly(1..=EVENTS, PAUSE));
+        let slow = scope.spawn(|| {
+            for event in 1..=EVENTS {
+                while of_the_fast.load(Ordering::Relaxed) < (event + LEAD).min(EVENTS) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                slow.send_slowly([event], PAUSE);
+            }
+        });
         let fast = fast.each_mut().map(|fast| scope.spawn(|| fast.send(1..=EVENTS)));
         let mut all = fast.into_iter().chain([slow]).collect::<Vec<_>>();
         while !all.iter().all(|thread| thread.is_finished()) {
@@ -44,6 +55,7 @@ fn fast_sources_wait_for_a_slow_one() {
             let received = |id| snapshot.sources.get(&SourceId(id)).map_or(0, |account| account.received);
             let lead = received(2).max(received(3)).saturating_sub(received(1));
             furthest = furthest.max(lead);
+            of_the_fast.store(received(2).min(received(3)), Ordering::Relaxed);
             if received(1) > 10 {
                 samples.push(run.sample());
             }
