@@ -3,7 +3,7 @@
 use crate::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection, alarm_rules, parse};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::session::{AfterRun, Launcher, Session, SessionConfig};
+use ropewalk_node::session::{AfterRun, Launcher, Patience, Session, SessionConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,8 +44,12 @@ impl Setup {
             output.display().to_string()
         );
         let configuration = parse("control", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        let config =
-            SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: true, fields: Fields::default() };
+        let config = SessionConfig {
+            after_run: AfterRun::Wait,
+            is_single: false,
+            patience: Patience::Unlimited,
+            fields: Fields::default(),
+        };
         let (alarms, hearers) = (alarm_rules(&configuration.alarm), configuration.alarms.clone());
         let (logbook, reference) = (configuration.logbook.clone(), configuration.monitor.reference);
         let identity = Identity::configured(&configuration.control).unwrap_or_else(|error| panic!("{error}"));

@@ -6,7 +6,7 @@ use ropewalk_node::configuration::parse;
 use ropewalk_node::fields::Fields;
 use ropewalk_node::run::Account;
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, Launcher, OperationState, Session, SessionConfig, SessionView,
+    AfterRun, Answer, Command, Desk, Launcher, OperationState, Patience, Session, SessionConfig, SessionView,
 };
 use ropewalk_terms::SourceId;
 use ropewalk_wire::{fed, ferol};
@@ -41,7 +41,7 @@ fn session(output: &Path, coming: Coming) -> Session {
     );
     let configuration = parse("many-runs", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let fields = Fields::default();
-    let config = SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: false, fields };
+    let config = SessionConfig { after_run: AfterRun::Wait, is_single: false, patience: Patience::Configured, fields };
     Session::open(config, Arc::new(Launcher::new(configuration))).expect("a thread")
 }
 

@@ -490,7 +490,8 @@ pub(crate) struct RunLimits {
     /// Stop when so many bytes of fragments have come.
     #[arg(long, value_name = "SIZE")]
     pub(crate) bytes: Option<Bytes>,
-    /// What follows a run that ends by itself: the next one, or nothing; under run control one that waits to be started.
+    /// What follows a run that ends by itself: the next one, or nothing; under run control one that waits to be started. A readout or builder unit
+    /// stays for runs that follow unless it is over.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) then: Option<Then>,
     /// Keep the newest run files up to this size; older ones are deleted, counted and named.
@@ -535,6 +536,9 @@ A gateway of a push system, its sources and its farm:
   ropewalk node gateway gateway.toml --name gw0 --duration 60s
   ropewalk source mep gateway.toml
   ropewalk farm-node gateway.toml
+Runs that follow each other, each started by somebody on the page or by `ropewalk ctl start`:
+  ropewalk node manager setup.toml --control 127.0.0.1:8900 --then wait
+  ropewalk node readout setup.toml --name ru0 --then next       and each other unit
 When the event manager has died, and the others wait for another one:
   ropewalk node manager setup.toml --take-over")]
 pub(crate) struct NodeOptions {

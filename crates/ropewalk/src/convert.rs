@@ -12,7 +12,7 @@ use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFile
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
 use ropewalk_node::offline::segment_files;
 use ropewalk_node::run::Registry;
-use ropewalk_node::session::{AfterRun, Launcher};
+use ropewalk_node::session::{AfterRun, Launcher, Patience};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     let (fields, after_run) = (Fields::default(), AfterRun::Over);
     take_run(
         Arc::new(Launcher::new(configuration)),
-        &Limits { fields, json: false, after_run, is_single: false, control: None },
+        &Limits { fields, json: false, after_run, is_single: false, patience: Patience::Unlimited, control: None },
     )
 }
 

@@ -7,7 +7,7 @@ use ropewalk_control::ControlConfig;
 use ropewalk_node::configuration::{Emulate, alarm_rules, parse};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::{Bytes, Time};
-use ropewalk_node::session::{AfterRun, Launcher};
+use ropewalk_node::session::{AfterRun, Launcher, Patience};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -48,7 +48,14 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let control = Controlled { config, takes_any_port: options.control.is_none(), is_idle: false };
     let after_run = if is_endless { AfterRun::Wait } else { AfterRun::Over };
     let fields = Fields::default();
-    let limits = Limits { fields, json: options.json, after_run, is_single: false, control: Some(control) };
+    let limits = Limits {
+        fields,
+        json: options.json,
+        after_run,
+        is_single: false,
+        patience: Patience::Configured,
+        control: Some(control),
+    };
     let harmful = crate::tune::harmful(&configuration);
     let ended = take_run(Arc::new(Launcher::new(configuration)), &limits);
     if ended.is_ok() && !harmful.is_empty() {

@@ -1,13 +1,13 @@
-//! One node of a run, as a process of its own.
+//! One node of a run, or of runs that follow each other, as a process of its own.
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
 use crate::running::{LEAVING, Limits, Overruled, Watching, conduct, controlled, fields, overrule, warn};
 use crate::signals::Interrupts;
 use crate::topology;
-use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node, take_over};
-use ropewalk_node::session::{AfterRun, OnlyRun};
+use ropewalk_node::configuration::{self, Configuration, ThenChoice};
+use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node};
+use ropewalk_node::session::{AfterRun, Launcher, ManagerProcess, Patience};
 use ropewalk_terms::Role;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,54 +19,95 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         configuration.builder.iter_mut().for_each(|builder| builder.output = None);
     }
     let addresses = addresses(&configuration, &options.at)?;
-    let events = configuration.run.events;
     let (role, index) = which(&configuration, options)?;
     topology::foresee(&configuration, &options.config, placement_of_node(&configuration, role, index))?;
-    let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
-    if options.take_over && role != Role::Manager {
+    if role == Role::Manager {
+        return manager(configuration, addresses, index, options);
+    }
+    if options.take_over {
         return Err(Failure::Usage(
             "--take-over is for the event manager: other nodes are simply started again".to_owned(),
         ));
     }
-    if role != Role::Manager && options.control.control.is_some() {
+    if options.control.control.is_some() {
         return Err(Failure::Usage("--control is for the event manager, which knows of all nodes".to_owned()));
     }
+    unit(&configuration, addresses, role, index)
+}
+
+/// Runs follow each other, as far as nodes are told.
+fn follow_each_other(configuration: &Configuration) -> bool {
+    matches!(configuration.run.then, Some(ThenChoice::Next | ThenChoice::Wait))
+}
+
+/// The event manager, over one run or several.
+fn manager(
+    configuration: Configuration,
+    addresses: Addresses,
+    index: u16,
+    options: &NodeOptions,
+) -> Result<u8, Failure> {
     if options.take_over && options.limits.events.is_some() {
         return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
     }
-    // Whoever takes over goes on with what was said when the run began.
-    let is_new = role == Role::Manager && !options.take_over;
-    let fields = fields(&configuration.run.required_fields, &options.limits, !is_new)?;
-    let mut handle = if options.take_over {
-        take_over(&configuration, addresses, index)?
-    } else {
-        launch_node(&configuration, addresses, role, index, events)?
-    };
-    warn(handle.warnings());
-    // One line for each address, so that whoever starts nodes with port 0 can tell the others.
-    for (name, address) in handle.addresses() {
-        say!("ready {name} {address}");
-    }
-    if role == Role::Manager {
-        let control = controlled(&Watching::of(&configuration), &options.control, false)?;
-        let (json, after_run) = (options.limits.json, AfterRun::Over);
-        let limits = Limits { fields, json, after_run, is_single: true, control };
-        let launch = Arc::new(OnlyRun::new(handle, configuration));
-        return conduct(launch, &limits, &interrupts, |_| ());
-    }
-    say!("ready");
-    while !handle.is_ended() {
-        std::thread::sleep(Duration::from_millis(20));
-        handle.take_news().iter().for_each(|line| eprintln!("{line}"));
-        // The manager stops the run; a node that is interrupted leaves it, and the others go on.
-        if interrupts.count() > 0 {
-            return Ok(exit::FORCED);
+    let is_single = !follow_each_other(&configuration);
+    // Whoever takes over goes on with what was said when the run began; of several runs somebody may start the first.
+    let can_wait = options.take_over || !is_single && options.control.control.is_some();
+    let fields = fields(&configuration.run.required_fields, &options.limits, can_wait)?;
+    let control = controlled(&Watching::of(&configuration), &options.control, false)?;
+    let (json, after_run) = (options.limits.json, AfterRun::Over);
+    let patience = if control.is_some() { Patience::ForNodes } else { Patience::Unlimited };
+    let limits = Limits { fields, json, after_run, is_single, patience, control };
+    let process = ManagerProcess { configuration, addresses, index, takes_over: options.take_over };
+    let interrupts = listen()?;
+    conduct(Arc::new(Launcher::new(process)), &limits, &interrupts, |view| {
+        warn(&view.warnings);
+        view.addresses.iter().for_each(|(name, address)| say!("ready {name} {address}"));
+    })
+}
+
+/// A readout or builder unit: for one run, or for each of those that follow each other.
+fn unit(configuration: &Configuration, mut addresses: Addresses, role: Role, index: u16) -> Result<u8, Failure> {
+    let interrupts = listen()?;
+    loop {
+        let mut handle = launch_node(configuration, addresses.clone(), role, index, configuration.run.events)?;
+        warn(handle.warnings());
+        // One line for each address, so that whoever starts nodes with port 0 can tell the others.
+        for (name, address) in handle.addresses() {
+            say!("ready {name} {address}");
+        }
+        say!("ready");
+        if let (Role::Readout, Some((_, address))) = (role, handle.addresses().first()) {
+            // Where it is called by others in the runs to come.
+            addresses.readouts[usize::from(index)].clone_from(address);
+        }
+        while !handle.is_ended() {
+            std::thread::sleep(Duration::from_millis(20));
+            handle.take_news().iter().for_each(|line| eprintln!("{line}"));
+            // The manager stops the run; a node that is interrupted leaves it, and the others go on.
+            if interrupts.count() > 0 {
+                return Ok(exit::FORCED);
+            }
+        }
+        let refusal = handle.refusal().cloned();
+        let summary = handle.finish(LEAVING);
+        warn(&summary.transfer.iter().filter_map(TransferSummary::remark).collect::<Vec<_>>());
+        let comes_again = follow_each_other(configuration);
+        match refusal {
+            None if comes_again => {}
+            None => return Ok(exit::GOOD),
+            Some(refusal) if comes_again && refusal.is_of_run() => {
+                eprintln!(
+                    "the run that this node was in was closed without what it still had; it is there for the next one"
+                );
+            }
+            Some(refusal) => return Err(RunError::from(refusal).into()),
         }
     }
-    let refusal = handle.refusal().cloned();
-    let summary = handle.finish(LEAVING);
-    warn(&summary.transfer.iter().filter_map(TransferSummary::remark).collect::<Vec<_>>());
-    refusal.map_or(Ok(exit::GOOD), |refusal| Err(RunError::from(refusal).into()))
+}
+
+fn listen() -> Result<Interrupts, Failure> {
+    Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))
 }
 
 fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, u16), Failure> {

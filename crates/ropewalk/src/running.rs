@@ -17,8 +17,8 @@ use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::{Bytes, Time};
 use ropewalk_node::run::{Account, RunError, RunSummary, placement};
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, EntryKind, Launch, Launcher, OperationState, Session, SessionConfig, SessionView,
-    Told,
+    AfterRun, Answer, Command, Desk, EntryKind, Launch, Launcher, OperationState, Patience, Session, SessionConfig,
+    SessionView, Told,
 };
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -35,6 +35,8 @@ pub(crate) struct Limits {
     pub(crate) after_run: AfterRun,
     /// There is no other run than this one: a stop ends everything.
     pub(crate) is_single: bool,
+    /// How long is too long.
+    pub(crate) patience: Patience,
     /// Runs follow each other, as others say.
     pub(crate) control: Option<Controlled>,
 }
@@ -93,26 +95,30 @@ impl Limits {
     ) -> Result<Self, Failure> {
         let is_controlled = control.control.is_some();
         let fields = fields(watching.required_fields, limits, is_controlled)?;
-        if !is_controlled && watching.then == Some(ThenChoice::Wait) {
-            let why =
-                "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
-            return Err(Failure::Usage(why.to_owned()));
-        }
         // Whoever says on the command line how long a run takes wants one of them.
         let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
         let after_run = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
         let control = controlled(watching, control, is_idle)?;
-        Ok(Self { fields, json: limits.json, after_run, is_single: false, control })
+        // Without run control whoever watches the terminal decides how long is too long.
+        let patience = if control.is_some() { Patience::Configured } else { Patience::Unlimited };
+        Ok(Self { fields, json: limits.json, after_run, is_single: false, patience, control })
     }
 }
 
-/// How others see runs and give commands; none where nothing listens.
+/// How others see runs and give commands; none where nothing listens, and nobody has to start them.
 pub(crate) fn controlled(
     watching: &Watching<'_>,
     options: &arguments::ControlOptions,
     is_idle: bool,
 ) -> Result<Option<Controlled>, Failure> {
-    let Some(listen) = options.control else { return Ok(None) };
+    let Some(listen) = options.control else {
+        if watching.then == Some(ThenChoice::Wait) {
+            let why =
+                "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        return Ok(None);
+    };
     let token = options
         .control_token
         .as_ref()
@@ -263,8 +269,7 @@ pub(crate) fn conduct(
     let config = SessionConfig {
         after_run: limits.after_run,
         is_single: limits.is_single,
-        // Nodes that are processes of their own come when they come.
-        is_patient: limits.control.is_none() || limits.is_single,
+        patience: limits.patience,
         fields: limits.fields.clone(),
     };
     let session = Session::open(config, Arc::clone(&launch));

@@ -14,7 +14,7 @@ use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -63,6 +63,10 @@ pub struct ManagerDrive<P: Dispatcher> {
     superseded: Option<(Refusal, Epoch)>,
     /// It speaks; otherwise it stands by.
     active: bool,
+    /// Runs up to this one are closed: whoever is still in one of them has nothing that anybody waits for.
+    over: RunNumber,
+    /// Nodes that were dismissed. When they come again, they come for the next run.
+    dismissed: BTreeSet<NodeId>,
 }
 
 /// The account is complete.
@@ -96,6 +100,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
             missed: BTreeMap::new(),
             superseded: None,
             active: true,
+            over: RunNumber(0),
+            dismissed: BTreeSet::new(),
             peers,
             service,
             config,
@@ -107,6 +113,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
+    /// Runs up to this one are over and accounted for. A node that is still in one of them is told so when it calls.
+    pub const fn runs_are_over_up_to(&mut self, run: RunNumber) {
+        self.over = run;
+    }
+
     /// Forgets the run and everybody in it, and refuses whoever calls.
     pub(super) fn stand_by(&mut self) {
         for index in 0..self.links.places() {
@@ -116,6 +127,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
         (self.links, self.standing, self.run) = (EndpointTable::default(), Standing::default(), RunNumber(0));
         (self.nodes, self.missed) = (BTreeMap::new(), BTreeMap::new());
+        self.dismissed.clear();
         self.unsent.clear();
         (self.active, self.superseded) = (false, None);
         self.manager = Manager::new(self.config.manager.clone());
@@ -238,6 +250,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 let finished = matches!(message, Message::Finished(_));
                 peer.finished |= finished;
                 if finished && self.control.phase() == RunPhase::Ended {
+                    self.dismissed.insert(node);
                     self.unsent.push_back((node, DISMISSAL));
                 }
                 self.manager.message(now, node, message);
@@ -266,6 +279,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
             Some(RefuseReason::UnknownNode)
         } else if hello.configuration != self.config.fingerprint {
             Some(RefuseReason::Configuration)
+        } else if header.run != RunNumber(0) && header.run <= self.over {
+            Some(RefuseReason::RunOver)
+        } else if header.run == RunNumber(0) && self.dismissed.contains(&header.sender) {
+            // For the next run, the event manager of which will be here in a moment.
+            Some(RefuseReason::StandBy)
         } else {
             self.older_than(header.sender, header.incarnation)
         };
@@ -374,6 +392,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 ManagerAction::RunEnded => {
                     self.control.run_ended(now);
                     self.unsent.extend(self.nodes.keys().map(|&node| (node, DISMISSAL)));
+                    self.dismissed.extend(
+                        self.links.entries().filter(|peer| peer.finished).filter_map(|peer| Some(peer.node?.0)),
+                    );
                 }
             }
         }

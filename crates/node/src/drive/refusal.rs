@@ -16,6 +16,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// It is the run that is over; in the next one the node is welcome.
+    pub const fn is_of_run(&self) -> bool {
+        matches!(self.reason, RefuseReason::RunOver)
+    }
+
     /// A refusal that stands for as long as this node lives; none where the reason passes by itself, so that the node
     /// calls again.
     pub(super) fn lasting(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
@@ -28,7 +33,8 @@ impl Refusal {
             | RefuseReason::Configuration
             | RefuseReason::UnknownNode
             | RefuseReason::OldIncarnation
-            | RefuseReason::LateIncarnation(_) => false,
+            | RefuseReason::LateIncarnation(_)
+            | RefuseReason::RunOver => false,
         };
         (!passes).then(|| Self { by, address: address.to_owned(), reason })
     }
@@ -62,6 +68,11 @@ fn advice(reason: RefuseReason) -> String {
         RefuseReason::LateIncarnation(_) => {
             "this node was started again elsewhere after it, and that one is gone; start it again".to_owned()
         }
+        RefuseReason::RunOver => {
+            "the run that it is in is over, and was closed without what it still has; start it again, with `--then next` \
+             where runs follow each other"
+                .to_owned()
+        }
         RefuseReason::StandBy => "it stands by".to_owned(),
         RefuseReason::OldEpoch => {
             "it obeys a younger event manager, which goes on with the run and accounts for it".to_owned()
@@ -84,6 +95,7 @@ mod tests {
             RefuseReason::UnknownNode,
             RefuseReason::OldIncarnation,
             RefuseReason::LateIncarnation(Incarnation(1)),
+            RefuseReason::RunOver,
         ] {
             assert!(lasting(reason), "{reason:?}");
         }

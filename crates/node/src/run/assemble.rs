@@ -232,6 +232,12 @@ impl Workshop<'_> {
         Ok(Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(gate))))
     }
 
+    /// For a node that sends no more than messages.
+    fn control_tcp(&self, name: &str) -> Result<Tcp, RunError> {
+        let pool = pool_of(name, Purpose::Control);
+        self.peer_tcp(name, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))
+    }
+
     fn peer_tcp(&self, name: &str, pool: PoolConfig) -> Result<Tcp, RunError> {
         let tcp = TcpConfig { send_queue_bytes: PEER_QUEUE, ..self.resolved.tcp() };
         Tcp::new(tcp, self.placer.pool(pool)?).map_err(endpoint(name))
@@ -324,26 +330,16 @@ pub fn launch_node(
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
+    if role == Role::Manager {
+        return launch_manager(configuration, addresses, index, None);
+    }
     let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);
-    let control = |name: &str| {
-        let pool = pool_of(name, Purpose::Control);
-        workshop.peer_tcp(name, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))
-    };
     match role {
-        Role::Manager => {
-            let manager = workshop.manager(index, control(MANAGER)?)?;
-            let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
-            let own = FrontEndService::of(&workshop)?;
-            let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
-            start.front_ends(None, own, resolved.fixed_data_addresses()?);
-            start.manage(manager, managing)?;
-            start.finish()
-        }
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
-            let mut readout = workshop.readout(index, control(name)?)?;
+            let mut readout = workshop.readout(index, workshop.control_tcp(name)?)?;
             let cards = workshop.cards(index, &mut readout, events)?;
             let entrances = workshop.entrances(index, &mut readout)?;
             let lines = workshop.emulated(index, &mut readout)?;
@@ -381,8 +377,48 @@ pub fn launch_node(
             start.keep_files(index..index + 1, &resolved)?;
             start.finish()
         }
-        Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
+        Role::Manager | Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
     }
+}
+
+/// Starts the event manager of a run, as [`launch_node`] does, with the service that the front ends under run control are connected to:
+/// they stay there from run to run. Without it the run has one of its own, where it needs one.
+///
+/// # Errors
+/// As [`launch_node`].
+pub(crate) fn launch_manager(
+    configuration: &Configuration,
+    addresses: Addresses,
+    index: u16,
+    front_ends: Option<&FrontEndService>,
+) -> Result<RunHandle, RunError> {
+    let placer = Placer::new(configuration, Part::of(configuration, Role::Manager, index))?;
+    let resolved = Resolved::new(configuration, addresses);
+    let workshop = Workshop::new(&resolved, &placer);
+    let mut manager = workshop.manager(index, workshop.control_tcp(MANAGER)?)?;
+    let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
+    let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
+    let output = &configuration.run.output;
+    let directory = run_directory(output)?;
+    // Whoever is still in a run that lost its event manager waits for one that takes over.
+    let lost = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(looking(output)))?;
+    let lost = lost.map(|(lost, _)| lost.run);
+    manager.runs_are_over_up_to(RunNumber(lost.unwrap_or(directory.run).0.saturating_sub(1)));
+    let mut start = Start::new(directory, &resolved, &placer);
+    start.handle.warnings.extend(lost.map(|run| {
+        format!(
+            "run {run} in {} has lost its event manager; if its nodes still wait, end this one, and go on with that run: --take-over",
+            output.display()
+        )
+    }));
+    start.front_ends(front_ends, own, resolved.fixed_data_addresses()?);
+    start.manage(manager, managing)?;
+    start.finish()
+}
+
+/// What is done where a run without an event manager is looked for.
+fn looking(output: &Path) -> String {
+    format!("{}: cannot look for a run to take over", output.display())
 }
 
 /// Starts the event manager of a run that goes on without one: the newest run in the output directory that has no
@@ -391,10 +427,14 @@ pub fn launch_node(
 ///
 /// # Errors
 /// As [`launch_node`], and where there is no such run or another event manager takes it over at this moment.
-pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index: u16) -> Result<RunHandle, RunError> {
+pub(crate) fn take_over(
+    configuration: &Configuration,
+    mut addresses: Addresses,
+    index: u16,
+    front_ends: Option<&FrontEndService>,
+) -> Result<RunHandle, RunError> {
     let output = &configuration.run.output;
-    let what = || format!("{}: cannot look for a run to take over", output.display());
-    let found = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(what()))?;
+    let found = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(looking(output)))?;
     let Some((directory, last)) = found else {
         let message = format!(
             "{}: no run in it has lost its event manager; name the directory with --output, or leave out --take-over",
@@ -411,17 +451,17 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index:
     let placer = Placer::new(&configuration, Part::Other)?;
     let resolved = Resolved::new(&configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);
-    let pool = pool_of(MANAGER, Purpose::Control);
-    let peers = workshop.peer_tcp(MANAGER, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))?;
-    let manager = workshop.manager(index, peers)?;
+    let mut manager = workshop.manager(index, workshop.control_tcp(MANAGER)?)?;
+    manager.runs_are_over_up_to(RunNumber(directory.run.0.saturating_sub(1)));
     let claim = Claim { epoch: resolved.manager.epoch, address: manager.address(), ..last };
     let claimed = || format!("{}: cannot be claimed by another event manager", directory.path.display());
     claim.make(&directory.path).map_err(system(claimed()))?;
     let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(claim.started.0).max(0) as u64);
-    let managing = Managing::Successor { first: claim.first, last: claim.last, before };
-    let own = FrontEndService::of(&workshop)?;
+    let epoch = claim.epoch;
+    let managing = Managing::Successor { first: claim.first, last: claim.last, epoch, before };
+    let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(directory, &resolved, &placer);
-    start.front_ends(None, own, resolved.fixed_data_addresses()?);
+    start.front_ends(front_ends, own, resolved.fixed_data_addresses()?);
     start.manage(manager, managing)?;
     let mut handle = start.finish()?;
     handle.describe(claim.fields);
@@ -539,8 +579,9 @@ impl<'a> Start<'a> {
 
     /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
     fn front_ends(&mut self, shared: Option<&FrontEndService>, own: Option<FrontEndService>, addresses: Vec<String>) {
-        self.names.extend(own.as_ref().map(|own| ("front-ends".to_owned(), own.address().to_owned())));
-        self.handle.front_ends = shared.or(own.as_ref()).map(|service| service.conducted(addresses));
+        let service = shared.or(own.as_ref());
+        self.names.extend(service.map(|service| ("front-ends".to_owned(), service.address().to_owned())));
+        self.handle.front_ends = service.map(|service| service.conducted(addresses));
         self.handle.own_service = own;
     }
 

@@ -161,6 +161,8 @@ pub(super) enum Managing {
         first: EventKey,
         /// Its last one, where it was known from the start.
         last: Option<EventKey>,
+        /// Which event manager it is.
+        epoch: Epoch,
         /// How long the run had gone on.
         before: Duration,
     },
@@ -278,6 +280,13 @@ impl RunHandle {
         &self.addresses
     }
 
+    /// Which event manager of the run this is, where that is a process of its own.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        self.manager.as_ref().map(|managing| match managing {
+            Managing::First { epoch, .. } | Managing::Successor { epoch, .. } => *epoch,
+        })
+    }
+
     /// What is counted of sources' fragments (`[[histogram]]`); a sample has the numbers.
     pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
         Arc::clone(&self.histogram_definitions)
@@ -348,7 +357,7 @@ impl RunHandle {
 
     /// Goes on with the run that was taken over, of which the event manager knows since it was launched; false where there is none.
     pub fn go_on(&mut self) -> bool {
-        let Some(Managing::Successor { first, last, before }) = self.manager else { return false };
+        let Some(Managing::Successor { first, last, before, .. }) = self.manager else { return false };
         let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
         self.started = Some(Instant::from_nanoseconds(started));
         // The run goes on in any case.

@@ -64,7 +64,8 @@ mod watched;
 mod worker;
 
 pub use advice::advice;
-pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
+pub use assemble::{RunError, launch, launch_node, launch_with};
+pub(crate) use assemble::{launch_manager, take_over};
 pub use card_process::write_card;
 pub use claim::{ACCOUNT, Claim};
 pub use clock_summary::{ClockReading, ClockSummary};
@@ -82,6 +83,7 @@ pub use histograms::{HistogramCounts, HistogramDefinition, SourceHistograms};
 pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub use lumisections::LumisectionSummary;
 pub use measures::MeasureSummary;
+pub(crate) use placement::MANAGER;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use record::{FrontEndRecord, GapRecord, RunRecord};
 pub use registry::{Registry, RunDirectory};

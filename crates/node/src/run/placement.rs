@@ -32,7 +32,7 @@ use std::num::NonZero;
 use std::path::Path;
 
 /// The event manager's thread, and the beginning of its pools' names.
-pub(super) const MANAGER: &str = "manager";
+pub(crate) const MANAGER: &str = "manager";
 /// The thread and the pool of emulated and recorded sources.
 pub(super) const SOURCES: &str = "sources";
 /// The thread that speaks with front ends under run control, and the beginning of its pools' names.

@@ -7,7 +7,7 @@ use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Differences, ThenChoice, TimeoutSection, Written};
 use crate::fields::Fields;
 use crate::run::push::{PushPart, prepare_push};
-use crate::run::{Account, ConductedRun, FrontEndService, RunError, RunHandle, advice, launch_with};
+use crate::run::{Account, ConductedRun, FrontEndService, RunError, advice, launch_with};
 use ropewalk_flow::control::operation::{AfterRun, TaskLimits};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,6 +90,28 @@ impl RunSettings {
     }
 }
 
+/// How long the steps of a run may take.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// As long as is configured.
+    Configured,
+    /// The same, but for the beginning: nodes that are processes of their own come when somebody starts them.
+    ForNodes,
+    /// Whoever watches decides.
+    Unlimited,
+}
+
+impl Patience {
+    fn limits(self, times: &TimeoutSection) -> TaskLimits {
+        let (configured, day) = (task_limits(times), Duration::from_secs(24 * 3600));
+        match self {
+            Self::Configured => configured,
+            Self::ForNodes => TaskLimits { begin: day, ..configured },
+            Self::Unlimited => TaskLimits { prepare: day, begin: day, pause: day, drain: day, force: day, close: day },
+        }
+    }
+}
+
 /// How a sequence of runs is conducted, besides what their configuration says.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
@@ -97,8 +119,8 @@ pub struct SessionConfig {
     pub after_run: AfterRun,
     /// There is no other run than the first one: a stop ends everything.
     pub is_single: bool,
-    /// Whoever watches decides how long is too long, not the configured times.
-    pub is_patient: bool,
+    /// How long is too long.
+    pub patience: Patience,
     /// What is said of each run unless its start says otherwise.
     pub fields: Fields,
 }
@@ -124,12 +146,6 @@ pub(super) struct Rules {
     pub(super) text: Arc<str>,
 }
 
-/// Nobody is in a hurry.
-const PATIENT: TaskLimits = {
-    let day = Duration::from_secs(24 * 3600);
-    TaskLimits { prepare: day, begin: day, pause: day, drain: day, force: day, close: day }
-};
-
 impl Rules {
     pub(super) fn of(settings: RunSettings, session: &SessionConfig) -> Self {
         let then = settings.then.map(|then| match then {
@@ -140,7 +156,7 @@ impl Rules {
         Self {
             limits: settings.limits,
             after_run: then.unwrap_or(session.after_run),
-            tasks: if session.is_patient { PATIENT } else { task_limits(&settings.timeouts) },
+            tasks: session.patience.limits(&settings.timeouts),
             silence: settings.timeouts.operator.0,
             required_fields: settings.required_fields,
             masks: settings.masks,
@@ -293,35 +309,5 @@ impl<S: System> Launch for Launcher<S> {
             *present = Present { system, service: S::Service::default() };
         }
         Ok(differences)
-    }
-}
-
-/// Hands over a run that is set up already; there is no other one.
-#[derive(Debug)]
-pub struct OnlyRun {
-    handle: Mutex<Option<RunHandle>>,
-    configuration: Configuration,
-}
-
-impl OnlyRun {
-    /// This one, which was set up by this configuration.
-    pub const fn new(handle: RunHandle, configuration: Configuration) -> Self {
-        Self { handle: Mutex::new(Some(handle)), configuration }
-    }
-}
-
-impl Launch for OnlyRun {
-    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError> {
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let handle = handle.ok_or_else(|| RunError::Unfit("this process takes one run".to_owned()))?;
-        Ok(Box::new(handle))
-    }
-
-    fn settings(&self) -> RunSettings {
-        self.configuration.settings()
-    }
-
-    fn advice(&self, account: &Account) -> Vec<String> {
-        self.configuration.advice(account)
     }
 }

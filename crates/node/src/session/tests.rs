@@ -59,7 +59,7 @@ fn session(output: &Output, is_emulated: bool, run: &str) -> Session {
 }
 
 fn session_of(launch: impl Launch + 'static, fields: Fields) -> Session {
-    let config = SessionConfig { after_run: AfterRun::Wait, is_single: false, is_patient: false, fields };
+    let config = SessionConfig { after_run: AfterRun::Wait, is_single: false, patience: Patience::Configured, fields };
     Session::open(config, Arc::new(launch)).expect("a thread")
 }
 

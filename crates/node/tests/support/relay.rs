@@ -34,6 +34,8 @@ type Acknowledged = Arc<Mutex<Vec<Acknowledge>>>;
 pub(crate) struct Relay {
     address: String,
     target: Arc<Mutex<Option<String>>>,
+    /// Those that called, as long as the line is not cut.
+    callers: Arc<Mutex<Vec<TcpStream>>>,
     acknowledged: Acknowledged,
     halt: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -45,6 +47,8 @@ impl Relay {
         let address = listener.local_addr().expect("it is bound").to_string();
         let (target, halt) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (led, halted) = (Arc::clone(&target), Arc::clone(&halt));
+        let callers = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let called = Arc::clone(&callers);
         let acknowledged = Acknowledged::default();
         let heard = Arc::clone(&acknowledged);
         let thread = std::thread::spawn(move || {
@@ -52,13 +56,16 @@ impl Relay {
                 if halted.load(Ordering::Relaxed) {
                     return;
                 }
-                let target: Option<String> = led.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                if let Some(node) = target.and_then(|address| TcpStream::connect(address).ok()) {
+                // Held until the caller is known, so that a cut leaves nobody out.
+                let target = led.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(node) = target.as_ref().and_then(|address| TcpStream::connect(address).ok()) {
+                    let mut called = called.lock().unwrap_or_else(PoisonError::into_inner);
+                    called.extend(caller.try_clone());
                     connect(caller, node, tampering, &heard);
                 }
             }
         });
-        Self { address, target, acknowledged, halt, thread: Some(thread) }
+        Self { address, target, callers, acknowledged, halt, thread: Some(thread) }
     }
 
     /// Where callers call.
@@ -74,6 +81,15 @@ impl Relay {
     /// The node is there.
     pub(crate) fn lead_to(&self, address: &str) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.to_owned());
+    }
+
+    /// Every connection ends, and callers are turned away until it leads somewhere again.
+    pub(crate) fn cut(&self) {
+        let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        *target = None;
+        for caller in self.callers.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = caller.shutdown(Shutdown::Both);
+        }
     }
 }
 

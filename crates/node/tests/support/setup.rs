@@ -119,11 +119,16 @@ impl Setup {
     }
 
     /// Time-outs that pass within a test: this one for a source that says nothing.
-    pub(crate) fn timeout(mut self, readout: &str) -> Self {
-        self.rest = self.rest.replace(
-            NEVER,
-            &format!("[timeouts]\nreadout = \"{readout}\"\nbuilder = \"8s\"\nmanager = \"9s\"\ndrain = \"10s\"\n"),
+    pub(crate) fn timeout(self, readout: &str) -> Self {
+        self.timeouts([readout, "8s", "9s", "10s"])
+    }
+
+    /// Other time-outs: of readout units, builder units, the event manager, and for draining.
+    pub(crate) fn timeouts(mut self, [readout, builder, manager, drain]: [&str; 4]) -> Self {
+        let section = format!(
+            "[timeouts]\nreadout = \"{readout}\"\nbuilder = \"{builder}\"\nmanager = \"{manager}\"\ndrain = \"{drain}\"\n"
         );
+        self.rest = self.rest.replace(NEVER, &section);
         self
     }
 

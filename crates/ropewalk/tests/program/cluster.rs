@@ -32,9 +32,14 @@ impl Cluster {
         self
     }
 
-    /// The run directory of the manager or of a builder unit.
+    /// The directory of the first run of the manager or of a builder unit.
     pub(crate) fn run_directory(&self, name: &str) -> PathBuf {
-        self.setup.directory().join(name).join("run000001")
+        self.directory_of_run(name, 1)
+    }
+
+    /// The same of another run.
+    pub(crate) fn directory_of_run(&self, name: &str, run: u64) -> PathBuf {
+        self.setup.directory().join(name).join(format!("run{run:06}"))
     }
 
     /// Starts a node, and waits until it tells that it is there.
@@ -75,6 +80,11 @@ impl Cluster {
     /// Where front ends connect to.
     pub(crate) fn front_end_address(&mut self, readout: &str) -> String {
         self.node(readout).expect_line(&format!("ready {readout} front ends "))
+    }
+
+    /// The same of a node that is there for the so manieth run, counted from 1, since it was started.
+    pub(crate) fn front_end_address_in(&mut self, readout: &str, life: usize) -> String {
+        self.node(readout).expect_line_number(life, &format!("ready {readout} front ends "))
     }
 
     /// The line to a node that has one.

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::process::Program;
-use crate::support::{FrontEnd, Held, Setup, wait_for};
+use crate::support::{FrontEnd, Held, Setup, Tampering, wait_for};
 use serde_json::{Value, json};
 
 /// One source of this process.
@@ -104,4 +104,90 @@ fn an_event_manager_that_is_a_process_of_its_own_serves_run_control() {
         cluster.take(name).end().expect_status(0);
     }
     Held::in_directories(&[cluster.run_directory("bu0")]).expect_keys_up_to(30);
+}
+
+/// An event manager, a readout and a builder unit that stay for the runs to come, started in this order.
+fn staying(mut cluster: Cluster) -> (Cluster, String) {
+    cluster.start("manager", &["--control", "127.0.0.1:0", "--json", "--then", "wait"]);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    cluster.start("ru0", &["--then", "next"]);
+    cluster.start("bu0", &["--then", "next"]);
+    (cluster, url)
+}
+
+fn ask(url: &str, words: &[&str]) -> Value {
+    let words = ["ctl"].iter().chain(words).copied().chain(["--url", url, "--json"]);
+    Program::run(words).expect_status(0).account()
+}
+
+#[test]
+fn runs_of_several_processes_follow_each_other_and_a_node_that_died_between_two_is_simply_started_again() {
+    let (mut cluster, url) = staying(Cluster::new(Setup::new("several-runs", &[841, 843])));
+    let ctl = |words: &[&str]| ask(&url, words);
+    for run in 1..=3_u64 {
+        if run > 1 {
+            assert_eq!(ctl(&["start"])["state"], "running");
+        }
+        // Each life of the readout unit says where it listens.
+        let address = cluster.front_end_address_in("ru0", run as usize);
+        let ids = if run == 2 { vec![841] } else { vec![841, 843] };
+        let mut front_ends: Vec<FrontEnd> = ids.iter().map(|&id| FrontEnd::ferol(&address, id)).collect();
+        front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+        wait_for("20 events", || (ctl(&["ledger"])["events"]["written"] == 20).then_some(()));
+        assert_eq!(ctl(&["stop"])["state"], "configured");
+        let account: Value =
+            serde_json::from_str(&format!("{{{}", cluster.node("manager").expect_line_number(run as usize, "{")))
+                .expect("an account");
+        assert_eq!((&account["run"], &account["ledger"]["balanced"]), (&json!(run), &json!(true)), "{account:#}");
+        Held::in_directories(&[cluster.directory_of_run("bu0", run)]).expect_keys_up_to(20);
+        match run {
+            // What operators said holds for the next run.
+            1 => _ = ctl(&["mask", "843"]),
+            2 => {
+                ctl(&["unmask", "843"]);
+                cluster.kill("bu0");
+                cluster.start("bu0", &["--then", "next"]);
+            }
+            _ => {}
+        }
+    }
+    ctl(&["shutdown"]);
+    cluster.take("manager").end().expect_status(0);
+    // They wait for another event manager, until somebody ends them.
+    for name in ["ru0", "bu0"] {
+        cluster.node(name).interrupt();
+        cluster.take(name).end().expect_status(130);
+    }
+}
+
+#[test]
+fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_one() {
+    let setup = Setup::new("cut-off", &[841, 843]).timeouts(["1s", "2s", "3s", "4s"]);
+    let (mut cluster, url) = staying(Cluster::new(setup).with_relay("manager", Tampering::None));
+    let ctl = |words: &[&str]| ask(&url, words);
+    let address = cluster.front_end_address("ru0");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+    wait_for("20 events", || (ctl(&["ledger"])["events"]["written"] == 20).then_some(()));
+    cluster.relay("manager").cut();
+    // What they do not say is waited for no longer than is configured.
+    assert_eq!(ctl(&["reset"])["state"], "initial");
+    assert_eq!(ctl(&["configure"])["state"], "configured");
+    let manager = cluster.node("manager").expect_line_number(1, "ready manager ");
+    cluster.relay("manager").lead_to(&manager);
+    for name in ["ru0", "bu0"] {
+        cluster.node(name).expect_error_line("the run that this node was in was closed");
+    }
+    let address = cluster.front_end_address_in("ru0", 2);
+    assert_eq!(ctl(&["start"])["state"], "running");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+    wait_for("20 events of the next run", || (ctl(&["ledger"])["events"]["written"] == 20).then_some(()));
+    ctl(&["shutdown"]);
+    let told = cluster.take("manager").end();
+    let account = told.expect_status(0).account();
+    assert_eq!((&account["run"], &account["ledger"]["balanced"]), (&json!(2), &json!(true)), "{account:#}");
+    for name in ["ru0", "bu0"] {
+        cluster.kill(name);
+    }
 }

@@ -126,6 +126,14 @@ impl Program {
         })
     }
 
+    /// As [`Program::expect_line`], of the so manieth such line, counted from 1.
+    pub(crate) fn expect_line_number(&mut self, number: usize, begin: &str) -> String {
+        self.expect(begin, |program| {
+            let lines = program.out.so_far();
+            lines.iter().filter_map(|line| line.strip_prefix(begin)).nth(number - 1).map(str::to_owned)
+        })
+    }
+
     /// As [`Program::expect_line`], of stderr.
     pub(crate) fn expect_error_line(&mut self, begin: &str) -> String {
         self.expect(begin, |program| {

@@ -43,6 +43,8 @@ pub enum RefuseReason {
     /// This life of the same node looks younger, and is gone. Its successor may have a clock that was set back: whoever
     /// was never welcomed takes a higher incarnation and says hello again.
     LateIncarnation(Incarnation),
+    /// The run that the node is in, as its header says, is over and accounted for.
+    RunOver,
 }
 
 impl RefuseReason {
@@ -55,6 +57,7 @@ impl RefuseReason {
             Self::OldEpoch => 5,
             Self::StandBy => 6,
             Self::LateIncarnation(_) => 7,
+            Self::RunOver => 8,
         });
         if let Self::LateIncarnation(known) = self {
             to.u64(known.0);
@@ -70,6 +73,7 @@ impl RefuseReason {
             5 => Self::OldEpoch,
             6 => Self::StandBy,
             7 => Self::LateIncarnation(Incarnation(from.u64()?)),
+            8 => Self::RunOver,
             _ => return Err(FrameError::Meaning),
         })
     }

@@ -38,7 +38,7 @@ pub use super_fragments::{
 };
 
 /// The version of the protocol. A hello with another one is refused.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 /// The most entries that a message carries.
 pub const BATCH: usize = 64;

@@ -76,6 +76,7 @@ fn message() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(|configuration| Message::Hello(Hello::new("ru0", configuration))),
         Just(Message::Welcome),
         Just(Message::Refuse(RefuseReason::OldEpoch)),
+        Just(Message::Refuse(RefuseReason::RunOver)),
         any::<u64>().prop_map(|known| Message::Refuse(RefuseReason::LateIncarnation(Incarnation(known)))),
         (key(), key()).prop_map(|(first, origin)| Message::Start(Start { first, origin })),
         key().prop_map(Message::Highest),
