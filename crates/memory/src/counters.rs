@@ -3,17 +3,19 @@
 //! A page in a file looks like this, in the byte order of the machine that wrote it:
 //!
 //! ```text
-//!  0         8         12       16                 64
-//!  │ magic   │ version │ cells  │ zeros            │ cells of 8 bytes each ... │
+//!  0         8         12       16       20      64               a multiple of 128
+//!  │ magic   │ version │ cells  │ bytes  │ zeros │ text, zeros    │ cells of 8 bytes each ... │
 //! ```
+//! The text says what the cells are, and is written once. While the writer lives it holds a lock on the file: the kernel takes
+//! that away whatever ends the process, so that nobody takes another process of the same number for it.
 #![allow(unsafe_code)]
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,11 +23,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// First bytes of a page in a file.
 const MAGIC: &[u8; 8] = b"RWcounts";
-const VERSION: u32 = 1;
-/// Bytes before the first cell: a cache line, so that cells begin on one.
+const VERSION: u32 = 2;
+/// Bytes before the text.
 const HEADER: usize = 64;
 /// More cells than any page has: bounds what a broken header can make a reader allocate.
-const MOST_CELLS: usize = 1 << 20;
+const MOST_CELLS: usize = 1 << 22;
+/// A longer text than any page has, for the same reason.
+const LONGEST_TEXT: usize = 1 << 22;
 /// Two cache lines, which processors fetch together.
 const LINES: usize = 128;
 const CELLS_IN_LINES: usize = LINES / 8;
@@ -44,8 +48,16 @@ pub struct CounterPage {
 
 /// The memory of the cells, as long as any handle lives.
 enum CellMemory {
-    Heap { base: NonNull<u8>, layout: Layout },
-    File { base: NonNull<u8>, bytes: usize },
+    Heap {
+        base: NonNull<u8>,
+        layout: Layout,
+    },
+    File {
+        base: NonNull<u8>,
+        bytes: usize,
+        /// Holds the lock.
+        _file: File,
+    },
 }
 
 // SAFETY: cells are atomics; the memory stays where it is until the last handle is gone.
@@ -71,34 +83,39 @@ impl CounterPage {
     }
 
     /// A page of `cells` zeros in the file at `path`, which appears there complete, in place of any file that
-    /// was there. It outlives the process, whatever ends that.
+    /// was there, with a text that says what they are. It outlives the process, whatever ends that.
     ///
-    /// Choose a directory in memory (`/run`, `/dev/shm`) so that writing never waits for a disk, and one in
-    /// which only this user writes: somebody who truncates the file ends this process.
+    /// Choose a directory in memory (`/run`, `/dev/shm`) so that writing never waits for a disk. Everybody may read
+    /// the file, and nobody else write it: somebody who truncates it ends this process.
     ///
     /// # Errors
-    /// More than 2^20 cells, or what the system says about the file.
-    pub fn create(path: &Path, cells: usize) -> io::Result<Self> {
-        if cells > MOST_CELLS {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a counter page has at most 2^20 cells"));
+    /// More than 2^22 cells or bytes of text, or what the system says about the file.
+    pub fn create(path: &Path, text: &str, cells: usize) -> io::Result<Self> {
+        if cells > MOST_CELLS || text.len() > LONGEST_TEXT {
+            let message = "a counter page has at most 2^22 cells and bytes of text";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let bytes = HEADER + cells * 8;
+        let first = first_cell(text.len());
+        let bytes = first + cells * 8;
         let fresh = Fresh::create(path)?;
-        let mut start = [0; HEADER];
+        // Nobody else knows the file yet: whoever looks at it later finds the lock.
+        fresh.file.try_lock().map_err(io::Error::from)?;
+        let mut start = vec![0; first];
         start[..8].copy_from_slice(MAGIC);
         start[8..12].copy_from_slice(&VERSION.to_ne_bytes());
         start[12..16].copy_from_slice(&(cells as u32).to_ne_bytes());
+        start[16..20].copy_from_slice(&(text.len() as u32).to_ne_bytes());
+        start[HEADER..HEADER + text.len()].copy_from_slice(text.as_bytes());
         // Written rather than extended: a full disk is then an error here and not the end of the process later.
         (&fresh.file).write_all(&start)?;
-        (&fresh.file).write_all(&vec![0; bytes - HEADER])?;
+        (&fresh.file).write_all(&vec![0; bytes - first])?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses, of a file with as many bytes.
         let base = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, &fresh.file, 0)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let memory = Arc::new(CellMemory::File { base, bytes });
-        fresh.publish(path)?;
-        // SAFETY: the cells begin behind the header, within the mapping, on a multiple of their alignment.
-        let first = unsafe { base.add(HEADER).cast() };
+        let memory = Arc::new(CellMemory::File { base, bytes, _file: fresh.publish(path)? });
+        // SAFETY: the cells begin behind the text, within the mapping, on a multiple of their alignment.
+        let first = unsafe { base.add(first).cast() };
         Ok(Self { cells: first, length: cells, _memory: memory })
     }
 
@@ -167,7 +184,7 @@ impl Drop for CellMemory {
         match *self {
             // SAFETY: allocated by `new` with this layout, and no handle is left.
             Self::Heap { base, layout } => unsafe { dealloc(base.as_ptr(), layout) },
-            Self::File { base, bytes } => {
+            Self::File { base, bytes, .. } => {
                 // SAFETY: mapped by `create`, and no handle is left.
                 let unmapped = unsafe { munmap(base.as_ptr().cast(), bytes) };
                 debug_assert!(unmapped.is_ok(), "a mapping's own addresses can be unmapped");
@@ -193,14 +210,16 @@ impl Fresh {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&path)?;
         Ok(Self { file, path, published: false })
     }
 
-    fn publish(mut self, target: &Path) -> io::Result<()> {
+    /// The file under its name. The descriptor is one of the same open file, and has its lock.
+    fn publish(mut self, target: &Path) -> io::Result<File> {
+        let file = self.file.try_clone()?;
         std::fs::rename(&self.path, target)?;
         self.published = true;
-        Ok(())
+        Ok(file)
     }
 }
 
@@ -213,29 +232,69 @@ impl Drop for Fresh {
     }
 }
 
+/// Where the cells of a page with so long a text begin.
+const fn first_cell(text: usize) -> usize {
+    (HEADER + text).next_multiple_of(LINES)
+}
+
+fn invalid(message: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.into())
+}
+
 /// A counter page in a file, as a reader sees it.
 #[derive(Debug)]
 pub struct CounterFile {
     file: File,
+    text: String,
     cells: usize,
 }
 
 impl CounterFile {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        // What is no file might make the reader wait, and somebody else may have put it there.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(invalid("not a file, so no counter page"));
+        }
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, 0)?;
         let number = |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let cells = number(12) as usize;
-        if header[..8] != MAGIC[..] || number(8) != VERSION || cells > MOST_CELLS {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a counter page of version 1"));
+        if header[..8] != MAGIC[..] {
+            return Err(invalid("not a counter page"));
         }
-        Ok(Self { file, cells })
+        if number(8) != VERSION {
+            return Err(invalid(format!("a counter page of version {}; this program reads {VERSION}", number(8))));
+        }
+        let (cells, length) = (number(12) as usize, number(16) as usize);
+        if cells > MOST_CELLS || length > LONGEST_TEXT {
+            return Err(invalid("a damaged counter page: no page has so many cells, or so long a text"));
+        }
+        let mut text = vec![0; length];
+        file.read_exact_at(&mut text, HEADER as u64)?;
+        let text = String::from_utf8(text).map_err(|_| invalid("a damaged counter page: its text is none"))?;
+        Ok(Self { file, text, cells })
+    }
+
+    /// What the cells are, in the writer's words.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// How many cells there are.
     pub fn cells(&self) -> usize {
         self.cells
+    }
+
+    /// The writer lives, and has not let go of its page.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn is_written(&self) -> io::Result<bool> {
+        match self.file.try_lock_shared() {
+            Ok(()) => self.file.unlock().map(|()| false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// All cells as they are now; they may be of different moments.
@@ -244,7 +303,7 @@ impl CounterFile {
     /// `UnexpectedEof` if somebody cut the file short, or what the system says.
     pub fn snapshot(&self) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; self.cells * 8];
-        self.file.read_exact_at(&mut bytes, HEADER as u64)?;
+        self.file.read_exact_at(&mut bytes, first_cell(self.text.len()) as u64)?;
         let (cells, _) = bytes.as_chunks();
         Ok(cells.iter().map(|cell| u64::from_ne_bytes(*cell)).collect())
     }
@@ -310,14 +369,14 @@ mod tests {
     fn a_file_outlives_its_writer_and_is_replaced_by_the_next() {
         let scratch = Scratch::new("outlives");
         let path = scratch.path();
-        let page = CounterPage::create(&path, 100).unwrap();
+        let page = CounterPage::create(&path, "what they are", 100).unwrap();
         page.set(99, u64::MAX);
         let reader = CounterPage::open(&path).unwrap();
         page.add(0, 5);
         drop(page);
         let cells = reader.snapshot().unwrap();
-        assert_eq!((cells.len(), cells[0], cells[99]), (100, 5, u64::MAX));
-        let next = CounterPage::create(&path, 2).unwrap();
+        assert_eq!((reader.text(), cells.len(), cells[0], cells[99]), ("what they are", 100, 5, u64::MAX));
+        let next = CounterPage::create(&path, "", 2).unwrap();
         next.set(1, 1);
         assert_eq!(CounterPage::open(&path).unwrap().snapshot().unwrap(), [0, 1]);
         assert_eq!(reader.snapshot().unwrap()[0], 5, "who opened the old page keeps it");
@@ -325,15 +384,46 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
+    fn whether_a_page_is_written_is_known_while_any_handle_lives_and_looking_changes_nothing() {
+        let scratch = Scratch::new("written");
+        let page = CounterPage::create(&scratch.path(), "", 1).unwrap();
+        let other_handle = page.clone();
+        let (reader, another) =
+            (CounterPage::open(&scratch.path()).unwrap(), CounterPage::open(&scratch.path()).unwrap());
+        assert!(reader.is_written().unwrap() && another.is_written().unwrap());
+        drop(page);
+        assert!(reader.is_written().unwrap());
+        drop(other_handle);
+        assert!(!reader.is_written().unwrap() && !another.is_written().unwrap() && !reader.is_written().unwrap());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
+    fn cells_begin_on_lines_of_their_own_however_long_the_text_is() {
+        let scratch = Scratch::new("lines");
+        for length in [0, 1, 63, 64, 65, 1000] {
+            let page = CounterPage::create(&scratch.path(), &"x".repeat(length), 3).unwrap();
+            page.set(2, length as u64);
+            assert!(page.cells.as_ptr().addr().is_multiple_of(LINES), "{length}");
+            let reader = CounterPage::open(&scratch.path()).unwrap();
+            assert_eq!((reader.text().len(), reader.snapshot().unwrap()), (length, vec![0, 0, length as u64]));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn a_file_cut_short_is_an_error_and_no_signal() {
         let scratch = Scratch::new("short");
         let path = scratch.path();
-        drop(CounterPage::create(&path, 4).unwrap());
+        drop(CounterPage::create(&path, "text", 4).unwrap());
         let reader = CounterPage::open(&path).unwrap();
-        OpenOptions::new().write(true).open(&path).unwrap().set_len(HEADER as u64 + 31).unwrap();
+        let cut = |length| OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        cut(first_cell(4) as u64 + 31);
         assert_eq!(reader.snapshot().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
-        assert_eq!(CounterPage::open(&path).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        for length in [HEADER as u64 + 3, 10] {
+            cut(length);
+            assert_eq!(CounterPage::open(&path).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
     }
 
     #[test]
@@ -342,10 +432,37 @@ mod tests {
         let scratch = Scratch::new("other");
         let path = scratch.path();
         std::fs::write(&path, [b'x'; 200]).unwrap();
-        assert_eq!(CounterPage::open(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        assert_eq!(CounterPage::open(Path::new("/no/such/page")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        let too_many = CounterPage::create(&path, MOST_CELLS + 1);
+        let refused = |path: &Path| CounterPage::open(path).unwrap_err();
+        assert_eq!(refused(&path).to_string(), "not a counter page");
+        assert_eq!(refused(Path::new("/no/such/page")).kind(), io::ErrorKind::NotFound);
+        assert_eq!(refused(&scratch.0).to_string(), "not a file, so no counter page");
+        let mut bytes = vec![0; 200];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&7_u32.to_ne_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(refused(&path).to_string(), "a counter page of version 7; this program reads 2");
+        bytes[8..12].copy_from_slice(&VERSION.to_ne_bytes());
+        for (at, value, told) in [(12, u32::MAX, "no page has so many cells"), (16, u32::MAX, "or so long a text")] {
+            let mut damaged = bytes.clone();
+            damaged[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+            std::fs::write(&path, damaged).unwrap();
+            assert!(refused(&path).to_string().contains(told));
+        }
+        bytes[16..20].copy_from_slice(&1_u32.to_ne_bytes());
+        bytes[HEADER] = 0xff;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(refused(&path).to_string().contains("its text is none"));
+        let too_many = CounterPage::create(&path, "", MOST_CELLS + 1);
         assert_eq!(too_many.unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert!(CounterPage::create(Path::new("/no/such/directory/page"), 1).is_err());
+        assert!(CounterPage::create(Path::new("/no/such/directory/page"), "", 1).is_err());
+    }
+
+    /// Whoever puts a FIFO where pages are must not make a reader wait for ever.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri makes no FIFO")]
+    fn a_fifo_is_refused_at_once() {
+        let scratch = Scratch::new("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, scratch.path(), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert_eq!(CounterPage::open(&scratch.path()).unwrap_err().to_string(), "not a file, so no counter page");
     }
 }
