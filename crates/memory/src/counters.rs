@@ -241,6 +241,14 @@ fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
 }
 
+/// Says what it means that a file ends too early.
+fn cut_short(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::UnexpectedEof => io::Error::new(kind, "no whole counter page: the file is cut short"),
+        _ => error,
+    }
+}
+
 /// A counter page in a file, as a reader sees it.
 #[derive(Debug)]
 pub struct CounterFile {
@@ -257,7 +265,7 @@ impl CounterFile {
             return Err(invalid("not a file, so no counter page"));
         }
         let mut header = [0; HEADER];
-        file.read_exact_at(&mut header, 0)?;
+        file.read_exact_at(&mut header, 0).map_err(cut_short)?;
         let number = |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         if header[..8] != MAGIC[..] {
             return Err(invalid("not a counter page"));
@@ -270,7 +278,7 @@ impl CounterFile {
             return Err(invalid("a damaged counter page: no page has so many cells, or so long a text"));
         }
         let mut text = vec![0; length];
-        file.read_exact_at(&mut text, HEADER as u64)?;
+        file.read_exact_at(&mut text, HEADER as u64).map_err(cut_short)?;
         let text = String::from_utf8(text).map_err(|_| invalid("a damaged counter page: its text is none"))?;
         Ok(Self { file, text, cells })
     }
@@ -303,7 +311,7 @@ impl CounterFile {
     /// `UnexpectedEof` if somebody cut the file short, or what the system says.
     pub fn snapshot(&self) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; self.cells * 8];
-        self.file.read_exact_at(&mut bytes, first_cell(self.text.len()) as u64)?;
+        self.file.read_exact_at(&mut bytes, first_cell(self.text.len()) as u64).map_err(cut_short)?;
         let (cells, _) = bytes.as_chunks();
         Ok(cells.iter().map(|cell| u64::from_ne_bytes(*cell)).collect())
     }
