@@ -6,6 +6,7 @@
 //! offline        verify, inspect, recover        file_based  files of events and the processes that filter them
 //! session        runs one after the other, as an operator has them
 //! monitoring     what filters counted, in documents beside the events
+//! pages          what nodes count, in memory that others read without asking them
 //! tap            copies of single events, for those who watch
 //! user_command   commands of the user's, which are ended when they take too long
 //! whole_file     files that are whole, or as they were before
@@ -19,6 +20,7 @@ pub mod file_based;
 mod library_process;
 pub mod monitoring;
 pub mod offline;
+pub mod pages;
 pub mod quantity;
 pub mod run;
 pub mod session;

@@ -11,6 +11,17 @@ pub enum Unit {
     Nanoseconds,
 }
 
+impl Unit {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Bytes => "bytes",
+            Self::Nanoseconds => "nanoseconds",
+        }
+    }
+}
+
 macro_rules! counters {
     ($($(#[doc = $help:literal])* $name:ident = $text:literal, $unit:ident;)*) => {
         /// What is counted. Cumulative since the start of the node's run; the names are stable.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// An alarm of the run's own, or another form of one that every run has.
@@ -100,12 +101,38 @@ impl LogbookSection {
     pub const TIMEOUT: Duration = AlarmsSection::TIMEOUT;
 }
 
-/// What runs are compared with.
+/// What runs are compared with, and where their numbers stand for others to read.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MonitorSection {
     /// The number of a run of the past that is laid over the present one, and that alarms on `reference:` look at.
     pub reference: Option<u32>,
+    /// The directory in memory in which nodes have their pages of numbers, or "none".
+    #[serde(default, deserialize_with = "PagesChoice::deserialize")]
+    #[schemars(with = "Option<String>")]
+    pub pages: PagesChoice,
+}
+
+/// Where nodes have their pages of numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum PagesChoice {
+    /// In the machine's shared memory, where there is some.
+    #[default]
+    Usual,
+    /// Nowhere.
+    Nowhere,
+    /// In this directory.
+    In(PathBuf),
+}
+
+impl PagesChoice {
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "" => Err(D::Error::custom("a directory in memory, such as \"/dev/shm/daq\", or \"none\"")),
+            "none" => Ok(Self::Nowhere),
+            directory => Ok(Self::In(directory.into())),
+        }
+    }
 }
 
 impl AlarmsSection {

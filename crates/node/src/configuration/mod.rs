@@ -37,7 +37,9 @@ mod storage;
 mod tests;
 mod written;
 
-pub use alarms::{AlarmSection, AlarmsSection, LogbookSection, MonitorSection, SeverityChoice, alarm_rules};
+pub use alarms::{
+    AlarmSection, AlarmsSection, LogbookSection, MonitorSection, PagesChoice, SeverityChoice, alarm_rules,
+};
 pub use black_box::BlackBoxSection;
 pub use control::ControlSection;
 pub use emulate::Emulate;

@@ -65,6 +65,20 @@ fn an_unset_variable_is_named() {
 }
 
 #[test]
+fn pages_are_where_they_are_wanted() {
+    let read = |text: &str| {
+        let text = format!("{GOOD}\n[monitor]\n{text}\n");
+        parse("test.toml", &text, &variable).expect("a good configuration").monitor.pages
+    };
+    assert_eq!(read(""), PagesChoice::Usual);
+    assert_eq!(read("pages = \"none\""), PagesChoice::Nowhere);
+    assert_eq!(read("pages = \"/run/daq\""), PagesChoice::In("/run/daq".into()));
+    let error = error(&format!("{GOOD}\n[monitor]\npages = \"\"\n"));
+    assert_eq!(error.line, 15);
+    assert!(error.message.contains("a directory in memory"), "{error}");
+}
+
+#[test]
 fn time_outs_must_fit_together() {
     let error = error(&format!("{GOOD}\n[timeouts]\nreadout = \"6s\"\n"));
     assert_eq!(error.key, "timeouts.builder");

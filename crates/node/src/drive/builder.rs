@@ -13,6 +13,7 @@ use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::storage::Storage;
 use super::table::EndpointTable;
+use crate::pages::NodePage;
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
@@ -450,23 +451,30 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.flush();
     }
 
-    fn report(&mut self) {
-        let mut batch = Batch::new();
-        let unsent = &mut self.unsent;
+    /// All counters: those of the machine, those of the outlet and those of the drive.
+    fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
         let own = [(Counter::ThreadBusyTime, self.busy), (Counter::BuilderFullTime, self.full)]
             .map(|(counter, lasting)| ReportEntry { source: None, what: counter as u16, value: lasting.nanoseconds() });
-        let measured = [&self.sizes, &self.latencies].into_iter().chain(self.outlet.measured());
-        let measured = measured.flat_map(ReportEntry::measured);
-        for mut entry in self.builder.report().chain(self.outlet.report()).chain(own).chain(measured) {
+        self.builder.report().chain(self.outlet.report()).chain(own).map(|mut entry| {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
             }
+            entry
+        })
+    }
+
+    fn report(&mut self) {
+        let mut batch = Batch::new();
+        let mut unsent = std::mem::take(&mut self.unsent);
+        let measured = [&self.sizes, &self.latencies].into_iter().chain(self.outlet.measured());
+        for entry in self.numbers().chain(measured.flat_map(ReportEntry::measured)) {
             if batch.is_full() {
                 unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
             }
             batch.push(entry);
         }
         unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+        self.unsent = unsent;
     }
 }
 
@@ -521,5 +529,10 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
 
     fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
+    }
+
+    fn tell(&self, _now: Instant, page: &mut NodePage) {
+        page.stands(self.run, self.farewell.phase(self.run, self.managers.obeyed().is_some()));
+        self.numbers().for_each(|entry| page.count(&entry));
     }
 }

@@ -3,7 +3,8 @@
 //! An event manager may die before it knows all. Whoever is not dismissed stays for a while, and tells the next one,
 //! who may have events built that this one knew as done: the end is not the end before that one says so too.
 
-use ropewalk_terms::Instant;
+use ropewalk_flow::control::RunPhase;
+use ropewalk_terms::{Instant, RunNumber};
 use std::time::Duration;
 
 /// How long a unit that was told to finish waits for another event manager.
@@ -85,6 +86,17 @@ impl Farewell {
     /// It needs no further turn.
     pub(super) const fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// How far the run is, as the unit has it. It hears of what it is to do, and not of the run's phases.
+    pub(super) fn phase(&self, run: RunNumber, has_manager: bool) -> RunPhase {
+        match (self.done, self.was_told) {
+            (true, _) => RunPhase::Ended,
+            (_, true) => RunPhase::Draining,
+            _ if run != RunNumber(0) => RunPhase::Running,
+            _ if has_manager => RunPhase::Configured,
+            _ => RunPhase::Initial,
+        }
     }
 }
 

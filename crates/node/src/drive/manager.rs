@@ -6,13 +6,16 @@ use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::table::EndpointTable;
+use crate::pages::NodePage;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};
-use ropewalk_flow::messages::{Finished, LumisectionEnd, Message};
+use ropewalk_flow::messages::{Finished, LumisectionEnd, Message, ReportEntry};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
+use ropewalk_terms::{
+    AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber,
+};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -426,6 +429,27 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.lumisections.pop_front()
     }
 
+    /// Its own account of events; what other nodes reported stands in their pages.
+    fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
+        let account = self.manager.account();
+        let counters = [
+            (Counter::EventsAssigned, account.assigned),
+            (Counter::EventsReassigned, self.manager.counts().reassigned),
+            (Counter::EventsBuilt, account.built),
+            (Counter::EventsIncompleteEmitted, account.incomplete_emitted),
+            (Counter::EventsAccepted, account.accepted),
+            (Counter::EventsUnselected, account.unselected),
+            (Counter::EventsRejected, account.rejected),
+            (Counter::EventsQuarantined, account.quarantined),
+            (Counter::EventsInFlight, account.in_flight),
+            (Counter::MessagesRefused, self.refused + self.manager.counts().refused_messages),
+        ];
+        let counted = counters.into_iter().map(|(counter, value)| (counter as u16, value));
+        let dropped = account.incomplete_dropped;
+        let causes = ropewalk_terms::CAUSES.iter().map(move |&cause| (ReportEntry::cause(cause), dropped.get(cause)));
+        counted.chain(causes).map(|(what, value)| ReportEntry { source: None, what, value })
+    }
+
     /// The run as it is known here now.
     pub fn standing(&mut self) -> &Standing {
         let standing = &mut self.standing;
@@ -473,5 +497,10 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
 
     fn refusal(&self) -> Option<&Refusal> {
         self.superseded.as_ref().map(|(refusal, _)| refusal)
+    }
+
+    fn tell(&self, _now: Instant, page: &mut NodePage) {
+        page.stands(self.run, self.control.phase());
+        self.numbers().for_each(|entry| page.count(&entry));
     }
 }

@@ -74,6 +74,7 @@ pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 pub use writer::Writer;
 
+use crate::pages::NodePage;
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;
 
@@ -98,4 +99,7 @@ pub trait Drive {
     fn refusal(&self) -> Option<&Refusal> {
         None
     }
+
+    /// Writes what it counts into its page, as it stands between two turns: nothing, where it is no node. Allocates nothing.
+    fn tell(&self, _now: Instant, _page: &mut NodePage) {}
 }

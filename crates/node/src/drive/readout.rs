@@ -22,6 +22,7 @@ use super::refusal::Refusal;
 use super::splitting::SplitterLink;
 use super::stream::{ServerReport, StreamServer};
 use super::table::EndpointTable;
+use crate::pages::NodePage;
 use ropewalk_flow::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
 use ropewalk_flow::readout::{Divides, HistogramConfig, Readout, ReadoutAction, ReadoutConfig};
@@ -604,6 +605,26 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
         }
         self.datagrams.ask_what_was_lost();
+        let are_due = now >= self.histograms_due;
+        if are_due {
+            self.histograms_due = now.after(HISTOGRAM_INTERVAL);
+        }
+        let mut unsent = std::mem::take(&mut self.unsent);
+        let histograms = are_due.then(|| self.readout.histograms()).into_iter().flatten();
+        let mut batch = Batch::new();
+        for entry in self.numbers(now).chain(histograms) {
+            if batch.is_full() {
+                let full = std::mem::take(&mut batch);
+                unsent.push_back(Message::Report(Report { entries: full, last: false }));
+            }
+            batch.push(entry);
+        }
+        unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+        self.unsent = unsent;
+    }
+
+    /// All counters: those of the machine, source by source, and those of the drive.
+    fn numbers(&self, now: Instant) -> impl Iterator<Item = ReportEntry> {
         let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
@@ -618,21 +639,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let divided = self.front_ends.divided().chain(self.datagrams.divided());
         let divided =
             divided.map(|(source, what, value)| ReportEntry { source: Some(source), what: what as u16, value });
-        let own = own.chain(divided).chain(self.datagrams.report());
-        let are_due = now >= self.histograms_due;
-        if are_due {
-            self.histograms_due = now.after(HISTOGRAM_INTERVAL);
-        }
-        let histograms = are_due.then(|| self.readout.histograms()).into_iter().flatten();
-        let mut batch = Batch::new();
-        for entry in self.readout.report(now).chain(own).chain(histograms) {
-            if batch.is_full() {
-                let full = std::mem::take(&mut batch);
-                self.unsent.push_back(Message::Report(Report { entries: full, last: false }));
-            }
-            batch.push(entry);
-        }
-        self.unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+        self.readout.report(now).chain(own).chain(divided).chain(self.datagrams.report())
     }
 }
 
@@ -703,5 +710,11 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
 
     fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
+    }
+
+    fn tell(&self, now: Instant, page: &mut NodePage) {
+        let run = self.outbox.identity.run;
+        page.stands(run, self.farewell.phase(run, self.managers.obeyed().is_some()));
+        self.numbers(now).for_each(|entry| page.count(&entry));
     }
 }

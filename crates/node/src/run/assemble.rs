@@ -12,6 +12,7 @@ use super::forecast::DiskWatch;
 use super::front_ends::FrontEndService;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::histograms::HistogramDefinition;
+use super::paged::Paged;
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
 };
@@ -27,6 +28,7 @@ use crate::drive::{
 };
 use crate::fields::Fields;
 use crate::monitoring::Archive;
+use crate::pages::{NodePage, PageDirectory};
 use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
@@ -94,11 +96,15 @@ pub(super) struct Workshop<'a> {
     pub(super) incarnation: Incarnation,
     /// Where those who watch ask for events.
     pub(super) tap: Tap,
+    /// Where its nodes have their pages.
+    pub(super) pages: PageDirectory,
 }
 
 impl<'a> Workshop<'a> {
     pub(super) fn new(resolved: &'a Resolved, placer: &'a Placer) -> Self {
-        Self { resolved, placer, incarnation: incarnation(), tap: Tap::new(resolved.sources.len()) }
+        let (incarnation, configuration) = (incarnation(), resolved.configuration());
+        let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
+        Self { resolved, placer, incarnation, tap: Tap::new(resolved.sources.len()), pages }
     }
 }
 
@@ -290,11 +296,12 @@ pub fn launch_with(
         names.push((name.clone(), readout.source_address()));
         names.extend(own.addresses);
         names.extend(entrances.addresses);
-        groups.readouts.push((name, Box::new(readout)));
+        groups.readouts.push((name, Box::new(workshop.paged(NodeId::readout(index), readout))));
     }
     for index in 0..resolved.manager.builders {
         let name = configuration.builder[usize::from(index)].name.clone();
-        groups.builders.push((name, Box::new(workshop.builder(index, peers()?, &mut watched, &mut archive)?)));
+        let builder = workshop.builder(index, peers()?, &mut watched, &mut archive)?;
+        groups.builders.push((name, Box::new(workshop.paged(NodeId::builder(index), builder))));
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, lines, &gate)?;
@@ -306,7 +313,7 @@ pub fn launch_with(
     workshop.check_directories(start.handle.run)?;
     start.handle.file_filters = workshop.file_filters(start.handle.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
-    start.manager(manager, &mut groups);
+    start.manager(manager, workshop.manager_page(0), &mut groups);
     for (name, drives) in groups.into_threads() {
         start.worker(&name, drives)?;
     }
@@ -315,7 +322,7 @@ pub fn launch_with(
     start.savers(savers, &configuration.run.output)?;
     start.archive(archive)?;
     start.keep_files(0..resolved.manager.builders, &resolved)?;
-    start.finish()
+    start.finish(&workshop)
 }
 
 /// Starts one node of a run; the others are processes of their own. Only the manager makes a run directory and
@@ -355,13 +362,13 @@ pub fn launch_node(
             start.names.extend(entrances.addresses);
             let mut own = vec![String::new(); usize::from(resolved.manager.readouts)];
             own[usize::from(index)] = readout.source_address();
-            start.worker(name, vec![Box::new(readout)])?;
+            start.worker(name, vec![Box::new(workshop.paged(NodeId::readout(index), readout))])?;
             let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
             let sources = workshop.sources(&own, lines, &gate)?;
             start.sources(sources, cards.to_start, &gate)?;
             start.fed(entrances.to_start)?;
             start.savers(savers, &configuration.run.output)?;
-            start.finish()
+            start.finish(&workshop)
         }
         Role::Builder => {
             let section = &configuration.builder[usize::from(index)];
@@ -372,10 +379,10 @@ pub fn launch_node(
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.handle.watched = watched;
             start.handle.tap = Some(workshop.tap.clone());
-            start.worker(&section.name, vec![Box::new(builder)])?;
+            start.worker(&section.name, vec![Box::new(workshop.paged(NodeId::builder(index), builder))])?;
             start.archive(archive)?;
             start.keep_files(index..index + 1, &resolved)?;
-            start.finish()
+            start.finish(&workshop)
         }
         Role::Manager | Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
     }
@@ -412,8 +419,8 @@ pub(crate) fn launch_manager(
         )
     }));
     start.front_ends(front_ends, own, resolved.fixed_data_addresses()?);
-    start.manage(manager, managing)?;
-    start.finish()
+    start.manage(manager, managing, workshop.manager_page(index))?;
+    start.finish(&workshop)
 }
 
 /// What is done where a run without an event manager is looked for.
@@ -462,8 +469,8 @@ pub(crate) fn take_over(
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(directory, &resolved, &placer);
     start.front_ends(front_ends, own, resolved.fixed_data_addresses()?);
-    start.manage(manager, managing)?;
-    let mut handle = start.finish()?;
+    start.manage(manager, managing, workshop.manager_page(index))?;
+    let mut handle = start.finish(&workshop)?;
     handle.describe(claim.fields);
     Ok(handle)
 }
@@ -545,6 +552,7 @@ impl<'a> Start<'a> {
             addresses: Vec::new(),
             warnings: Vec::new(),
             watched: Vec::new(),
+            news: Vec::new(),
             tap: None,
             transfer: None,
             file_filters: Vec::new(),
@@ -565,7 +573,12 @@ impl<'a> Start<'a> {
         Self { handle, placer, names: Vec::new(), commands: Some(received) }
     }
 
-    fn manager<P: Dispatcher + Send + 'static>(&mut self, drive: ManagerDrive<P>, groups: &mut Groups) {
+    fn manager<P: Dispatcher + Send + 'static>(
+        &mut self,
+        drive: ManagerDrive<P>,
+        page: Option<NodePage>,
+        groups: &mut Groups,
+    ) {
         let Some(commands) = self.commands.take() else { return };
         let manager = CommandedManager {
             drive,
@@ -574,7 +587,7 @@ impl<'a> Start<'a> {
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
         };
-        groups.manager = Some((MANAGER.to_owned(), Box::new(manager)));
+        groups.manager = Some((MANAGER.to_owned(), Box::new(Paged::new(manager, page))));
     }
 
     /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
@@ -590,6 +603,7 @@ impl<'a> Start<'a> {
         &mut self,
         drive: ManagerDrive<P>,
         managing: Managing,
+        page: Option<NodePage>,
     ) -> Result<(), RunError> {
         self.names.insert(0, (MANAGER.to_owned(), drive.address()));
         if let Managing::Successor { first, last, .. } = managing {
@@ -598,7 +612,7 @@ impl<'a> Start<'a> {
         }
         self.handle.manager = Some(managing);
         let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
-        self.manager(drive, &mut groups);
+        self.manager(drive, page, &mut groups);
         groups.into_threads().into_iter().try_for_each(|(name, drives)| self.worker(&name, drives))
     }
 
@@ -722,7 +736,8 @@ impl<'a> Start<'a> {
     }
 
     /// The handle, once every thread is in its place.
-    fn finish(mut self) -> Result<RunHandle, RunError> {
+    fn finish(mut self, workshop: &Workshop<'_>) -> Result<RunHandle, RunError> {
+        self.handle.news.extend(workshop.pages.trouble());
         match self.placer.finish() {
             Ok(warnings) => self.handle.warnings = warnings,
             Err(error) => {

@@ -19,6 +19,7 @@ use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
 use crate::fields::Fields;
 use crate::monitoring::{MergeError, merge};
+use crate::pages::NodePage;
 use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::messages::{LumisectionEnd, Setting};
@@ -143,6 +144,10 @@ impl<P: Dispatcher> Drive for CommandedManager<P> {
     fn refusal(&self) -> Option<&Refusal> {
         self.drive.refusal()
     }
+
+    fn tell(&self, now: Instant, page: &mut NodePage) {
+        self.drive.tell(now, page);
+    }
 }
 
 /// How this process manages its run.
@@ -201,6 +206,8 @@ pub struct RunHandle {
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
     pub(super) watched: Vec<Watched>,
+    /// What nobody was told yet.
+    pub(super) news: Vec<String>,
     pub(super) tap: Option<Tap>,
     pub(super) transfer: Option<TransferService>,
     /// What filters files of events, for each builder unit.
@@ -297,9 +304,9 @@ impl RunHandle {
         &self.warnings
     }
 
-    /// What splitters and filters did wrong for the first time since it was asked last.
+    /// What splitters and filters did wrong for the first time since it was asked last; and once that nodes have no pages.
     pub fn take_news(&mut self) -> Vec<String> {
-        self.watched.iter_mut().flat_map(Watched::take_news).collect()
+        self.news.drain(..).chain(self.watched.iter_mut().flat_map(Watched::take_news)).collect()
     }
 
     /// How many front ends are configured.

@@ -14,6 +14,7 @@
 //! conducted  what every run is to whoever conducts it, pulled or pushed, and its account
 //! record     a run of the past in a line      logbook   what people say of runs
 //! claim      who manages a run, for whoever takes it over
+//! paged      a node that writes what it counts into its page
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
 //! forecast   how long the disks last at the present rate
@@ -49,6 +50,7 @@ mod histograms;
 mod logbook;
 mod lumisections;
 mod measures;
+mod paged;
 mod placement;
 mod placer;
 pub mod push;

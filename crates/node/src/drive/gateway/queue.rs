@@ -3,9 +3,10 @@
 use super::config::GatewayDriveConfig;
 use super::link::Link;
 use super::receiving::{Receiving, ReceivingParts};
-use super::report::{GatewayReport, Notice};
+use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
 use crate::drive::Drive;
+use crate::pages::NodePage;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
 use ropewalk_io::disk::Disk;
@@ -40,6 +41,7 @@ pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
     drain: Duration,
     phase: Phase,
     notice: Notice<GatewayReport>,
+    telling: Telling,
     renew_at: Instant,
 }
 
@@ -57,11 +59,11 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
         sending: SendingParts<L, S, D>,
     ) -> Result<Self, GatewayConfigError> {
         let (receiver, sender) = Gateway::new(&config.machine)?.split();
-        let (drain, notice) = (config.drain, Notice::of_gateway(&config));
+        let (drain, notice, telling) = (config.drain, Notice::of_gateway(&config), Telling::new(&config));
         let config = Arc::new(config);
         let receiving = Receiving::new(Arc::clone(&config), receiver, receiving);
         let sending = Sending::new(config, sender, sending);
-        Ok(Self { receiving, sending, drain, phase: Phase::Running, notice, renew_at: Instant::ZERO })
+        Ok(Self { receiving, sending, drain, phase: Phase::Running, notice, telling, renew_at: Instant::ZERO })
     }
 
     /// What it tells of itself.
@@ -165,5 +167,10 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> Drive for GatewayDrive<R, L, S, D
 
     fn is_done(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    fn tell(&self, _now: Instant, page: &mut NodePage) {
+        self.telling.stands(self.phase, page);
+        self.notice.look(|report| self.telling.tell(report, page));
     }
 }

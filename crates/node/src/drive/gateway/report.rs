@@ -1,9 +1,15 @@
 //! What a gateway tells of itself while it runs.
 
 use super::config::GatewayDriveConfig;
+use super::queue::Phase;
 use crate::drive::StorageCounts;
+use crate::pages::NodePage;
+use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, SourceAccount};
+use ropewalk_flow::messages::ReportEntry;
+use ropewalk_io::disk::DiskCause;
 use ropewalk_io::packet::{QueueInUse, ReceiveCounters, SendCounters};
+use ropewalk_terms::{Cause, Counter, EventAccount, RunNumber, SourceId};
 use ropewalk_wire::gateway::ThrottleState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -92,6 +98,48 @@ impl GatewayReport {
         self.received.first().copied().filter(|_| self.received.len() != self.flows.len())
     }
 
+    /// What it counts as a whole.
+    pub fn numbers(&self) -> [(Counter, u64); 27] {
+        let mut events = EventAccount::default();
+        self.flows.iter().for_each(|flow| events.merge(&flow.events.events));
+        let farm = |count: fn(&FarmAccount) -> u64| -> u64 { self.flows.iter().map(|flow| count(&flow.events)).sum() };
+        let storage = self.storage.unwrap_or_default();
+        let is_full = storage.refused == Some(DiskCause::Full);
+        let failing = storage.refused.filter(|_| !is_full).map_or(0, |cause| cause.number().unsigned_abs().into());
+        // Behind the sets of each flow: the memory, the queue, out of sync, error.
+        let (sets, others) = self.stops.split_at(self.flows.len().min(self.stops.len()));
+        let stopped = |time: Option<&(Duration, u64)>| time.map_or(0, |(time, _)| time.as_nanos() as u64);
+        [
+            (Counter::EventsBuilt, events.built),
+            (Counter::EventsIncompleteEmitted, events.incomplete_emitted),
+            (Counter::EventsAccepted, events.accepted),
+            (Counter::EventsRejected, events.rejected),
+            (Counter::EventsInFlight, events.in_flight),
+            (Counter::EventsWritten, storage.events),
+            (Counter::BytesWritten, storage.bytes),
+            (Counter::SegmentsClosed, storage.segments),
+            (Counter::SegmentsDeleted, storage.deleted_segments),
+            (Counter::EventsDeleted, storage.deleted_events),
+            (Counter::BytesDeleted, storage.deleted_bytes),
+            (Counter::EventsGone, storage.gone_events),
+            (Counter::DiskRefusals, storage.refusals),
+            (Counter::DiskFull, u64::from(is_full)),
+            (Counter::DiskFailing, failing),
+            (Counter::PoolHeld, self.sets.0),
+            (Counter::PoolBlocks, self.sets.1),
+            (Counter::BytesCopied, self.sent.bytes_copied),
+            (Counter::DatagramsLost, self.received.iter().map(|input| input.lost.total()).sum()),
+            (Counter::ThrottleTime, self.dead.as_nanos() as u64),
+            (Counter::ThrottleSetsTime, stopped(sets.iter().max())),
+            (Counter::ThrottleMemoryTime, stopped(others.first())),
+            (Counter::ThrottleQueueTime, stopped(others.get(1))),
+            (Counter::ThrottleErrorTime, stopped(others.get(3))),
+            (Counter::SetsIncomplete, self.flows.iter().map(|flow| flow.packets.incomplete).sum()),
+            (Counter::DecidedByDefault, farm(|account| account.by_default)),
+            (Counter::PushedAgain, farm(|account| account.pushed_again)),
+        ]
+    }
+
     /// Takes over what another one says of nodes, decisions and files.
     pub(super) fn take_sent(&mut self, other: &Self) {
         for (own, other) in self.flows.iter_mut().zip(&other.flows) {
@@ -99,6 +147,51 @@ impl GatewayReport {
         }
         (self.sent, self.storage) = (other.sent, other.storage);
         (self.not_written, self.cut_off) = (other.not_written, other.cut_off);
+    }
+}
+
+/// How a report is told in a gateway's page.
+#[derive(Debug)]
+pub(super) struct Telling {
+    run: RunNumber,
+    /// The sources of all flows, in the order of the report.
+    sources: Vec<SourceId>,
+}
+
+impl Telling {
+    /// Of a gateway with this configuration.
+    pub(super) fn new(config: &GatewayDriveConfig) -> Self {
+        let sources =
+            config.machine.flows.iter().flat_map(|flow| flow.sources.iter().map(|source| source.id)).collect();
+        Self { run: config.run, sources }
+    }
+
+    /// How far the run is.
+    pub(super) fn stands(&self, phase: Phase, page: &NodePage) {
+        let phase = match phase {
+            Phase::Running => RunPhase::Running,
+            Phase::Draining(_) | Phase::Closing(_) => RunPhase::Draining,
+            Phase::Over => RunPhase::Ended,
+        };
+        page.stands(self.run, phase);
+    }
+
+    /// All numbers of the report.
+    pub(super) fn tell(&self, report: &GatewayReport, page: &mut NodePage) {
+        let mut count = |source, what, value| page.count(&ReportEntry { source, what, value });
+        report.numbers().into_iter().for_each(|(counter, value)| count(None, counter as u16, value));
+        for &cause in ropewalk_terms::CAUSES {
+            let dropped = report.flows.iter().map(|flow| flow.packets.packets.dropped.get(cause)).sum();
+            count(None, ReportEntry::cause(cause), dropped);
+            let lost = report.received.iter().map(|input| input.lost.get(cause)).sum();
+            count(None, ReportEntry::lost(cause), lost);
+        }
+        let accounts = report.flows.iter().flat_map(|flow| &flow.by_source);
+        for (&source, account) in self.sources.iter().zip(accounts) {
+            count(Some(source), Counter::FragmentsReceived as u16, account.packets);
+            count(Some(source), Counter::PayloadBytesReceived as u16, account.bytes);
+            count(Some(source), ReportEntry::missing(Cause::TimedOut), account.missing);
+        }
     }
 }
 
@@ -123,6 +216,11 @@ impl<T: Clone> Notice<T> {
     /// What was said last.
     pub fn read(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has somebody look at it in place.
+    pub(super) fn look(&self, look: impl FnOnce(&T)) {
+        look(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Renews it in place: held for a copy of some numbers, twenty times a second.

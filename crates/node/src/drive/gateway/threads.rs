@@ -12,9 +12,10 @@ use super::handover::{End, line};
 use super::link::Link;
 use super::queue::{Phase, RENEW};
 use super::receiving::{Receiving, ReceivingParts};
-use super::report::{GatewayReport, Notice};
+use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
 use crate::drive::Drive;
+use crate::pages::NodePage;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
 use ropewalk_io::disk::Disk;
@@ -53,6 +54,7 @@ pub fn halves<R: Receiver, L: Link, S: Sender, D: Disk>(
     let sets = config.machine.flows.iter().map(|flow| usize::from(flow.sets)).sum();
     let (here, there) = line(sets)?;
     let (drain, notice, told) = (config.drain, Notice::of_gateway(&config), Notice::of_gateway(&config));
+    let [telling, telling_there] = [(); 2].map(|()| Telling::new(&config));
     let config = Arc::new(config);
     let flows = config.machine.flows.len();
     let receiving = ReceivingDrive {
@@ -63,11 +65,13 @@ pub fn halves<R: Receiver, L: Link, S: Sender, D: Disk>(
         phase: Phase::Running,
         told: told.clone(),
         notice,
+        telling,
         renew_at: Instant::ZERO,
     };
     let half = Sending::new(config, sender, sending);
     let (taken, phase) = (vec![0; flows], Phase::Running);
-    Ok((receiving, SendingDrive { half, end: there, taken, drain, phase, told, renew_at: Instant::ZERO }))
+    let (telling, renew_at) = (telling_there, Instant::ZERO);
+    Ok((receiving, SendingDrive { half, end: there, taken, drain, phase, told, telling, renew_at }))
 }
 
 /// The half that receives. It gives the account of both: what the other half told of itself some time ago, and what it has
@@ -82,6 +86,7 @@ pub struct ReceivingDrive<R: Receiver, S: Sender> {
     /// What the other half told.
     told: Notice<GatewayReport>,
     notice: Notice<GatewayReport>,
+    telling: Telling,
     renew_at: Instant,
 }
 
@@ -207,6 +212,11 @@ impl<R: Receiver, S: Sender> Drive for ReceivingDrive<R, S> {
     fn is_done(&self) -> bool {
         self.phase == Phase::Over
     }
+
+    fn tell(&self, _now: Instant, page: &mut NodePage) {
+        self.telling.stands(self.phase, page);
+        self.notice.look(|report| self.telling.tell(report, page));
+    }
 }
 
 /// The half that sends.
@@ -219,6 +229,7 @@ pub struct SendingDrive<L: Link, S: Sender, D: Disk> {
     phase: Phase,
     /// What it tells the other half.
     told: Notice<GatewayReport>,
+    telling: Telling,
     renew_at: Instant,
 }
 
@@ -311,6 +322,11 @@ impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
 
     fn is_done(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    fn tell(&self, _now: Instant, page: &mut NodePage) {
+        // The other half gives the account of both.
+        self.telling.stands(self.phase, page);
     }
 }
 

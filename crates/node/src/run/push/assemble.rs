@@ -13,8 +13,10 @@ use crate::drive::gateway::{
     PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
 use crate::drive::{Drive, Storage, StorageConfig, StreamStorage};
+use crate::pages::{OwnerLabel, PageDirectory};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::forecast::DiskWatch;
+use crate::run::paged::Paged;
 use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
 use crate::run::placer::Placer;
 use crate::run::registry::RunDirectory;
@@ -91,6 +93,7 @@ struct Assembly<'a> {
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
     placer: Placer,
+    pages: PageDirectory,
     handle: PushHandle,
     /// Threads that are started when all of them can be: sources last, so that nobody is late.
     gateways: Vec<Unit>,
@@ -129,9 +132,11 @@ fn prepare(configuration: &PushConfiguration, part: &PushPart, events: Option<u6
     let incarnation = incarnation();
     let (gateways, emulators) = (Vec::new(), Vec::new());
     let placer = Placer::of_threads(&configuration.thread, &threads(configuration))?;
+    let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
     let mut assembly =
-        Assembly { configuration, incarnation, gates, is_over, ending, placer, handle, gateways, emulators };
+        Assembly { configuration, incarnation, gates, is_over, ending, placer, pages, handle, gateways, emulators };
     assembly.assemble(part)?;
+    assembly.handle.news.extend(assembly.pages.trouble());
     assembly.start()
 }
 
@@ -186,6 +191,9 @@ fn threads(configuration: &PushConfiguration) -> Vec<String> {
     names.push(FARM_THREAD.to_owned());
     names
 }
+
+/// What an input queue of a gateway is.
+const GATEWAY: &str = "gateway";
 
 /// The thread of all emulated nodes.
 const FARM_THREAD: &str = "farm";
@@ -380,6 +388,7 @@ impl Assembly<'_> {
                 let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
                 drive.begin(now);
                 let notice = drive.notice();
+                let drive = self.paged(name, drive);
                 self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
                 Ok(notice)
             }
@@ -388,11 +397,22 @@ impl Assembly<'_> {
                 let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
                 sending.begin(now);
                 let notice = receiving.notice();
-                self.gateways.push((receiving_thread(name), vec![Box::new(receiving)]));
-                self.gateways.push((sending_thread(name), vec![Box::new(sending)]));
+                let (receiver, sender) = (receiving_thread(name), sending_thread(name));
+                let receiving = self.paged(&receiver, receiving);
+                // What it counts the other half tells.
+                let sending = Paged::new(sending, self.pages.page(&sender, GATEWAY, []));
+                self.gateways.push((receiver, vec![Box::new(receiving)]));
+                self.gateways.push((sender, vec![Box::new(sending)]));
                 Ok(notice)
             }
         }
+    }
+
+    /// An input queue with its page.
+    fn paged<D: Drive>(&self, name: &str, drive: D) -> Paged<D> {
+        let sources = self.configuration.flow.iter().flat_map(|flow| flow.sources.entries(false));
+        let page = self.pages.page(name, GATEWAY, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
+        Paged::new(drive, page)
     }
 
     fn storage(&self, queue: &Queue<'_>, directory: &RunDirectory) -> Result<Option<Storage<RealDisk>>, RunError> {

@@ -66,6 +66,8 @@ pub struct PushHandle {
     pub(super) nodes_are_over: Arc<AtomicBool>,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
+    /// What nobody was told yet.
+    pub(super) news: Vec<String>,
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
     pub(super) disk_watch: Option<DiskWatch>,
@@ -109,6 +111,7 @@ impl PushHandle {
             nodes_are_over: Arc::default(),
             addresses: Vec::new(),
             warnings: Vec::new(),
+            news: Vec::new(),
             directory: PathBuf::new(),
             run: RunNumber(0),
             disk_watch: None,
@@ -259,9 +262,9 @@ impl PushHandle {
         self.ending.halt();
     }
 
-    /// What hardware could not be told, and was not said before.
+    /// What hardware could not be told, and was not said before; and once that gateways have no pages.
     pub(super) fn take_news(&mut self) -> Vec<String> {
-        let mut news = Vec::new();
+        let mut news = std::mem::take(&mut self.news);
         for gateway in &mut self.gateways {
             let failure = gateway.board.as_deref().and_then(|board| board.read().failure);
             if failure.is_some() && failure != gateway.failure {

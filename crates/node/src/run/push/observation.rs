@@ -6,9 +6,8 @@ use crate::configuration::push::FlowSection;
 use crate::drive::RunSnapshot;
 use crate::drive::gateway::GatewayReport;
 use ropewalk_flow::gateway::{FlowAccount, SourceAccount};
-use ropewalk_io::disk::DiskCause;
 use ropewalk_monitor::{NodeSample, Numbers, Sample, SourceSample};
-use ropewalk_terms::{ByCause, Cause, Counter, EventAccount, FragmentAccount, NodeId, SourceId};
+use ropewalk_terms::{ByCause, Cause, Counter, FragmentAccount, NodeId, SourceId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -44,51 +43,6 @@ fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount 
     }
 }
 
-/// What an input queue of a gateway counts as a whole.
-fn numbers(gateway: &GatewayReport) -> Numbers {
-    let mut events = EventAccount::default();
-    gateway.flows.iter().for_each(|flow| events.merge(&flow.events.events));
-    let farm = |count: fn(&ropewalk_flow::gateway::FarmAccount) -> u64| -> u64 {
-        gateway.flows.iter().map(|flow| count(&flow.events)).sum()
-    };
-    let storage = gateway.storage.unwrap_or_default();
-    let is_full = storage.refused == Some(DiskCause::Full);
-    let failing = storage.refused.filter(|_| !is_full).map_or(0, |cause| cause.number().unsigned_abs().into());
-    // Behind the sets of each flow: the memory, the queue, out of sync, error.
-    let (sets, others) = gateway.stops.split_at(gateway.flows.len().min(gateway.stops.len()));
-    let stopped = |time: Option<&(Duration, u64)>| time.map_or(0, |(time, _)| time.as_nanos() as u64);
-    let lost: u64 = gateway.received.iter().map(|input| input.lost.total()).sum();
-    Numbers::from_iter([
-        (Counter::EventsBuilt, events.built),
-        (Counter::EventsIncompleteEmitted, events.incomplete_emitted),
-        (Counter::EventsAccepted, events.accepted),
-        (Counter::EventsRejected, events.rejected),
-        (Counter::EventsInFlight, events.in_flight),
-        (Counter::EventsWritten, storage.events),
-        (Counter::BytesWritten, storage.bytes),
-        (Counter::SegmentsClosed, storage.segments),
-        (Counter::SegmentsDeleted, storage.deleted_segments),
-        (Counter::EventsDeleted, storage.deleted_events),
-        (Counter::BytesDeleted, storage.deleted_bytes),
-        (Counter::EventsGone, storage.gone_events),
-        (Counter::DiskRefusals, storage.refusals),
-        (Counter::DiskFull, u64::from(is_full)),
-        (Counter::DiskFailing, failing),
-        (Counter::PoolHeld, gateway.sets.0),
-        (Counter::PoolBlocks, gateway.sets.1),
-        (Counter::BytesCopied, gateway.sent.bytes_copied),
-        (Counter::DatagramsLost, lost),
-        (Counter::ThrottleTime, gateway.dead.as_nanos() as u64),
-        (Counter::ThrottleSetsTime, stopped(sets.iter().max())),
-        (Counter::ThrottleMemoryTime, stopped(others.first())),
-        (Counter::ThrottleQueueTime, stopped(others.get(1))),
-        (Counter::ThrottleErrorTime, stopped(others.get(3))),
-        (Counter::SetsIncomplete, gateway.flows.iter().map(|flow| flow.packets.incomplete).sum()),
-        (Counter::DecidedByDefault, farm(|account| account.by_default)),
-        (Counter::PushedAgain, farm(|account| account.pushed_again)),
-    ])
-}
-
 /// The queues, each with its number as a builder unit.
 fn queues(snapshot: &PushSnapshot) -> impl Iterator<Item = (NodeId, &GatewayReport)> {
     (0..).zip(&snapshot.gateways).map(|(number, (_, report))| (NodeId::builder(number), report))
@@ -110,7 +64,7 @@ fn dead(snapshot: &PushSnapshot) -> Duration {
 pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut RunSnapshot) {
     for (node, gateway) in queues(snapshot) {
         into.nodes.push((node, true));
-        let numbers = numbers(gateway);
+        let numbers = Numbers::from_iter(gateway.numbers());
         for &counter in ropewalk_terms::COUNTERS {
             if let Some(value) = numbers.known(counter) {
                 *into.counters.entry(counter).or_default() += value;
@@ -139,7 +93,7 @@ pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut R
 /// Adds the numbers of each gateway and source to a sample that says when and of what it is.
 pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut Sample) {
     for (node, gateway) in queues(snapshot) {
-        let numbers = numbers(gateway);
+        let numbers = Numbers::from_iter(gateway.numbers());
         into.nodes.push(NodeSample {
             node,
             is_connected: true,

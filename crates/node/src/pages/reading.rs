@@ -1,0 +1,266 @@
+//! A page as it was found: who writes it, whether that is still there and turns, and its numbers.
+
+use super::directory::{pages_in, usual_directories};
+use super::label::{Label, NumberLabel, OwnerKind, OwnerLabel, STATE_CELLS, StateCell};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_memory::CounterPage;
+use ropewalk_terms::{Instant, Utc};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A thread that has nothing to do turns twenty times a second. One that has not for so long does not turn any more.
+const STILL: Duration = Duration::from_secs(1);
+
+/// Why a page cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The system does not let it be read, or it is no page.
+    #[error("{}: {error}", file.display())]
+    System {
+        /// The file or directory.
+        file: PathBuf,
+        /// What was said.
+        error: io::Error,
+    },
+    /// It says something else than this program can read.
+    #[error("{}: this page of numbers cannot be read: {reason}", file.display())]
+    Label {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl PageError {
+    /// There is nothing of that name.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::System { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// What the thread of a node does.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PageState {
+    /// It takes its turns.
+    Turns,
+    /// It began a turn so long ago, and has not ended it.
+    Hangs(Duration),
+    /// It ended its last turn, and has begun none for so long: it is not let run, or others on its thread hang.
+    Stands(Duration),
+    /// The node has ended its run in order.
+    Ended,
+    /// The process is gone, and has not ended its run.
+    Gone,
+}
+
+impl PageState {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Hangs(_) => "hangs",
+            Self::Stands(_) => "stands",
+            Self::Ended => "ended",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// A number that is not 0.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Shown<'a> {
+    /// What it is.
+    pub number: &'a NumberLabel,
+    /// How much.
+    pub value: u64,
+    /// How much a second since an earlier reading, where there is one and the number grows.
+    pub rate: Option<f64>,
+}
+
+/// A page at one moment. Each number is right; together they may be of slightly different moments.
+#[derive(Debug)]
+pub struct PageReading {
+    file: PathBuf,
+    label: Label,
+    cells: Vec<u64>,
+    is_written: bool,
+}
+
+impl PageReading {
+    /// Reads a page. Its writer notices nothing.
+    ///
+    /// # Errors
+    /// [`PageError`].
+    pub fn read(file: &Path) -> Result<Self, PageError> {
+        let system = |error| PageError::System { file: file.to_owned(), error };
+        let page = CounterPage::open(file).map_err(system)?;
+        let wrong = |reason| PageError::Label { file: file.to_owned(), reason };
+        let label = Label::read(page.text(), page.cells()).map_err(wrong)?;
+        // In this order: of a process that is gone the numbers are its last.
+        let is_written = page.is_written().map_err(system)?;
+        let cells = page.snapshot().map_err(system)?;
+        Ok(Self { file: file.to_owned(), label, cells, is_written })
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Who writes it, and what the numbers are.
+    pub const fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// The process that writes it is there.
+    pub const fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    fn cell(&self, cell: StateCell) -> u64 {
+        self.cells[cell as usize]
+    }
+
+    /// The run; 0 before it has one.
+    pub fn run(&self) -> u64 {
+        self.cell(StateCell::Run)
+    }
+
+    /// How far it is, as the node has it.
+    pub fn phase(&self) -> &str {
+        self.label.phases.get(self.cell(StateCell::Phase) as usize).map_or("unknown", String::as_str)
+    }
+
+    /// Turns that its thread began, and what was done in them.
+    pub fn turns(&self) -> (u64, u64) {
+        (self.cell(StateCell::Begun), self.cell(StateCell::Work))
+    }
+
+    /// When its last turn began, by civil time; none before the first.
+    pub fn turned_utc(&self) -> Option<Utc> {
+        self.utc(StateCell::Turned)
+    }
+
+    /// When all numbers were told last, by civil time; none before the first time.
+    pub fn told_utc(&self) -> Option<Utc> {
+        self.utc(StateCell::Told)
+    }
+
+    fn utc(&self, cell: StateCell) -> Option<Utc> {
+        let time = self.cell(cell);
+        (time > 0).then(|| Utc(self.label.utc_at_zero_ns.saturating_add_unsigned(time)))
+    }
+
+    /// What its thread does, at `now` of the clock that it has from the machine.
+    pub fn state(&self, now: Instant) -> PageState {
+        let turned = self.cell(StateCell::Turned);
+        let still = now.since(Instant::from_nanoseconds(turned));
+        match (self.phase(), self.is_written) {
+            ("ended", _) => PageState::Ended,
+            (_, false) => PageState::Gone,
+            _ if still < STILL || turned == 0 => PageState::Turns,
+            _ if self.cell(StateCell::Begun) != self.cell(StateCell::Ended) => PageState::Hangs(still),
+            _ => PageState::Stands(still),
+        }
+    }
+
+    /// Takes the page away where nobody writes it any more. Whether it did.
+    ///
+    /// # Errors
+    /// Where it cannot be removed.
+    pub fn remove_if_left(&self) -> Result<bool, PageError> {
+        if self.is_written {
+            return Ok(false);
+        }
+        match std::fs::remove_file(&self.file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(PageError::System { file: self.file.clone(), error })
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn value(&self, row: usize, number: usize) -> u64 {
+        self.cells[STATE_CELLS + row * self.label.numbers.len() + number]
+    }
+
+    /// What a number is for the node as a whole: its own, and the sum over its sources and streams where that means something.
+    fn total(&self, number: usize) -> u64 {
+        let rows = if self.label.numbers[number].adds_up { self.label.rows.len() } else { 1 };
+        (0..rows).fold(0, |sum: u64, row| sum.saturating_add(self.value(row, number)))
+    }
+
+    /// Seconds between what was told in an earlier reading of the same life and now.
+    fn seconds_since(&self, earlier: &Self) -> Option<f64> {
+        let is_same = self.label == earlier.label && self.file == earlier.file;
+        let passed = self.cell(StateCell::Told).checked_sub(earlier.cell(StateCell::Told)).filter(|&passed| passed > 0);
+        passed.filter(|_| is_same).map(|passed| passed as f64 / 1e9)
+    }
+
+    fn shown<'a>(&'a self, earlier: Option<&Self>, of: impl Fn(&Self, usize) -> u64) -> Vec<Shown<'a>> {
+        let seconds = earlier.and_then(|earlier| Some((earlier, self.seconds_since(earlier)?)));
+        let shown = self.label.numbers.iter().enumerate().map(|(index, number)| {
+            let value = of(self, index);
+            let rate = seconds
+                .filter(|_| !number.level)
+                .map(|(earlier, seconds)| value.saturating_sub(of(earlier, index)) as f64 / seconds);
+            Shown { number, value, rate }
+        });
+        shown.filter(|shown| shown.value > 0).collect()
+    }
+
+    /// What is not 0 for the node as a whole, with rates since an earlier reading of its page where there is one.
+    pub fn numbers(&self, earlier: Option<&Self>) -> Vec<Shown<'_>> {
+        self.shown(earlier, Self::total)
+    }
+
+    /// What is not 0 of each source or stream.
+    pub fn rows(&self, of: OwnerKind, earlier: Option<&Self>) -> impl Iterator<Item = (&OwnerLabel, Vec<Shown<'_>>)> {
+        let rows = self.label.rows.iter().enumerate().filter(move |(_, row)| row.of == of);
+        rows.map(move |(index, row)| (row, self.shown(earlier, |page, number| page.value(index, number))))
+    }
+}
+
+/// What was found, and what could not be read.
+#[derive(Debug)]
+pub struct Findings {
+    /// When, by the clock that writers have from the machine.
+    pub at: Instant,
+    /// The pages, in the order of places and names.
+    pub pages: Vec<PageReading>,
+    /// What is there and cannot be read.
+    pub errors: Vec<PageError>,
+}
+
+impl Findings {
+    fn take(&mut self, read: Result<PageReading, PageError>, is_named: bool) {
+        match read {
+            Ok(page) => self.pages.push(page),
+            // Whoever ended in the meantime has taken its page along.
+            Err(error) if error.is_not_found() && !is_named => {}
+            Err(error) => self.errors.push(error),
+        }
+    }
+}
+
+/// Reads the pages at these places, files or directories; where none is given those of all nodes on this machine that have
+/// theirs where nothing else is said.
+pub fn find(places: &[PathBuf]) -> Findings {
+    let mut found = Findings { at: Instant::ZERO, pages: Vec::new(), errors: Vec::new() };
+    let usual = if places.is_empty() { usual_directories() } else { Vec::new() };
+    for place in places.iter().chain(&usual) {
+        if !place.is_dir() {
+            found.take(PageReading::read(place), true);
+            continue;
+        }
+        match pages_in(place) {
+            Ok(files) => files.iter().for_each(|file| found.take(PageReading::read(file), false)),
+            Err(error) => found.errors.push(PageError::System { file: place.clone(), error }),
+        }
+    }
+    // Behind all readings: what turned in the meantime has turned.
+    found.at = MonotonicClock.now();
+    found
+}
