@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Runs(crate::runs::RunsOptions),
     /// Watch runs of a program that serves run control, on the whole terminal.
     Top(TopOptions),
+    /// Show what each node of this machine counts, also of one that hangs or is gone; asks no program.
+    Counters(crate::counters::CountersOptions),
     /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
     Node(NodeOptions),
     /// Be front ends that are not there, or try what a front end sent.

@@ -7,6 +7,7 @@ mod alarms;
 mod arguments;
 mod bench;
 mod convert;
+mod counters;
 mod ctl;
 mod decisions;
 mod demo;
@@ -68,6 +69,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Runs(options) => runs::runs(&options),
         Command::Top(options) => top::top(&options),
+        Command::Counters(options) => counters::counters(&options),
         Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),
         Command::Node(options) => nodes::node(&options),
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),

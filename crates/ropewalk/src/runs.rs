@@ -392,7 +392,7 @@ fn csv_field(text: &str) -> String {
 }
 
 /// `2026-11-23 06:55:15` of a time in nanoseconds since 1970 UTC.
-fn civil(nanoseconds: i64) -> String {
+pub(crate) fn civil(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days are counted from 0000-03-01, so that the leap day ends a year; 400 years have 146,097 of them.

@@ -7,6 +7,7 @@ mod bench;
 mod builder_killed;
 mod cluster;
 mod control;
+mod counters;
 mod doctor;
 mod examples;
 mod felix;

@@ -134,6 +134,11 @@ impl Program {
         })
     }
 
+    /// Waits for a line of stdout of which `look` makes something.
+    pub(crate) fn expect_line_where<T>(&mut self, what: &str, look: impl Fn(&str) -> Option<T>) -> T {
+        self.expect(what, |program| program.out.so_far().iter().find_map(|line| look(line)))
+    }
+
     /// As [`Program::expect_line`], of stderr.
     pub(crate) fn expect_error_line(&mut self, begin: &str) -> String {
         self.expect(begin, |program| {
