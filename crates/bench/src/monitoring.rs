@@ -1,6 +1,6 @@
 //! `bench monitoring`: a run that is looked at as run control does for its page, beside the same run at which nobody looks; and how much of the
 //! process's processor time whoever looks takes, which a noisy machine changes less than it does rates. What data threads count they count in
-//! both: that cannot be left out.
+//! both: that cannot be left out. That they write it into pages can: the same run without pages says what that costs.
 
 use crate::BenchError;
 use crate::pairs::alternate;
@@ -17,7 +17,7 @@ use ropewalk_node::run::RunHandle;
 use ropewalk_node::session::Pace;
 use ropewalk_terms::Instant;
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,10 @@ const OBSERVE: Duration = Duration::from_secs(1);
 /// Each source needs room for its largest fragment and for two blocks.
 const MANY_POOL_MIB: usize = 4096;
 const NOTE: &str = "limit: the same run at which nobody looks, in turns; target: 0.99";
+/// Where data threads write what they count into no page.
+const NO_PAGES: &str = "[monitor]\npages = \"none\"\n";
+const PAGES_NOTE: &str = "limit: the same run whose nodes have no pages, in turns; target: 0.99";
+const PAGES_TIME_NOTE: &str = "for each second of processor that the nodes' threads used; limit: the same run whose nodes have no pages; target: 0.99";
 const TIME_NOTE: &str = "processor time of all but the thread that looks; limit: that of the process; target: 0.99";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -42,9 +46,6 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     {
         let sender = SlinkConfig { fragment_bytes: bytes, ..sender };
         let case = case([("sources", json!(sender.streams)), ("fragment_bytes", json!(bytes))]);
-        if !session.wants(&case) {
-            continue;
-        }
         let plan = RunPlan {
             sender,
             builders: 1,
@@ -58,6 +59,10 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             pool_mib,
             output: scratch(&session.options.output, "monitoring"),
         };
+        pages(session, &plan, &case)?;
+        if !session.wants(&case) {
+            continue;
+        }
         let watched = || {
             let shares = Mutex::new(0.0);
             let ran = plan.run_beside(&|handle, is_over| *lock(&shares) = look(handle, is_over))?;
@@ -71,6 +76,22 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         session.row(Row::of(&case, "s/s", &times, TIME_NOTE))?;
     }
     Ok(())
+}
+
+/// A run whose nodes have pages, in turns with the same one without.
+fn pages(session: &mut Session<'_>, plan: &RunPlan, case: &Map<String, Value>) -> Result<(), BenchError> {
+    let mut case = case.clone();
+    case.insert("measured".to_owned(), json!("pages"));
+    if !session.wants(&case) {
+        return Ok(());
+    }
+    let measured = |plan: &RunPlan| plan.run().map(|ran| [ran.gigabytes_per_second, ran.per_processor_second]);
+    let without = RunPlan { filter: NO_PAGES, ..plan.clone() };
+    let repeats = session.options.scale.choose(1, 5, 15);
+    let [rates, times] = alternate(repeats, || measured(plan), || measured(&without))?;
+    session.row(Row::of(&case, "GB/s", &rates, PAGES_NOTE))?;
+    case.insert("measured".to_owned(), json!("pages, processor time"));
+    session.row(Row::of(&case, "GB/s", &times, PAGES_TIME_NOTE))
 }
 
 fn lock(share: &Mutex<f64>) -> MutexGuard<'_, f64> {

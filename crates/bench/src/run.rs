@@ -23,7 +23,7 @@ pub(crate) struct RunPlan {
     pub(crate) check_crc: bool,
     /// Whether run files are written.
     pub(crate) write: bool,
-    /// The section `[filter]`, where there is one.
+    /// Further sections, such as `[filter]`.
     pub(crate) filter: &'static str,
     /// Not measured, at the beginning.
     pub(crate) warm_up: Duration,

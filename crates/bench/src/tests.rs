@@ -260,5 +260,5 @@ fn every_run_that_is_reported_has_the_doctors_page() {
 
 #[test]
 fn monitoring_gives_figures() {
-    check("monitoring", 6);
+    check("monitoring", 12);
 }
