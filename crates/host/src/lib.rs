@@ -24,7 +24,7 @@ mod rights;
 
 pub use card::{Card, CardKind, Interrupt, InterruptTask, Network};
 pub use cpu_list::{CpuList, CpuListError};
-pub use machine::{Cache, HugePages, Machine, MachineError, Node, Socket, TransparentHugePages};
+pub use machine::{Cache, HugePages, Machine, MachineError, Node, Socket, TransparentHugePages, container_cpus};
 pub use picture::Picture;
 pub use placement::{Decision, Feed, Item, Kind, Placement, Plan, PlanError, Policy, Rule, RuleName, Scheduling};
 pub use rights::{Capability, Rights};

@@ -245,8 +245,12 @@ impl Machine {
     }
 }
 
-/// The CPUs of the control group that this process is in, where the kernel tells.
-fn container_cpus(root: &Path, process: &Path) -> Result<Option<CpuList>, MachineError> {
+/// The CPUs of the control group that a process is in, where the kernel tells (version 2 alone does); `process` is its
+/// directory in `proc`.
+///
+/// # Errors
+/// When a list of CPUs is none.
+pub fn container_cpus(root: &Path, process: &Path) -> Result<Option<CpuList>, MachineError> {
     let Some(group) =
         files::field(&process.join("cgroup"), "0").and_then(|path| path.strip_prefix(":/").map(str::to_owned))
     else {

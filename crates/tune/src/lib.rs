@@ -23,6 +23,7 @@ mod plan;
 mod rights;
 pub mod rules;
 mod setting;
+mod threads;
 mod wish;
 
 pub use finding::{Finding, Grade, Sureness};
@@ -31,4 +32,5 @@ pub use place::{Identity, Place, SettingError};
 pub use plan::{Change, Group, Plan};
 pub use rights::{Forbidden, Right};
 pub use setting::{Form, Property, Setting, Settings};
+pub use threads::{Process, RunningThread, Thread};
 pub use wish::{Feeding, Placed, Transport, Wish};

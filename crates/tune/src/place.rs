@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cards::{CardError, CardReport, Cards, Recorded};
-use crate::{Form, Right, Setting, Settings};
+use crate::{Form, Right, RunningThread, Setting, Settings, threads};
 
 /// Where a file of the kernel may be a setting.
 const TREES: [&str; 3] = ["proc/sys", "proc/irq", "sys"];
@@ -88,6 +88,14 @@ pub enum SettingError {
         path: String,
         /// What the system said.
         source: io::Error,
+    },
+    /// A thread cannot run there.
+    #[error("{thread}: none of `{cpus}` is there for it; a container (cpuset) may have taken them away")]
+    Cpus {
+        /// The thread.
+        thread: RunningThread,
+        /// The CPUs.
+        cpus: String,
     },
     /// A card's driver refused.
     #[error(transparent)]
@@ -189,6 +197,31 @@ impl Place {
         OpenOptions::new().write(true).open(file).map(drop).map_err(|source| fault(path, "", source))
     }
 
+    /// The directory of a thread. None where it has ended.
+    pub(crate) fn directory_of(&self, thread: &RunningThread) -> Result<Option<PathBuf>, SettingError> {
+        inside(&self.root, &thread.path())
+    }
+
+    fn read_thread(&self, thread: &RunningThread) -> Result<Option<String>, SettingError> {
+        let Some(directory) = self.directory_of(thread)? else { return Ok(None) };
+        threads::read(&directory, thread.begun).map_err(|source| fault(&thread.path(), "", source))
+    }
+
+    fn write_thread(&self, thread: &RunningThread, value: &str) -> Result<(), SettingError> {
+        let wrong = || SettingError::Cpus { thread: thread.clone(), cpus: value.to_owned() };
+        let cpus = value.parse().map_err(|_| wrong())?;
+        let written = match self.directory_of(thread)?.filter(|_| matches!(self.read_thread(thread), Ok(Some(_)))) {
+            // It has ended, and needs nothing.
+            None => Ok(()),
+            Some(directory) if self.record.is_some() => threads::record(&directory, &cpus),
+            Some(_) => threads::write(thread, &cpus),
+        };
+        written.map_err(|source| match rustix::io::Errno::from_io_error(&source) {
+            Some(rustix::io::Errno::INVAL) => wrong(),
+            _ => fault(&thread.path(), value, source),
+        })
+    }
+
     fn write_file(&self, setting: &Setting, path: &str, value: &str) -> Result<(), SettingError> {
         let Some(file) = file_of(&self.root, path)? else { return Err(SettingError::Missing(setting.clone())) };
         let mut text = setting.written(value);
@@ -222,6 +255,7 @@ impl Settings for Place {
             Setting::File { path, .. } => self.read_file(path)?,
             Setting::Mtu { interface } => there(self.cards.mtu(interface))?.map(|bytes| bytes.to_string()),
             Setting::Card { interface, property } => there(self.cards.value(interface, property))?.flatten(),
+            Setting::Thread(thread) => self.read_thread(thread)?,
         };
         Ok(text.map(|text| setting.normal(&text)))
     }
@@ -234,6 +268,7 @@ impl Settings for Place {
                 Ok(self.cards.set_mtu(interface, value.parse().map_err(|_| wrong())?)?)
             }
             Setting::Card { interface, property } => Ok(self.cards.set(interface, property, value)?),
+            Setting::Thread(thread) => self.write_thread(thread, value),
         }
     }
 }
@@ -264,6 +299,11 @@ pub(crate) fn file_of(root: &Path, path: &str) -> Result<Option<PathBuf>, Settin
     if !names || !TREES.iter().any(|tree| Path::new(path).starts_with(tree)) {
         return Err(SettingError::Path(path.to_owned()));
     }
+    inside(root, path)
+}
+
+/// What has this path below `root`. None where there is nothing.
+fn inside(root: &Path, path: &str) -> Result<Option<PathBuf>, SettingError> {
     let error = |source| SettingError::File { path: path.to_owned(), source };
     let root = root.canonicalize().map_err(error)?;
     match root.join(path).canonicalize() {

@@ -1,6 +1,8 @@
 //! Who may write a setting, as the kernel decides it, and what of a plan this process may not.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ropewalk_host::{Capability, Rights};
@@ -23,6 +25,8 @@ pub enum Right {
     FileWithNetAdmin,
     /// Whom the file lets, of whom the kernel asks for CAP_SYS_ADMIN besides: `cpuidle`.
     FileWithSysAdmin,
+    /// Whom the thread's process belongs to, and whoever has CAP_SYS_NICE: sched_setaffinity(2).
+    Nice,
 }
 
 impl Right {
@@ -30,6 +34,7 @@ impl Right {
     pub(crate) fn of_file(path: &str) -> Self {
         match path {
             "proc/sys/kernel/numa_balancing" => Self::RootWithSysAdmin,
+            _ if path.starts_with("proc/") && path.contains("/task/") => Self::Nice,
             _ if path.starts_with("proc/sys/net/") => Self::NetAdmin,
             _ if path.starts_with("proc/sys/") => Self::Root,
             _ if path.starts_with("sys/class/net/") || path.starts_with("sys/devices/virtual/net/") => {
@@ -49,6 +54,7 @@ impl Right {
             Self::File => "root or CAP_DAC_OVERRIDE",
             Self::FileWithNetAdmin => "root, or CAP_DAC_OVERRIDE and CAP_NET_ADMIN",
             Self::FileWithSysAdmin => "root, or CAP_DAC_OVERRIDE and CAP_SYS_ADMIN",
+            Self::Nice => "root or CAP_SYS_NICE",
         }
     }
 
@@ -58,6 +64,7 @@ impl Right {
             Self::Root | Self::NetAdmin | Self::File => None,
             Self::FileWithNetAdmin => Some(Capability::NetAdmin),
             Self::RootWithSysAdmin | Self::FileWithSysAdmin => Some(Capability::SysAdmin),
+            Self::Nice => Some(Capability::SysNice),
         }
     }
 
@@ -118,6 +125,16 @@ impl Place {
                 let source = || rustix::io::Errno::PERM.into();
                 let refused = || CardError::Refused { interface: interface.clone(), source: source() }.into();
                 own.lacks(Capability::NetAdmin).then(refused)
+            }
+            Setting::Thread(thread) => {
+                let directory = self.directory_of(thread).ok()??;
+                let may = if self.is_live() {
+                    let owner = std::fs::metadata(directory).ok()?.uid();
+                    owner == rustix::process::geteuid().as_raw() || !own.lacks(Capability::SysNice)
+                } else {
+                    OpenOptions::new().write(true).open(directory.join("status")).is_ok()
+                };
+                (!may).then(|| SettingError::denied(&thread.path()))
             }
         }
     }

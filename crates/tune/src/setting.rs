@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::SettingError;
+use crate::{RunningThread, SettingError};
 
 /// Something that has settings: a machine, or what stands for one in a test.
 pub trait Settings {
@@ -45,6 +45,8 @@ pub enum Setting {
         /// Which of its properties.
         property: Property,
     },
+    /// The CPUs on which a thread of a running process may run (sched_setaffinity(2)).
+    Thread(RunningThread),
 }
 
 /// How a file of the kernel writes its value.
@@ -107,9 +109,19 @@ impl Setting {
         Some(if name.contains('.') { name.to_owned() } else { name.replace('/', ".") })
     }
 
-    /// Whether its name may mean something else when the machine is started again: interrupts get numbers as they come.
+    /// Whether its name may mean something else when the machine is started again: interrupts and threads get numbers as
+    /// they come.
     pub(crate) fn is_numbered_anew(&self) -> bool {
-        matches!(self, Self::File { path, .. } if path.starts_with("proc/irq/"))
+        match self {
+            Self::File { path, .. } => path.starts_with("proc/irq/"),
+            Self::Mtu { .. } | Self::Card { .. } => false,
+            Self::Thread(_) => true,
+        }
+    }
+
+    /// Whether it may end, and then never comes back: a thread does. Everything else that is not there may come back.
+    pub(crate) const fn may_end(&self) -> bool {
+        matches!(self, Self::Thread(_))
     }
 
     /// The value in the form in which equal values are equal texts.
@@ -121,7 +133,7 @@ impl Setting {
                 let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
                 chosen.map_or_else(plain, |(word, _)| spaced(word))
             }
-            Self::File { form: Form::CpuList, .. } => {
+            Self::File { form: Form::CpuList, .. } | Self::Thread(_) => {
                 plain().parse().map_or_else(|_| plain(), |list: ropewalk_host::CpuList| list.to_string())
             }
             Self::File { form: Form::CpuMask, .. } => {
@@ -155,6 +167,7 @@ impl Setting {
             },
             Self::Mtu { interface } => format!("ip link set dev {} mtu {}", quoted(interface), quoted(value)),
             Self::Card { interface, property } => property.command(interface, value),
+            Self::Thread(of) => format!("taskset --cpu-list --pid {} {}", quoted(value), of.thread),
         }
     }
 }
@@ -216,6 +229,7 @@ impl fmt::Display for Setting {
             },
             Self::Mtu { interface } => write!(formatter, "MTU of {interface}"),
             Self::Card { interface, property } => write!(formatter, "{property} of {interface}"),
+            Self::Thread(of) => of.fmt(formatter),
         }
     }
 }
@@ -258,6 +272,15 @@ mod tests {
         assert_eq!(file(Form::CpuMask).normal("1,0\n"), "100000000");
         assert_eq!(file(Form::CpuMask).normal("0,0\n"), "0");
         assert_eq!(file(Form::CpuMask).normal("0\ntouch it\n"), "0 touch it", "no mask");
+    }
+
+    #[test]
+    fn threads_are_put_somewhere_by_taskset() {
+        let of = RunningThread { process: 4711, thread: 4712, begun: 8421, name: "ru0".to_owned() };
+        let setting = Setting::Thread(of);
+        assert_eq!(setting.to_string(), "CPUs of thread 4712 (ru0) of process 4711");
+        assert_eq!(setting.normal("8,9,10-15\n"), "8-15");
+        assert_eq!(setting.command("8-15"), "taskset --cpu-list --pid 8-15 4712");
     }
 
     #[test]

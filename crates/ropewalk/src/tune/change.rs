@@ -167,6 +167,7 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
             Fate::Gone => eprintln!(
                 "warning: {setting}: this machine does not have it now; if it comes back, `ropewalk tune undo` takes it back"
             ),
+            Fate::Ended => eprintln!("note: {setting}: it has ended, and nothing is left to be brought back"),
             Fate::Unreadable { why } => eprintln!("warning: {setting} cannot be read: {why}"),
             Fate::Foreign { present } => {
                 eprintln!(

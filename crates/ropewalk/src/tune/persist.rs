@@ -49,6 +49,8 @@ pub(super) fn persist(options: &PersistOptions) -> Result<u8, Failure> {
         match setting.sysctl_name() {
             _ if options.change.is_excepted(&setting, &line.rule) => {}
             Some(name) => drop(lines.insert(name, line)),
+            // At the next start other threads run.
+            None if matches!(setting, Setting::Thread(_)) => {}
             None => others.push((setting, line.value)),
         }
     }

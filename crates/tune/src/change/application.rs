@@ -234,6 +234,8 @@ impl Machine for Application {
                 let setting = self.changes[self.before.len()].setting.clone();
                 match answer {
                     Answer::Value(Some(value)) => self.before.push(value),
+                    // It has ended since the plan was made.
+                    Answer::Value(None) if setting.may_end() => drop(self.changes.remove(self.before.len())),
                     Answer::Value(None) => return self.fail(Some(setting), "this machine does not have it".to_owned()),
                     Answer::Refused(why) => return self.fail(Some(setting), why),
                     Answer::Done => {}

@@ -110,6 +110,8 @@ impl Bringing {
             (Stage::Check, Answer::Value(Some(present))) => {
                 self.fail(format!("`{value}` was written, and `{present}` is read again"));
             }
+            // Nothing is left to be brought anywhere.
+            (_, Answer::Value(None)) if self.targets[self.at].setting.may_end() => self.step(),
             (_, Answer::Value(None)) => self.fail("this machine does not have it".to_owned()),
             (_, Answer::Refused(why)) => self.fail(why),
             (_, _) => {}

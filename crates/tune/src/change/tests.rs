@@ -1,7 +1,7 @@
 //! The machines on made-up settings: some take only part of their range, some refuse values, some move others.
 
 use super::*;
-use crate::{Change, Form, Group, Identity, Plan, SettingError, Settings};
+use crate::{Change, Form, Group, Identity, Plan, RunningThread, SettingError, Settings};
 use proptest::prelude::*;
 
 /// How a made-up setting behaves.
@@ -495,6 +495,83 @@ fn interrupts_of_an_earlier_start_are_others_now() {
     let values: Vec<_> = files.0.iter().map(|(_, value)| value.as_str()).collect();
     assert_eq!((values, undone.is_put_away), (vec!["4", "0-15"], true));
     assert_eq!(undone.fates[0], (irq(120), Fate::AlreadyBack));
+}
+
+fn thread(begun: u64) -> Setting {
+    Setting::Thread(RunningThread { process: 4711, thread: 4712, begun, name: "ru0".to_owned() })
+}
+
+/// A machine on which a thread ends after it was asked for so often, and another one gets its number.
+struct Mortal {
+    files: Files,
+    asked: usize,
+}
+
+impl Mortal {
+    fn ask(&mut self, setting: &Setting) {
+        let first = self.files.0.iter_mut().find(|(other, _)| other == setting && *setting == thread(7));
+        if let Some((setting, value)) = first {
+            if self.asked == 0 {
+                (*setting, *value) = (thread(9), "0-3".to_owned());
+            }
+            self.asked = self.asked.saturating_sub(1);
+        }
+    }
+}
+
+impl Settings for Mortal {
+    fn read(&mut self, setting: &Setting) -> Result<Option<String>, SettingError> {
+        self.ask(setting);
+        self.files.read(setting)
+    }
+
+    fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError> {
+        self.ask(setting);
+        // As a place does it: who has ended needs nothing.
+        if setting.may_end() && self.files.read(setting)?.is_none() { Ok(()) } else { self.files.write(setting, value) }
+    }
+}
+
+#[test]
+fn threads_that_have_ended_are_passed_over_whenever_that_is() {
+    let other = file("sys/other");
+    let mut fates = Vec::new();
+    for asked_before in 0..60 {
+        let files = Files(vec![(thread(7), "0-15".to_owned()), (other.clone(), "1".to_owned())]);
+        let (mut machine, mut desk) = (Mortal { files, asked: asked_before }, Desk::default());
+        let plan = asked(&[(thread(7), "4"), (other.clone(), "2")]);
+        for patience in 0..12 {
+            let mut killed = desk.killed_after(patience, 0);
+            if killed.apply(&plan, &mut machine).is_some() {
+                break;
+            }
+            desk = killed.unharmed();
+        }
+        let applied = desk.apply(&plan, &mut machine).expect("nobody kills it");
+        assert_eq!((applied.failure, machine.files.0[1].1.as_str()), (None, "2"), "{asked_before}");
+        let undone = desk.undo(Foreign::Leave, &mut machine).expect("nobody kills it");
+        assert!(undone.is_put_away && undone.troubles.is_empty(), "{asked_before}: {undone:?}");
+        let has_ended = machine.files.0[0].0 == thread(9);
+        let values: Vec<_> = machine.files.0.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(
+            values,
+            [if has_ended { "0-3" } else { "0-15" }, "1"],
+            "{asked_before}: the other one is left alone"
+        );
+        fates.extend(undone.fates.into_iter().find(|(setting, _)| *setting == thread(7)).map(|(_, fate)| fate));
+    }
+    assert!(fates.contains(&Fate::Ended) && fates.contains(&Fate::BroughtBack { from: "4".to_owned() }), "{fates:?}");
+}
+
+#[test]
+fn threads_of_an_earlier_start_have_ended() {
+    let (mut files, mut desk) = (Files(vec![(thread(7), "0-15".to_owned())]), Desk::default());
+    desk.apply(&asked(&[(thread(7), "4")]), &mut files).expect("nobody kills it");
+    // Another one that began as long after its start, and somebody else's choice.
+    desk.restarts = 1;
+    let undone = desk.undo(Foreign::Leave, &mut files).expect("nobody kills it");
+    assert_eq!((undone.fates, undone.is_put_away), (vec![(thread(7), Fate::Ended)], true));
+    assert_eq!(files.0[0].1, "4");
 }
 
 /// A card that has a file for each of its queues.

@@ -39,6 +39,8 @@ pub enum Fate {
     },
     /// The machine does not have it any more. Until it is started again it may come back, with what was put there.
     Gone,
+    /// It was a thread that has ended, and nothing is left to be brought back.
+    Ended,
     /// It could not be read.
     Unreadable {
         /// What happened.
@@ -104,12 +106,14 @@ impl Undoing {
     /// What becomes of a setting by what was read, and the value that it has when all is done.
     fn judge(&self, held: &Held, answer: Answer) -> (Fate, Option<String>) {
         match answer {
-            _ if held.is_of_another(&self.identity.boot) => (Fate::AlreadyBack, None),
+            _ if held.is_of_another(&self.identity.boot) && !held.setting.may_end() => (Fate::AlreadyBack, None),
+            _ if held.is_of_another(&self.identity.boot) => (Fate::Ended, None),
             Answer::Value(Some(present)) => {
                 let (fate, value) = self.judge_value(held, present);
                 (fate, Some(value))
             }
             Answer::Refused(why) => (Fate::Unreadable { why }, None),
+            _ if held.setting.may_end() => (Fate::Ended, None),
             _ => (Fate::Gone, None),
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use ropewalk_host::{CardKind, Machine, MachineError};
 
 use crate::cards::CardReport;
-use crate::{Place, SettingError, Wish};
+use crate::{Place, Process, SettingError, Wish};
 use files::Files;
 
 pub use probed::{PathMtu, Permission, Probed, Space, Stamping};
@@ -25,6 +25,8 @@ pub struct Found {
     pub cards: BTreeMap<String, CardReport>,
     /// What has to be tried out.
     pub probed: Probed,
+    /// The processes of ours that run there.
+    pub processes: Vec<Process>,
     files: Files,
 }
 
@@ -67,6 +69,7 @@ impl Found {
         let cards = hardware.filter_map(|card| Some((card.name.clone(), place.card(&card.name).ok()?))).collect();
         let probed =
             if place.is_live() { Probed::live(&machine, wish) } else { place.record("probed")?.unwrap_or_default() };
-        Ok(Self { cards, probed, files: Files::read(place.root()), machine })
+        let processes = Process::all(place.root());
+        Ok(Self { cards, probed, processes, files: Files::read(place.root()), machine })
     }
 }

@@ -202,3 +202,25 @@ fn this_machine_is_read() {
     let error = place.read(&speed).expect_err("it has none").to_string();
     assert!(error.starts_with("/sys/class/net/lo/speed: "), "{error}");
 }
+
+/// Another one may have its number by now.
+#[test]
+fn a_thread_of_a_recorded_machine_is_one_that_began_then() {
+    let directory = Directory::new("threads");
+    fs::create_dir_all(directory.0.join("proc/4711/task/4712")).expect("a temporary directory can be made");
+    let (stat, status) = ("proc/4711/task/4712/stat", "proc/4711/task/4712/status");
+    let directory = directory.with(stat, "4712 (ru0) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 8421 20\n");
+    let text = |cpus: &str| format!("Name:\tru0\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0\n");
+    let directory = directory.with(status, &text("0-15"));
+    let shown = || fs::read_to_string(directory.0.join(status)).expect("it is there");
+    let setting = |begun| Setting::Thread(RunningThread { process: 4711, thread: 4712, begun, name: "ru0".to_owned() });
+    let mut place = directory.place();
+    assert_eq!(place.read(&setting(8421)).expect("it can be read").as_deref(), Some("0-15"));
+    assert_eq!(place.read(&setting(8422)).expect("it can be read"), None);
+    place.write(&setting(8421), "8,9").expect("it can be written");
+    assert_eq!(shown(), text("8-9"));
+    place.write(&setting(8422), "0").expect("who has ended needs nothing");
+    assert_eq!(shown(), text("8-9"));
+    let error = place.write(&setting(8421), "many").expect_err("it is no list").to_string();
+    assert!(error.starts_with("CPUs of thread 4712 (ru0) of process 4711: none of `many` is there for it"), "{error}");
+}

@@ -12,7 +12,7 @@ pub fn moved_back(found: &Found, plan: &Plan) -> Option<String> {
     let number = process(found)?;
     let planned = plan.changes.iter().filter_map(|change| match &change.setting {
         Setting::File { path, .. } => path.strip_prefix("proc/irq/")?.split('/').next()?.parse::<u32>().ok(),
-        Setting::Mtu { .. } | Setting::Card { .. } => None,
+        Setting::Mtu { .. } | Setting::Card { .. } | Setting::Thread(_) => None,
     });
     let moved = CpuList::from_iter(planned).without(&Banned::read(found).interrupts);
     (!moved.is_empty()).then(|| {

@@ -3,6 +3,8 @@
 //!
 //! What is done there is done by this program once more, started in the namespace with a /sys of its own.
 
+mod threads;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
