@@ -15,6 +15,8 @@ pub struct Wish {
     pub interfaces: Vec<String>,
     /// What data comes through.
     pub feeding: Vec<Feeding>,
+    /// All threads of the configuration's processes by their names, and who decides on which CPUs each runs.
+    pub threads: BTreeMap<String, Placed>,
     /// The directories that events are written to.
     pub outputs: Vec<PathBuf>,
     /// Memory that the configuration's pools take, in bytes: those of builder units as if each were a process of its own.

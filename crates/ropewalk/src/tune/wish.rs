@@ -114,9 +114,12 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
     let mut outputs: Vec<_> = outputs.filter(|_| configuration.run.write).collect();
     outputs.sort();
     outputs.dedup();
+    let threads = plan.placements.iter().filter(|one| one.kind == Kind::Thread);
+    let threads = threads.map(|one| (one.name.clone(), placed(&one.name))).collect();
     let units = configuration.readout.len() + configuration.builder.len() + 1;
     Wish {
         feeding,
+        threads,
         outputs,
         memory_bytes: pools.chain(received).fold(0, u64::saturating_add),
         memory_by_node,
@@ -189,8 +192,11 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
     }
     // Its queues share it.
     let memory = configuration.gateway.iter().map(|gateway| gateway.memory.0);
+    let threads = plan.placements.iter().filter(|one| one.kind == Kind::Thread);
+    let placed = |name: &str| by_rule(&plan, machine, name).unwrap_or_default();
     Wish {
         feeding,
+        threads: threads.map(|one| (one.name.clone(), placed(&one.name))).collect(),
         outputs: if configuration.run.write { vec![configuration.run.output.clone()] } else { Vec::new() },
         memory_bytes: memory.fold(0, u64::saturating_add),
         memory_by_node,

@@ -445,6 +445,55 @@ fn interrupts_are_planned_around_the_threads_that_read() {
     }
 }
 
+/// The recorded machine has a run with units of these names; whoever has ended, or has another's number by now, is left alone.
+#[test]
+fn threads_of_a_run_that_goes_on_are_put_where_they_belong_and_back() {
+    let machine = Machine::new("tune-threads");
+    let (file, output) = (machine.0.path().join("setup.toml"), machine.0.path().display().to_string());
+    let readout = |name: &str| format!("[[readout]]\nname = \"{name}\"\nlisten = \"0.0.0.0:0\"\ncard = \"eth1\"\n");
+    let rest = "[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n[[source]]\nid = 2\nreadout = \"ru1\"\n\
+                [[thread]]\nmatch = \"^bu0\"\ncpus = \"2\"\n";
+    let text = format!("version = 1\n[run]\noutput = \"{output}\"\n{}{}{rest}", readout("ru0"), readout("ru1"));
+    fs::write(&file, text).expect("a file can be written");
+    let file = file.display().to_string();
+    let status = |thread: u32| format!("proc/4711/task/{thread}/status");
+    let cpus = |thread: u32| {
+        let text = fs::read_to_string(machine.root().join(status(thread))).expect("it is there");
+        let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t")).expect("it has one");
+        line.to_owned()
+    };
+    let before = machine.state();
+    let planned = machine.tune(&["plan", &file, "--only", "interrupts", "--json"]).expect_status(0).account();
+    expect_form(&planned, &schema("tune-plan.json"));
+    let commands: Vec<_> = planned["changes"].as_array().expect("a list").iter().map(|one| &one["command"]).collect();
+    for (thread, list) in [(4713, "4"), (4714, "7"), (4716, "2")] {
+        assert!(commands.contains(&&format!("taskset --cpu-list --pid {list} {thread}").into()), "{commands:?}");
+    }
+    let apply = ["apply", &file, "--only", "interrupts"];
+    let applied = machine.tune(&apply);
+    let line = "CPUs of thread 4713 (ru0) of process 4711: 0-15 -> 4";
+    assert!(applied.expect_status(0).out.contains(&line.to_owned()), "{applied:#?}");
+    assert_eq!([4711, 4713, 4714, 4715, 4716].map(cpus), ["0-15", "4", "7", "0-3", "2"]);
+    assert_eq!(machine.tune(&["plan", &file, "--only", "interrupts"]).out, ["# nothing to change"]);
+    machine.tune(&["undo"]).expect_status(0);
+    machine.expect(&before);
+
+    machine.tune(&apply).expect_status(0);
+    let stat = machine.root().join("proc/4711/task/4713/stat");
+    let ended = fs::read_to_string(&stat).expect("it is there").replace("84212", "99999");
+    fs::write(stat, ended).expect("a file can be written");
+    fs::remove_dir_all(machine.root().join("proc/4711/task/4714")).expect("it is there");
+    let undone = machine.tune(&["undo"]);
+    for name in ["4713 (ru0)", "4714 (ru1)"] {
+        let note = format!(
+            "note: CPUs of thread {name} of process 4711: it has ended, and nothing is left to be brought back"
+        );
+        assert!(undone.expect_status(0).errors.contains(&note), "{undone:#?}");
+    }
+    assert_eq!([4713, 4716].map(cpus), ["4", "0-15"], "it is another one now");
+    assert!(!machine.journal().exists());
+}
+
 /// A configuration of gateways: each of their queues is read by a thread of its own, and they share the gateway's memory.
 #[test]
 fn each_queue_of_a_gateway_is_a_thread_that_reads() {

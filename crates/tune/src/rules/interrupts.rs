@@ -13,6 +13,7 @@ use super::layout::{
     are_far, chosen, cores_of, cpus_of, file_of, free_for_packets, held, near_cores, not_set_apart, own, receiving,
     tickless,
 };
+use super::running::running_threads;
 use super::{Rule, Seen};
 use crate::found::{Found, Unread};
 use crate::{Feeding, Form, Group, Placed, Setting, Sureness, Wish};
@@ -76,6 +77,22 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         worth: "the same rate when the other card is busy, too",
         sureness: Sureness::Documented,
         look: interrupt_others,
+    },
+    Rule {
+        name: "running_threads",
+        group: Group::Interrupts,
+        what: "Where the threads of runs that go on may run, for processes named `ropewalk` with threads of the configuration. \
+               Where rules put them; otherwise those that read a card each on a core of its own beside the interrupts, and \
+               all others away from both, as `placement = \"auto\"` would place a run that began now. Threads of \
+               other programs are never touched.",
+        why: "Interrupts that are moved while a run goes on may come to the core of a thread that reads; and a run that began \
+              without rules may run anywhere. What is changed holds until the run ends: the configuration says where the next \
+              one goes.",
+        source: "paper 3, IV-B and Fig. 9; sched_setaffinity(2); docs/placement.md",
+        worth: "`ropewalk bench gateway --case effect=affinity` has threads that stay on their CPUs, and that do not; \
+               `ropewalk topology CONFIG` draws who belongs where",
+        sureness: Sureness::Documented,
+        look: running_threads,
     },
     Rule {
         name: "irqbalance",
@@ -156,6 +173,18 @@ fn to(seen: Seen, found: &Found, interrupt: &Interrupt, cpu: u32) -> Seen {
         }
         _ => seen,
     }
+}
+
+/// Where the interrupts of all cards go when all is as advised: the numbers of those that are moved, and their CPUs.
+pub(super) fn moves(found: &Found, wish: &Wish) -> Vec<(u32, CpuList)> {
+    let looks = [interrupt_node, interrupt_spread, interrupt_layout, interrupt_others];
+    let seen = looks.into_iter().filter_map(|look| look(found, wish).ok()).flatten();
+    let moved = seen.flat_map(|seen| seen.changes).filter_map(|(setting, _, to)| {
+        let Setting::File { path, .. } = setting else { return None };
+        let number = path.strip_prefix("proc/irq/")?.split('/').next()?.parse().ok()?;
+        Some((number, to.parse().ok()?))
+    });
+    moved.collect()
 }
 
 fn list(cpus: &[u32]) -> CpuList {

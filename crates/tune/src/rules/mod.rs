@@ -12,6 +12,7 @@ mod limits;
 mod memory;
 mod network;
 mod processor;
+mod running;
 mod storage;
 
 use crate::found::Unread;

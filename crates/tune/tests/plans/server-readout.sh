@@ -24,6 +24,9 @@ echo 5 > /proc/irq/120/smp_affinity_list
 echo 6 > /proc/irq/121/smp_affinity_list
 echo 5 > /proc/irq/122/smp_affinity_list
 echo 6 > /proc/irq/123/smp_affinity_list
+taskset --cpu-list --pid 4 4713
+taskset --cpu-list --pid 7 4714
+taskset --cpu-list --pid 0-1,8-9 4716
 echo performance > /sys/devices/system/cpu/cpufreq/policy0/scaling_governor
 echo performance > /sys/devices/system/cpu/cpufreq/policy1/scaling_governor
 echo performance > /sys/devices/system/cpu/cpufreq/policy10/scaling_governor

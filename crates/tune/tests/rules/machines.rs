@@ -150,13 +150,17 @@ pub(crate) fn fed(interface: &str, transport: Transport, receive_buffer_bytes: O
         receive_buffer_bytes,
         placed: Placed::Nobody,
     };
-    Wish { feeding: vec![feeding("ru0"), feeding("ru1")], ..Wish::default() }
+    let threads = ["ru0", "ru1", "bu0", "manager"].map(|name| (name.to_owned(), Placed::Nobody));
+    Wish { feeding: vec![feeding("ru0"), feeding("ru1")], threads: threads.into(), ..Wish::default() }
 }
 
 /// The same wish, with somebody who decides where each thread runs, in their order.
 pub(crate) fn placed<const COUNT: usize>(mut wish: Wish, placed: [Placed; COUNT]) -> Wish {
     assert_eq!(wish.feeding.len(), COUNT);
-    wish.feeding.iter_mut().zip(placed).for_each(|(feeding, placed)| feeding.placed = placed);
+    for (feeding, placed) in wish.feeding.iter_mut().zip(placed) {
+        wish.threads.insert(feeding.thread.clone(), placed.clone());
+        feeding.placed = placed;
+    }
     wish
 }
 

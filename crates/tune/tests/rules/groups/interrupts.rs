@@ -279,3 +279,113 @@ fn placement_and_interrupts_make_the_same_layout() {
     assert_eq!(cpus, ["4", "7"]);
     assert_eq!(worst(&copy.finds("interrupt_layout", &readout("eth1", "/data"))), Grade::Good);
 }
+
+/// Where a thread of the server's run may run, when another file says so.
+fn running(thread: &str, cpus: &str) -> (String, String) {
+    let number =
+        4711 + ["", "", "ru0", "ru1", "manager", "bu0"].iter().position(|name| *name == thread).expect("it runs");
+    let text = format!("Name:\t{thread}\nCpus_allowed_list:\t{cpus}\n");
+    (format!("proc/4711/task/{number}/status"), text)
+}
+
+/// The server with its run's threads on these CPUs.
+fn with_threads(cpus: [(&str, &str); 4]) -> Copy {
+    let files = cpus.map(|(thread, cpus)| running(thread, cpus));
+    files.iter().fold(Copy::of("server"), |copy, (path, text)| copy.with(path, text))
+}
+
+/// Interrupts are to come to CPU 5 and 6, so that 4 and 7 are left of the card's node.
+#[test]
+fn threads_of_a_run_that_goes_on_are_put_where_a_new_one_would_have_them() {
+    let found = finds("server", "running_threads", &readout("eth1", "/data"));
+    let thread = |number: u32, name: &str, change: &str| {
+        format!("CPUs of thread {number} ({name}) of process 4711: 0-15 -> {change}")
+    };
+    let expected = [thread(4713, "ru0", "4"), thread(4714, "ru1", "7"), thread(4716, "bu0", "0-1,8-9")];
+    assert_eq!(changes(&found), expected);
+    assert_eq!((found[0].subject.as_str(), found[0].found.as_str()), ("ropewalk 4711: ru0", "may run on CPU 0-15"));
+    assert!(found[0].advised.starts_with("CPU 4, beside CPU 5-6, which takes the interrupts of eth1"), "{found:#?}");
+    assert!(found[2].advised.starts_with("CPU 0-1,8-9, away from the card and what reads it"), "{found:#?}");
+    assert!(finds("server", "running_threads", &on_eth1()).is_empty(), "nobody said what its threads are for");
+    assert!(finds("laptop", "running_threads", &readout("eth0", "/runs")).is_empty(), "nothing runs there");
+}
+
+#[test]
+fn threads_that_are_as_good_where_they_are_stay_there() {
+    let judged = |cpus: [(&str, &str); 4], wish: &Wish| {
+        let found = with_threads(cpus).finds("running_threads", wish);
+        (worst(&found), changes(&found).len(), found[0].found.clone())
+    };
+    let wish = readout("eth1", "/data");
+    let good = (Grade::Good, 0, "as placed: ru0, ru1, bu0, manager".to_owned());
+    assert_eq!(judged([("ru0", "4"), ("ru1", "7"), ("bu0", "0-3"), ("manager", "0-3")], &wish), good);
+    assert_eq!(
+        judged([("ru0", "15"), ("ru1", "4,12"), ("bu0", "2"), ("manager", "0-3,8-11")], &wish),
+        good,
+        "the other way"
+    );
+    let (_, both, _) = judged([("ru0", "4"), ("ru1", "12"), ("bu0", "0"), ("manager", "0")], &wish);
+    assert_eq!(both, 1, "one core for both");
+    let (_, interrupted, _) = judged([("ru0", "4"), ("ru1", "5"), ("bu0", "0"), ("manager", "0")], &wish);
+    assert_eq!(interrupted, 1, "interrupts are to come there");
+    let (_, beside, _) = judged([("ru0", "4"), ("ru1", "7"), ("bu0", "12"), ("manager", "6")], &wish);
+    assert_eq!(beside, 2, "neither the core of a reader nor that of the interrupts is for others");
+}
+
+#[test]
+fn rules_say_where_running_threads_belong() {
+    let wish = placed(readout("eth1", "/data"), [on("5"), Placed::Automatic]);
+    let found = finds("server", "running_threads", &wish);
+    assert_eq!(
+        (found[0].subject.as_str(), found[0].advised.as_str()),
+        ("ropewalk 4711: ru0", "CPU 5, as its rule has it")
+    );
+    assert!(changes(&found)[1].ends_with("(ru1) of process 4711: 0-15 -> 7"), "{:?}", changes(&found));
+    let wide = with_threads([("ru0", "4-5"), ("ru1", "15"), ("bu0", "0-3"), ("manager", "0-3")]);
+    let wish = placed(readout("eth1", "/data"), [on("4-5"), Placed::Automatic]);
+    assert_eq!(worst(&wide.finds("running_threads", &wish)), Grade::Good, "one has two cores, and the other is beside");
+    let mut wish = placed(readout("eth1", "/data"), [on("4"), on("7")]);
+    wish.threads.insert("manager".to_owned(), on("1"));
+    let copy = with_threads([("ru0", "4"), ("ru1", "7"), ("bu0", "0-3"), ("manager", "0-3")]);
+    assert_eq!(
+        changes(&copy.finds("running_threads", &wish)),
+        ["CPUs of thread 4715 (manager) of process 4711: 0-3 -> 1"]
+    );
+}
+
+/// Names alone say which thread of the configuration it is.
+#[test]
+fn threads_that_cannot_be_told_apart_are_left_alone() {
+    let wish = readout("eth1", "/data");
+    let twice = Copy::of("server").with("proc/4900/comm", "ropewalk\n").finds("running_threads", &wish);
+    let told = ("thread ru0", "in ropewalk 4711, 4900", Grade::Told);
+    assert_eq!((twice[0].subject.as_str(), twice[0].found.as_str(), twice[0].grade), told);
+    assert!(changes(&twice).iter().all(|change| !change.contains("(ru0)")), "{:?}", changes(&twice));
+    let mut shared = wish.clone();
+    shared.threads = [("units".to_owned(), Placed::Nobody), ("bu0".to_owned(), Placed::Nobody)].into();
+    assert!(finds("server", "running_threads", &shared).is_empty(), "who reads is one thread with all others");
+    let mut long = wish;
+    for name in ["builder-of-the-hall-1", "builder-of-the-hall-2"] {
+        long.threads.insert(name.to_owned(), Placed::Nobody);
+    }
+    let (path, text) =
+        ("proc/4711/task/4716/stat", "4716 (builder-of-the-) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 9 20");
+    let named = Copy::of("server").with(path, text);
+    assert_eq!(changes(&named.finds("running_threads", &long)).len(), 2, "ru0 and ru1");
+    long.threads.remove("builder-of-the-hall-2");
+    assert_eq!(changes(&named.finds("running_threads", &long)).len(), 3, "it is the only one with these letters");
+}
+
+#[test]
+fn a_container_bounds_where_running_threads_may_go() {
+    let group = |cpus: &str| {
+        let copy = Copy::of("server").with("proc/4711/cgroup", "0::/run.slice\n");
+        copy.with("sys/fs/cgroup/run.slice/cpuset.cpus.effective", cpus)
+    };
+    let wish = readout("eth1", "/data");
+    let bounded = group("0-7").finds("running_threads", &wish);
+    assert!(changes(&bounded)[2].ends_with("(bu0) of process 4711: 0-15 -> 0-1"), "{:?}", changes(&bounded));
+    let away = group("8-11").finds("running_threads", &wish);
+    assert_eq!((away[0].grade, away[0].changes.len()), (Grade::Told, 0));
+    assert!(away[0].advised.ends_with("its container has none of them"), "{away:#?}");
+}
