@@ -45,6 +45,9 @@ pub struct Feeding {
     pub streams: u32,
     /// The receive buffer of each of their sockets in bytes, where the configuration says one.
     pub receive_buffer_bytes: Option<u64>,
+    /// Bytes that come through it to this thread in a second, where the configuration says how often events come and how
+    /// large they are.
+    pub bytes_per_second: Option<u64>,
     /// Who decides on which CPUs that thread runs.
     pub placed: Placed,
 }

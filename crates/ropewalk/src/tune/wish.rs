@@ -2,8 +2,9 @@
 
 use crate::exit::Failure;
 use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
-use ropewalk_node::configuration::push::{self, PushConfiguration, ReceiveChoice};
+use ropewalk_node::configuration::push::{self, FlowSection, PushConfiguration, ReceiveChoice};
 use ropewalk_node::configuration::{self, Configuration, NetworkAddress, PlacementChoice, ReadoutSection, ThreadRule};
+use ropewalk_node::quantity::SizeDistribution;
 use ropewalk_node::run::placement_on;
 use ropewalk_node::run::push::{push_placement_on, receiving_threads};
 use ropewalk_tune::{Feeding, Placed, Transport, Wish};
@@ -85,6 +86,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
             transport: Transport::Tcp,
             streams: streams as u32,
             receive_buffer_bytes: None,
+            bytes_per_second: None,
             placed: placed(&readout.name),
         }));
     }
@@ -101,6 +103,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
             transport: Transport::Datagrams,
             streams: 1,
             receive_buffer_bytes: None,
+            bytes_per_second: None,
             placed: placed(&source.readout),
         }));
     }
@@ -170,6 +173,7 @@ fn elsewhere(addresses: impl Iterator<Item = IpAddr>, machine: &Machine) -> Vec<
 fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
     let plan = push_placement_on(configuration, machine).unwrap_or_default();
     let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
+    let bytes_per_second = bytes_to_each_queue(configuration, machine);
     for gateway in &configuration.gateway {
         let transport = match gateway.receive {
             ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => Transport::Rings,
@@ -188,6 +192,7 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
             streams: gateway.listen.len() as u32,
             // The configuration counts as the kernel does, which takes twice what it is asked for.
             receive_buffer_bytes: (transport == Transport::Datagrams).then_some(gateway.receive_buffer.0 / 2),
+            bytes_per_second,
         }));
     }
     // Its queues share it.
@@ -205,6 +210,28 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
         realtime_priority: highest_priority(&configuration.thread),
         ..Wish::default()
     }
+}
+
+/// Bytes of all flows that come to one queue of a gateway in a second, without their headers: the trigger names each as
+/// often as the others. None where a flow comes from front ends, or as fast as it goes.
+fn bytes_to_each_queue(configuration: &PushConfiguration, machine: &Machine) -> Option<u64> {
+    let bytes = |flow: &FlowSection| {
+        let emulate = flow.emulate.as_ref()?;
+        // What this machine sends itself comes through no card.
+        let first = flow.sources.address.of(0).map(|address| IpAddr::V4(address.ip));
+        if elsewhere(first.into_iter(), machine).is_empty() {
+            return Some(0.0);
+        }
+        let size = match emulate.fragment_size.0 {
+            SizeDistribution::Fixed(bytes) => f64::from(bytes),
+            SizeDistribution::Uniform { least, most } => f64::midpoint(least.into(), most.into()),
+            SizeDistribution::Exponential { mean } | SizeDistribution::Lognormal { mean, .. } => f64::from(mean),
+        };
+        Some(emulate.rate.as_ref()?.0.hertz()? * size * f64::from(flow.sources.count))
+    };
+    let queues: usize = configuration.gateway.iter().map(|gateway| receiving_threads(gateway).len()).sum();
+    let flows: Vec<f64> = configuration.flow.iter().map(bytes).collect::<Option<_>>()?;
+    Some((flows.iter().sum::<f64>() / queues.max(1) as f64) as u64)
 }
 
 fn add_memory(nodes: &mut BTreeMap<u32, u64>, node: Option<u32>, bytes: u64) {

@@ -513,6 +513,14 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     assert_eq!(wish["memory_bytes"], 96 << 20, "{wish:#}");
     let sources = [1, 2, 3, 4, 9, 10, 11, 12].map(|last| format!("10.10.1.{last}"));
     assert_eq!(wish["peers"], serde_json::json!(sources), "{wish:#}");
+    // Both flows have four sources, and three queues share what they send.
+    assert_eq!(feeding[0]["bytes_per_second"], Value::Null, "nobody says what front ends send");
+    let emulate = "emulate = { fragment_size = \"1KiB\", rate = \"100kHz\" }\n";
+    let flows = [flow("l1", 1), flow("hlt", 9)].map(|flow| format!("{flow}{emulate}")).concat();
+    fs::write(&file, format!("version = 1\n{flows}{gateway}")).expect("as above");
+    let account = machine.tune(&["check", &file.display().to_string(), "--json"]).account();
+    expect_form(&account, &schema("tune-check.json"));
+    assert_eq!(account["wish"]["feeding"][2]["bytes_per_second"], 2 * 4 * 1024 * 100_000 / 3);
     let threads = gateway.replace("queues = 3", "architecture = \"threads\"");
     let rule = "[[thread]]\nmatch = \"^gw0-receive$\"\ncpus = \"5\"\n";
     fs::write(&file, format!("version = 1\n{}{}{threads}{rule}", flow("l1", 1), flow("hlt", 9))).expect("as above");

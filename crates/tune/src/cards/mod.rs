@@ -34,6 +34,12 @@ pub struct CardReport {
     /// The largest packet that the card can have, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_mtu: Option<u32>,
+    /// The speed of the fastest link that the card can have in Mb/s, where its driver tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_megabits: Option<u32>,
+    /// That of the fastest one that it offers to the other side.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_megabits: Option<u32>,
     /// Features that nobody can change, and whether they are on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fixed_features: BTreeMap<String, bool>,

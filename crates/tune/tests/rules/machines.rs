@@ -148,6 +148,7 @@ pub(crate) fn fed(interface: &str, transport: Transport, receive_buffer_bytes: O
         transport,
         streams: 8,
         receive_buffer_bytes,
+        bytes_per_second: None,
         placed: Placed::Nobody,
     };
     let threads = ["ru0", "ru1", "bu0", "manager"].map(|name| (name.to_owned(), Placed::Nobody));

@@ -15,6 +15,7 @@ const OMIT_REPLY: u32 = 1 << 1;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Command {
+    LinkModes = 4,
     Features = 11,
     Rings = 15,
     Channels = 17,
@@ -24,8 +25,8 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Features, Self::Rings, Self::Channels, Self::Coalesce, Self::Pause, Self::Spread];
+    pub(super) const ALL: [Self; 7] =
+        [Self::LinkModes, Self::Features, Self::Rings, Self::Channels, Self::Coalesce, Self::Pause, Self::Spread];
 
     /// The one that asks for a property.
     pub(super) fn of(property: &Property) -> Option<Self> {
@@ -46,6 +47,7 @@ impl Command {
     /// Puts what an answer says into the report.
     pub(super) fn read(self, answer: &[u8], report: &mut CardReport) {
         match self {
+            Self::LinkModes => link_modes(answer, report),
             Self::Features => features(answer, report),
             Self::Spread => spread(answer, report),
             _ => numbers(self, answer, report),
@@ -140,6 +142,17 @@ fn features(answer: &[u8], report: &mut CardReport) {
             report.fixed_features.insert(name, is_on);
         }
     }
+}
+
+/// The attribute with the links that a card can have, those that it offers being set.
+const LINK_MODES: u16 = 3;
+
+fn link_modes(answer: &[u8], report: &mut CardReport) {
+    // Such as 100000baseSR4/Full; ports and pauses stand there, too, by other names.
+    let speed = |name: &str| name.split_once("base")?.0.parse::<u32>().ok();
+    let modes = bits(answer, LINK_MODES);
+    report.most_megabits = modes.iter().filter_map(|(name, _)| speed(name)).max();
+    report.offered_megabits = modes.iter().filter(|(_, is_set)| *is_set).filter_map(|(name, _)| speed(name)).max();
 }
 
 /// The attribute with the table of queues.

@@ -29,6 +29,24 @@ fn rings_channels_and_coalescing_are_read() {
 }
 
 #[test]
+fn links_that_a_card_can_have_are_read() {
+    let bits = [("Autoneg", true), ("100000baseSR4/Full", false), ("FIBRE", true), ("25000baseSR/Full", true)];
+    let bits = bits.iter().fold(Attributes::default(), |bits, (name, is_set)| {
+        let bit = Attributes::default().with(2, &message::ended(name));
+        bits.with_nested(1, &if *is_set { bit.with(3, &[]) } else { bit })
+    });
+    let answer = |bits: &Attributes| {
+        let set = Attributes::default().with_nested(3, bits);
+        Message::new(0, &[]).with_nested(3, &set).bytes(1)[16..].to_vec()
+    };
+    let mut report = CardReport::default();
+    Command::LinkModes.read(&answer(&bits), &mut report);
+    assert_eq!((report.most_megabits, report.offered_megabits), (Some(100_000), Some(25_000)));
+    Command::LinkModes.read(&answer(&Attributes::default()), &mut report);
+    assert_eq!((report.most_megabits, report.offered_megabits), (None, None), "a driver that does not tell");
+}
+
+#[test]
 fn features_are_told_apart_from_those_that_nobody_can_change() {
     let set = |names: &[(&str, bool)], is_masked: bool| {
         let bits = names.iter().fold(Attributes::default(), |bits, (name, is_set)| {

@@ -31,10 +31,13 @@ pub(in crate::rules) const LINK: &[Rule] = &[
     Rule {
         name: "link",
         group: Group::Card,
-        what: "Whether there is a link, in both directions at once, and how fast. Up, full duplex, 10 Gb/s and more.",
+        what: "Whether there is a link, in both directions at once, and how fast. Up, full duplex, as fast as the card can have \
+               it where its driver tells, more than the configuration has emulators send where it says how much, and 10 Gb/s and \
+               more.",
         why: "A bad cable or module makes a card agree on less than it can do, and nothing else tells.",
-        source: "the kernel's ABI/testing/sysfs-class-net",
-        worth: "the factor between the speeds",
+        source: "the kernel's ABI/testing/sysfs-class-net and networking/ethtool-netlink.rst (LINKMODES_GET)",
+        worth: "the factor between the speeds; no bench of Ropewalk shows it: the speeds are those that the driver \
+               tells",
         sureness: Sureness::Documented,
         look: link,
     },
@@ -139,22 +142,60 @@ fn path_mtu(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     Ok(found.probed.paths.iter().filter_map(one).collect())
 }
 
-fn link(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
+/// A speed as it stands on cards.
+fn gigabits(megabits: u32) -> String {
+    format!("{} Gb/s", f64::from(megabits) / 1000.0)
+}
+
+/// What comes through a card in millions of bits a second, where the configuration says it; of what a bond brings its share.
+fn megabits_through(found: &Found, wish: &Wish, card: &Card) -> u64 {
+    let share = |feeding: &crate::Feeding| {
+        let behind = found.machine.hardware_of(found.machine.card(&feeding.interface)?);
+        let is_behind = behind.iter().any(|one| one.name == card.name);
+        Some(feeding.bytes_per_second.filter(|_| is_behind)? / behind.len() as u64)
+    };
+    wish.feeding.iter().filter_map(share).fold(0, u64::saturating_add) / 125_000
+}
+
+/// What a link that is up lacks.
+fn speed(found: &Found, wish: &Wish, card: &Card, megabits: u32) -> Seen {
     const FAST: u32 = 10_000;
+    let (name, told) = (format!("{}: link", card.name), gigabits(megabits));
+    let report = found.cards.get(&card.name);
+    let most = report.and_then(|report| report.most_megabits).filter(|&most| most > megabits);
+    let offered = report.and_then(|report| report.offered_megabits);
+    let better = most.map(|most| match offered {
+        Some(offered) if offered < most => {
+            let (most, offered, name) = (gigabits(most), gigabits(offered), &card.name);
+            format!("{most}, which the card can do: it offers no more than {offered}, see `ethtool {name}`")
+        }
+        _ => format!("{}, which the card can do: see to cable, module and port of the switch", gigabits(most)),
+    });
+    let needed = megabits_through(found, wish, card);
+    if needed > u64::from(megabits) {
+        let needed = gigabits(u32::try_from(needed).unwrap_or(u32::MAX));
+        let advised = better.unwrap_or_else(|| "a faster card, or less through it".to_owned());
+        Seen::harmful(name, format!("{told}, of {needed} that the configuration has come through it"), advised)
+    } else if let Some(advised) = better {
+        Seen::better(name, told, advised)
+    } else if megabits < FAST {
+        Seen::better(name, told, "10 Gb/s and more: another card, cable or port of the switch")
+    } else {
+        Seen::good(name, told)
+    }
+}
+
+fn link(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let one = |card: &Card| {
         let name = format!("{}: link", card.name);
         let duplex = found.text(&format!("sys/class/net/{}/duplex", card.name)).unwrap_or_default();
-        let speed = card.megabits_per_second.map(|speed| format!("{} Gb/s", f64::from(speed) / 1000.0));
         match (card.is_up, duplex, card.megabits_per_second) {
             (false, ..) => Seen::harmful(name, "down", "bring it up, and see to cable and module"),
             (true, "half", _) => {
                 Seen::harmful(name, "one direction at a time", "full duplex: see to the switch's settings")
             }
-            (true, _, Some(megabits)) if megabits < FAST => {
-                let found = speed.unwrap_or_default();
-                Seen::better(name, found, "10 Gb/s and more: another card, cable or port of the switch")
-            }
-            _ => Seen::good(name, speed.unwrap_or_else(|| "up; its speed is not told".to_owned())),
+            (true, _, Some(megabits)) => speed(found, wish, card, megabits),
+            (true, _, None) => Seen::good(name, "up; its speed is not told"),
         }
     };
     Ok(found.hardware(wish).into_iter().map(one).collect())

@@ -188,6 +188,42 @@ fn links_that_are_slow_down_or_damaged_are_found() {
     assert_eq!(worst(&finds("laptop", "drops", &Wish::default())), Grade::Good);
 }
 
+/// A bad cable or module makes a card agree on less.
+#[test]
+fn links_are_compared_with_what_the_card_can_do() {
+    let slow = |offered: &str| {
+        let copy = Copy::of("server").with("sys/class/net/eth1/speed", "25000\n");
+        copy.recorded("\"offered_megabits\": 100000", offered).finds("link", &on_eth1()).remove(0)
+    };
+    let found = slow("\"offered_megabits\": 100000");
+    assert_eq!((found.grade, found.found.as_str()), (Grade::CouldBeBetter, "25 Gb/s"));
+    assert_eq!(found.advised, "100 Gb/s, which the card can do: see to cable, module and port of the switch");
+    let bound = slow("\"offered_megabits\": 40000").advised;
+    assert_eq!(bound, "100 Gb/s, which the card can do: it offers no more than 40 Gb/s, see `ethtool eth1`");
+    let silent =
+        Copy::of("server").with("sys/class/net/eth1/speed", "25000\n").recorded("\"most_megabits\"", "\"none\"");
+    assert_eq!(worst(&silent.finds("link", &on_eth1())), Grade::Good, "its driver does not tell");
+}
+
+#[test]
+fn links_are_compared_with_what_the_configuration_has_come_through_them() {
+    let wish = |gigabytes: [u64; 2]| {
+        let mut wish = readout("eth1", "/data");
+        for (feeding, gigabytes) in wish.feeding.iter_mut().zip(gigabytes) {
+            feeding.bytes_per_second = Some(gigabytes * 1_000_000_000);
+        }
+        wish
+    };
+    assert_eq!(worst(&finds("server", "link", &wish([6, 6]))), Grade::Good);
+    let found = finds("server", "link", &wish([7, 6]));
+    let told = "100 Gb/s, of 104 Gb/s that the configuration has come through it";
+    assert_eq!((found[0].grade, found[0].found.as_str()), (Grade::Harmful, told));
+    assert_eq!(found[0].advised, "a faster card, or less through it");
+    let slow = Copy::of("server").with("sys/class/net/eth1/speed", "25000\n");
+    let advised = slow.finds("link", &wish([3, 1])).remove(0).advised;
+    assert!(advised.starts_with("100 Gb/s, which the card can do"), "{advised}");
+}
+
 #[test]
 fn packet_rings_want_a_driver_with_xdp() {
     assert_eq!(worst(&finds("server", "xdp", &fed("eth1", Transport::Rings, None))), Grade::Good);
