@@ -204,3 +204,27 @@ impl From<JournalError> for Failure {
         Self::Environment(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+    use clap::Parser;
+
+    /// Whoever types what a rule names is not told that there is no such thing.
+    #[test]
+    fn every_command_that_a_rule_names_is_one() {
+        let mut count = 0;
+        for rule in rules::rules() {
+            let commands = rule.worth.split('`').filter(|words| words.starts_with("ropewalk "));
+            for command in commands {
+                let words: Vec<&str> = command.split(' ').collect();
+                assert!(Arguments::try_parse_from(&words).is_ok(), "{}: {command}", rule.name);
+                let is_bench = words[1] == "bench";
+                assert!(!is_bench || ropewalk_bench::NAMES.contains(&words[2]), "{}: {command}", rule.name);
+                count += 1;
+            }
+        }
+        assert!(count > 30, "{count}");
+    }
+}

@@ -27,7 +27,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "The card writes into the caches of its own node; a CPU of another one fetches each packet's header across \
               the sockets, and so does every thread that reads beside it.",
         source: "paper 3, IV-C and Fig. 9; the kernel's core-api/irq/irq-affinity.rst",
-        worth: "Fig. 7 of paper 3 has the rate at 40 Gb/s with and without this and the buffers together",
+        worth: "the rate at 40 Gb/s with and without this and the buffers together is in Fig. 7 of paper 3; no bench \
+               of Ropewalk shows it: virtual cards do not interrupt",
         sureness: Sureness::Documented,
         look: interrupt_node,
     },
@@ -38,7 +39,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
                the layout has for them.",
         why: "Queues whose interrupts come to one core share that core's time, while others stand idle.",
         source: "the kernel's networking/scaling.rst",
-        worth: "up to one more core for the kernel's work with each queue",
+        worth: "up to one more core for the kernel's work with each queue; no bench of Ropewalk shows it: virtual \
+               cards do not interrupt (the kernel's networking/scaling.rst)",
         sureness: Sureness::Documented,
         look: interrupt_spread,
     },
@@ -52,7 +54,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "A thread that shares its core with the interrupts stands still whenever packets come; one on the other socket \
               fetches all data across. Paper 3 found this layout best.",
         source: "paper 3, IV-B, IV-C and Fig. 9; docs/placement.md",
-        worth: "see `interrupt_node`; `ropewalk topology CONFIG` draws it",
+        worth: "as `interrupt_node`; no bench of Ropewalk shows it: virtual cards do not interrupt (paper 3, Fig. 7); \
+               `ropewalk topology CONFIG` draws it",
         sureness: Sureness::Documented,
         look: interrupt_layout,
     },
@@ -64,7 +67,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "A thread that the kernel moves about leaves its cache behind, and comes to the cores that take interrupts and \
               to other nodes.",
         source: "paper 3, IV-B and Fig. 9; paper 1, IV-C; docs/placement.md",
-        worth: "see `interrupt_node`; `ropewalk topology CONFIG` draws who runs where",
+        worth: "`ropewalk bench gateway --case effect=affinity` has threads that stay on their CPUs, and that do not; \
+               `ropewalk topology CONFIG` draws who runs where",
         sureness: Sureness::Documented,
         look: reader_cores,
     },
@@ -74,7 +78,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         what: "Interrupts of other cards on the node of one that feeds. On the last core of another node.",
         why: "Paper 3 kept one core of the other socket aside for them, so that nothing else comes to the cores that read.",
         source: "paper 3, IV-B and Fig. 9",
-        worth: "the same rate when the other card is busy, too",
+        worth: "the same rate when the other card is busy, too; no bench of Ropewalk shows it: virtual cards do not \
+               interrupt (paper 3, IV-B)",
         sureness: Sureness::Documented,
         look: interrupt_others,
     },
@@ -103,7 +108,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         why: "It moves interrupts every ten seconds, and takes back what the other rules of this group advise: also from \
               CPUs that are banned. Paper 1 found fixed ones faster, and the same every day.",
         source: "paper 1, IV-B; irqbalance(1)",
-        worth: "a rate that stays; whatever fixed interrupts are worth",
+        worth: "a rate that stays, whatever fixed interrupts are worth; no bench of Ropewalk shows it: virtual cards \
+               do not interrupt (paper 1, IV-B)",
         sureness: Sureness::Documented,
         look: irqbalance,
     },
@@ -137,7 +143,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
                that feeds threads: those that read. `placement = \"auto\"` takes isolated CPUs first.",
         why: "No other process ever runs there, so that no reading thread waits for one.",
         source: "the kernel's admin-guide/kernel-parameters.txt; paper 1, IV-C, on daemons",
-        worth: "rarely speed, but fewer pauses",
+        worth: "rarely speed, but fewer pauses, which is a guess; no bench of Ropewalk shows it: it takes a start of \
+               the kernel with them and without (paper 1, IV-C, is on daemons)",
         sureness: Sureness::Guess,
         look: isolated_cpus,
     },
@@ -147,7 +154,8 @@ pub(super) const INTERRUPTS: &[Rule] = &[
         what: "Whether isolated CPUs have no timer tick while one thread runs (`nohz_full`). The same CPUs as `isolcpus`.",
         why: "The tick interrupts a reading thread up to 1000 times a second for nothing.",
         source: "the kernel's timers/no_hz.rst",
-        worth: "little; every system call costs a little more",
+        worth: "little, and every system call costs a little more; no bench of Ropewalk shows it: it takes a start of \
+               the kernel with them and without (timers/no_hz.rst)",
         sureness: Sureness::Guess,
         look: tickless_cpus,
     },

@@ -15,7 +15,8 @@ pub(super) const LIMITS: &[Rule] = &[
                configuration, or 64 MiB.",
         why: "Pools that are to be locked cannot be, and kernels before 5.11 count the rings of AF_XDP against it.",
         source: "setrlimit(2), RLIMIT_MEMLOCK; limits.conf(5); systemd.exec(5), LimitMEMLOCK",
-        worth: "no event waits for a page from the disk",
+        worth: "no event waits for a page from the disk; no bench of Ropewalk shows it: the limit refuses \
+               (setrlimit(2))",
         sureness: Sureness::Documented,
         look: locked_memory,
     },
@@ -26,7 +27,7 @@ pub(super) const LIMITS: &[Rule] = &[
                and some more.",
         why: "The connection that is one too many is refused, in the middle of a run if it is a file's.",
         source: "setrlimit(2), RLIMIT_NOFILE; limits.conf(5); systemd.exec(5), LimitNOFILE",
-        worth: "whether it works at all",
+        worth: "whether it works at all; no bench of Ropewalk shows it: the limit refuses (setrlimit(2))",
         sureness: Sureness::Documented,
         look: open_files,
     },
@@ -38,7 +39,8 @@ pub(super) const LIMITS: &[Rule] = &[
         why: "Paper 1 used strict priorities so that no daemon comes before the event builder; without the right the \
               threads run as all others.",
         source: "paper 1, IV-C; sched(7); limits.conf(5), rtprio; systemd.exec(5), LimitRTPRIO",
-        worth: "rarely speed, but the same speed every day",
+        worth: "rarely speed, but the same speed every day; `ropewalk bench gateway --case effect=priority` has both, \
+               beside a thread that computes",
         sureness: Sureness::Documented,
         look: realtime_limit,
     },
@@ -50,7 +52,7 @@ pub(super) const LIMITS: &[Rule] = &[
         why: "Whoever has used up his share stands still until the next period (100 ms), with all connections and rings \
               running full meanwhile. CPUs of one's own (`cpuset`) bound a container without that.",
         source: "the kernel's admin-guide/cgroup-v2.rst, CPU; scheduler/sched-bwc.rst",
-        worth: "pauses of up to 100 ms, as often as `cpu.stat` counts them",
+        worth: "pauses of up to 100 ms; no bench of Ropewalk shows it: `cpu.stat` counts them",
         sureness: Sureness::Documented,
         look: container_cpu,
     },
@@ -61,7 +63,8 @@ pub(super) const LIMITS: &[Rule] = &[
                `memory.limit_in_bytes`). More than the pools of the configuration, and half a GiB for all else.",
         why: "The kernel ends a process that needs more, and buffers of sockets and files count too.",
         source: "the kernel's admin-guide/cgroup-v2.rst, Memory; cgroup-v1/memory.rst",
-        worth: "whether it works at all",
+        worth: "whether it works at all; no bench of Ropewalk shows it: the kernel ends who needs more \
+               (admin-guide/cgroup-v2.rst)",
         sureness: Sureness::Documented,
         look: container_memory,
     },

@@ -16,7 +16,8 @@ pub(super) const MEMORY: &[Rule] = &[
         why: "With small pages the processor looks up a page for each 4 KiB, and the first touch of each costs a fault. \
               Paper 1 saw the same in 2005.",
         source: "paper 1, III-B; the kernel's admin-guide/mm/hugetlbpage.rst; measured with Ropewalk",
-        worth: "scanning 1 GiB: 23 GB/s with small pages, 41 with huge ones; copying: 12.6 and 20.7; `ropewalk bench felix`",
+        worth: "scanning 1 GiB: 23 GB/s with small pages, 41 with huge ones; copying: 12.6 and 20.7; `ropewalk bench \
+               felix --case figure=8` has both",
         sureness: Sureness::Measured,
         look: huge_pages,
     },
@@ -26,7 +27,7 @@ pub(super) const MEMORY: &[Rule] = &[
         what: "Pages of 1 GiB that are reserved. None: pools take those of 2 MiB.",
         why: "What is reserved so is lost to everything else; in steps of 2 MiB the lookups are seldom enough.",
         source: "the kernel's admin-guide/mm/hugetlbpage.rst",
-        worth: "the memory itself",
+        worth: "the memory itself; no bench of Ropewalk shows it: it is what /proc/meminfo has less",
         sureness: Sureness::Documented,
         look: gigantic_pages,
     },
@@ -38,7 +39,9 @@ pub(super) const MEMORY: &[Rule] = &[
         why: "Where no huge pages are reserved, pools ask for these. To make one while a thread waits takes up to some \
               milliseconds.",
         source: "the kernel's admin-guide/mm/transhuge.rst; measured with Ropewalk",
-        worth: "scanning 1 GiB: 23 GB/s with small pages, 27 with transparent huge ones; random reads 493 and 170 ns",
+        worth: "scanning 1 GiB: 23 GB/s with small pages, 27 with transparent huge ones; random reads 493 and 170 ns; \
+               `ropewalk bench felix --case figure=8` has small pages and huge ones, transparent where none are \
+               reserved",
         sureness: Sureness::Measured,
         look: transparent_huge_pages,
     },
@@ -48,7 +51,7 @@ pub(super) const MEMORY: &[Rule] = &[
         what: "Free memory of each node, against the pools of the configuration that lie there. More, by a tenth.",
         why: "What a node lacks comes from another one without a word, and every packet then crosses the sockets.",
         source: "paper 3, IV-B and Fig. 9; numa(7)",
-        worth: "as `interrupt_node`",
+        worth: "as `interrupt_node`; no bench of Ropewalk shows it: it takes two nodes (paper 3, Fig. 7)",
         sureness: Sureness::Documented,
         look: numa_memory,
     },
@@ -59,7 +62,8 @@ pub(super) const MEMORY: &[Rule] = &[
                node. 0.",
         why: "A thread that needs memory then waits for the disk, although there is free memory.",
         source: "the kernel's admin-guide/sysctl/vm.rst",
-        worth: "no pauses of milliseconds while files are written",
+        worth: "no pauses of milliseconds while files are written; no bench of Ropewalk shows it: it takes a node \
+               that is full (admin-guide/sysctl/vm.rst)",
         sureness: Sureness::Documented,
         look: zone_reclaim,
     },
@@ -69,7 +73,8 @@ pub(super) const MEMORY: &[Rule] = &[
         what: "`vm.swappiness`, how readily the kernel swaps memory out for cached files, on machines with swap. 10 at most.",
         why: "Run files fill the cache as fast as they are written; pools that are quiet for a while would go to the disk.",
         source: "the kernel's admin-guide/sysctl/vm.rst",
-        worth: "no event waits for a page from the disk",
+        worth: "no event waits for a page from the disk; no bench of Ropewalk shows it: it takes a machine whose \
+               memory is full (admin-guide/sysctl/vm.rst)",
         sureness: Sureness::Documented,
         look: swappiness,
     },

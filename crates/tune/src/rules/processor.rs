@@ -23,7 +23,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
                50 us.",
         why: "Packets that come meanwhile wait in the card's ring, and each request of a builder unit waits as long.",
         source: "the kernel's admin-guide/pm/cpuidle.rst",
-        worth: "the state's latency each time: 100 to 900 us",
+        worth: "the state's latency each time: 100 to 900 us; `ropewalk doctor` shows how long it takes to wake a \
+               thread",
         sureness: Sureness::Documented,
         look: idle_states,
     },
@@ -34,7 +35,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
                (`guest_halt_poll_ns` of the governor haltpoll). 200000.",
         why: "To wake a CPU that was given back the host has to take part.",
         source: "the kernel's virt/guest-halt-polling.rst; measured with Ropewalk",
-        worth: "half of a round trip between two threads that sleep: 28 us with 0, 17 us with 200000, 5 us where the host has \
+        worth: "half of a round trip between two threads that sleep: 28 us with 0, 17 us with 200000, 5 us where the \
+               host has \
                 cores to spare; `ropewalk doctor`. A run that is busy is no faster",
         sureness: Sureness::Measured,
         look: guest_halt_poll,
@@ -46,7 +48,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
                without work.",
         why: "Two busy threads on one core have half a core each: two reading threads on siblings are no faster than one.",
         source: "docs/placement.md",
-        worth: "two threads on two cores against two on one: 2.0 against 1.0 times one, at the vector unit's limit",
+        worth: "two threads on two cores against two on one: 2.0 against 1.0 times one, at the vector unit's limit; \
+               `ropewalk doctor` shows what two CPUs do",
         sureness: Sureness::Measured,
         look: hardware_threads,
     },
@@ -58,7 +61,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
         why: "It finds out by taking pages away for a moment, so that each of them faults. Ropewalk places its memory \
               itself.",
         source: "the kernel's admin-guide/sysctl/kernel.rst; paper 3, IV-B, on memory that is placed",
-        worth: "no page faults while data is taken",
+        worth: "no page faults while data is taken; no bench of Ropewalk shows it: it takes two nodes \
+               (admin-guide/sysctl/kernel.rst)",
         sureness: Sureness::Documented,
         look: numa_balancing,
     },
@@ -69,7 +73,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
                `xen`; on ARM `arch_sys_counter`.",
         why: "Those are read without a system call. Others cost a system call and an access to a slow device each time.",
         source: "the kernel's timers/timekeeping.rst; vdso(7)",
-        worth: "25 ns against 1 us and more for each read of the clock, of which there is one in each batch",
+        worth: "25 ns against 1 us and more for each read of the clock, of which there is one in each batch; no bench \
+               of Ropewalk shows it: the times are those of `clock_gettime`, with and without a system call (vdso(7))",
         sureness: Sureness::Documented,
         look: clock_source,
     },
@@ -80,7 +85,8 @@ pub(super) const PROCESSOR: &[Rule] = &[
         why: "Some make system calls and context switches dearer: figures of two machines compare only where both are known. \
               Whether they are needed is not a question of speed.",
         source: "the kernel's admin-guide/hw-vuln",
-        worth: "a system call costs 133 ns on one machine that was measured; many messages in each call make it small",
+        worth: "a system call costs 133 ns on one machine that was measured, and many messages in each call make it \
+               small; `ropewalk bench packet --case figure=cost` shows both",
         sureness: Sureness::Documented,
         look: mitigations,
     },
@@ -92,7 +98,7 @@ pub(super) const PROCESSOR: &[Rule] = &[
         why: "Those that look for work all the time (as reading threads do for a while) are stopped for 50 ms in each \
               second when they share a core; with -1 they are not, and may keep the kernel's own threads from running.",
         source: "sched(7); the kernel's scheduler/sched-rt-group.rst; paper 1, IV-C",
-        worth: "no pause of 50 ms",
+        worth: "no pause of 50 ms; no bench of Ropewalk shows it: the 50 ms of each second are the kernel's (sched(7))",
         sureness: Sureness::Documented,
         look: realtime_throttling,
     },

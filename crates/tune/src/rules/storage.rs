@@ -49,7 +49,7 @@ pub(super) const STORAGE: &[Rule] = &[
         what: "The room in the file system of each output directory. More than 10 GB, and more than a tenth.",
         why: "A full disk ends a run, or holds it up; file systems become slow before they are full.",
         source: "docs/operating.md",
-        worth: "the run",
+        worth: "the run; no bench of Ropewalk shows it: docs/operating.md says what a full disk does",
         sureness: Sureness::Documented,
         look: free_space,
     },

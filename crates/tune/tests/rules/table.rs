@@ -66,6 +66,18 @@ fn names_are_given_once_and_groups_stand_together() {
     }
 }
 
+/// A command that shows it on this machine, or why there is none and where the number comes from.
+#[test]
+fn what_a_rule_is_worth_is_shown_by_a_command_or_says_where_it_comes_from() {
+    const NONE: &str = "no bench of Ropewalk shows it: ";
+    for rule in rules::rules() {
+        let is_shown = ["`ropewalk bench ", "`ropewalk doctor`"].iter().any(|command| rule.worth.contains(command));
+        let reason = rule.worth.split_once(NONE).map(|(_, reason)| reason);
+        assert_ne!(is_shown, reason.is_some(), "{}: {}", rule.name, rule.worth);
+        assert!(reason.is_none_or(|reason| reason.len() > 20), "{}: {}", rule.name, rule.worth);
+    }
+}
+
 /// A change is from what was found to something else, and belongs to its rule; nothing good is changed.
 #[test]
 fn changes_are_of_their_rule_and_change_something() {

@@ -14,7 +14,8 @@ pub(in crate::rules) const FLOWS: &[Rule] = &[
         why: "A queue that is not in the table gets nothing, and its core does nothing; one that is in it more often \
               than others is full first.",
         source: "the kernel's networking/scaling.rst, RSS",
-        worth: "as much as queues stand idle",
+        worth: "as much as queues stand idle; no bench of Ropewalk shows it: virtual cards have no such table, and \
+               `ethtool -S` counts the packets of each queue",
         sureness: Sureness::Documented,
         look: flow_spread,
     },
@@ -26,7 +27,8 @@ pub(in crate::rules) const FLOWS: &[Rule] = &[
         why: "Spread by chance, most packets are worked on by a core other than the one that reads them, and cross a \
               cache or a socket on the way. Few connections also fall on the same queue by chance.",
         source: "the kernel's networking/scaling.rst, accelerated RFS",
-        worth: "some percent of a reading core; measure before and after with the run's own rate",
+        worth: "some percent of a reading core, which is a guess; no bench of Ropewalk shows it: virtual cards have \
+               no such filters, and the run's own rate before and after does",
         sureness: Sureness::Guess,
         look: flow_steering,
     },

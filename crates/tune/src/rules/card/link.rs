@@ -13,7 +13,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         why: "Every packet costs the same, however long it is. Paper 1 saved 24 % of its CPU time with 4 kB in the \
               place of 1.5 kB.",
         source: "paper 1, IV-D, Figs. 7 and 8",
-        worth: "16 streams over a virtual pair: 1.1 GB/s at 1500, 2.8 at 4000, 4.6 at 9000 bytes; `ropewalk bench gateway`",
+        worth: "16 streams over a virtual pair: 1.1 GB/s at 1500, 2.8 at 4000, 4.6 at 9000 bytes; `ropewalk bench \
+               gateway`",
         sureness: Sureness::Measured,
         look: mtu,
     },
@@ -24,7 +25,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         why: "A switch with a smaller MTU than the machines drops large packets without a word: small messages pass, \
               and the first large one hangs.",
         source: "RFC 4821; ip(7), IP_PMTUDISC_PROBE",
-        worth: "whether it works at all",
+        worth: "whether it works at all; no bench of Ropewalk shows it: it takes a switch that is wrong (RFC 4821), \
+               and `ropewalk tune check CONFIG` tries the paths",
         sureness: Sureness::Documented,
         look: path_mtu,
     },
@@ -48,7 +50,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         why: "Datagrams that come damaged are lost; connections send again and slow down. The cause is a cable, a \
               module, a dirty fibre: no setting mends it.",
         source: "the kernel's networking/statistics.rst",
-        worth: "what is lost; and each lost packet makes a connection slow down",
+        worth: "what is lost, and each lost packet makes a connection slow down; no bench of Ropewalk shows it: the \
+               card counts what came damaged",
         sureness: Sureness::Documented,
         look: link_errors,
     },
@@ -60,7 +63,7 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         why: "They are lost between the wire and the program. Longer rings (`receive_ring`), more queues (`channels`) \
               and interrupts on cores of their own (`interrupt_node`, `interrupt_spread`) help.",
         source: "paper 2, IV and V; the kernel's networking/statistics.rst",
-        worth: "what is lost",
+        worth: "what is lost; no bench of Ropewalk shows it: card and kernel count what they dropped",
         sureness: Sureness::Documented,
         look: drops,
     },
@@ -84,7 +87,8 @@ pub(in crate::rules) const LINK: &[Rule] = &[
         why: "A card in a slot of fewer lanes, or that agreed on a lower speed, loses packets whenever the link is full, \
               and reports a full link speed all the same.",
         source: "paper 1, II-B, on buses as the limit; PCI Express Base Specification, 2.5 to 64 GT/s and line codes",
-        worth: "the factor between slot and link",
+        worth: "the factor between slot and link; no bench of Ropewalk shows it: the speed is transfers times lanes \
+               without the line code (PCI Express Base Specification)",
         sureness: Sureness::Documented,
         look: pcie,
     },

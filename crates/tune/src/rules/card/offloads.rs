@@ -12,7 +12,8 @@ pub(in crate::rules) const OFFLOADS: &[Rule] = &[
         why: "The kernel's work is counted in packets, not in bytes: put together, 64 KiB cost as much as one frame. \
               The old way throws away what cannot be told apart afterwards, and is left off where packets pass on.",
         source: "paper 1, IV-D, on what fewer packets save; the kernel's networking/segmentation-offloads.rst",
-        worth: "a receiver that empties a full queue: 1.2 to 1.5 million datagrams of 1024 bytes a second one by one, 16 million \
+        worth: "a receiver that empties a full queue: 1.2 to 1.5 million datagrams of 1024 bytes a second one by one, \
+               16 million \
                 put together by the kernel; `ropewalk bench packet`",
         sureness: Sureness::Measured,
         look: receive_offload,
@@ -25,7 +26,8 @@ pub(in crate::rules) const OFFLOADS: &[Rule] = &[
         why: "As with `receive_offload`, the other way: the kernel works on 64 KiB in the place of 45 packets. Without \
               gathering each piece is copied once more.",
         source: "the kernel's networking/segmentation-offloads.rst",
-        worth: "0.43 million packets a second without, 1.44 with segmentation in software alone (datagrams over a virtual \
+        worth: "0.43 million packets a second without, 1.44 with segmentation in software alone (datagrams over a \
+               virtual \
                 pair); `ropewalk bench packet`",
         sureness: Sureness::Measured,
         look: send_offload,
@@ -37,7 +39,8 @@ pub(in crate::rules) const OFFLOADS: &[Rule] = &[
         why: "Otherwise a core reads each byte once more; and the kernel does not put packets together or cut them \
               late whose checksums it has to look at itself.",
         source: "the kernel's networking/checksum-offloads.rst",
-        worth: "one pass over all data: at 23 GB/s each GB takes 0.04 s of a core",
+        worth: "one pass over all data: at 23 GB/s each GB takes 0.04 s of a core; `ropewalk doctor` shows how fast \
+               memory is read",
         sureness: Sureness::Documented,
         look: checksum_offload,
     },

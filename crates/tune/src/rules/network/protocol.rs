@@ -11,7 +11,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         why: "bbr paces every connection by a timer and guesses the path's speed, which is worth much over long and \
               lossy ways. Within a hall, and over loopback, the timers cost more than the sending.",
         source: "paper 3 has its time's usual one; measured with Ropewalk",
-        worth: "16 streams over loopback, without TCP_NODELAY: 0.86 GB/s with bbr against 1.8 with cubic where each send has \
+        worth: "16 streams over loopback, without TCP_NODELAY: 0.86 GB/s with bbr against 1.8 with cubic where each \
+               send has \
                 2 KiB, 4.1 against 7.7 where it has 64 KiB; `ropewalk bench tcpla --case untuned` has one stream",
         sureness: Sureness::Measured,
         look: congestion_control,
@@ -24,7 +25,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
               and it is by their times that old packets are told from new ones (PAWS, RFC 7323), and that round trips \
               are measured when something was lost; reading the clock costs next to nothing now.",
         source: "paper 3, Fig. 8, which no longer holds; RFC 7323, section 5; the kernel's networking/ip-sysctl.rst",
-        worth: "12 bytes of each packet, for protection against data of an earlier round",
+        worth: "12 bytes of each packet, for protection against data of an earlier round; `ropewalk bench tcpla` \
+               shows what they cost over loopback",
         sureness: Sureness::Documented,
         look: tcp_timestamps,
     },
@@ -34,7 +36,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         what: "`net.ipv4.tcp_sack`, whether the receiver says what it has behind a gap. On.",
         why: "Without it one lost packet makes the sender send again what has long arrived: a whole window.",
         source: "paper 3, Fig. 8, which still holds; RFC 2018",
-        worth: "most of the speed as soon as a packet is lost",
+        worth: "most of the speed as soon as a packet is lost; no bench of Ropewalk shows it: over loopback none is \
+               (RFC 2018, section 1, says what follows)",
         sureness: Sureness::Documented,
         look: tcp_sack,
     },
@@ -44,7 +47,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         what: "`net.ipv4.tcp_window_scaling`, whether windows may be larger than 64 KiB. On.",
         why: "64 KiB in each round trip of 0.1 ms are 0.65 GB/s at most, whatever the buffers.",
         source: "RFC 7323, section 2; the kernel's networking/ip-sysctl.rst",
-        worth: "most of the speed of a fast link",
+        worth: "most of the speed of a fast link; `ropewalk bench tcpla` shows a part of it over loopback, where \
+               round trips are short",
         sureness: Sureness::Documented,
         look: window_scaling,
     },
@@ -56,7 +60,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         why: "What was learned in a bad moment slows the next run down. Paper 3 writes 0 beneath the comment \"disable \
               caching\", which contradicts itself: 0 keeps the cache, 1 disables it.",
         source: "paper 3, Fig. 8, whose comment is right and whose value is not; the kernel's networking/ip-sysctl.rst",
-        worth: "runs that begin alike",
+        worth: "runs that begin alike; no bench of Ropewalk shows it: it takes a path that had a bad moment \
+               (networking/ip-sysctl.rst)",
         sureness: Sureness::Documented,
         look: tcp_metrics,
     },
@@ -67,7 +72,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         why: "Fragments come in bursts with pauses between them; each pause longer than a time-out (200 ms) would make \
               a connection begin with ten packets again.",
         source: "the kernel's networking/ip-sysctl.rst",
-        worth: "a few round trips after each pause between triggers, spills or runs",
+        worth: "a few round trips after each pause between triggers, spills or runs; no bench of Ropewalk shows it: \
+               it follows from the ten packets of RFC 6928 and the doubling in each round trip",
         sureness: Sureness::Documented,
         look: slow_start_after_idle,
     },
@@ -79,7 +85,8 @@ pub(in crate::rules) const PROTOCOL: &[Rule] = &[
         why: "A switch that does not carry large packets drops them without a word: connections are opened and then \
               hang. With 1 TCP finds out after a few lost packets and goes on.",
         source: "RFC 4821; the kernel's networking/ip-sysctl.rst",
-        worth: "nothing while all switches are right, and otherwise whether it works at all",
+        worth: "nothing while all switches are right, and otherwise whether it works at all; no bench of Ropewalk \
+               shows it: it takes a switch that is wrong (RFC 4821)",
         sureness: Sureness::Documented,
         look: mtu_probing,
     },

@@ -28,7 +28,8 @@ pub(in crate::rules) const QUEUES: &[Rule] = &[
         why: "What is left stays in the card's ring, which may run over. More makes those wait longer who read on the \
               same CPU, so it is advised only where the kernel says that it ran short.",
         source: "the kernel's admin-guide/sysctl/net.rst; third column of /proc/net/softnet_stat",
-        worth: "fewer packets that the card drops",
+        worth: "fewer packets that the card drops; no bench of Ropewalk shows it: the kernel counts how often it ran \
+               short (third column of /proc/net/softnet_stat)",
         sureness: Sureness::Guess,
         look: receive_budget,
     },
@@ -54,7 +55,7 @@ pub(in crate::rules) const QUEUES: &[Rule] = &[
               packet of the machine gets one. Paper 1 found it near the top of its profiles.",
         source: "paper 1, IV-E, Figs. 9 and 10; net/core/dev.c, `netstamp_needed_key`",
         worth: "a clock read for each packet: 25 ns where the clock is good, 1 us and more where it is not (see \
-                `clock_source`)",
+               `clock_source`); `ropewalk bench gateway --case effect=timestamp`",
         sureness: Sureness::Documented,
         look: packet_timestamps,
     },
