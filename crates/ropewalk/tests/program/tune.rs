@@ -494,6 +494,67 @@ fn threads_of_a_run_that_goes_on_are_put_where_they_belong_and_back() {
     assert!(!machine.journal().exists());
 }
 
+/// Number of a running process' thread with this name, and where it may run.
+fn thread_of(process: u32, name: &str) -> Option<(String, String)> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let statuses = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+    let field =
+        |status: &str, key: &str| Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned());
+    let told = |status: String| {
+        field(&status, "Name:").filter(|told| told == name)?;
+        Some((field(&status, "Pid:")?, field(&status, "Cpus_allowed_list:")?))
+    };
+    statuses.into_iter().find_map(told)
+}
+
+/// For real: a run goes on while a thread of it is put where another configuration has it, and back.
+#[test]
+fn a_run_goes_on_while_its_threads_are_put_elsewhere_and_back() {
+    let machine = ropewalk_host::Machine::read(Path::new("/")).expect("Linux has it");
+    let (first, last) = (machine.permitted.first().expect("a CPU"), machine.permitted.iter().last().expect("a CPU"));
+    if first == last {
+        return ropewalk_tidy::skipped(
+            "tune::a_run_goes_on_while_its_threads_are_put_elsewhere_and_back",
+            "there is one CPU",
+        );
+    }
+    let directory = TemporaryDirectory::new("tune-live");
+    let within = |name: &str| directory.path().join(name).display().to_string();
+    // By a name that no other test has: of threads with one name in several processes nobody knows whose they are.
+    let configuration = |cpu: u32| {
+        let text = format!(
+            "version = 1\n[run]\noutput = \"{}\"\n[[readout]]\nname = \"rutuned\"\n[[builder]]\nname = \"butuned\"\n\
+             [[source]]\nid = 1\nreadout = \"rutuned\"\nemulate = {{ fragment_size = \"1KiB\", rate = \"100Hz\" }}\n\
+             [[thread]]\nmatch = \"^butuned$\"\ncpus = \"{cpu}\"\n",
+            within("runs")
+        );
+        let file = within(&format!("{cpu}.toml"));
+        fs::write(&file, text).expect("a file can be written");
+        file
+    };
+    let (present, other, journal) = (configuration(first), configuration(last), within("tune.journal"));
+    let mut run = Program::start(["run", &present, "--json"]);
+    let number = loop {
+        assert!(!run.has_ended(), "{:#?}", run.end());
+        match thread_of(run.id(), "butuned") {
+            Some((number, cpus)) if cpus == first.to_string() => break number,
+            _ => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    };
+    let is_on = |cpu: u32| thread_of(run.id(), "butuned") == Some((number.clone(), cpu.to_string()));
+    let planned = Program::run(["tune", "plan", &other, "--only", "interrupts"]);
+    let command = format!("taskset --cpu-list --pid {last} {number}");
+    assert_eq!(planned.expect_status(0).out[1..], [command], "{planned:#?}");
+    Program::run(["tune", "apply", &other, "--only", "interrupts", "--journal", &journal]).expect_status(0);
+    assert!(is_on(last));
+    let again = Program::run(["tune", "plan", &other, "--only", "interrupts"]);
+    assert_eq!(again.expect_status(0).out, ["# nothing to change"]);
+    Program::run(["tune", "undo", "--journal", &journal]).expect_status(0);
+    assert!(is_on(first));
+    run.interrupt();
+    run.end().expect_status(0);
+}
+
 /// A configuration of gateways: each of their queues is read by a thread of its own, and they share the gateway's memory.
 #[test]
 fn each_queue_of_a_gateway_is_a_thread_that_reads() {
