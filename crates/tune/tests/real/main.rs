@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use ropewalk_io::packet::cable::{CARD, Cable};
 use ropewalk_tune::cards::CardReport;
 use ropewalk_tune::change::{self, Action, Foreign, JournalFile};
-use ropewalk_tune::{Change, Form, Found, Group, Place, Plan, Property, Setting, Settings, Wish, rules};
+use ropewalk_tune::{Change, Form, Found, Group, Place, Plan, Property, RunningThread, Setting, Settings, Wish, rules};
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Says which part of a test this program is, in the namespace.
@@ -190,6 +190,14 @@ fn refused(place: &mut Place) {
     );
 }
 
+/// The machine's first process, which is root's.
+fn first_thread() -> Setting {
+    let stat = fs::read_to_string("/proc/1/stat").expect("it does not end");
+    let fields = stat.rsplit_once(')').expect("a name in brackets").1;
+    let begun = fields.split_ascii_whitespace().nth(19).expect("field 22").parse().expect("a number");
+    Setting::Thread(RunningThread { process: 1, thread: 1, begun, name: "init".to_owned() })
+}
+
 /// Neither rights nor a way to get them.
 fn without_rights(place: &mut Place) {
     let swappiness = place.read(&Setting::sysctl("vm.swappiness")).expect("it can be read").expect("it is there");
@@ -208,14 +216,24 @@ fn without_rights(place: &mut Place) {
     let property = Property::Feature("rx-gro".to_owned());
     let feature = said(Setting::Card { interface: CARD.to_owned(), property }, "on");
     assert!(feature.starts_with(&format!("{CARD}: ")) && feature.contains(right), "{feature}");
+    let thread = first_thread();
+    let cpus = place.read(&thread).expect("everybody may").expect("it does not end");
+    let mut said = |setting: &Setting, value: &str| place.write(setting, value).expect_err(value).to_string();
+    assert_eq!(
+        said(&thread, &cpus),
+        "/proc/1/task/1: permission denied; this needs root or CAP_SYS_NICE: run it with sudo"
+    );
     // All of it is told before anything is done, and nothing is written by asking.
     let mut plan = plan(place);
     let (setting, rule) = (Setting::sysctl("vm.swappiness"), "test".to_owned());
+    let group = Group::Interrupts;
+    plan.changes.push(Change { setting: thread, from: cpus, to: "0".to_owned(), group, rule: rule.clone() });
     plan.changes.push(Change { setting, from: swappiness, to: "1".to_owned(), group: Group::Memory, rule });
     let forbidden = place.permits(&plan).expect_err("nobody may change any of it");
     let missing: Vec<_> = forbidden.missing.iter().map(|(why, settings)| (why.as_str(), settings.len())).collect();
     let needs_both = "needs root, or CAP_DAC_OVERRIDE and CAP_NET_ADMIN";
-    assert_eq!(missing, [("needs root or CAP_NET_ADMIN", 11), (needs_both, 2), ("needs root", 1)]);
+    let needs_nice = "needs root or CAP_SYS_NICE";
+    assert_eq!(missing, [("needs root or CAP_NET_ADMIN", 11), (needs_both, 2), (needs_nice, 1), ("needs root", 1)]);
     let identity = place.identity();
     let journal = JournalFile::open(Path::new("/var/lib/none-such/tune.journal"), &identity, "t");
     let error = journal.expect_err("nobody may write there").to_string();
