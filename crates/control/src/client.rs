@@ -89,6 +89,29 @@ impl Client {
         read(&url, self.agent.get(&url).config().timeout_global(Some(self.looking)).build().call())
     }
 
+    /// All files of a run, or of the one that goes on or was last: as many answers as it takes, put together.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn files(&self, run: Option<u32>) -> Result<Replied, ClientError> {
+        let what = run.map_or_else(|| "files".to_owned(), |run| format!("runs/{run}/files"));
+        let mut all = self.look(&format!("{what}?limit=500"))?;
+        let last = |files: &Value| files.as_array()?.last()?["path"].as_str().map(segment);
+        let mut before = last(&all.body["files"]);
+        while let Some(place) = before {
+            let mut page = self.look(&format!("{what}?limit=500&before={place}"))?;
+            // It may be another run's turn by now.
+            if page.status != 200 || page.body["run"] != all.body["run"] {
+                break;
+            }
+            before = last(&page.body["files"]);
+            if let (Some(files), Some(more)) = (all.body["files"].as_array_mut(), page.body["files"].as_array_mut()) {
+                files.append(more);
+            }
+        }
+        Ok(all)
+    }
+
     /// Gives a command in somebody's name, and waits until it has ended. `fields` are what is said of the run that a start begins, each
     /// `NAME=VALUE`.
     ///
@@ -192,7 +215,7 @@ impl Client {
     }
 }
 
-/// A name as it may stand in a path.
+/// A name as it may stand in a path, or in a query.
 fn segment(name: &str) -> String {
     let letter = |byte: u8| match byte {
         b'_' | b'-' => char::from(byte).to_string(),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 mod crowds;
 mod described;
 mod encrypted;
+mod files;
 mod histograms;
 mod logbook;
 mod requests;

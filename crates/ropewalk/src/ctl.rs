@@ -17,7 +17,7 @@ Into the logbook: note TEXT (--run N).
 Alarms: acknowledge NAME, shelve NAME (--for TIME; 0s shows it again).
 The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
-parameters, histograms, runs.
+parameters, histograms, runs, files (of the run that goes on or was last), files N (of run N).
 
 Examples:
   ropewalk ctl state
@@ -25,6 +25,7 @@ Examples:
   ropewalk ctl start --url https://daq1:8900 --ca daq1.pem --token /etc/ropewalk/token --by ada
   ropewalk ctl mask 3,20-39
   ropewalk ctl set timeouts.readout=2s
+  ropewalk ctl files 7
   ropewalk ctl shelve source_silent --for 1h
 
 Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
@@ -32,7 +33,7 @@ pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
     /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39. With set: NAME=VALUE. With reference:
-    /// the run's number, or off. With acknowledge and shelve: the alarm's name.
+    /// the run's number, or off. With files: the run's number. With acknowledge and shelve: the alarm's name.
     text: Option<String>,
     /// With shelve: for how long, a day at most.
     #[arg(long = "for", value_name = "TIME", default_value = "1h")]
@@ -99,6 +100,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
+        "files" => crate::stored::files(&client, options.text.as_deref()).map_err(Failure::Usage)?,
         "note" => note(options, &client, &by)?,
         "reference" => reference(options, &client, &by)?,
         "set" => set(options, &client, &by)?,
@@ -216,6 +218,9 @@ fn lines(replied: &Replied) -> Vec<String> {
     }
     if replied.status == 404 {
         return Vec::new();
+    }
+    if body["files"].is_array() {
+        return crate::stored::lines(body);
     }
     if body["series"].is_object() {
         return vec![match body["run"].as_u64() {

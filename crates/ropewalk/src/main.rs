@@ -31,6 +31,7 @@ mod simulate;
 mod sizing;
 mod sniff;
 mod source_test;
+mod stored;
 mod top;
 mod topology;
 mod tune;

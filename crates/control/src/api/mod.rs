@@ -4,6 +4,7 @@ mod alarms;
 mod commands;
 mod connections;
 mod events;
+mod files;
 mod histograms;
 mod history;
 mod incidents;
@@ -87,6 +88,7 @@ pub(crate) fn router(
         commands::routes(),
         connections::routes(),
         events::routes(),
+        files::routes(),
         standing::routes(),
         alarms::routes(),
         histograms::routes(),
@@ -119,6 +121,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         commands::Document::openapi(),
         connections::Document::openapi(),
         events::Document::openapi(),
+        files::Document::openapi(),
         standing::Document::openapi(),
         alarms::Document::openapi(),
         histograms::Document::openapi(),

@@ -70,6 +70,18 @@ impl Written {
         keys
     }
 
+    /// What it says under a key, of one section or of all sections of a list: texts, and those in lists.
+    pub(crate) fn texts(&self, section: &str, key: &str) -> Vec<&str> {
+        let sections = match self.0.get(section) {
+            Some(Value::Array(sections)) => sections.as_slice(),
+            Some(section) => std::slice::from_ref(section),
+            None => &[],
+        };
+        let values = sections.iter().filter_map(|section| section.get(key));
+        let texts = values.flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
+        texts.filter_map(Value::as_str).collect()
+    }
+
     /// Every value by the way to it.
     fn values(&self) -> BTreeMap<String, String> {
         let mut values = BTreeMap::new();
@@ -141,6 +153,17 @@ mod tests {
         let refused = Written::read(&file).expect_err("it is none");
         std::fs::remove_file(&file).expect("the test's own");
         assert_eq!((read, refused.kind()), (one, io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn texts_are_found_in_sections_and_lists_of_them() {
+        let written = written(TEXT);
+        assert_eq!(written.texts("run", "output"), ["/data0"]);
+        assert_eq!(written.texts("source", "readout"), ["ru0", "ru0"]);
+        let nothing: [&str; 0] = [];
+        assert_eq!([written.texts("source", "id"), written.texts("storage", "hand_over")], [nothing, nothing]);
+        let more = self::written(&format!("{TEXT}[storage]\nmore_outputs = [\"/a\", \"/b\"]\n"));
+        assert_eq!(more.texts("storage", "more_outputs"), ["/a", "/b"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! conducted  what every run is to whoever conducts it, pulled or pushed, and its account
 //! record     a run of the past in a line      logbook   what people say of runs
+//! stored     the files that a run has left on the disks
 //! claim      who manages a run, for whoever takes it over
 //! paged      a node that writes what it counts into its page
 //! placement  where threads and pools go        placer    puts them there
@@ -59,6 +60,7 @@ mod registry;
 mod resolve;
 mod serve;
 mod splitters;
+mod stored;
 mod stream;
 mod summary;
 mod transfer;
@@ -92,6 +94,7 @@ pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use ropewalk_wire::run_file::run_directory_name as directory_name;
 pub use serve::{CardOffer, OfferWriter, Served, Serving, serve};
+pub use stored::{FileName, FileState, MOST_FILES, NotAFile, StoredFile, StoredFiles};
 pub use stream::{LARGEST_CHUNK_BYTES, StreamRunError, subscribe};
 pub use summary::{
     CardSummary, EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary, SynchronySummary,

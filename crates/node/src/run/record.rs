@@ -186,7 +186,7 @@ impl RunRecord {
 }
 
 /// The whole account of a run.
-fn account(directory: &RunDirectory) -> io::Result<Value> {
+pub(super) fn account(directory: &RunDirectory) -> io::Result<Value> {
     let file = directory.path.join(ACCOUNT);
     if fs::metadata(&file)?.len() > ACCOUNT_BYTES {
         return Err(io::Error::new(ErrorKind::InvalidData, format!("{ACCOUNT} is longer than an account can be")));

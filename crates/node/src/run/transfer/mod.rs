@@ -15,6 +15,7 @@ mod queue;
 
 use super::assemble::RunError;
 use command::{Failure, Order};
+pub(super) use places::is_transferred;
 use places::{Found, Places};
 use queue::Queue;
 use ropewalk_io::clock::{Clock, MonotonicClock};

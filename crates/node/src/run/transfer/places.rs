@@ -50,7 +50,7 @@ impl Places {
 
     fn found(&self, path: PathBuf) -> Option<Found> {
         let name: SegmentName = path.file_name()?.to_str()?.parse().ok()?;
-        let is_wanted = self.writers.contains(&name.writer) && !beside(&path, MARK_EXTENSION).exists();
+        let is_wanted = self.writers.contains(&name.writer) && !is_transferred(&path);
         is_wanted.then_some(Found { path, run: name.run.0 })
     }
 }
@@ -85,6 +85,11 @@ fn noted(path: &Path) -> io::Result<Option<u32>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether it stands beside the file that it is safe elsewhere.
+pub(in crate::run) fn is_transferred(path: &Path) -> bool {
+    beside(path, MARK_EXTENSION).exists()
 }
 
 /// Notes beside the file that it is safe elsewhere.
