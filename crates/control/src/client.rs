@@ -4,6 +4,8 @@ use crate::door::SPEAK_TLS;
 use crate::guard::Token;
 use crate::tls::{TlsError, distrust, explain, is_encrypted, trust};
 use serde_json::Value;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -87,6 +89,25 @@ impl Client {
     pub fn look(&self, what: &str) -> Result<Replied, ClientError> {
         let url = format!("{}/api/v1/{what}", self.url);
         read(&url, self.agent.get(&url).config().timeout_global(Some(self.looking)).build().call())
+    }
+
+    /// Samples of events as they are built, of what a query says: for as long as somebody takes them. Where there are none what the server
+    /// says of that.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn samples(&self, query: &[(&str, String)]) -> Result<Result<Samples, Replied>, ClientError> {
+        let url = format!("{}/api/v1/events/stream", self.url);
+        let query = query.iter().map(|(name, value)| (*name, value.as_str()));
+        let request =
+            self.agent.get(&url).query_pairs(query).config().timeout_recv_response(Some(self.looking)).build();
+        match request.call() {
+            Ok(answer) if answer.status().is_success() => {
+                let lines = BufReader::new(answer.into_body().into_with_config().limit(u64::MAX).reader());
+                Ok(Ok(Samples { lines, url }))
+            }
+            answer => read(&url, answer).map(Err),
+        }
     }
 
     /// All files of a run, or of the one that goes on or was last: as many answers as it takes, put together.
@@ -212,6 +233,39 @@ impl Client {
         let url = format!("{}/api/v1/{what}", self.url);
         let request = self.agent.post(&url).query_pairs(query.iter().copied()).header("Content-Type", kind);
         read(&url, self.signed(request).send(text))
+    }
+}
+
+/// Samples of events as they come.
+pub struct Samples {
+    lines: BufReader<ureq::BodyReader<'static>>,
+    url: String,
+}
+
+impl fmt::Debug for Samples {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Samples").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Samples {
+    type Item = Result<Value, ClientError>;
+
+    /// The next one; none where the server has ended.
+    fn next(&mut self) -> Option<Self::Item> {
+        let no_answer = |why: String| ClientError::NoAnswer { url: self.url.clone(), why };
+        loop {
+            let mut line = String::new();
+            match self.lines.by_ref().take(MOST_BYTES).read_line(&mut line) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => return Some(Err(no_answer(error.to_string()))),
+            }
+            if let Some(text) = line.strip_prefix("data: ") {
+                let sample = serde_json::from_str(text);
+                return Some(sample.map_err(|_| no_answer("what answers is not run control".to_owned())));
+            }
+        }
     }
 }
 

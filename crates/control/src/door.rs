@@ -3,6 +3,7 @@
 
 use crate::forms::Problem;
 use crate::patient::Patient;
+use crate::samples;
 use crate::tls::Identity;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
@@ -68,7 +69,7 @@ pub(crate) struct Connections {
     pub(crate) handshakes_late: u64,
     /// Of these, those closed because nobody read what was answered.
     pub(crate) stalled: u64,
-    /// Streams of views that were refused because there were too many; an eighth of all places is for others.
+    /// Streams of views, and of samples, that were refused because there were too many; an eighth of all places is for others.
     pub(crate) streams_crowded: u64,
 }
 
@@ -83,6 +84,7 @@ pub(crate) struct Door {
     most: usize,
     places: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    samples: Arc<Semaphore>,
     counts: Counts,
 }
 
@@ -91,7 +93,9 @@ impl Door {
     /// answer, and lets so many in at once.
     pub(crate) fn new(identity: Option<&Identity>, patience: Duration, most: usize) -> Self {
         let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
-        Self { acceptor: identity.map(Identity::acceptor), patience, most, places, streams, counts: Counts::default() }
+        let samples = Arc::new(Semaphore::new(samples::STREAMS));
+        let acceptor = identity.map(Identity::acceptor);
+        Self { acceptor, patience, most, places, streams, samples, counts: Counts::default() }
     }
 
     /// What became of connections so far.
@@ -124,9 +128,18 @@ impl Door {
         });
     }
 
-    /// A place for a stream of views, as long as it is kept; none where there are too many.
+    /// A place for a stream, as long as it is kept; none where there are too many.
     pub(crate) fn place_of_stream(&self) -> Option<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.streams).try_acquire_owned().ok();
+        self.place_in(&self.streams)
+    }
+
+    /// A place for a stream of samples, as long as it is kept; none where there are too many.
+    pub(crate) fn place_of_samples(&self) -> Option<OwnedSemaphorePermit> {
+        self.place_in(&self.samples)
+    }
+
+    fn place_in(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(places).try_acquire_owned().ok();
         if place.is_none() {
             count(&self.counts.streams_crowded);
         }

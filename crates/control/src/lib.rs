@@ -11,6 +11,7 @@
 //!                                              v
 //!                                           api: commands --> node's Desk --> the session's thread
 //!                                           live: views  <--      ^
+//!                                           samples: copies of events, as they come
 //!                                           answers: memory until they are read
 //!                                           lookout: what limits the run, alarms (monitor)
 //! ```
@@ -34,12 +35,13 @@ mod lookout;
 mod notify;
 mod page;
 mod patient;
+mod samples;
 mod server;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use client::{Client, ClientError, Replied};
+pub use client::{Client, ClientError, Replied, Samples};
 pub use courses::NoCourse;
 pub use guard::Token;
 pub use server::{ControlConfig, ControlError, Server};

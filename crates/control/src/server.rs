@@ -153,8 +153,8 @@ async fn serve(
     let guard = Arc::new(Guard::new(config.token));
     let door = Arc::new(Door::new(config.identity.as_ref(), PATIENCE, descriptors::make_room(CONNECTIONS)));
     let seen = (lookout, clerk, Arc::clone(&door));
-    let app = api::router(desk, config.output, receiver, seen, guard);
     let (end, ending) = watch::channel(());
+    let app = api::router(desk, config.output, (receiver, ending.clone()), seen, guard);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

@@ -20,6 +20,7 @@ mod files;
 mod histograms;
 mod logbook;
 mod requests;
+mod samples;
 mod slow;
 
 /// A session, its server, and a directory that goes with them.

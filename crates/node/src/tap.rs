@@ -187,6 +187,15 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Tap(Arc<Shared>);
 
+impl PartialEq for Tap {
+    /// Whether both are the same one.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tap {}
+
 impl Tap {
     /// A tap of a run with so many sources.
     pub fn new(sources: usize) -> Self {

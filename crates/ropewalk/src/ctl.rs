@@ -18,6 +18,7 @@ Alarms: acknowledge NAME, shelve NAME (--for TIME; 0s shows it again).
 The run of the past that the present one is compared with: reference, reference N, reference off.
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks,
 parameters, histograms, runs, files (of the run that goes on or was last), files N (of run N).
+Events as they are built, copies of a few of them: samples (--rate, --count, and which: --incomplete, --source ID, ...).
 
 Examples:
   ropewalk ctl state
@@ -26,6 +27,7 @@ Examples:
   ropewalk ctl mask 3,20-39
   ropewalk ctl set timeouts.readout=2s
   ropewalk ctl files 7
+  ropewalk ctl samples --rate 0.2 --incomplete --json
   ropewalk ctl shelve source_silent --for 1h
 
 Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
@@ -65,6 +67,8 @@ pub(crate) struct CtlOptions {
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    samples: crate::samples::SampleOptions,
 }
 
 /// What only looks.
@@ -97,6 +101,10 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         }
     };
     let client = Client::new(&options.url, token, options.ca.as_deref()).map_err(no_answer)?;
+    if options.command == "samples" {
+        let told = crate::samples::samples(&client, &options.samples, options.json).map_err(no_answer)?;
+        return told.map_err(|replied| crate::samples::refused(&replied));
+    }
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),

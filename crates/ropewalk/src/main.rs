@@ -26,6 +26,7 @@ mod push;
 mod render;
 mod running;
 mod runs;
+mod samples;
 mod signals;
 mod simulate;
 mod sizing;

@@ -2,6 +2,7 @@
 
 use super::{Shared, problem};
 use crate::forms::{Problem, SampledEvent};
+use crate::samples::{self, LEAST_RATE, MOST_RATE, STREAMS, Watched};
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -22,21 +23,39 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(OpenApi)]
-#[openapi(paths(sample))]
+#[openapi(paths(sample, stream))]
 pub(super) struct Document;
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/events/sample", get(sample))
+    Router::new().route("/events/sample", get(sample)).route("/events/stream", get(stream))
 }
 
+/// Which events, and how much of each.
 #[derive(Deserialize)]
 struct Wanted {
+    rate: Option<f64>,
     incomplete: Option<bool>,
     doubtful: Option<bool>,
     source: Option<u32>,
     trigger_type: Option<u16>,
     least_bytes: Option<u64>,
     front: Option<usize>,
+}
+
+impl Wanted {
+    fn selection(&self) -> EventSelection {
+        EventSelection {
+            is_incomplete: self.incomplete == Some(true),
+            is_doubtful: self.doubtful == Some(true),
+            source: self.source.map(SourceId),
+            trigger_type: self.trigger_type,
+            least_bytes: self.least_bytes.unwrap_or(0),
+        }
+    }
+
+    fn front(&self) -> usize {
+        self.front.unwrap_or(FRONT).min(MOST_FRONT)
+    }
 }
 
 /// The next event that is built, or the next such one. Waits three seconds for it; the run never waits.
@@ -64,20 +83,51 @@ async fn sample(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Respons
             "no run is set up whose builder units are in this process (gateways give no samples)",
         );
     };
-    let selection = EventSelection {
-        is_incomplete: wanted.incomplete == Some(true),
-        is_doubtful: wanted.doubtful == Some(true),
-        source: wanted.source.map(SourceId),
-        trigger_type: wanted.trigger_type,
-        least_bytes: wanted.least_bytes.unwrap_or(0),
-    };
-    let Some(asked) = tap.ask(selection, wanted.front.unwrap_or(FRONT).min(MOST_FRONT)) else {
+    let Some(asked) = tap.ask(wanted.selection(), wanted.front()) else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "too many wait for an event already; ask again in a moment");
     };
     match come(asked).await {
         Some(event) => Json(SampledEvent::of(&event, shared.desk.view().at)).into_response(),
         None => problem(StatusCode::NOT_FOUND, "no such event was built within three seconds"),
     }
+}
+
+/// Such events as they are built, as server-sent events named `sample`, at most so many a second, for as long as somebody listens: of this
+/// run and of those that follow. Where none comes for three seconds there is a comment. Who reads slowly misses some; the run never waits.
+#[utoipa::path(
+    get,
+    path = "/api/v1/events/stream",
+    params(
+        ("rate" = Option<f64>, Query, description = "at most so many a second: 0.01 to 20, 1 by itself"),
+        ("incomplete" = Option<bool>, Query, description = "true: those that lack required sources"),
+        ("doubtful" = Option<bool>, Query, description = "true: those with a fragment whose content is in doubt"),
+        ("source" = Option<u32>, Query, description = "those in which this source has a fragment"),
+        ("trigger_type" = Option<u16>, Query, description = "those of this trigger type"),
+        ("least_bytes" = Option<u64>, Query, description = "those with so many bytes of payload at least"),
+        ("front" = Option<usize>, Query, description = "bytes of each fragment, 256 by itself; 65536 at most, and 256 KiB of all fragments"),
+    ),
+    responses(
+        (status = 200, body = SampledEvent, content_type = "text/event-stream", description = "the data of each event"),
+        (status = 400, body = Problem),
+        (status = 503, body = Problem, description = "there are too many such streams"),
+    )
+)]
+async fn stream(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Response {
+    let rate = wanted.rate.unwrap_or(1.0);
+    if !(LEAST_RATE..=MOST_RATE).contains(&rate) {
+        let error = format!("rate={rate}: {LEAST_RATE} to {MOST_RATE} samples a second");
+        return problem(StatusCode::BAD_REQUEST, error);
+    }
+    let places = (shared.door.place_of_samples(), shared.door.place_of_stream());
+    let (Some(place), Some(connection)) = places else {
+        let error = format!(
+            "too many streams are open already, {STREAMS} of samples at most: close one, or ask for single samples"
+        );
+        return problem(StatusCode::SERVICE_UNAVAILABLE, error);
+    };
+    let period = Duration::from_secs_f64(1.0 / rate);
+    let watched = Watched { selection: wanted.selection(), front: wanted.front(), period };
+    samples::stream(shared.desk, watched, shared.ending, [place, connection])
 }
 
 /// Waits for an event.

@@ -64,6 +64,8 @@ struct Shared {
     lookout: Arc<Lookout>,
     clerk: Arc<Clerk>,
     door: Arc<Door>,
+    /// Changes, or is gone, when the server ends.
+    ending: watch::Receiver<()>,
 }
 
 /// How a command is given.
@@ -79,11 +81,11 @@ pub(super) struct Manner {
 pub(crate) fn router(
     desk: Desk,
     output: PathBuf,
-    live: watch::Receiver<Bytes>,
+    (live, ending): (watch::Receiver<Bytes>, watch::Receiver<()>),
     (lookout, clerk, door): (Arc<Lookout>, Arc<Clerk>, Arc<Door>),
     guards: Arc<Guard>,
 ) -> Router {
-    let shared = Shared { desk, output: Arc::new(output), live, lookout, clerk, door };
+    let shared = Shared { desk, output: Arc::new(output), live, lookout, clerk, door, ending };
     let topics = [
         commands::routes(),
         connections::routes(),

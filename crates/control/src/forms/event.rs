@@ -3,8 +3,9 @@
 use ropewalk_node::tap::{EventSample, SampledFragment};
 use ropewalk_terms::Utc;
 use serde::Serialize;
-use std::fmt::Write;
 use utoipa::ToSchema;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// A copy of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -94,11 +95,8 @@ impl SampledSource {
         let front = event.front_of(fragment);
         let fields =
             event.fields_of(fragment).into_iter().map(|(name, value)| Field { name, value: value.to_string() });
-        let hex = front.iter().fold(String::with_capacity(2 * front.len()), |mut text, byte| {
-            // Into a string it cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let hex =
+            front.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)]));
         let remarks = fragment.remarks().map(str::to_owned).collect();
         let doubtful = entry.flags.has_error();
         Self {
@@ -108,7 +106,7 @@ impl SampledSource {
             doubtful,
             remarks,
             fields: fields.collect(),
-            hex,
+            hex: hex.collect(),
         }
     }
 }

@@ -35,6 +35,7 @@ mod reference;
 mod refusals;
 mod replay;
 mod runs;
+mod samples;
 mod sizing;
 mod source_histograms;
 mod splitters;
