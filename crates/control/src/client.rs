@@ -205,6 +205,15 @@ impl Client {
         self.post_as("masks", &[("by", by)], &body, "application/json")
     }
 
+    /// Takes sources out in somebody's name and, when it is known from which event on they were out, in again.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn restart(&self, sources: &[u32], by: &str) -> Result<Replied, ClientError> {
+        let body = serde_json::json!({ "sources": sources }).to_string();
+        self.post_as("masks/restart", &[("by", by)], &body, "application/json")
+    }
+
     /// Changes parameters in somebody's name, each `NAME=VALUE`.
     ///
     /// # Errors

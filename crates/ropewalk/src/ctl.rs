@@ -13,6 +13,7 @@ Known by other names, too: conf, enable (start), halt (reset).
 Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
 Parameters of a run that goes on and of those that follow: set NAME=VALUE.
 Sources that take no part, in the run that goes on and in those that follow: mask SOURCES, unmask SOURCES.
+Sources that are begun anew while the run goes on, out and in again: restart SOURCES.
 Into the logbook: note TEXT (--run N).
 Alarms: acknowledge NAME, shelve NAME (--for TIME; 0s shows it again).
 The run of the past that the present one is compared with: reference, reference N, reference off.
@@ -34,7 +35,7 @@ Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 w
 pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
-    /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39. With set: NAME=VALUE. With reference:
+    /// With note: what is to be said of the run. With mask, unmask and restart: the sources' ids, such as 3,20-39. With set: NAME=VALUE. With reference:
     /// the run's number, or off. With files: the run's number. With acknowledge and shelve: the alarm's name.
     text: Option<String>,
     /// With shelve: for how long, a day at most.
@@ -115,6 +116,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         command @ ("mask" | "unmask") => {
             crate::masks::mask(&client, options.text.as_deref(), command == "mask", &by).map_err(Failure::Usage)?
         }
+        "restart" => crate::masks::restart(&client, options.text.as_deref(), &by).map_err(Failure::Usage)?,
         "acknowledge" => crate::alarms::acknowledge(&client, options.text.as_deref(), &by).map_err(Failure::Usage)?,
         "shelve" => {
             crate::alarms::shelve(&client, options.text.as_deref(), options.shelf, &by).map_err(Failure::Usage)?
@@ -226,6 +228,9 @@ fn lines(replied: &Replied) -> Vec<String> {
     }
     if replied.status == 404 {
         return Vec::new();
+    }
+    if body["restarted"].is_array() {
+        return crate::masks::restarted(body);
     }
     if body["files"].is_array() {
         return crate::stored::lines(body);

@@ -27,6 +27,16 @@ pub(crate) fn mask(
     Ok(client.mask(&sources, is_masked, by).and_then(|replied| wait(client, replied, &sources, is_masked)))
 }
 
+/// Has the sources that a text names begun anew: out, and in again.
+///
+/// # Errors
+/// Where the text names none.
+pub(crate) fn restart(client: &Client, text: Option<&str>, by: &str) -> Result<Result<Replied, ClientError>, String> {
+    let text = text.ok_or("restart: which sources? `ropewalk ctl restart 3,20-39`")?;
+    let sources = sources(text).map_err(|why| format!("restart {text}: {why}"))?;
+    Ok(client.restart(&sources, by))
+}
+
 /// Of a run that is not under way, or that says nothing, what is known is told.
 fn wait(client: &Client, mut replied: Replied, sources: &[u32], is_masked: bool) -> Result<Replied, ClientError> {
     let state = client.look("state")?.body["state"].as_str().unwrap_or_default().to_owned();
@@ -85,6 +95,16 @@ pub(crate) fn lines(masks: &[Value]) -> Vec<String> {
     masks.iter().map(line).collect()
 }
 
+/// A line for each source that was begun anew, and what became of all.
+pub(crate) fn restarted(answer: &Value) -> Vec<String> {
+    let line = |one: &Value| match one["out_from"].as_str() {
+        Some(from) => format!("source {} is out from event {from} on", one["source"]),
+        None => format!("source {}: nobody says from which event on it is out", one["source"]),
+    };
+    let lines = answer["restarted"].as_array().into_iter().flatten().map(line);
+    lines.chain(answer["text"].as_str().map(str::to_owned)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +116,15 @@ mod tests {
         for wrong in ["", ",", "a", "3-", "5-4", "0-4294967295", "-1"] {
             assert!(sources(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_became_of_a_restart_is_told() {
+        let restarted = json!([{ "source": 3, "out_from": "1:5" }, { "source": 4, "out_from": null }]);
+        let answer = json!({ "answer": "late", "text": "so it is", "restarted": restarted });
+        let expected =
+            ["source 3 is out from event 1:5 on", "source 4: nobody says from which event on it is out", "so it is"];
+        assert_eq!(super::restarted(&answer), expected);
     }
 
     #[test]

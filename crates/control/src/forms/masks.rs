@@ -1,7 +1,7 @@
 //! Which sources take part.
 
 use ropewalk_node::drive::Part;
-use ropewalk_node::session::SessionView;
+use ropewalk_node::session::{RestartOutcome, RestartTold, SessionView};
 use ropewalk_terms::{EventKey, SourceId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -79,4 +79,55 @@ pub(crate) struct Masking {
     pub(crate) sources: Vec<u32>,
     /// They take part no longer; otherwise again.
     pub(crate) is_masked: bool,
+}
+
+/// Which sources are to be begun anew.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Restarting {
+    /// The sources' ids.
+    pub(crate) sources: Vec<u32>,
+}
+
+/// A source that was begun anew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct RestartedSource {
+    /// Its id.
+    source: u32,
+    /// From which event on it is out, until it sends again; null where its readout unit has not said.
+    out_from: Option<String>,
+}
+
+/// What became of a restart. The sources take part again as soon as they send, whatever it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Restarted {
+    /// `done`; `late`: not every readout unit said in time from which event on its source is out; `run_over`: the run ended before.
+    pub(crate) answer: &'static str,
+    /// The same in words.
+    text: String,
+    /// By id.
+    restarted: Vec<RestartedSource>,
+}
+
+impl Restarted {
+    pub(crate) fn of(told: &RestartTold) -> Self {
+        let source = |one: &ropewalk_node::session::Restarted| RestartedSource {
+            source: one.source.0,
+            out_from: one.from.map(|key| key.to_string()),
+        };
+        let (answer, text) = match told.outcome {
+            RestartOutcome::Done => {
+                ("done", "they take part again as soon as they send what goes on with the run's numbers")
+            }
+            RestartOutcome::Late => (
+                "late",
+                "not every readout unit said in time from which event on its source is out: is it connected? All were taken in again; \
+                 /api/v1/masks says what comes of them",
+            ),
+            RestartOutcome::RunOver => {
+                ("run_over", "the run ended before it was known from which event on they were out")
+            }
+        };
+        Self { answer, text: text.to_owned(), restarted: told.sources.iter().map(source).collect() }
+    }
 }

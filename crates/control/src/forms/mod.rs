@@ -22,7 +22,7 @@ pub(crate) use histograms::{Histogram, histograms};
 pub(crate) use history::History;
 pub(crate) use incidents::Incidents;
 pub(crate) use live::Live;
-pub(crate) use masks::{Mask, Masking, masks};
+pub(crate) use masks::{Mask, Masking, Restarted, Restarting, masks};
 pub(crate) use measures::{Measured, measures};
 pub(crate) use operator::{Holder, Operator};
 pub(crate) use parameters::{Parameter, parameters};

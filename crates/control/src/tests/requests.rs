@@ -198,7 +198,9 @@ fn every_request_is_answered_as_the_document_says() {
     let statuses = statuses.into_inner();
     for (template, method) in document.with_bodies() {
         let statuses = &statuses[&(template.to_owned(), method)];
-        assert!(statuses.is_superset(&[200, 400].into()), "{method} {template} was answered {statuses:?} alone");
+        // No run goes on for long enough here, in which a source could be begun anew.
+        let good = if template.ends_with("/restart") { 409 } else { 200 };
+        assert!(statuses.is_superset(&[good, 400].into()), "{method} {template} was answered {statuses:?} alone");
     }
     assert_eq!(setup.ask("GET", "/api/v1/state").0, 200, "it is there");
 }

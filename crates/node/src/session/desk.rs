@@ -4,10 +4,12 @@ use super::controls::{ControlsRequest, ControlsTold};
 use super::journal::{Entry, EntryKind, Journal};
 use super::masks::MaskRequest;
 use super::parameters::ParameterRequest;
+use super::restarts::{RestartReply, RestartTold};
 use super::view::SessionView;
 use crate::fields::Fields;
 use crate::run::RunError;
 use ropewalk_flow::control::operation::{Answer, Command, OperationState};
+use ropewalk_terms::SourceId;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -71,6 +73,11 @@ pub(super) enum Order {
         request: MaskRequest,
         by: String,
         reply: Box<dyn FnOnce(Result<(), RequestRefusal>) + Send>,
+    },
+    Restart {
+        sources: Vec<SourceId>,
+        by: String,
+        reply: RestartReply,
     },
 }
 
@@ -168,6 +175,17 @@ impl Desk {
         self.order(Order::Mask { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
+    /// Takes sources out of the run that goes on, in an operator's name, and in again as soon as it is known from which event on they were
+    /// out, or not known in time. `reply` is called once, from another thread, when they are in again; it must not block.
+    pub fn restart(
+        &self,
+        sources: Vec<SourceId>,
+        by: &str,
+        reply: impl FnOnce(Result<RestartTold, RequestRefusal>) + Send + 'static,
+    ) {
+        self.order(Order::Restart { sources, by: by.to_owned(), reply: Box::new(reply) });
+    }
+
     /// Changes parameters, in an operator's name: of the run that goes on, and of those that follow. `reply` is called once, from another
     /// thread, when the run has been told; it must not block.
     pub fn change(
@@ -192,6 +210,7 @@ impl Desk {
                 reply(ControlsTold { holder: None, refusal: Some("run control has ended".to_owned()) });
             }
             Order::Mask { reply, .. } | Order::Parameters { reply, .. } => reply(Err(RequestRefusal::Over)),
+            Order::Restart { reply, .. } => reply(Err(RequestRefusal::Over)),
         }
     }
 

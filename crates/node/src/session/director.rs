@@ -7,7 +7,8 @@ use super::launch::{Launch, Rules, SessionConfig};
 use super::limits::RunWatch;
 use super::masks::{MaskRequest, Masks};
 use super::pace::Pace;
-use super::parameters::{ParameterRequest, Parameters};
+use super::parameters::{ParameterRequest, Parameters, report_interval};
+use super::restarts::{RestartReply, Restarts};
 use super::view::SessionView;
 use crate::configuration::Differences;
 use crate::fields::Fields;
@@ -16,7 +17,7 @@ use ropewalk_flow::control::operation::{
     Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskNumber,
 };
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_terms::{EventKey, Instant};
+use ropewalk_terms::{EventKey, Instant, SourceId};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -104,6 +105,7 @@ struct Director {
     operation: Operation,
     rota: Rota,
     masks: Masks,
+    restarts: Restarts<RestartReply>,
     parameters: Parameters,
     /// The configuration is read before the next run is set up.
     reads_again: bool,
@@ -147,6 +149,7 @@ impl Director {
             operation: Operation::new(rules.tasks),
             rota: Rota::new(rules.silence),
             masks: Masks::new(rules.masks.clone()),
+            restarts: Restarts::new(),
             parameters: rules.parameters.clone(),
             config,
             rules,
@@ -190,6 +193,7 @@ impl Director {
             Order::Controls { request, by, reply } => reply(self.take_controls(&request, &by)),
             Order::Parameters { request, by, reply } => reply(self.change(&request, &by)),
             Order::Mask { request, by, reply } => reply(self.mask(&request, &by)),
+            Order::Restart { sources, by, reply } => self.restart(sources, by, reply),
         }
     }
 
@@ -205,6 +209,10 @@ impl Director {
         if let Some(why) = self.rota.refusal(self.clock.now(), by) {
             return Err(RequestRefusal::HeldByAnother(why));
         }
+        self.turn_masks(request, by)
+    }
+
+    fn turn_masks(&mut self, request: &MaskRequest, by: &str) -> Result<(), RequestRefusal> {
         let changed = self.masks.ask(request)?;
         let what = if request.is_masked { "takes no part" } else { "takes part again" };
         for &source in &changed {
@@ -217,6 +225,44 @@ impl Director {
         // Whoever is told looks at once.
         self.shared.publish(self.view.clone());
         Ok(())
+    }
+
+    /// Whether sources can be taken out of the run that goes on.
+    fn has_run(&self) -> bool {
+        self.handle.is_some() && matches!(self.operation.state(), OperationState::Running | OperationState::Paused)
+    }
+
+    /// Takes sources out; they are taken in again when their readout units have said from which event on they are out.
+    fn restart(&mut self, mut sources: Vec<SourceId>, by: String, reply: RestartReply) {
+        sources.sort_unstable();
+        sources.dedup();
+        let request = MaskRequest { sources, is_masked: true };
+        let may_begin = match self.rota.refusal(self.clock.now(), &by) {
+            Some(why) => Err(RequestRefusal::HeldByAnother(why)),
+            None if !self.has_run() => {
+                Err(RequestRefusal::Unfit("no run goes on, in which a source could be begun anew".to_owned()))
+            }
+            None => self.restarts.expect_room().and_then(|()| self.masks.expect_restart(&request.sources)),
+        };
+        match may_begin.and_then(|()| self.turn_masks(&request, &by)) {
+            Ok(()) => {
+                // A readout unit that has heard of it says so with its next report.
+                let patience = self.rules.answering + 2 * report_interval(&self.parameters);
+                self.restarts.begin(request.sources, by, self.clock.now().after(patience), reply);
+            }
+            Err(refusal) => reply(Err(refusal)),
+        }
+    }
+
+    /// Takes in again what was to be out, and tells who asked for it.
+    fn end_restarts(&mut self) {
+        let goes_on = self.has_run();
+        for ended in self.restarts.take_ended(self.clock.now(), &self.view.snapshot.masks, goes_on) {
+            let sources = ended.told.sources.iter().map(|one| one.source).collect();
+            // Whoever asked for both was heard when they did, and there are turns enough.
+            let taken_in = self.turn_masks(&MaskRequest { sources, is_masked: false }, &ended.by);
+            (ended.reply)(taken_in.map(|()| ended.told));
+        }
     }
 
     fn change(&mut self, request: &ParameterRequest, by: &str) -> Result<(), RequestRefusal> {
@@ -273,6 +319,7 @@ impl Director {
             self.receive(brought);
         }
         self.look();
+        self.end_restarts();
         if let Some(task) = self.operation.tick(self.clock.now()) {
             self.left_behind(task);
         }

@@ -136,6 +136,8 @@ pub(super) struct Rules {
     pub(super) tasks: TaskLimits,
     /// An operator who gives no sign for so long loses the controls.
     pub(super) silence: Duration,
+    /// How long nodes may take to say what has come of what they were told.
+    pub(super) answering: Duration,
     /// What has to be said of a run when it is started.
     pub(super) required_fields: Vec<String>,
     /// Which sources operators can take out.
@@ -158,6 +160,7 @@ impl Rules {
             after_run: then.unwrap_or(session.after_run),
             tasks: session.patience.limits(&settings.timeouts),
             silence: settings.timeouts.operator.0,
+            answering: settings.timeouts.manager.0,
             required_fields: settings.required_fields,
             masks: settings.masks,
             parameters: settings.parameters,

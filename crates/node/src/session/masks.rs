@@ -83,6 +83,25 @@ impl Masks {
         self.turns = None;
     }
 
+    /// Refuses what would not be recorded of this source: so many more turns in the run that goes on.
+    fn expect_turns(&self, source: SourceId, more: usize) -> Result<(), RequestRefusal> {
+        let times = ReportEntry::MOST_TURNS;
+        let turns = self.turns.as_ref().and_then(|turns| turns.get(&source)).copied().unwrap_or(0);
+        if turns + more <= times {
+            return Ok(());
+        }
+        let why = format!(
+            "source {source} was taken out and in {turns} times in this run, and more than {times} are not recorded: start the next one"
+        );
+        Err(RequestRefusal::Unfit(why))
+    }
+
+    /// Refuses sources that cannot be taken out and, behind that, in again.
+    pub(super) fn expect_restart(&self, sources: &[SourceId]) -> Result<(), RequestRefusal> {
+        let turns = |source: &SourceId| if self.masked.contains(source) { 1 } else { 2 };
+        sources.iter().try_for_each(|source| self.expect_turns(*source, turns(source)))
+    }
+
     /// All of that is done, or nothing: which sources that changes anything for.
     pub(super) fn ask(&mut self, request: &MaskRequest) -> Result<Vec<SourceId>, RequestRefusal> {
         let what = if request.is_masked { "masked" } else { "taken in" };
@@ -108,15 +127,8 @@ impl Masks {
             return Err(RequestRefusal::Unfit("no source would be left to take part".to_owned()));
         }
         let changed: Vec<SourceId> = masked.symmetric_difference(&self.masked).copied().collect();
+        changed.iter().try_for_each(|&source| self.expect_turns(source, 1))?;
         if let Some(turns) = &mut self.turns {
-            let is_worn = |source: &SourceId| turns.get(source).is_some_and(|&turns| turns >= ReportEntry::MOST_TURNS);
-            if let Some(source) = changed.iter().copied().find(is_worn) {
-                let times = ReportEntry::MOST_TURNS;
-                let why = format!(
-                    "source {source} was taken out and in {times} times in this run, and more are not recorded: start the next one"
-                );
-                return Err(RequestRefusal::Unfit(why));
-            }
             changed.iter().for_each(|&source| *turns.entry(source).or_default() += 1);
         }
         self.mentioned.extend(&changed);
@@ -176,6 +188,7 @@ mod tests {
         for turn in 1..ReportEntry::MOST_TURNS {
             ask(&mut masks, &[2], turn % 2 == 0).expect("it is recorded");
         }
+        assert!(masks.expect_restart(&ids(&[2])).is_err() && masks.expect_restart(&ids(&[1])).is_ok());
         assert!(matches!(ask(&mut masks, &[2], false), Ok(none) if none.is_empty()), "it is so already");
         let refused = ask(&mut masks, &[2], true);
         assert!(

@@ -19,6 +19,7 @@ mod manager_process;
 mod masks;
 mod pace;
 mod parameters;
+mod restarts;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -34,6 +35,7 @@ pub use masks::MaskRequest;
 pub use pace::Pace;
 pub(crate) use parameters::REPORT_INTERVAL;
 pub use parameters::{LiveParameter, ParameterRequest};
+pub use restarts::{RestartOutcome, RestartTold, Restarted};
 pub use view::SessionView;
 
 pub use ropewalk_flow::control::operation::{AfterRun, Answer, Command, Fault, OperationState, Task, TaskLimits};

@@ -144,6 +144,12 @@ impl Parameters {
     }
 }
 
+/// How often nodes report their numbers now.
+pub(super) fn report_interval(parameters: &Parameters) -> Duration {
+    let known = parameters.0.iter().find(|one| one.parameter == Parameter::ReportInterval);
+    known.map_or(REPORT_INTERVAL, |one| Duration::from_nanos(one.value))
+}
+
 /// Each time-out waits for the one before it, as in a configuration.
 fn fit(parameters: &[LiveParameter]) -> Result<(), String> {
     let of = |parameter| parameters.iter().find(|one| one.parameter == parameter);

@@ -106,3 +106,55 @@ fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
     }
     assert_eq!((told.len(), &told[0]["fragments"]["dropped"]), (2, &json!({ "masked": 10 })));
 }
+
+#[test]
+fn a_source_that_died_is_begun_anew_by_one_command() {
+    let setup = Setup::new("restart", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    let restart = |by: &str| Program::run(["ctl", "restart", "843", "--url", &controlled.url, "--by", by, "--json"]);
+    assert!(
+        restart("ada").expect_status(3).account()["error"].as_str().is_some_and(|why| why.contains("no run goes on"))
+    );
+    let (mut one, mut other) =
+        (FrontEnd::ferol(&controlled.address_of("ru0"), 841), FrontEnd::ferol(&controlled.address_of("ru1"), 843));
+    controlled.good("start");
+    one.send(1..=50);
+    other.send(1..=50);
+    controlled.wait_for_written(50);
+    other.disconnect();
+    one.send(51..=100);
+    Program::run(["ctl", "take", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
+    assert!(restart("ada").expect_status(3).account()["error"].as_str().is_some_and(|why| why.contains("bob holds")));
+    Program::run(["ctl", "give", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
+
+    // Once more it changes nothing.
+    for _ in 0..2 {
+        let restarted = restart("ada").expect_status(0).account();
+        assert_eq!(restarted["answer"], "done", "{restarted}");
+        assert_eq!(restarted["restarted"], json!([{ "source": 843, "out_from": "51" }]));
+    }
+    controlled.wait_for_written(100);
+    other.connect();
+    other.send(101..=120);
+    wait_for("the source to take part", || {
+        let masks = controlled.good("masks");
+        (masks[0]["in_run"] == "takes_part")
+            .then(|| assert_eq!(masks[0]["events"], json!([{ "from": "51", "to": "101" }])))
+    });
+    one.send(101..=120);
+    controlled.wait_for_written(120);
+    let files = controlled.good("files");
+    assert_eq!((&files["run"], files["files"].as_array().map(Vec::len)), (&json!(1), Some(1)), "{files}");
+    controlled.good("stop");
+    let expected = |number: u64| if (51..=100).contains(&number) { vec![841] } else { vec![841, 843] };
+    assert_eq!(held(&setup, 1), (1..=120).map(expected).collect::<Vec<_>>());
+    let files = Program::run(["ctl", "files", "1", "--url", &controlled.url]);
+    let told = files.expect_status(0).out.concat();
+    assert!(told.contains("run000001-bu0-000001.rwk") && told.contains("120 events"), "{told}");
+    Program::run(["ctl", "files", "99", "--url", &controlled.url]).expect_status(2);
+    controlled.good("shutdown");
+    let account = controlled.program.end().account();
+    assert_eq!(account["masked"], json!({ "843": [{ "from": "51", "to": "101" }] }), "{account:#}");
+    assert_eq!((&account["ledger"]["balanced"], &account["events"]["incomplete_emitted"]), (&json!(true), &json!(0)));
+}
