@@ -3,23 +3,26 @@
 
 use crate::forms::Problem;
 use crate::patient::Patient;
+use crate::rates::{Peer, Requests, TooMany};
 use crate::samples;
 use crate::tls::Identity;
-use axum::http::{StatusCode, header};
+use axum::http::{Request, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Json, Router};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tower::util::MapRequest;
 use utoipa::ToSchema;
 
 /// Connections at once, at most; a further one is closed at once.
@@ -46,6 +49,7 @@ pub(crate) struct Counts {
     late: AtomicU64,
     stalled: AtomicU64,
     streams_crowded: AtomicU64,
+    too_many: AtomicU64,
 }
 
 /// What became of connections, for whoever asks.
@@ -71,6 +75,8 @@ pub(crate) struct Connections {
     pub(crate) stalled: u64,
     /// Streams of views, and of samples, that were refused because there were too many; an eighth of all places is for others.
     pub(crate) streams_crowded: u64,
+    /// Requests that were not heard because too many came, from one address or from everybody.
+    pub(crate) requests_too_many: u64,
 }
 
 fn count(counter: &AtomicU64) {
@@ -85,6 +91,7 @@ pub(crate) struct Door {
     places: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     samples: Arc<Semaphore>,
+    requests: Mutex<Requests>,
     counts: Counts,
 }
 
@@ -95,7 +102,8 @@ impl Door {
         let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
         let samples = Arc::new(Semaphore::new(samples::STREAMS));
         let acceptor = identity.map(Identity::acceptor);
-        Self { acceptor, patience, most, places, streams, samples, counts: Counts::default() }
+        let requests = Mutex::new(Requests::new(Instant::now()));
+        Self { acceptor, patience, most, places, streams, samples, requests, counts: Counts::default() }
     }
 
     /// What became of connections so far.
@@ -112,6 +120,7 @@ impl Door {
             handshakes_late: of(&self.counts.late),
             stalled: of(&self.counts.stalled),
             streams_crowded: of(&self.counts.streams_crowded),
+            requests_too_many: of(&self.counts.too_many),
         }
     }
 
@@ -121,11 +130,22 @@ impl Door {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return count(&self.counts.crowded) };
         // Small answers go out at once; without that they only come later.
         let _ = stream.set_nodelay(true);
+        // One that is gone already asks for nothing.
+        let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
         let (door, app, ending) = (Arc::clone(self), app.clone(), ending.clone());
         tokio::spawn(async move {
-            door.let_in(stream, app, ending).await;
+            door.let_in(stream, peer, app, ending).await;
             drop(place);
         });
+    }
+
+    /// Whether a request of this address is heard.
+    ///
+    /// # Errors
+    /// Where there are too many, which is counted.
+    pub(crate) fn hear(&self, peer: Peer) -> Result<(), TooMany> {
+        let heard = self.requests.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now(), peer);
+        heard.inspect_err(|_| count(&self.counts.too_many))
     }
 
     /// A place for a stream, as long as it is kept; none where there are too many.
@@ -152,17 +172,17 @@ impl Door {
         let _ = self.places.acquire_many(self.most as u32).await;
     }
 
-    async fn let_in(&self, stream: TcpStream, app: Router, mut ending: watch::Receiver<()>) {
-        let Some(acceptor) = &self.acceptor else { return self.converse(stream, app, ending).await };
+    async fn let_in(&self, stream: TcpStream, peer: Peer, app: Router, mut ending: watch::Receiver<()>) {
+        let Some(acceptor) = &self.acceptor else { return self.converse(stream, peer, app, ending).await };
         let arrived = tokio::select! {
             arrived = timeout(self.patience, arrive(acceptor, stream)) => arrived,
             _ = ending.changed() => return,
         };
         match arrived {
-            Ok(Arrived::Encrypted(stream)) => self.converse(*stream, app, ending).await,
+            Ok(Arrived::Encrypted(stream)) => self.converse(*stream, peer, app, ending).await,
             Ok(Arrived::Plain(stream)) => {
                 count(&self.counts.plain);
-                self.converse(stream, Router::new().fallback(speak_tls), ending).await;
+                self.converse(stream, peer, Router::new().fallback(speak_tls), ending).await;
             }
             Ok(Arrived::Gone) => count(&self.counts.refused),
             Err(_) => count(&self.counts.late),
@@ -173,12 +193,17 @@ impl Door {
     async fn converse(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
+        peer: Peer,
         app: Router,
         mut ending: watch::Receiver<()>,
     ) {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.patience).max_buf_size(HEAD_BYTES).keep_alive(true);
         let stream = Patient::new(stream, self.patience, || count(&self.counts.stalled));
+        let app = MapRequest::new(app, move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            request
+        });
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
         // Whatever is wrong with a connection is its client's.
         tokio::select! {

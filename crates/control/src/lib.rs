@@ -5,7 +5,7 @@
 //!                                              v
 //!                                           door: bounds, TLS; patient: who reads nothing leaves
 //!                                              v
-//!                                           guard: who may ask for what
+//!                                           rates: how often; guard: who may ask for what
 //!                                              v
 //!                                           bodies: whole, not too long, in time
 //!                                              v
@@ -35,6 +35,7 @@ mod lookout;
 mod notify;
 mod page;
 mod patient;
+mod rates;
 mod samples;
 mod server;
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::forms::Problem;
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
 use crate::page;
+use crate::rates;
 use axum::body::{Bytes, to_bytes};
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
@@ -48,7 +49,7 @@ const MOST_NAME: usize = 64;
         title = "Ropewalk run control",
         version = "1",
         description = "Anything may also be answered with a Problem: 400 where it is wrong in itself, 401 without the token, 403 from elsewhere, 404 and 405 \
-                       where there is nothing of the kind, 408 where its body did not come in time, 413 where that is too long, 429 after too many commands, \
+                       where there is nothing of the kind, 408 where its body did not come in time, 413 where that is too long, 429 after too many commands or requests, \
                        503 while too many long answers are being read."
     ),
     components(schemas(Problem))
@@ -85,6 +86,7 @@ pub(crate) fn router(
     (lookout, clerk, door): (Arc<Lookout>, Arc<Clerk>, Arc<Door>),
     guards: Arc<Guard>,
 ) -> Router {
+    let bounds = Arc::clone(&door);
     let shared = Shared { desk, output: Arc::new(output), live, lookout, clerk, door, ending };
     let topics = [
         commands::routes(),
@@ -114,7 +116,8 @@ pub(crate) fn router(
         .nest("/api/v1", api)
         .fallback(nothing);
     // Whoever may not ask is not waited for.
-    bounded(app, PATIENCE).layer(from_fn_with_state(guards, guard)).layer(map_response_with_state(Memory::new(), hold))
+    let app = bounded(app, PATIENCE).layer(from_fn_with_state(guards, guard));
+    app.layer(from_fn_with_state(bounds, rates::bound)).layer(map_response_with_state(Memory::new(), hold))
 }
 
 /// The OpenAPI document of all topics.

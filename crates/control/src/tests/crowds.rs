@@ -95,3 +95,26 @@ fn answers_that_nobody_reads_are_bounded_and_commands_go_on() {
     drop(held);
     wait("there is room again", || (asked().0 == "200").then_some(()));
 }
+
+#[test]
+fn whoever_asks_as_fast_as_it_can_is_told_to_ask_less_often_and_commands_of_others_go_on() {
+    const ASKED: usize = 6000;
+    let setup = Setup::new("too-often");
+    let mut stream = TcpStream::connect(setup.address()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+    let request = format!("GET /api/v1/operator HTTP/1.1\r\nHost: {}\r\n\r\n", setup.address());
+    let mut asking = stream.try_clone().expect("a descriptor");
+    let last = request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    let asker = std::thread::spawn(move || {
+        (0..ASKED).try_for_each(|_| asking.write_all(request.as_bytes()))?;
+        asking.write_all(last.as_bytes())
+    });
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers all");
+    asker.join().expect("no panic").expect("it reads");
+    let refused = text.matches("HTTP/1.1 429 ").count();
+    assert!(text.contains("retry-after: 1\r\n") && text.contains("500 requests a second from one address"));
+    let counted = setup.json("GET", "/api/v1/connections").1["requests_too_many"].as_u64().expect("a number");
+    assert!(refused > 0 && counted >= refused as u64, "{refused} of {counted}");
+    assert_eq!(setup.json("POST", "/api/v1/commands/configure").0, 200);
+}
