@@ -73,6 +73,7 @@ pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
 pub use settings::Settings;
 pub use splitter::{KeysChoice, SplitterSection};
+pub(crate) use storage::START_FREE;
 pub use storage::{StorageSection, TransferSection, WriteChoice};
 pub(crate) use written::digest;
 pub use written::{Differences, Written};

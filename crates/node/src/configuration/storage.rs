@@ -27,6 +27,8 @@ pub struct StorageSection {
     pub least_free: Option<Bytes>,
     /// With so much room it goes on.
     pub resume_free: Option<Bytes>,
+    /// With less room than this on a disk, besides `least_free`, no run starts; 64 MiB unless given.
+    pub start_free: Option<Bytes>,
     /// The checksum of each run file is written into a file beside it.
     pub checksums: bool,
     /// How run files are packed: `none`, `lz4`, or `zstd:1` to `zstd:19`.
@@ -59,6 +61,9 @@ pub struct TransferSection {
     pub at_once: usize,
 }
 
+/// Less than a run file, and more than what is said of a run: where there is less, somebody has forgotten to make room.
+pub(crate) const START_FREE: Bytes = Bytes(64 << 20);
+
 const fn transfer_timeout() -> Time {
     Time(Duration::from_secs(600))
 }
@@ -88,6 +93,12 @@ impl TransferSection {
 }
 
 impl StorageSection {
+    /// With less free bytes than this on one of its disks no run starts.
+    pub(crate) fn start_room(&self) -> u64 {
+        let start = self.start_free.unwrap_or(START_FREE).0;
+        start.saturating_add(self.least_free.map_or(0, |least| least.0))
+    }
+
     /// How full a disk may become, where anything is said of it.
     pub(crate) fn room(&self) -> Option<RoomLimits> {
         let least = self.least_free?.0;

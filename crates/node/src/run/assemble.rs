@@ -8,7 +8,7 @@ use super::configured::Configured;
 use super::emulated::Lines;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
-use super::forecast::DiskWatch;
+use super::forecast::{DiskWatch, StartRoom};
 use super::front_ends::FrontEndService;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::histograms::HistogramDefinition;
@@ -557,6 +557,7 @@ impl<'a> Start<'a> {
             transfer: None,
             file_filters: Vec::new(),
             disk_watch: None,
+            start_room: StartRoom::default(),
             front_ends: None,
             own_service: None,
             clock: MonotonicClock,
@@ -728,6 +729,7 @@ impl<'a> Start<'a> {
     /// The disks of these builder units are watched, and closed run files taken away where that is wanted.
     fn keep_files(&mut self, builders: Range<u16>, resolved: &Resolved) -> Result<(), RunError> {
         let outputs = resolved.outputs(builders.clone());
+        self.handle.start_room = resolved.start_room(builders.clone());
         if !outputs.is_empty() {
             self.handle.disk_watch = Some(DiskWatch::start(outputs, resolved.least_free())?);
         }

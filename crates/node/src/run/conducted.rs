@@ -118,6 +118,14 @@ pub trait ConductedRun: Debug + Send {
     /// Where the directory cannot be written.
     fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> io::Result<()>;
 
+    /// Looks whether there is room on the disks for it. A disk may take its time.
+    ///
+    /// # Errors
+    /// Where there is not, and what to do, for people.
+    fn expect_room(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Goes on with the run that was taken over; false where there is none.
     fn go_on(&mut self) -> bool {
         false
@@ -241,6 +249,10 @@ impl ConductedRun for RunHandle {
 
     fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> io::Result<()> {
         Self::leave_word(self, first, last)
+    }
+
+    fn expect_room(&self) -> Result<(), String> {
+        Self::expect_room(self)
     }
 
     fn go_on(&mut self) -> bool {

@@ -33,6 +33,33 @@ pub struct DiskLeft {
     pub time: Option<Duration>,
 }
 
+/// Room that has to be there when a run starts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartRoom {
+    /// A directory on each disk.
+    pub(super) directories: Vec<PathBuf>,
+    /// Free bytes on each.
+    pub(super) least: u64,
+}
+
+impl StartRoom {
+    /// Refuses where a disk has less. One that does not say how much it has is not short: writing will say what is wrong with it.
+    ///
+    /// # Errors
+    /// Which one, and what to do, for people.
+    pub(super) fn expect(&self, free: impl Fn(&Path) -> Option<u64>) -> Result<(), String> {
+        let mut rooms = self.directories.iter().filter_map(|directory| Some((directory, free(directory)?)));
+        let Some((directory, free)) = rooms.find(|&(_, free)| free < self.least) else { return Ok(()) };
+        Err(format!(
+            "{}: {} are free, and with less than {} no run starts (start_free and least_free of [storage]): delete or move files, or \
+             write elsewhere",
+            directory.display(),
+            Bytes(free),
+            Bytes(self.least)
+        ))
+    }
+}
+
 /// A thread that looks at disks; it ends by itself after its owner.
 #[derive(Debug)]
 pub(super) struct DiskWatch {
@@ -170,6 +197,23 @@ mod tests {
         let left = forecast.left().expect("it was looked at");
         assert_eq!(left.free_bytes, 3000 * GIGABYTE, "what is to stay free is not there");
         assert_eq!(left.time.map(|time| time.as_secs()), Some(3000));
+    }
+
+    #[test]
+    fn a_disk_without_room_is_named_and_one_that_says_nothing_is_not() {
+        let directories = ["/first", "/gone", "/second"].map(PathBuf::from).to_vec();
+        let room = StartRoom { directories, least: 64 << 20 };
+        let free = |second: u64| {
+            move |path: &Path| match path.to_str() {
+                Some("/first") => Some(64 << 20),
+                Some("/second") => Some(second),
+                _ => None,
+            }
+        };
+        assert_eq!(room.expect(free(1 << 30)), Ok(()));
+        let why = room.expect(free(12 << 20)).expect_err("there is too little");
+        assert!(why.starts_with("/second: 12.0 MiB are free, and with less than 64.0 MiB no run starts"), "{why}");
+        assert_eq!(StartRoom::default().expect(|_| Some(0)), Ok(()));
     }
 
     #[test]

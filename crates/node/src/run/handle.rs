@@ -6,7 +6,7 @@ use super::configured::Configured;
 use super::feeder::RunningFeeder;
 use super::file_filters::FileFilters;
 use super::file_summary::FileBasedSummary;
-use super::forecast::{DiskLeft, DiskWatch};
+use super::forecast::{DiskLeft, DiskWatch, StartRoom};
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
 use super::histograms::HistogramDefinition;
@@ -25,6 +25,7 @@ use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::messages::{LumisectionEnd, Setting};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::free_bytes;
 use ropewalk_io::wait::Waker;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
@@ -213,6 +214,7 @@ pub struct RunHandle {
     /// What filters files of events, for each builder unit.
     pub(super) file_filters: Vec<FileFilters>,
     pub(super) disk_watch: Option<DiskWatch>,
+    pub(super) start_room: StartRoom,
     /// Front ends under run control, and their service where it is this run's alone.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -350,6 +352,14 @@ impl RunHandle {
             fields: self.fields.clone(),
         };
         claim.make(&self.directory)
+    }
+
+    /// Looks whether there is room for it where builder units of this process write to. The disk may take its time.
+    ///
+    /// # Errors
+    /// Where there is not, and what to do, for people.
+    pub fn expect_room(&self) -> Result<(), String> {
+        self.start_room.expect(|directory| free_bytes(directory).ok())
     }
 
     /// What is said of the run, for its account. Before it begins: [`RunHandle::leave_word`] hands it on.

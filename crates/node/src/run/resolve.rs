@@ -1,6 +1,7 @@
 //! The configuration in the machines' own words, worked out once.
 
 use super::assemble::RunError;
+use super::forecast::StartRoom;
 use super::placement::{Purpose, pool_of};
 use super::transfer::TransferConfig;
 use crate::configuration::{
@@ -566,6 +567,13 @@ impl Resolved {
         let mut outputs: Vec<_> = self.places(builders).into_iter().map(|(output, _)| output).collect();
         outputs.dedup();
         outputs
+    }
+
+    /// What has to be free where these builder units write to, run files or files of events, when a run starts.
+    pub(super) fn start_room(&self, builders: Range<u16>) -> StartRoom {
+        let mut directories = self.outputs(builders.clone());
+        directories.extend(builders.filter_map(|index| self.filing(index)).map(|filing| filing.directory));
+        StartRoom { directories, least: self.configuration.storage.start_room() }
     }
 
     /// With less free bytes than this a run waits.

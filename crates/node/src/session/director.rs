@@ -83,8 +83,8 @@ impl Drop for Session {
 /// What a thread that had to wait brings.
 enum Brought {
     Launched(TaskNumber, Result<Box<dyn ConductedRun>, RunError>, Differences),
-    /// What a run begins with is in its directory, or why it is not.
-    Begins(TaskNumber, Box<dyn ConductedRun>, io::Result<Beginning>),
+    /// What a run begins with is in its directory; why it does not begin, otherwise.
+    Begins(TaskNumber, Box<dyn ConductedRun>, Result<Beginning, String>),
     /// Without an account where that is another event manager's; what could not be written, otherwise.
     Closed(TaskNumber, Option<Account>, Result<(), RunError>),
     Discarded(TaskNumber),
@@ -478,15 +478,18 @@ impl Director {
             let beginning = if handle.go_on() {
                 Ok(Beginning::TakenOver)
             } else {
-                handle.describe(fields);
-                handle.leave_word(FIRST, last).map(|()| Beginning::Anew)
+                handle.expect_room().and_then(|()| {
+                    handle.describe(fields);
+                    let left = handle.leave_word(FIRST, last).map(|()| Beginning::Anew);
+                    left.map_err(|error| format!("{}: cannot be written: {error}", handle.directory().display()))
+                })
             };
             let _ = bring.send(Brought::Begins(number, handle, beginning));
         };
         self.work(number, "begin", work);
     }
 
-    fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: io::Result<Beginning>) {
+    fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: Result<Beginning, String>) {
         if !self.operation.is_under_way(number) {
             // It came too late.
             return self.work(number, "discard", || discard(handle));
@@ -500,9 +503,8 @@ impl Director {
                 self.parameters.changed().for_each(|setting| handle.set(setting));
                 handle.start(FIRST, self.last());
             }
-            Err(error) => {
-                let text = format!("{}: cannot be written: {error}", handle.directory().display());
-                self.trouble(text);
+            Err(why) => {
+                self.trouble(why);
                 self.operation.ended(self.clock.now(), number, Outcome::Refused);
             }
         }

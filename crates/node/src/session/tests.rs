@@ -319,6 +319,35 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
 }
 
 #[test]
+fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
+    let output = Output::new("no-room");
+    let with = |room: &str| {
+        configuration(&output.0, true, &format!("[storage]\nstart_free = \"{room}\"\nleast_free = \"1KiB\""))
+    };
+    let file = Arc::new(Mutex::new(with("1000000GiB")));
+    let (first, read) = (file.lock().expect("nobody panics").clone(), Arc::clone(&file));
+    let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
+    let session = session_of(launch, Fields::default());
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    let told = desk.ask(Command::Start, BY);
+    assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Configured));
+    let why = told.text.expect("why");
+    let place = output.0.display().to_string();
+    assert!(
+        why.starts_with(&place) && why.contains("with less than 1000000.00 GiB no run starts (start_free"),
+        "{why}"
+    );
+    assert_eq!(std::fs::read_dir(output.0.join("run000001")).expect("it is set up").count(), 0, "nothing has begun");
+    *file.lock().expect("nobody panics") = with("0");
+    ask(&desk, Command::Reset);
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    wait_for(&desk, "events", |view| built(view) > 0);
+    assert!(account(&ask(&desk, Command::Stop)).is_balanced());
+}
+
+#[test]
 fn a_run_whose_directory_cannot_be_written_does_not_start_and_the_next_one_does() {
     let output = Output::new("gone");
     let session = session(&output, true, "");

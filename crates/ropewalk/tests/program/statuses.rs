@@ -2,8 +2,10 @@
 
 use crate::process::Program;
 use crate::support::{FrontEnd, Setup, SmallDisk, wait_for};
+use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 
 #[test]
 fn a_bad_configuration_is_status_2_and_names_the_place() {
@@ -161,9 +163,14 @@ fn a_full_disk_is_told_at_once() {
     };
     let filler = output.join("filler");
     fs::write(&filler, vec![1; 7 << 20]).expect("the file fits");
-    let file = setup.file();
-    let arguments = ["--events", "2000", "--json"].map(AsRef::as_ref);
-    let mut program = Program::start(["run".as_ref(), file.as_os_str()].into_iter().chain(arguments));
+    let arguments = |file: &Path| {
+        let words = ["--events", "2000", "--json"].map(OsString::from);
+        [OsString::from("run"), file.as_os_str().to_owned()].into_iter().chain(words).collect::<Vec<_>>()
+    };
+    let refused = Program::run(arguments(&setup.file()));
+    assert!(refused.expect_status(4).errors.contains("with less than 64.0 MiB no run starts"), "{refused:#?}");
+    let setup = setup.and("[storage]\nstart_free = \"0\"\n");
+    let mut program = Program::start(arguments(&setup.file()));
     let mut front_end = FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841).with_size(2048);
     std::thread::scope(|scope| {
         scope.spawn(|| front_end.send(1..=2000));

@@ -6,6 +6,7 @@ use super::hardware::{Hardware, Way};
 use super::inputs::{Inputs, inputs};
 use super::queues::{self, Queue, carrier};
 use super::resolve;
+use crate::configuration::START_FREE;
 use crate::configuration::SyncChoice;
 use crate::configuration::push::{Architecture, FlowSection, GatewaySection, OutputChoice, PushConfiguration};
 use crate::drive::gateway::{
@@ -15,7 +16,7 @@ use crate::drive::gateway::{
 use crate::drive::{Drive, Storage, StorageConfig, StreamStorage};
 use crate::pages::{OwnerLabel, PageDirectory};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
-use crate::run::forecast::DiskWatch;
+use crate::run::forecast::{DiskWatch, StartRoom};
 use crate::run::paged::Paged;
 use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
 use crate::run::placer::Placer;
@@ -288,7 +289,9 @@ impl Assembly<'_> {
         let directory = if has_gateway { run_directory(&self.configuration.run.output)? } else { nowhere() };
         (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
         if has_gateway && self.configuration.run.write {
-            self.handle.disk_watch = Some(DiskWatch::start(vec![self.configuration.run.output.clone()], 0)?);
+            let directories = vec![self.configuration.run.output.clone()];
+            self.handle.disk_watch = Some(DiskWatch::start(directories.clone(), 0)?);
+            self.handle.start_room = StartRoom { directories, least: START_FREE.0 };
         }
         Ok(directory)
     }

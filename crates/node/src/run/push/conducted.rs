@@ -9,6 +9,7 @@ use crate::run::worker::Worker;
 use crate::run::{Account, ConductedRun, RunThreads};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{EventKey, RunNumber};
 use std::io;
@@ -121,6 +122,10 @@ impl ConductedRun for PushHandle {
 
     fn disk_left(&self) -> Option<DiskLeft> {
         self.disk_watch.as_ref().and_then(DiskWatch::left)
+    }
+
+    fn expect_room(&self) -> Result<(), String> {
+        self.start_room.expect(|directory| free_bytes(directory).ok())
     }
 
     fn take_news(&mut self) -> Vec<String> {

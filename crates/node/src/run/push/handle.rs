@@ -7,7 +7,7 @@ use crate::drive::gateway::{FarmNodeReport, GatewayReport, Notice, PacketSourceR
 use crate::fields::Fields;
 use crate::run::clock_summary::{ClockReading, ClockSummary};
 use crate::run::configured::Configured;
-use crate::run::forecast::DiskWatch;
+use crate::run::forecast::{DiskWatch, StartRoom};
 use crate::run::registry;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::control::RunPhase;
@@ -71,6 +71,7 @@ pub struct PushHandle {
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
     pub(super) disk_watch: Option<DiskWatch>,
+    pub(super) start_room: StartRoom,
     gates: Vec<Arc<TriggerGate>>,
     /// Gateways let no trigger come: the run has not begun, or is paused.
     is_held: Arc<AtomicBool>,
@@ -115,6 +116,7 @@ impl PushHandle {
             directory: PathBuf::new(),
             run: RunNumber(0),
             disk_watch: None,
+            start_room: StartRoom::default(),
             gates,
             is_held: Arc::new(AtomicBool::new(true)),
             is_over: Arc::clone(is_over),
