@@ -5,7 +5,7 @@ use crate::support::{FrontEnd, Held, Setup, expect_everything};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 /// A program that serves run control, and where.
@@ -113,6 +113,40 @@ fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
     }
     controlled.good("shutdown");
     controlled.program.end().expect_status(0);
+}
+
+/// Waits until somebody posts here, and thanks them.
+fn expect_post(hook: &TcpListener) {
+    crate::support::wait_for("the webhook to be told", || {
+        let (mut stream, _) = hook.accept().ok()?;
+        stream.set_nonblocking(false).expect("it is open");
+        stream.set_read_timeout(Some(crate::support::PATIENCE)).expect("a time");
+        let mut begin = [0; 11];
+        stream.read_exact(&mut begin).expect("it says something");
+        stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").expect("it listens");
+        assert_eq!(&begin, b"POST /hook ", "a proxy would be asked for the whole address");
+        Some(())
+    });
+}
+
+#[test]
+fn a_webhook_is_told_where_it_is_and_by_no_proxy() {
+    let hook = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    hook.set_nonblocking(true).expect("it is open");
+    let address = hook.local_addr().expect("it has one");
+    let section = format!("[alarms]\nwebhook = \"http://{address}/hook\"\nalive_every = \"1s\"\n");
+    let setup = Setup::new("control-webhook", &[841]).and(&section);
+    let file = setup.file();
+    let run = ["run", file.to_str().expect("text"), "--idle", "--control", "127.0.0.1:0", "--json"];
+    for variable in ["http_proxy", "ALL_PROXY"] {
+        let mut program = Program::with_variable((variable, "http://127.0.0.1:9"), run);
+        let url = program.expect_error_line("run control and dashboard: ");
+        let controlled = Controlled { program, url };
+        expect_post(&hook);
+        controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+        controlled.good("shutdown");
+        controlled.program.end().expect_status(0);
+    }
 }
 
 /// How a stream of views was answered: 0 where there was no place for a connection.
