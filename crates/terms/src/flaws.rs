@@ -213,6 +213,12 @@ flaws! {
     TriggerEnabledEarly = "trigger_enabled_early",
     /// Front ends are stopped while triggers come.
     VetoForgotten = "veto_forgotten",
+    /// The trigger source is not held while the run is paused.
+    HoldForgotten = "hold_forgotten",
+    /// A run counts as paused before the trigger source is held.
+    HoldUnawaited = "hold_unawaited",
+    /// The trigger source is not released when the run goes on.
+    ReleaseForgotten = "release_forgotten",
     /// A front end that does not answer is waited for for ever when a run ends.
     DeafWaitedFor = "deaf_waited_for",
     /// Nodes are stopped while data of front ends still leave.

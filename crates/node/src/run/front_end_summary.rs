@@ -190,6 +190,7 @@ mod tests {
             stage: Stage::Stopped,
             status: Status::default(),
             vetoed: Some(Vetoed { run: RunNumber(1), last: 100, issued, vetoed }),
+            held: None,
             stopped: None,
             readings: 0,
             readings_refused: 0,

@@ -33,6 +33,8 @@ enum Order {
     Stop { last: Option<EventKey> },
     /// End it at once.
     ForceStop,
+    /// Pause the run, or let it go on.
+    Pause(bool),
     /// A source takes part no longer, or again.
     Mask { source: SourceId, is_masked: bool },
 }
@@ -221,6 +223,11 @@ impl Conducted {
         self.shared.order(Order::ForceStop);
     }
 
+    /// Holds the trigger source, then the nodes; or lets them go on.
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.shared.order(Order::Pause(is_paused));
+    }
+
     pub(super) fn mask(&self, source: SourceId, is_masked: bool) {
         self.shared.order(Order::Mask { source, is_masked });
     }
@@ -254,6 +261,7 @@ impl Conductor {
             }
             Order::Stop { last } => self.drive.stop(now, last),
             Order::ForceStop => self.drive.force_stop(now),
+            Order::Pause(is_paused) => self.drive.pause(now, is_paused),
             Order::Mask { source, is_masked } => self.drive.mask(now, source, is_masked),
         }
     }

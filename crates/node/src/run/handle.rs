@@ -436,14 +436,21 @@ impl RunHandle {
         self.command(RunCommand::Set(setting));
     }
 
-    /// Has no further event built for now: readout units fill up and hold their sources back. A stop ends a pause.
+    /// Has no further event built for now: a trigger source under run control is held first; otherwise readout units fill up and hold their
+    /// sources back. A stop ends a pause.
     pub fn pause(&self) {
-        self.command(RunCommand::Pause);
+        match &self.front_ends {
+            Some(front_ends) => front_ends.pause(true),
+            None => self.command(RunCommand::Pause),
+        }
     }
 
     /// Goes on after a pause.
     pub fn resume(&self) {
-        self.command(RunCommand::Resume);
+        match &self.front_ends {
+            Some(front_ends) => front_ends.pause(false),
+            None => self.command(RunCommand::Resume),
+        }
     }
 
     /// Stops at once: what is not done is dropped and named.

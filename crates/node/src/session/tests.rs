@@ -447,5 +447,6 @@ fn limits_of_steps_are_longer_than_those_of_the_nodes() {
     let times = crate::configuration::TimeoutSection::default();
     let limits = task_limits(&times);
     assert_eq!((limits.drain, limits.force), (Duration::from_secs(80), Duration::from_secs(50)));
+    assert_eq!(limits.pause, Duration::from_secs(20), "of these a trigger source may take ten");
     assert_eq!((limits.prepare, limits.begin, limits.close), (times.prepare.0, times.begin.0, times.close.0));
 }

@@ -7,7 +7,7 @@ use ropewalk_flow::control::front_ends::{
     FrontEndAction, FrontEndConfig, FrontEndPhase, FrontEnds, FrontEndsConfig, MOST_INCIDENTS, RunOrder,
 };
 use ropewalk_terms::{RunNumber, SourceId};
-use ropewalk_wire::front_end::{Command, FRAME_BYTES, Frame, Hello, Kind, Stage, Status, Stopped, Vetoed, Word};
+use ropewalk_wire::front_end::{Command, FRAME_BYTES, Frame, Held, Hello, Kind, Stage, Status, Stopped, Vetoed, Word};
 use std::time::Duration;
 
 /// The front ends: the first one is the trigger, the last one may be left out.
@@ -16,8 +16,8 @@ const FRONT_ENDS: u64 = 3;
 /// Feeds run control of front ends, and reads words and commands out of bytes that nobody meant.
 ///
 /// # Panics
-/// Where the machine or a reader does, where a trigger is enabled before all that must be there have started, or where more
-/// is kept than may be.
+/// Where the machine or a reader does, where a trigger is enabled before all that must be there have started, where somebody is held who is no
+/// trigger or does not know what that is, or where more is kept than may be.
 pub fn front_ends(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = |number: u64| FrontEndConfig {
@@ -35,7 +35,7 @@ pub fn front_ends(bytes: &[u8]) {
     while !choices.is_over() {
         let now = choices.now();
         let place = choices.below(FRONT_ENDS) as usize;
-        match choices.below(12) {
+        match choices.below(13) {
             0 if !control.phase().is_active() => {
                 run += 1;
                 let order = RunOrder {
@@ -55,10 +55,17 @@ pub fn front_ends(bytes: &[u8]) {
             4 if control.may_connect(now, place) => {
                 let stage = Stage::from_u8(choices.below(6) as u8).unwrap_or_default();
                 let run = RunNumber(choices.below(u64::from(run) + 2) as u32);
-                control.connected(now, place, Hello { stage, run, ..Hello::new(SourceId(place as u32 + 1), "any") });
+                let (version, is_held) = match choices.below(3) {
+                    0 => (1, false),
+                    1 => (2, false),
+                    _ => (2, true),
+                };
+                let hello = Hello { version, stage, run, is_held, ..Hello::new(SourceId(place as u32 + 1), "any") };
+                control.connected(now, place, hello);
             }
             5 => control.nodes_are(now, phase(choices.below(5))),
             6 => _ = control.reported(now, place, choices.chance()),
+            8 => control.pause(now, choices.chance()),
             7 => {
                 let kind = choices.below(48) as u8;
                 read(kind, choices.raw(60));
@@ -80,8 +87,14 @@ pub fn front_ends(bytes: &[u8]) {
     }
 }
 
-/// The trigger is enabled last: whoever is waited for has started, or is waited for no more.
+/// The trigger is enabled last: whoever is waited for has started, or is waited for no more. It alone is held, while the run goes on.
 fn expect_sense(control: &FrontEnds, action: &FrontEndAction) {
+    if let FrontEndAction::Tell(place, Command::Hold(_) | Command::Release(_)) = action {
+        assert_eq!(*place, 0, "only the trigger is held and released");
+        let hello = control.members()[0].hello().expect("only who is connected is told");
+        assert!(hello.may_be_held(), "version {} knows nothing of it", hello.version);
+        assert!((FrontEndPhase::Starting..=FrontEndPhase::Running).contains(&control.phase()));
+    }
     let FrontEndAction::Tell(place, Command::Enable(_)) = action else { return };
     assert_eq!(*place, 0, "only the trigger is enabled");
     assert!(control.phase() >= FrontEndPhase::Starting, "enabled while {}", control.phase().name());
@@ -100,7 +113,7 @@ const fn phase(number: u64) -> RunPhase {
 /// A word, mostly about the present run.
 fn word(choices: &mut Choices<'_>, run: u32) -> Word {
     let run = RunNumber(if choices.below(4) == 0 { choices.below(4) as u32 } else { run });
-    match choices.below(6) {
+    match choices.below(8) {
         0 => Word::Ready(run),
         1 => Word::Started(run),
         2 => Word::Enabled(run),
@@ -109,6 +122,8 @@ fn word(choices: &mut Choices<'_>, run: u32) -> Word {
             let numbers = [choices.chance(), choices.chance()].map(|has| has.then(|| choices.wide()));
             Word::Stopped(Stopped { run, first: numbers[0], last: numbers[1], sent: choices.wide() })
         }
+        5 => Word::Held(Held { run, last: choices.wide() }),
+        6 => Word::Released(run),
         _ => Word::Status(Status { run, sent: choices.wide(), ..Status::default() }),
     }
 }

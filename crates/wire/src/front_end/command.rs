@@ -1,7 +1,7 @@
 //! What run control says to a front end.
 
 use super::fields::{LARGEST_SETTINGS_BYTES, LARGEST_TEXT_BYTES};
-use super::{CONTROL_VERSION, Frame, Kind, UNKNOWN};
+use super::{Frame, Kind, UNKNOWN, is_spoken};
 use crate::frame::{FrameError, Reader, Writer};
 use ropewalk_terms::RunNumber;
 
@@ -52,7 +52,8 @@ pub struct Stop {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "each stands at its type and at its kind")]
 pub enum Command {
-    Welcome,
+    /// With the version of what follows: the one that the front end said.
+    Welcome(u16),
     Refuse(RefuseReason),
     Configure(Configure),
     Start(Start),
@@ -60,13 +61,15 @@ pub enum Command {
     Veto(RunNumber),
     Stop(Stop),
     Ping,
+    Hold(RunNumber),
+    Release(RunNumber),
 }
 
 impl Command {
     /// Its kind.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Welcome => Kind::Welcome,
+            Self::Welcome(_) => Kind::Welcome,
             Self::Refuse(_) => Kind::Refuse,
             Self::Configure(_) => Kind::Configure,
             Self::Start(_) => Kind::Start,
@@ -74,6 +77,8 @@ impl Command {
             Self::Veto(_) => Kind::Veto,
             Self::Stop(_) => Kind::Stop,
             Self::Ping => Kind::Ping,
+            Self::Hold(_) => Kind::Hold,
+            Self::Release(_) => Kind::Release,
         }
     }
 
@@ -84,7 +89,7 @@ impl Command {
 
     fn encode_body(&self, to: &mut Writer<'_>) {
         match self {
-            Self::Welcome => to.u16(CONTROL_VERSION),
+            Self::Welcome(version) => to.u16(*version),
             Self::Refuse(reason) => {
                 let (number, version) = match *reason {
                     RefuseReason::Version(version) => (1, version),
@@ -104,7 +109,7 @@ impl Command {
                 to.u64(*first);
                 to.u64(last.unwrap_or(UNKNOWN));
             }
-            Self::Enable(run) | Self::Veto(run) => to.u32(run.0),
+            Self::Enable(run) | Self::Veto(run) | Self::Hold(run) | Self::Release(run) => to.u32(run.0),
             Self::Stop(Stop { run, last }) => {
                 to.u32(run.0);
                 to.u64(last.unwrap_or(UNKNOWN));
@@ -121,11 +126,11 @@ impl Command {
         let mut from = Reader(body);
         let command = match kind {
             Kind::Welcome => {
-                // What a front end must know of the version it said itself.
-                if from.u16()? != CONTROL_VERSION {
+                let version = from.u16()?;
+                if !is_spoken(version) {
                     return Err(FrameError::Meaning);
                 }
-                Self::Welcome
+                Self::Welcome(version)
             }
             Kind::Refuse => {
                 let (number, version) = (from.u8()?, from.u16()?);
@@ -146,6 +151,8 @@ impl Command {
             Kind::Veto => Self::Veto(from.run()?),
             Kind::Stop => Self::Stop(Stop { run: from.run()?, last: from.event()? }),
             Kind::Ping => Self::Ping,
+            Kind::Hold => Self::Hold(from.run()?),
+            Kind::Release => Self::Release(from.run()?),
             _ => return Err(FrameError::Meaning),
         };
         from.end()?;

@@ -26,6 +26,10 @@ kinds! {
     Stop = 20,
     /// Is anybody there?
     Ping = 21,
+    /// To the trigger source alone: no trigger for now, since the run is paused.
+    Hold = 22,
+    /// To the trigger source alone: triggers may come again.
+    Release = 23,
     /// It is configured, and its data connection stands.
     Ready = 32,
     /// It cannot do what it was told, and says why.
@@ -42,6 +46,10 @@ kinds! {
     Status = 38,
     /// A slow reading.
     Report = 39,
+    /// No trigger comes for now.
+    Held = 40,
+    /// Triggers come again.
+    Released = 41,
 }
 
 /// The longest body of a message, in bytes.

@@ -29,7 +29,7 @@ fn command() -> impl Strategy<Value = Command> {
         Just(RefuseReason::Taken)
     ];
     prop_oneof![
-        Just(Command::Welcome),
+        (OLDEST_CONTROL_VERSION..=CONTROL_VERSION).prop_map(Command::Welcome),
         reason.prop_map(Command::Refuse),
         (run(), ".{0,40}", ".{0,400}").prop_map(|(run, address, settings)| Command::Configure(Configure {
             run,
@@ -41,13 +41,18 @@ fn command() -> impl Strategy<Value = Command> {
         run().prop_map(Command::Veto),
         (run(), event()).prop_map(|(run, last)| Command::Stop(Stop { run, last })),
         Just(Command::Ping),
+        run().prop_map(Command::Hold),
+        run().prop_map(Command::Release),
     ]
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
     let clock = prop_oneof![Just(ClockKind::None), Just(ClockKind::Utc), Just(ClockKind::Own)];
-    (any::<u32>(), clock, stage(), run(), "[a-z]{0,40}", ".{0,60}").prop_map(
-        |(source, clock, stage, run, name, versions)| Hello {
+    let version = prop_oneof![Just((1, false)), Just((2, false)), Just((2, true))];
+    (any::<u32>(), clock, stage(), run(), "[a-z]{0,40}", ".{0,60}", version).prop_map(
+        |(source, clock, stage, run, name, versions, (version, is_held))| Hello {
+            version,
+            is_held,
             clock,
             stage,
             run,
@@ -63,6 +68,8 @@ fn word() -> impl Strategy<Value = Word> {
         run().prop_map(Word::Ready),
         run().prop_map(Word::Started),
         run().prop_map(Word::Enabled),
+        (run(), any::<u64>()).prop_map(|(run, last)| Word::Held(Held { run, last })),
+        run().prop_map(Word::Released),
         (run(), ".{0,80}").prop_map(|(run, text)| Word::Failed(Failed { run, text })),
         (run(), any::<u64>(), any::<u64>(), numbers()).prop_map(|(run, last, issued, vetoed)| Word::Vetoed(Vetoed {
             run,
@@ -132,7 +139,7 @@ proptest! {
             prop_assert_eq!(&again[FRAME_BYTES..], &bytes[..]);
         } else if let Ok(word) = Word::decode(kind, &bytes) {
             word.encode(&mut again);
-            let is_other_version = matches!(&word, Word::Hello(hello) if hello.version != CONTROL_VERSION);
+            let is_other_version = matches!(&word, Word::Hello(hello) if !hello.is_spoken());
             prop_assert!(is_other_version || again[FRAME_BYTES..] == bytes[..]);
         }
     }
@@ -149,6 +156,13 @@ fn what_a_field_cannot_mean_is_refused() {
         let mut wrong = body.to_vec();
         wrong[place] = value;
         assert_eq!(Word::decode(Kind::Hello, &wrong), Err(error), "{place}");
+    }
+    let held = body.len() - 1;
+    let strange = [&body[..held], &[2]].concat();
+    assert_eq!(Word::decode(Kind::Hello, &strange), Err(FrameError::Meaning), "neither held nor not");
+    for version in [0_u16, 3] {
+        let welcome = Command::decode(Kind::Welcome, &version.to_le_bytes());
+        assert_eq!(welcome, Err(FrameError::Meaning), "nobody speaks version {version}");
     }
     let no_text = [&[2, 0][..], &[0xff, 0xfe]].concat();
     let failed = [&7_u32.to_le_bytes()[..], &no_text].concat();
@@ -187,4 +201,18 @@ fn what_is_too_long_is_cut_where_a_character_ends() {
     let (frame, body) = split(&bytes);
     let Ok(Word::Vetoed(vetoed)) = Word::decode(frame.kind, body) else { panic!("not read") };
     assert_eq!(vetoed.vetoed.len(), MOST_NUMBERS);
+}
+
+/// As a program sends it that was built when there was no other version.
+#[test]
+fn a_hello_of_version_1_ends_with_its_versions_and_cannot_be_held() {
+    let mut body = b"RWSOURCE\x01\0\x01\x03\x07\0\0\0\x05\0\0\0telescope".to_vec();
+    body.resize(52, 0);
+    body.extend_from_slice(b"\x02\0v3");
+    let Ok(Word::Hello(hello)) = Word::decode(Kind::Hello, &body) else { panic!("not a hello") };
+    assert_eq!((hello.version, hello.stage, hello.run), (1, Stage::Triggering, RunNumber(5)));
+    assert_eq!((hello.source, hello.name().as_str(), hello.versions.as_str()), (SourceId(7), "telescope", "v3"));
+    assert_eq!((hello.is_spoken(), hello.may_be_held(), hello.is_held), (true, false, false));
+    let longer = [&body[..], &[1]].concat();
+    assert_eq!(Word::decode(Kind::Hello, &longer), Err(FrameError::Long));
 }

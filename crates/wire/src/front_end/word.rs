@@ -1,7 +1,7 @@
 //! What a front end says to run control.
 
 use super::fields::{LARGEST_NAME_BYTES, LARGEST_TEXT_BYTES, Named};
-use super::{CONTROL_VERSION, Frame, Kind, UNKNOWN};
+use super::{CONTROL_VERSION, Frame, Kind, UNKNOWN, is_spoken};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
 use ropewalk_terms::{RunNumber, SourceId, Utc};
 
@@ -21,7 +21,7 @@ pub enum ClockKind {
 }
 
 /// How far a front end has come in a run. A run leads through all of them in this order, but for `Triggering`, which the
-/// trigger source alone reaches.
+/// trigger source alone reaches. That one may be held in between, which is no stage of its own.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Stage {
@@ -70,7 +70,7 @@ impl Stage {
 /// First word of a front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// [`CONTROL_VERSION`] of the sender.
+    /// [`CONTROL_VERSION`] of the sender, or [`OLDEST_CONTROL_VERSION`](super::OLDEST_CONTROL_VERSION).
     pub version: u16,
     /// Which source it is.
     pub source: SourceId,
@@ -84,7 +84,12 @@ pub struct Hello {
     pub name: [u8; NAME_BYTES],
     /// Versions of firmware and library, for people; at most [`LARGEST_TEXT_BYTES`].
     pub versions: String,
+    /// It issues no trigger since it was told to hold, and was not released since. Version 1 cannot say so.
+    pub is_held: bool,
 }
+
+/// The first version that knows [`Kind::Hold`] and [`Kind::Release`].
+const HOLDING_VERSION: u16 = 2;
 
 impl Hello {
     /// A hello of a front end that is in no run; a longer name is cut.
@@ -97,7 +102,18 @@ impl Hello {
             run: RunNumber(0),
             name: name::padded(name),
             versions: String::new(),
+            is_held: false,
         }
+    }
+
+    /// Whether it speaks a version that is understood here.
+    pub const fn is_spoken(&self) -> bool {
+        is_spoken(self.version)
+    }
+
+    /// Whether it knows what it is to be held.
+    pub const fn may_be_held(&self) -> bool {
+        self.version >= HOLDING_VERSION
     }
 
     /// The name up to its first zero; what is no text is replaced.
@@ -113,6 +129,15 @@ pub struct Failed {
     pub run: RunNumber,
     /// Why, for people; at most [`LARGEST_TEXT_BYTES`].
     pub text: String,
+}
+
+/// No trigger comes for now; those that would have come count as vetoed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The run.
+    pub run: RunNumber,
+    /// The last event's number so far; the number before the first one where there was none.
+    pub last: u64,
 }
 
 /// No further trigger comes. Of all that happened since the start, `issued = accepted + vetoed[cause]`, where one trigger was
@@ -187,6 +212,8 @@ pub enum Word {
     Stopped(Stopped),
     Status(Status),
     Report(Reading),
+    Held(Held),
+    Released(RunNumber),
 }
 
 impl Word {
@@ -202,6 +229,8 @@ impl Word {
             Self::Stopped(_) => Kind::Stopped,
             Self::Status(_) => Kind::Status,
             Self::Report(_) => Kind::Report,
+            Self::Held(_) => Kind::Held,
+            Self::Released(_) => Kind::Released,
         }
     }
 
@@ -213,7 +242,11 @@ impl Word {
     fn encode_body(&self, to: &mut Writer<'_>) {
         match self {
             Self::Hello(hello) => hello.encode(to),
-            Self::Ready(run) | Self::Started(run) | Self::Enabled(run) => to.u32(run.0),
+            Self::Ready(run) | Self::Started(run) | Self::Enabled(run) | Self::Released(run) => to.u32(run.0),
+            Self::Held(Held { run, last }) => {
+                to.u32(run.0);
+                to.u64(*last);
+            }
             Self::Failed(Failed { run, text }) => {
                 to.u32(run.0);
                 to.text(text, LARGEST_TEXT_BYTES);
@@ -252,6 +285,8 @@ impl Word {
             Kind::Ready => Self::Ready(from.run()?),
             Kind::Started => Self::Started(from.run()?),
             Kind::Enabled => Self::Enabled(from.run()?),
+            Kind::Held => Self::Held(Held { run: from.run()?, last: from.u64()? }),
+            Kind::Released => Self::Released(from.run()?),
             Kind::Failed => Self::Failed(Failed { run: from.run()?, text: from.text(LARGEST_TEXT_BYTES)? }),
             Kind::Vetoed => Self::Vetoed(Vetoed {
                 run: from.run()?,
@@ -288,6 +323,9 @@ impl Hello {
         to.u32(self.run.0);
         to.bytes(&self.name);
         to.text(&self.versions, LARGEST_TEXT_BYTES);
+        if self.may_be_held() {
+            to.u8(self.is_held.into());
+        }
     }
 
     fn decode(mut from: Reader<'_>) -> Result<Self, FrameError> {
@@ -295,11 +333,11 @@ impl Hello {
             return Err(FrameError::Magic);
         }
         let version = from.u16()?;
-        if version != CONTROL_VERSION {
+        if !is_spoken(version) {
             return Ok(Self { version, ..Self::new(SourceId(0), "") });
         }
         let [clock, stage] = from.bytes()?;
-        let hello = Self {
+        let mut hello = Self {
             version,
             clock: match clock {
                 0 => ClockKind::None,
@@ -312,7 +350,15 @@ impl Hello {
             run: from.run()?,
             name: from.bytes()?,
             versions: from.text(LARGEST_TEXT_BYTES)?,
+            is_held: false,
         };
+        if hello.may_be_held() {
+            hello.is_held = match from.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(FrameError::Meaning),
+            };
+        }
         from.end()?;
         Ok(hello)
     }

@@ -22,6 +22,12 @@ pub enum IncidentKind {
     NoAnswer(Stage),
     /// It has said nothing for some time, although its connection stands.
     Silent,
+    /// It is the trigger source, speaks version 1, and so does not know what it is to be held.
+    CannotBeHeld,
+    /// It did not say in time that it was held.
+    NotHeld,
+    /// It did not say in time that it was released.
+    NotReleased,
 }
 
 impl fmt::Display for IncidentKind {
@@ -35,6 +41,13 @@ impl fmt::Display for IncidentKind {
             Self::Failed(text) => write!(out, "it says that it failed: {text}"),
             Self::NoAnswer(stage) => write!(out, "it was not {} in time", stage.name()),
             Self::Silent => out.write_str("it says nothing although its connection stands"),
+            Self::CannotBeHeld => out.write_str(
+                "it speaks version 1 of the protocol and cannot be held: in a pause it is back-pressure that holds its triggers",
+            ),
+            Self::NotHeld => out.write_str(
+                "it was not held in time: the run is paused all the same, and back-pressure holds its triggers",
+            ),
+            Self::NotReleased => out.write_str("it was not released in time, and is told again"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::incident::{Incident, IncidentKind, MOST_INCIDENTS};
 use super::member::{FrontEndConfig, Member};
+use super::pause::{Hold, Pause};
 use crate::control::{RunCommand, RunPhase};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
@@ -88,10 +89,10 @@ const FORCED: Duration = Duration::from_secs(1);
 /// Run control of front ends: see the module's picture.
 #[derive(Debug)]
 pub struct FrontEnds {
-    config: FrontEndsConfig,
-    members: Vec<Member>,
-    phase: FrontEndPhase,
-    order: RunOrder,
+    pub(super) config: FrontEndsConfig,
+    pub(super) members: Vec<Member>,
+    pub(super) phase: FrontEndPhase,
+    pub(super) order: RunOrder,
     /// The last event, as the trigger source or whoever stopped the run said.
     last: Option<u64>,
     nodes: RunPhase,
@@ -99,7 +100,10 @@ pub struct FrontEnds {
     limit: Instant,
     /// When a front end whose data still leave is not waited for any longer either.
     drain_limit: Instant,
-    actions: VecDeque<FrontEndAction>,
+    pub(super) pause: Pause,
+    /// When the trigger source is not waited for any longer that was held or released.
+    pub(super) hold_limit: Instant,
+    pub(super) actions: VecDeque<FrontEndAction>,
     incidents: Vec<Incident>,
     incidents_beyond: u64,
 }
@@ -116,6 +120,8 @@ impl FrontEnds {
             nodes: RunPhase::Initial,
             limit: Instant::FAR_FUTURE,
             drain_limit: Instant::FAR_FUTURE,
+            pause: Pause::default(),
+            hold_limit: Instant::FAR_FUTURE,
             actions: VecDeque::new(),
             incidents: Vec::new(),
             incidents_beyond: 0,
@@ -149,6 +155,8 @@ impl FrontEnds {
         if !self.phase.is_active() || self.phase >= FrontEndPhase::Vetoing {
             return;
         }
+        // While they are paused what front ends have left need not find room.
+        self.end_pause();
         self.last = last.map(EventKey::number);
         let has_trigger = self.trigger().is_some() && !is_planted(Flaw::VetoForgotten);
         let may_trigger = self.phase >= FrontEndPhase::Starting && has_trigger;
@@ -159,6 +167,7 @@ impl FrontEnds {
     pub fn force_stop(&mut self, now: Instant) {
         if self.phase.is_active() {
             self.actions.push_back(FrontEndAction::Nodes(RunCommand::ForceStop));
+            (self.pause, self.hold_limit) = (Pause::default(), Instant::FAR_FUTURE);
             if self.phase < FrontEndPhase::Stopping {
                 self.enter(now, FrontEndPhase::Stopping);
             }
@@ -216,6 +225,7 @@ impl FrontEnds {
         }
         let member = &mut self.members[place];
         let (stage, before) = (Member::stage_of(&hello, run), member.reached);
+        member.hold = if hello.run == run { Hold::of(&hello, member.hold.last) } else { Hold::default() };
         (member.heard, member.ping_due, member.is_silent) = (now, now.after(PING), false);
         (member.name, member.versions) = (hello.name(), hello.versions.clone());
         (member.hello, member.asked, member.has_failed) = (Some(hello), None, false);
@@ -242,6 +252,7 @@ impl FrontEnds {
     pub fn lost(&mut self, now: Instant, place: usize) {
         let member = &mut self.members[place];
         (member.hello, member.asked, member.ping_due) = (None, None, Instant::FAR_FUTURE);
+        member.hold.lost();
         if self.phase.is_active() {
             self.note(now, place, IncidentKind::Lost);
         }
@@ -273,7 +284,21 @@ impl FrontEnds {
                 }
                 return;
             }
+            Word::Held(held) if held.run == run => {
+                member.hold.answered(true, Some(held.last));
+                return self.advance(now);
+            }
+            Word::Released(of) if *of == run => {
+                member.hold.answered(false, None);
+                return self.advance(now);
+            }
             Word::Failed(failed) if failed.run == run => {
+                let is_on_its_way = member.asked.is_some_and(|asked| asked > member.reached);
+                if !is_on_its_way && member.hold.failed() {
+                    // The run goes on with a trigger source that cannot be held, or not be released yet.
+                    self.note(now, place, IncidentKind::Failed(failed.text.clone()));
+                    return self.advance(now);
+                }
                 (member.has_failed, member.asked) = (true, None);
                 // A run that has begun goes on without it.
                 member.is_left_behind |= self.phase >= FrontEndPhase::Starting || !member.is_needed();
@@ -300,13 +325,17 @@ impl FrontEnds {
         if now >= self.limit {
             self.give_up(now);
         }
+        if now >= self.hold_limit {
+            self.give_up_hold(now);
+        }
         self.ping(now);
         self.actions.pop_front()
     }
 
     /// When [`FrontEnds::poll`] has something to do even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let due = self.members.iter().map(|member| member.ping_due).chain([self.limit]).min()?;
+        let limits = [self.limit, self.hold_limit];
+        let due = self.members.iter().map(|member| member.ping_due).chain(limits).min()?;
         (due < Instant::FAR_FUTURE).then_some(due)
     }
 
@@ -340,7 +369,7 @@ impl FrontEnds {
         (&self.incidents, self.incidents_beyond)
     }
 
-    fn trigger(&self) -> Option<usize> {
+    pub(super) fn trigger(&self) -> Option<usize> {
         self.members.iter().position(|member| member.config.is_trigger)
     }
 
@@ -362,11 +391,15 @@ impl FrontEnds {
         self.phase = phase;
         self.drain_limit = now.after(self.config.drain);
         self.limit = if phase.is_active() { now.after(self.config.answer) } else { Instant::FAR_FUTURE };
+        if phase == FrontEndPhase::Starting {
+            self.await_hold(now);
+        }
         self.advance(now);
     }
 
     /// Tells each front end what it lacks, and goes on to the next phase where nobody lacks anything.
-    fn advance(&mut self, now: Instant) {
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.advance_pause(now);
         for place in 0..self.members.len() {
             self.tell(place);
         }
@@ -500,11 +533,17 @@ impl FrontEnds {
         }
     }
 
-    fn note(&mut self, at: Instant, place: usize, kind: IncidentKind) {
+    pub(super) fn note(&mut self, at: Instant, place: usize, kind: IncidentKind) {
         // A front end that fails at every try says the same each time.
         let source = self.members[place].config.source;
         let is_known = |known: &Incident| known.source == source && known.kind == kind;
-        let repeats = matches!(kind, IncidentKind::Failed(_) | IncidentKind::NoAnswer(_));
+        let repeats = matches!(
+            kind,
+            IncidentKind::Failed(_)
+                | IncidentKind::NoAnswer(_)
+                | IncidentKind::CannotBeHeld
+                | IncidentKind::NotReleased
+        );
         if repeats && self.incidents.iter().any(is_known) {
             return;
         }

@@ -1,5 +1,6 @@
 //! One front end as run control knows it.
 
+use super::pause::Hold;
 use ropewalk_terms::{Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{Hello, Stage, Status, Stopped, Vetoed};
 
@@ -80,6 +81,8 @@ pub struct Member {
     pub(super) status: Status,
     pub(super) vetoed: Option<Vetoed>,
     pub(super) stopped: Option<Stopped>,
+    /// Whether it is held, of the trigger source.
+    pub(super) hold: Hold,
     pub(super) readings: Readings,
 }
 
@@ -103,6 +106,7 @@ impl Member {
             status: Status::default(),
             vetoed: None,
             stopped: None,
+            hold: Hold::default(),
             readings: Readings::NONE,
         }
     }
@@ -112,6 +116,7 @@ impl Member {
         (self.reached, self.asked, self.was_ready) = (Stage::Idle, None, false);
         (self.is_left_behind, self.has_failed) = (false, false);
         (self.status, self.vetoed, self.stopped) = (Status::default(), None, None);
+        self.hold = Hold::default();
         (self.readings.taken, self.readings.refused) = (0, 0);
     }
 
@@ -178,6 +183,11 @@ impl Member {
     /// What it sent, once it has said so.
     pub const fn stopped(&self) -> Option<&Stopped> {
         self.stopped.as_ref()
+    }
+
+    /// The number of the last event so far, while the trigger source is held as it says itself.
+    pub fn held(&self) -> Option<u64> {
+        self.hold.last.filter(|_| self.hold.is_held)
     }
 
     /// Whether it need not be waited for on the way to `stage`.

@@ -10,12 +10,13 @@
 //!                        (every source's data up to the last event have left)
 //! ```
 //! Every command is answered, and repeats do no harm: a front end that comes back says how far it is and hears what it
-//! missed. Before the nodes run the start waits for every source that an event needs. Afterwards nobody is waited for
+//! missed. While the run is paused the trigger source is held (`pause`). Before the nodes run the start waits for every source that an event needs. Afterwards nobody is waited for
 //! longer than a limit: who does not answer is named and left behind, so that every stop finishes.
 
 mod incident;
 mod machine;
 mod member;
+mod pause;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::control::{RunCommand, RunPhase};
 use proptest::prelude::*;
 use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
-use ropewalk_wire::front_end::{Command, Failed, Hello, Stage, Status, Stop, Stopped, Vetoed, Word};
+use ropewalk_wire::front_end::{Command, Failed, Held, Hello, Stage, Status, Stop, Stopped, Vetoed, Word};
 use std::time::Duration;
 
 const RUN: RunNumber = RunNumber(7);
@@ -77,6 +77,10 @@ fn running() -> FrontEnds {
 
 fn vetoed(last: u64) -> Word {
     Word::Vetoed(Vetoed { run: RUN, last, issued: last, vetoed: Vec::new() })
+}
+
+fn held(last: u64) -> Word {
+    Word::Held(Held { run: RUN, last })
 }
 
 fn stopped(last: u64) -> Word {
@@ -383,6 +387,11 @@ fn happen(front_ends: &mut FrontEnds, now: Instant, what: u8, place: usize) {
         8 => front_ends.heard(now, place, &stopped(5)),
         9 => front_ends.heard(now, place, &failed()),
         10 => front_ends.nodes_are(now, RunPhase::Running),
+        11 => front_ends.heard(now, place, &held(5)),
+        12 => front_ends.heard(now, place, &Word::Released(RUN)),
+        13 => front_ends.pause(now, place > 0),
+        14 => front_ends.connected(now, place, Hello { is_held: true, ..hello(Stage::Triggering, RUN) }),
+        15 => front_ends.connected(now, place, Hello { version: 1, ..hello(Stage::Triggering, RUN) }),
         _ => front_ends.stop(now, None),
     }
 }
@@ -391,7 +400,7 @@ proptest! {
     /// Front ends may say anything at any time: nodes start once at most and stop once, and they do stop.
     #[test]
     fn every_stop_finishes_whatever_front_ends_say(
-        story in prop::collection::vec((0_u8..12, 0_usize..3, 0_u64..3000), 0..80)
+        story in prop::collection::vec((0_u8..17, 0_usize..3, 0_u64..3000), 0..80)
     ) {
         let (mut run, mut now, mut nodes) = (front_ends(), at(0.0), Vec::new());
         let note = |run: &mut FrontEnds, now, nodes: &mut Vec<(usize, String)>| {
@@ -412,6 +421,7 @@ proptest! {
         let count = |kind: &str| nodes.iter().filter(|(_, told)| told.starts_with(kind)).count();
         prop_assert!(count("Start") <= 1);
         prop_assert_eq!(count("Stop"), 1);
+        prop_assert_eq!(count("Pause"), count("Resume"), "a stop ends a pause");
         prop_assert!(nodes.last().is_some_and(|(_, told)| told.starts_with("Stop")));
     }
 }
@@ -459,4 +469,214 @@ fn the_trigger_source_is_waited_for_whatever_is_said() {
     let mut run = front_ends();
     run.mask(at(0.0), SourceId(1), true);
     assert!(!run.members()[TRIGGER].is_masked());
+}
+
+#[test]
+fn a_pause_holds_the_trigger_source_then_the_nodes_and_ends_in_the_other_order() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.pause(at(1.0), true);
+    assert_eq!(told(&mut run, at(1.0)), told_all("Hold", [TRIGGER]), "detectors hear nothing of it");
+    assert!(!run.is_paused());
+    run.heard(at(1.1), TRIGGER, &held(42));
+    assert_eq!(told(&mut run, at(1.1)), told_all("Pause", [9]));
+    assert_eq!((run.is_paused(), run.members()[TRIGGER].held()), (true, Some(42)));
+    assert_eq!(told(&mut run, at(60.0)), [], "for as long as it likes");
+    run.pause(at(61.0), false);
+    assert_eq!(told(&mut run, at(61.0)), [(9, "Resume".to_owned()), (TRIGGER, "Release".to_owned())]);
+    run.heard(at(61.1), TRIGGER, &Word::Released(RUN));
+    assert_eq!((run.is_paused(), run.members()[TRIGGER].held()), (false, None));
+    assert_eq!((told(&mut run, at(90.0)), kinds(&run), run.phase()), (vec![], vec![], FrontEndPhase::Running));
+}
+
+#[test]
+fn a_trigger_source_that_does_not_say_that_it_is_held_is_named_and_the_run_is_paused_all_the_same() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    actions(&mut run, at(1.0));
+    assert_eq!(run.next_deadline().map(|due| due <= at(11.0)), Some(true));
+    assert_eq!(told(&mut run, at(10.9)), []);
+    assert_eq!(told(&mut run, at(11.0)), told_all("Pause", [9]));
+    assert_eq!(kinds(&run), [(1, IncidentKind::NotHeld)]);
+    run.pause(at(12.0), false);
+    let resumed = [(9, "Resume".to_owned()), (TRIGGER, "Release".to_owned())];
+    assert_eq!(told(&mut run, at(12.0)), resumed, "it may be held all the same");
+    run.heard(at(12.5), TRIGGER, &Word::Released(RUN));
+    assert_eq!((told(&mut run, at(60.0)), kinds(&run).len()), (vec![], 1), "it answered the last of both");
+    run.pause(at(61.0), true);
+    run.heard(at(61.0), TRIGGER, &held(43));
+    assert_eq!(told(&mut run, at(71.0)).last(), Some(&(9, "Pause".to_owned())), "that may be its first answer");
+    run.heard(at(72.0), TRIGGER, &held(43));
+    assert!(run.is_paused());
+}
+
+#[test]
+fn a_trigger_source_that_is_not_released_is_told_again_and_named_once() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.heard(at(1.0), TRIGGER, &held(42));
+    run.pause(at(2.0), false);
+    actions(&mut run, at(2.0));
+    for again in [12.0, 22.0] {
+        assert_eq!(told(&mut run, at(again - 0.1)), []);
+        assert_eq!(told(&mut run, at(again)), told_all("Release", [TRIGGER]));
+    }
+    assert_eq!(kinds(&run), [(1, IncidentKind::NotReleased)]);
+    (0..3).for_each(|_| run.heard(at(23.0), TRIGGER, &Word::Released(RUN)));
+    assert_eq!(told(&mut run, at(60.0)), []);
+}
+
+#[test]
+fn the_answer_to_an_earlier_hold_is_not_taken_for_that_to_the_last() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.pause(at(1.0), false);
+    run.pause(at(1.0), true);
+    let order = ["Hold", "Release", "Hold"].map(|kind| (TRIGGER, kind.to_owned()));
+    assert_eq!(told(&mut run, at(1.0)), order, "nodes never heard of the first pause");
+    run.heard(at(1.1), TRIGGER, &held(42));
+    run.heard(at(1.1), TRIGGER, &Word::Released(RUN));
+    assert_eq!(told(&mut run, at(1.1)), [], "triggers may have come again");
+    run.heard(at(1.2), TRIGGER, &held(43));
+    assert_eq!(told(&mut run, at(1.2)), told_all("Pause", [9]));
+}
+
+#[test]
+fn a_trigger_source_of_version_1_is_never_told_and_named_once() {
+    let mut run = running();
+    run.lost(at(0.5), TRIGGER);
+    run.connected(at(0.6), TRIGGER, Hello { version: 1, ..hello(Stage::Triggering, RUN) });
+    for second in 1..4 {
+        run.pause(at(f64::from(second)), true);
+        assert_eq!(told(&mut run, at(f64::from(second))), told_all("Pause", [9]), "at once");
+        run.pause(at(f64::from(second) + 0.5), false);
+        assert_eq!(told(&mut run, at(f64::from(second) + 0.5)), told_all("Resume", [9]));
+    }
+    assert_eq!(kinds(&run)[2..], [(1, IncidentKind::CannotBeHeld)]);
+}
+
+#[test]
+fn one_that_comes_back_in_a_pause_is_held_unless_it_is_and_is_released_if_it_missed_that() {
+    let is_held = |is_held| Hello { is_held, ..hello(Stage::Triggering, RUN) };
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.lost(at(1.1), TRIGGER);
+    actions(&mut run, at(1.1));
+    run.connected(at(2.0), TRIGGER, is_held(false));
+    assert_eq!(told(&mut run, at(2.0)), told_all("Hold", [TRIGGER]), "it had not heard it");
+    run.lost(at(2.1), TRIGGER);
+    run.connected(at(3.0), TRIGGER, is_held(true));
+    assert_eq!(told(&mut run, at(3.0)), told_all("Pause", [9]), "it had, and its answer was lost");
+    run.lost(at(4.0), TRIGGER);
+    run.pause(at(5.0), false);
+    assert_eq!(told(&mut run, at(5.0)), told_all("Resume", [9]), "nobody is there to be released");
+    run.connected(at(6.0), TRIGGER, is_held(true));
+    assert_eq!(told(&mut run, at(6.0)), told_all("Release", [TRIGGER]));
+    run.heard(at(6.1), TRIGGER, &Word::Released(RUN));
+    let went = [(1, IncidentKind::Lost), (1, IncidentKind::Returned)];
+    assert_eq!(kinds(&run), went.iter().cycle().take(6).cloned().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_trigger_source_that_is_away_is_waited_for_like_one_that_does_not_answer() {
+    let mut run = running();
+    run.lost(at(0.5), TRIGGER);
+    run.pause(at(1.0), true);
+    assert_eq!(told(&mut run, at(10.9)), []);
+    assert_eq!(told(&mut run, at(11.0)), told_all("Pause", [9]));
+    assert_eq!(kinds(&run), [(1, IncidentKind::Lost), (1, IncidentKind::NotHeld)]);
+    run.connected(at(12.0), TRIGGER, hello(Stage::Idle, RunNumber(0)));
+    assert_eq!(told(&mut run, at(12.0)), [], "one that was started anew issues nothing");
+    run.pause(at(13.0), false);
+    assert_eq!(told(&mut run, at(13.0)), told_all("Resume", [9]));
+}
+
+#[test]
+fn a_stop_of_a_paused_run_lets_the_nodes_go_on_and_vetoes_a_trigger_source_that_is_held() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.heard(at(1.0), TRIGGER, &held(42));
+    actions(&mut run, at(1.0));
+    run.stop(at(2.0), None);
+    // What front ends have left may find no room while no event is built.
+    assert_eq!(told(&mut run, at(2.0)), [(9, "Resume".to_owned()), (TRIGGER, "Veto".to_owned())]);
+    run.pause(at(2.0), true);
+    run.heard(at(2.1), TRIGGER, &vetoed(42));
+    assert_eq!(told(&mut run, at(2.1)), told_all("Stop", 0..3), "a run that ends is not paused");
+    (0..3).for_each(|place| run.heard(at(2.2), place, &stopped(42)));
+    assert_eq!(told(&mut run, at(2.2)), [(9, "Stop Some(42)".to_owned())]);
+    run.start(at(3.0), RunOrder { run: RunNumber(8), ..order() });
+    assert!(!run.is_paused() && run.members()[TRIGGER].held().is_none());
+}
+
+#[test]
+fn a_forced_stop_of_a_paused_run_needs_nobody_to_go_on() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.heard(at(1.0), TRIGGER, &held(42));
+    actions(&mut run, at(1.0));
+    run.force_stop(at(2.0));
+    assert_eq!(told(&mut run, at(2.0))[0], (9, "ForceStop".to_owned()));
+    assert_eq!((told(&mut run, at(3.0)), run.phase()), (told_all("Stop None", [9]), FrontEndPhase::Finished));
+}
+
+#[test]
+fn a_start_that_ends_paused_holds_the_trigger_source_before_it_is_enabled() {
+    let mut run = front_ends();
+    connect_all(&mut run, at(0.0));
+    run.start(at(0.0), order());
+    run.pause(at(0.0), true);
+    (0..3).for_each(|place| run.heard(at(0.1), place, &Word::Ready(RUN)));
+    run.pause(at(0.2), true);
+    actions(&mut run, at(0.2));
+    assert_eq!(told(&mut run, at(20.0)), [], "nodes are waited for as long as it takes");
+    run.nodes_are(at(20.0), RunPhase::Running);
+    assert_eq!(told(&mut run, at(20.0)), told_all("Start", 0..3));
+    (0..3).rev().for_each(|place| run.heard(at(20.1), place, &Word::Started(RUN)));
+    assert_eq!(told(&mut run, at(20.1)), ["Hold", "Enable"].map(|kind| (TRIGGER, kind.to_owned())));
+    run.heard(at(20.2), TRIGGER, &held(0));
+    assert_eq!(told(&mut run, at(20.2)), told_all("Pause", [9]));
+    run.heard(at(20.2), TRIGGER, &Word::Enabled(RUN));
+    run.pause(at(21.0), false);
+    assert_eq!(told(&mut run, at(21.0))[1..], told_all("Release", [TRIGGER]));
+    assert_eq!(kinds(&run), []);
+}
+
+#[test]
+fn a_trigger_source_that_cannot_be_held_says_why_and_is_vetoed_at_the_stop_like_any_other() {
+    let mut run = running();
+    run.pause(at(1.0), true);
+    run.heard(at(1.1), TRIGGER, &Word::Failed(Failed { run: RUN, text: "the crate is busy".to_owned() }));
+    assert_eq!(told(&mut run, at(1.1))[1..], told_all("Pause", [9]));
+    assert!(!run.members()[TRIGGER].is_left_behind());
+    run.pause(at(2.0), false);
+    actions(&mut run, at(2.0));
+    run.heard(at(2.1), TRIGGER, &Word::Released(RUN));
+    run.stop(at(3.0), None);
+    assert_eq!(told(&mut run, at(3.0)), told_all("Veto", [TRIGGER]));
+    assert_eq!(kinds(&run), [(1, IncidentKind::Failed("the crate is busy".to_owned()))]);
+}
+
+#[test]
+fn a_run_that_is_taken_over_goes_on_and_a_trigger_source_that_is_held_is_released() {
+    let mut run = front_ends();
+    run.take_over(at(0.0), order());
+    run.connected(at(1.0), TRIGGER, Hello { is_held: true, ..hello(Stage::Triggering, RUN) });
+    assert_eq!(told(&mut run, at(1.0)), told_all("Release", [TRIGGER]));
+}
+
+#[test]
+fn a_pause_without_a_trigger_source_under_run_control_is_the_nodes_alone() {
+    let member = FrontEndConfig { source: SourceId(2), is_trigger: false, is_required: true, settings: String::new() };
+    let mut run = FrontEnds::new(FrontEndsConfig { front_ends: vec![member], answer: ANSWER, drain: ANSWER });
+    run.connected(at(0.0), 0, hello(Stage::Idle, RunNumber(0)));
+    run.start(at(0.0), order());
+    run.heard(at(0.0), 0, &Word::Ready(RUN));
+    run.nodes_are(at(0.0), RunPhase::Running);
+    run.heard(at(0.0), 0, &Word::Started(RUN));
+    actions(&mut run, at(0.0));
+    run.pause(at(1.0), true);
+    assert_eq!(told(&mut run, at(1.0)), told_all("Pause", [9]));
+    run.pause(at(2.0), false);
+    assert_eq!(told(&mut run, at(2.0)), told_all("Resume", [9]));
 }

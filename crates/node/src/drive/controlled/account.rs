@@ -29,6 +29,8 @@ pub struct FrontEndState {
     pub status: Status,
     /// The trigger source's account.
     pub vetoed: Option<Vetoed>,
+    /// The number of the last event so far, while the trigger source is held by a pause.
+    pub held: Option<u64>,
     /// What it sent.
     pub stopped: Option<Stopped>,
     /// Slow readings taken in this run, and those that came too fast or found no room.
@@ -51,6 +53,7 @@ impl FrontEndState {
             stage: member.stage(),
             status: member.status().clone(),
             vetoed: member.vetoed().cloned(),
+            held: member.held(),
             stopped: member.stopped().copied(),
             readings: member.readings().taken,
             readings_refused: member.readings().refused,

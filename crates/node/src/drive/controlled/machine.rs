@@ -123,6 +123,11 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         self.machine.mask(now, source, is_masked);
     }
 
+    /// Pauses the run, or lets it go on; see [`FrontEnds::pause`].
+    pub fn pause(&mut self, now: Instant, is_paused: bool) {
+        self.machine.pause(now, is_paused);
+    }
+
     /// Ends the run at once.
     pub fn force_stop(&mut self, now: Instant) {
         self.machine.force_stop(now);
@@ -244,7 +249,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     fn greet(&mut self, now: Instant, endpoint: Endpoint, link: &mut Link, hello: Hello) -> bool {
         let place = self.machine.members().iter().position(|member| member.config().source == hello.source);
         let answer = match place {
-            _ if hello.version != CONTROL_VERSION => Err(RefuseReason::Version(CONTROL_VERSION)),
+            _ if !hello.is_spoken() => Err(RefuseReason::Version(CONTROL_VERSION)),
             None => Err(RefuseReason::UnknownSource),
             Some(place) if !self.machine.may_connect(now, place) => Err(RefuseReason::Taken),
             Some(place) => Ok(place),
@@ -265,7 +270,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
                 }
                 self.strangers = self.strangers.saturating_sub(1);
                 link.place = Some(place);
-                link.say(&Command::Welcome);
+                link.say(&Command::Welcome(hello.version));
                 self.machine.connected(now, place, hello);
                 true
             }

@@ -7,7 +7,8 @@
 //!        +--------------------> Referee <----------------------+
 //! ```
 //! The referee asks no machine. Of a *reliable* program, which nothing happened to in a run, everything must be right: it is
-//! never named, never left behind, and its first and last event are those of all others.
+//! never named, never left behind, and its first and last event are those of all others. While the nodes are paused it issues
+//! nothing, if it is the trigger source, and afterwards it goes on.
 
 mod nodes;
 mod program;
@@ -15,5 +16,5 @@ mod referee;
 mod scenario;
 mod world;
 
-pub use scenario::{Mishap, ProgramSetting, Scenario};
+pub use scenario::{Mishap, PauseSetting, ProgramSetting, Scenario};
 pub use world::World;

@@ -11,11 +11,18 @@ const STEP: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct StandInNodes {
     pub(super) phase: RunPhase,
+    pub(super) is_paused: bool,
     next: Option<(Instant, RunPhase)>,
 }
 
 impl StandInNodes {
     pub(super) fn command(&mut self, now: Instant, command: &RunCommand) {
+        let is_running = self.phase == RunPhase::Running;
+        match command {
+            RunCommand::Pause => self.is_paused = is_running,
+            RunCommand::Resume => self.is_paused = false,
+            _ => {}
+        }
         let next = match (command, self.phase) {
             (RunCommand::Start { .. }, RunPhase::Initial) => RunPhase::Running,
             (RunCommand::Stop { .. }, RunPhase::Running) => RunPhase::Draining,

@@ -6,7 +6,7 @@ use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{
-    Command, FRAME_BYTES, Failed, Frame, Hello, Named, Reading, Stage, Status, Stopped, Vetoed, Word,
+    Command, FRAME_BYTES, Failed, Frame, Held, Hello, Named, Reading, Stage, Status, Stopped, Vetoed, Word,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,6 +40,9 @@ pub(super) struct Program {
     pub(super) sent: u64,
     issued: u64,
     vetoed: u64,
+    /// Triggers that came while it was held, and whether it is.
+    paused: u64,
+    pub(super) is_held: bool,
     stop: Option<Option<u64>>,
     steps: u64,
     /// Until when it is dead.
@@ -74,6 +77,8 @@ impl Program {
             sent: 0,
             issued: 0,
             vetoed: 0,
+            paused: 0,
+            is_held: false,
             stop: None,
             steps: 0,
             dead_until: None,
@@ -92,6 +97,7 @@ impl Program {
         }
         self.is_up = false;
         (self.stage, self.run, self.seen, self.sent, self.stop) = (Stage::Idle, RunNumber(0), 0, 0, None);
+        self.is_held = false;
         self.told.clear();
         self.dead_until = Some(until);
     }
@@ -102,6 +108,10 @@ impl Program {
             return None;
         }
         self.issued += 1;
+        if self.is_held {
+            self.paused += 1;
+            return None;
+        }
         if self.issued.is_multiple_of(BUSY_IN) {
             self.vetoed += 1;
             return None;
@@ -155,8 +165,9 @@ impl Program {
                     self.incoming.clear();
                     self.outgoing.clear();
                     self.told.clear();
-                    let (stage, run) = (self.stage, self.run);
-                    self.say(&Word::Hello(Hello { stage, run, ..Hello::new(self.source, "simulated") }));
+                    let (version, stage, run, is_held) = (self.setting.version, self.stage, self.run, self.is_held);
+                    let hello = Hello { version, stage, run, is_held, ..Hello::new(self.source, "simulated") };
+                    self.say(&Word::Hello(hello));
                 }
                 Event::Received { slice, .. } => self.incoming.extend_from_slice(&slice),
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
@@ -182,7 +193,7 @@ impl Program {
             Command::Configure(configure) => {
                 if configure.run != run || self.stage == Stage::Idle {
                     (self.run, self.seen, self.sent, self.issued, self.vetoed) = (configure.run, 0, 0, 0, 0);
-                    (self.stop, self.stage) = (None, Stage::Ready);
+                    (self.stop, self.stage, self.paused, self.is_held) = (None, Stage::Ready, 0, false);
                 }
                 self.say(&Word::Ready(self.run));
             }
@@ -199,8 +210,9 @@ impl Program {
                 self.say(&Word::Enabled(run));
             }
             Command::Veto(of) if *of == run => {
-                self.stage = self.stage.max(Stage::Vetoed);
-                let vetoed = vec![Named { name: "busy".to_owned(), count: self.vetoed }];
+                (self.stage, self.is_held) = (self.stage.max(Stage::Vetoed), false);
+                let count = |name: &str, count| Named { name: name.to_owned(), count };
+                let vetoed = vec![count("busy", self.vetoed), count("paused", self.paused)];
                 let (last, issued) = (self.first - 1 + self.seen, self.issued);
                 self.say(&Word::Vetoed(Vetoed { run, last, issued, vetoed }));
             }
@@ -210,7 +222,7 @@ impl Program {
                 }
                 let has_data = self.stage >= Stage::Started;
                 self.stop.get_or_insert(stop.last.filter(|_| has_data));
-                self.stage = self.stage.max(Stage::Vetoed);
+                (self.stage, self.is_held) = (self.stage.max(Stage::Vetoed), false);
             }
             Command::Stop(stop) => {
                 self.say(&Word::Stopped(Stopped { run: stop.run, first: None, last: None, sent: 0 }));
@@ -218,8 +230,21 @@ impl Program {
             Command::Start(start) => {
                 self.say(&Word::Failed(Failed { run: start.run, text: "not configured".to_owned() }));
             }
+            Command::Hold(of) if *of == run => {
+                self.is_held = (Stage::Started..=Stage::Triggering).contains(&self.stage);
+                self.say(&Word::Held(Held { run, last: self.first - 1 + self.seen }));
+            }
+            Command::Release(of) if *of == run => {
+                self.is_held = false;
+                self.say(&Word::Released(run));
+            }
             Command::Ping => self.tell(),
-            Command::Welcome | Command::Refuse(_) | Command::Enable(_) | Command::Veto(_) => {}
+            Command::Welcome(_)
+            | Command::Refuse(_)
+            | Command::Enable(_)
+            | Command::Veto(_)
+            | Command::Hold(_)
+            | Command::Release(_) => {}
         }
     }
 

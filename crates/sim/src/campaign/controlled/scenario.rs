@@ -1,7 +1,7 @@
 //! What a seed is: who takes part, how slow, and what goes wrong.
 
 use super::super::draw::Draw;
-use ropewalk_wire::front_end::Kind;
+use ropewalk_wire::front_end::{CONTROL_VERSION, Kind, OLDEST_CONTROL_VERSION};
 use std::time::Duration;
 
 /// How long run control waits for an answer here.
@@ -20,6 +20,17 @@ pub enum Mishap {
     Kill(Duration),
 }
 
+/// A pause of a run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PauseSetting {
+    /// Which run.
+    pub run: usize,
+    /// When it is paused, from its beginning.
+    pub at: Duration,
+    /// For how long.
+    pub length: Duration,
+}
+
 /// A program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramSetting {
@@ -31,6 +42,8 @@ pub struct ProgramSetting {
     pub steps_for_event: u64,
     /// It never answers this command.
     pub deaf_to: Option<Kind>,
+    /// The version of the protocol that it speaks.
+    pub version: u16,
 }
 
 /// A system and what goes wrong with it.
@@ -46,6 +59,8 @@ pub struct Scenario {
     pub runs: Vec<Duration>,
     /// Run, time from its beginning, program, what happens.
     pub mishaps: Vec<(usize, Duration, usize, Mishap)>,
+    /// Pauses, some of which the run's end overtakes.
+    pub pauses: Vec<PauseSetting>,
     /// In this run the nodes drain by themselves after this time.
     pub nodes_drain: Option<(usize, Duration)>,
     /// This run is stopped by force.
@@ -67,8 +82,9 @@ impl Scenario {
             delay: draw.time(Duration::from_millis(1), Duration::from_millis(300)),
             steps_for_event: if draw.one_in(4) { 2 } else { 1 },
             deaf_to: if deaf == Some(place) { Some(draw.of(&kinds)) } else { None },
+            version: CONTROL_VERSION,
         });
-        let programs: Vec<ProgramSetting> = programs.collect();
+        let mut programs: Vec<ProgramSetting> = programs.collect();
         let mishap = |draw: &mut Draw| match draw.below(3) {
             0 => Mishap::Reset,
             1 => Mishap::HalfOpen,
@@ -80,6 +96,7 @@ impl Scenario {
             (run, at, draw.below(count as u64) as usize, mishap(&mut draw))
         });
         let mishaps: Vec<_> = mishaps.collect();
+        let pauses = Self::draw_pauses(seed, &runs, &mut programs);
         let some_run = |draw: &mut Draw| draw.below(runs.len() as u64) as usize;
         Self {
             seed,
@@ -89,7 +106,29 @@ impl Scenario {
             programs,
             runs,
             mishaps,
+            pauses,
         }
+    }
+
+    /// Pauses, and programs that know nothing of them or do not answer: the choices of another stream, so that all else stays as it was.
+    fn draw_pauses(seed: u64, runs: &[Duration], programs: &mut [ProgramSetting]) -> Vec<PauseSetting> {
+        let mut draw = Draw::new(seed, 41);
+        let count = if draw.one_in(3) { 0 } else { draw.between(1, 4) };
+        let pauses = (0..count).map(|_| {
+            let run = draw.below(runs.len() as u64) as usize;
+            let at = Duration::from_millis(draw.below(runs[run].as_millis() as u64 + 1000));
+            PauseSetting { run, at, length: draw.time(Duration::from_millis(5), Duration::from_millis(2500)) }
+        });
+        let pauses = pauses.collect();
+        for (place, program) in programs.iter_mut().enumerate() {
+            if draw.one_in(6) {
+                program.version = OLDEST_CONTROL_VERSION;
+            }
+            if place == 0 && program.deaf_to.is_none() && !seed.is_multiple_of(4) && draw.one_in(8) {
+                program.deaf_to = Some(draw.of(&[Kind::Hold, Kind::Release]));
+            }
+        }
+        pauses
     }
 
     /// Whether nothing happens to a program in a run, and it answers everything.

@@ -91,6 +91,7 @@ impl World {
         let addresses = vec!["ru0".to_owned(); self.programs.len()];
         let order = RunOrder { run: RunNumber(run as u32 + 1), first: EventKey::new(0, 1), last: None, addresses };
         self.drive.start(self.now, order, false);
+        let mut is_paused = false;
         let (mut is_told, is_forced) = (false, self.scenario.forced == Some(run));
         while !(is_told && self.drive.is_at_rest() && nodes.phase == RunPhase::Ended) {
             let age = self.now.since(begun);
@@ -102,13 +103,24 @@ impl World {
                 nodes.drain(self.now);
             }
             self.strike(run, age);
+            // An operator has a run paused that is under way.
+            let is_wanted = nodes.phase == RunPhase::Running && self.is_to_be_paused(run, age);
+            if std::mem::replace(&mut is_paused, is_wanted) != is_wanted {
+                referee.pause(self.now, is_wanted);
+                self.drive.pause(self.now, is_wanted);
+            }
             self.turn(&mut referee, &mut nodes)?;
             referee.is_overdue(self.now)?;
+            referee.expect_pauses(self.now, &self.programs[0])?;
             self.now = self.now.after(STEP);
         }
         let account = self.drive.account();
         self.digest = mixed(self.digest, account.last.unwrap_or(0), account.incidents.len() as u64);
-        referee.judge(&self.programs, &account.incidents)
+        referee.judge(&self.programs, &account)
+    }
+
+    fn is_to_be_paused(&self, run: usize, age: Duration) -> bool {
+        self.scenario.pauses.iter().any(|pause| pause.run == run && (pause.at..pause.at + pause.length).contains(&age))
     }
 
     /// What goes wrong at this age of the run.
@@ -135,6 +147,7 @@ impl World {
             }
         }
         let event = if self.scenario.has_trigger { self.programs[0].trigger() } else { None };
+        event.map_or(Ok(()), |event| referee.triggered(event))?;
         for program in self.programs.iter_mut().skip(1) {
             event.into_iter().for_each(|event| program.sees(event));
         }
@@ -142,6 +155,9 @@ impl World {
         while let Some(command) = self.drive.next_for_nodes() {
             referee.nodes_told(self.now, &command, &self.programs)?;
             nodes.command(self.now, &command);
+            if matches!(command, RunCommand::Pause | RunCommand::Resume) {
+                self.digest = mixed(self.digest, u64::from(command == RunCommand::Pause), self.now.as_nanoseconds());
+            }
             if matches!(command, RunCommand::Stop { .. }) {
                 self.digest = mixed(self.digest, referee.last.unwrap_or(0), self.now.as_nanoseconds());
             }

@@ -1,0 +1,197 @@
+//! A pause of the run: the trigger source is held, so that no event begins that nobody builds.
+//!
+//! ```text
+//!              pause: Hold to the trigger source      Held, or its time is over: Pause to the nodes
+//!  going on ----------------------------------> awaited -----------------------------> paused
+//!     ^ ^----------------resume: Release-----------+                                     |
+//!     +----------------resume, or stop: Resume to the nodes, then Release----------------+
+//! ```
+//! Being held is no stage: it holds whatever else the trigger source is told, so that a start may end paused. Hold and Release
+//! are told once over each connection, without waiting for the answer to what was told before; that the answers to each are
+//! counted keeps the one to an earlier Hold from being taken for the one to the last.
+
+use super::incident::IncidentKind;
+use super::machine::{FrontEndAction, FrontEndPhase, FrontEnds};
+use super::member::Member;
+use crate::control::RunCommand;
+use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_wire::front_end::{Command, Hello, Stage};
+
+/// Whether the run is paused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Pause {
+    /// It goes on.
+    #[default]
+    GoesOn,
+    /// It is to be, and the trigger source is waited for.
+    Awaited,
+    /// It is, and its nodes were told.
+    Paused,
+}
+
+impl Pause {
+    pub(super) const fn is_wanted(self) -> bool {
+        !matches!(self, Self::GoesOn)
+    }
+}
+
+/// What a front end was told of a pause, and what it said.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Hold {
+    /// What it said last.
+    pub(super) is_held: bool,
+    /// The last event's number when it said last that it was held.
+    pub(super) last: Option<u64>,
+    /// What it was told last over this connection, or said at its beginning.
+    told: bool,
+    /// How often it was told to go on, and to hold, over this connection without having said that it does.
+    unanswered: [u32; 2],
+}
+
+impl Hold {
+    /// What a front end says that calls, and is in the run.
+    pub(super) const fn of(hello: &Hello, last: Option<u64>) -> Self {
+        Self { is_held: hello.is_held, last, told: hello.is_held, unanswered: [0; 2] }
+    }
+
+    /// Over the connection that has ended nothing more is answered.
+    pub(super) const fn lost(&mut self) {
+        self.unanswered = [0; 2];
+    }
+
+    /// It says that it is held, since this event, or released.
+    pub(super) fn answered(&mut self, is_held: bool, last: Option<u64>) {
+        (self.is_held, self.last) = (is_held, last.or(self.last));
+        let unanswered = &mut self.unanswered[usize::from(is_held)];
+        *unanswered = unanswered.saturating_sub(1);
+    }
+
+    /// It could not do what it was told; false where it was told nothing.
+    pub(super) fn failed(&mut self) -> bool {
+        let [released, held] = &mut self.unanswered;
+        let (last, other) = if self.told { (held, released) } else { (released, held) };
+        let found = if *last > 0 { last } else { other };
+        let was_told = *found > 0;
+        *found = found.saturating_sub(1);
+        was_told
+    }
+
+    /// Nothing of it is to be waited for. Who could not be released is told again; who could not be held has said why.
+    const fn is_settled(&self, is_wanted: bool) -> bool {
+        self.told == is_wanted && self.unanswered[is_wanted as usize] == 0 && (is_wanted || !self.is_held)
+    }
+}
+
+impl FrontEnds {
+    /// Pauses the run, or lets it go on. The trigger source is held before the nodes are told, as long as an answer is waited for at
+    /// most; when the run goes on the nodes do first. Ignored where nothing goes on that could be paused. A stop ends a pause.
+    pub fn pause(&mut self, now: Instant, is_paused: bool) {
+        let may_be_paused = (FrontEndPhase::AwaitingNodes..=FrontEndPhase::Running).contains(&self.phase);
+        if !may_be_paused || self.pause.is_wanted() == is_paused {
+            return;
+        }
+        if is_paused {
+            self.pause = Pause::Awaited;
+            self.await_hold(now);
+        } else {
+            self.end_pause();
+        }
+        self.advance(now);
+    }
+
+    /// The trigger source issues no trigger, as far as anybody could tell it so, and the nodes were told to pause.
+    pub const fn is_paused(&self) -> bool {
+        matches!(self.pause, Pause::Paused)
+    }
+
+    /// From now on the trigger source is waited for; before the nodes run there is nothing to wait for.
+    pub(super) fn await_hold(&mut self, now: Instant) {
+        if self.pause == Pause::Awaited && self.phase != FrontEndPhase::AwaitingNodes {
+            self.hold_limit = now.after(self.config.answer);
+        }
+    }
+
+    /// The nodes go on. What front ends have can leave only then.
+    pub(super) fn end_pause(&mut self) {
+        if core::mem::take(&mut self.pause) == Pause::Paused {
+            self.actions.push_back(FrontEndAction::Nodes(RunCommand::Resume));
+        }
+        self.hold_limit = Instant::FAR_FUTURE;
+    }
+
+    /// Tells the trigger source what the pause wants of it, and the nodes when it has said so.
+    pub(super) fn advance_pause(&mut self, now: Instant) {
+        if !matches!(self.phase, FrontEndPhase::Starting | FrontEndPhase::Running) {
+            return;
+        }
+        if let Some(place) = self.trigger() {
+            self.tell_hold(now, place);
+        }
+        if self.pause == Pause::Awaited && self.is_hold_settled() {
+            self.pause_nodes();
+        }
+    }
+
+    fn pause_nodes(&mut self) {
+        self.pause = Pause::Paused;
+        self.hold_limit = Instant::FAR_FUTURE;
+        self.actions.push_back(FrontEndAction::Nodes(RunCommand::Pause));
+    }
+
+    fn tell_hold(&mut self, now: Instant, place: usize) {
+        let (is_wanted, run) = (self.pause.is_wanted(), self.order.run);
+        let member = &mut self.members[place];
+        let Some(may_be_held) = member.hello.as_ref().map(Hello::may_be_held) else { return };
+        let is_triggering = (Stage::Started..=Stage::Triggering).contains(&member.reached);
+        if !is_triggering || member.hold.told == is_wanted {
+            return;
+        }
+        if !may_be_held {
+            return self.note(now, place, IncidentKind::CannotBeHeld);
+        }
+        member.hold.told = is_wanted;
+        if is_planted(if is_wanted { Flaw::HoldForgotten } else { Flaw::ReleaseForgotten }) {
+            return;
+        }
+        member.hold.unanswered[usize::from(is_wanted)] += 1;
+        let command = if is_wanted { Command::Hold(run) } else { Command::Release(run) };
+        if self.pause != Pause::Awaited {
+            self.hold_limit = now.after(self.config.answer);
+        }
+        self.actions.push_back(FrontEndAction::Tell(place, command));
+    }
+
+    /// Nobody is to be waited for any longer before the run is paused.
+    fn is_hold_settled(&self) -> bool {
+        let Some(member) = self.trigger().map(|place| &self.members[place]) else { return true };
+        let issues_none = member.is_left_behind || member.reached > Stage::Triggering;
+        let cannot = member.hello.as_ref().is_some_and(|hello| !hello.may_be_held());
+        issues_none || cannot || is_planted(Flaw::HoldUnawaited) || self.has_answered(member)
+    }
+
+    fn has_answered(&self, member: &Member) -> bool {
+        member.hello.is_some() && member.hold.is_settled(self.pause.is_wanted())
+    }
+
+    /// The trigger source has not answered in time. A pause waits for it no longer; where the run is to go on it is told again.
+    pub(super) fn give_up_hold(&mut self, now: Instant) {
+        self.hold_limit = Instant::FAR_FUTURE;
+        let late = self.trigger().filter(|&place| {
+            let member = &self.members[place];
+            // Of one that is away it is said already that it is; that a pause does not reach it is not.
+            let may_answer = member.hello.as_ref().map_or(self.pause == Pause::Awaited, Hello::may_be_held);
+            may_answer && !member.is_left_behind && !self.has_answered(member)
+        });
+        if let Some(place) = late {
+            let kind = if self.pause.is_wanted() { IncidentKind::NotHeld } else { IncidentKind::NotReleased };
+            self.note(now, place, kind);
+            let hold = &mut self.members[place].hold;
+            hold.told |= !self.pause.is_wanted();
+        }
+        if self.pause == Pause::Awaited {
+            self.pause_nodes();
+        }
+        self.advance(now);
+    }
+}
