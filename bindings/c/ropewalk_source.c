@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CONTROL_VERSION 1
-#define LIBRARY_VERSION "ropewalk_source.c 1"
+#define CONTROL_VERSION 2
+#define LIBRARY_VERSION "ropewalk_source.c 2"
 /* Fragments that may wait for the network before send waits, and so many of them that are sent without another poll. */
 #define BUFFER_BYTES (1u << 20)
 #define FLUSH_BYTES (1u << 16)
@@ -39,8 +39,9 @@
 /* Kinds of messages; each frame is "RWC", kind, length of the body, little-endian. */
 enum kind {
     HELLO = 1, WELCOME = 2, REFUSE = 3,
-    CONFIGURE = 16, START = 17, ENABLE = 18, VETO = 19, STOP = 20, PING = 21,
-    READY = 32, FAILED = 33, STARTED = 34, ENABLED = 35, VETOED = 36, STOPPED = 37, STATUS = 38, REPORT = 39
+    CONFIGURE = 16, START = 17, ENABLE = 18, VETO = 19, STOP = 20, PING = 21, HOLD = 22, RELEASE = 23,
+    READY = 32, FAILED = 33, STARTED = 34, ENABLED = 35, VETOED = 36, STOPPED = 37, STATUS = 38, REPORT = 39, HELD = 40,
+    RELEASED = 41
 };
 
 /* A connection that is being made, stands, or is to be made again after a while. */
@@ -74,7 +75,7 @@ struct ropewalk_source {
     size_t begin, gone;
     struct ropewalk_source_counts counts;
     uint64_t first, last, stop_last, first_sent, last_sent, issued, next;
-    int is_stopping, is_done, has_command;
+    int is_stopping, is_done, has_command, is_held;
     int64_t ready_until, status_due; /* ready_until is 0 where nobody waits for the data connection */
     struct named vetoed[MOST_NAMED], counters[MOST_NAMED];
     int vetoed_count, counter_count;
@@ -320,6 +321,13 @@ static void say_vetoed(struct ropewalk_source *source)
     say(source, VETOED, body, (size_t)(to - body));
 }
 
+static void say_held(struct ropewalk_source *source)
+{
+    unsigned char body[12];
+    put(put(body, source->run, 4), source->next - 1, 8);
+    say(source, HELD, body, sizeof body);
+}
+
 static void say_stopped(struct ropewalk_source *source, uint32_t run)
 {
     unsigned char body[28];
@@ -344,7 +352,8 @@ static void greet(struct ropewalk_source *source)
     to = put(to, source->id, 4);
     to = put(to, source->run, 4);
     memcpy(to, source->name, 32);
-    say(source, HELLO, body, (size_t)(put_text(to + 32, source->versions, TEXT_BYTES - 1) - body));
+    to = put_text(to + 32, source->versions, TEXT_BYTES - 1);
+    say(source, HELLO, body, (size_t)(put(to, (uint64_t)source->is_held, 1) - body));
 }
 
 /* ---- data ------------------------------------------------------------------------------------------------------------ */
@@ -417,7 +426,7 @@ static const char *configure(struct ropewalk_source *source, uint32_t run, unsig
         source->buffer.filled = source->begin = source->gone = 0;
         source->counts.sent = source->counts.sent_bytes = source->counts.waited_ns = 0;
         source->first_sent = source->last_sent = ROPEWALK_UNKNOWN;
-        source->is_stopping = source->is_done = 0;
+        source->is_stopping = source->is_done = source->is_held = 0;
         source->stage = ROPEWALK_IDLE;
         source->run = run;
         if (set_place(&source->data, (const char *)body + 2, address, source->control.host) < 0)
@@ -465,10 +474,31 @@ static const char *stop(struct ropewalk_source *source, const unsigned char *bod
     }
     source->stop_last = get(body, 8);
     source->is_stopping = 1;
+    source->is_held = 0;
     source->is_done = source->stop_last == ROPEWALK_UNKNOWN || source->stage == ROPEWALK_READY;
     if (source->stage == ROPEWALK_STARTED || source->stage == ROPEWALK_TRIGGERING)
         source->stage = ROPEWALK_VETOED;
     return source->callbacks.stop == NULL ? NULL : source->callbacks.stop(source->mine, source->run, source->stop_last);
+}
+
+/* A pause of the run begins or ends. Where that cannot be done everything stays as it was. */
+static const char *hold(struct ropewalk_source *source, int is_held)
+{
+    const char *(*callback)(void *) = is_held ? source->callbacks.hold : source->callbacks.release;
+    const char *failure = NULL;
+    int may_trigger = source->stage == ROPEWALK_STARTED || source->stage == ROPEWALK_TRIGGERING;
+    if (may_trigger && source->is_held != is_held) {
+        if (callback != NULL)
+            failure = callback(source->mine);
+        if (failure != NULL)
+            return failure;
+        source->is_held = is_held;
+    }
+    if (is_held)
+        say_held(source);
+    else
+        say_run(source, RELEASED);
+    return NULL;
 }
 
 /* Obeys a command about the run that the front end is in; NULL, or why it failed. */
@@ -491,10 +521,13 @@ static const char *run_command(struct ropewalk_source *source, enum kind kind, c
     } else if (kind == VETO) {
         if (source->stage >= ROPEWALK_READY && source->stage <= ROPEWALK_TRIGGERING) {
             source->stage = ROPEWALK_VETOED;
+            source->is_held = 0;
             if (source->callbacks.inhibit != NULL)
                 failure = source->callbacks.inhibit(source->mine);
         }
         say_vetoed(source);
+    } else if (kind == HOLD || kind == RELEASE) {
+        failure = hold(source, kind == HOLD);
     }
     return failure;
 }
@@ -510,7 +543,7 @@ static void command(struct ropewalk_source *source, enum kind kind, unsigned cha
         say_status(source);
     } else if (kind == CONFIGURE && length >= 8) {
         failure = configure(source, run, body + 4, length - 4);
-    } else if (kind >= START && kind <= STOP && length >= 4) {
+    } else if (((kind >= START && kind <= STOP) || kind == HOLD || kind == RELEASE) && length >= 4) {
         if (run == source->run && source->stage != ROPEWALK_IDLE)
             failure = run_command(source, kind, body + 4, length - 4);
         else if (kind == STOP)
@@ -774,12 +807,21 @@ uint64_t ropewalk_source_trigger(struct ropewalk_source *source)
         ropewalk_source_veto(source, "not_enabled");
         return ROPEWALK_UNKNOWN;
     }
+    if (source->is_held) {
+        ropewalk_source_veto(source, "paused");
+        return ROPEWALK_UNKNOWN;
+    }
     if (source->last != ROPEWALK_UNKNOWN && source->next > source->last) {
         ropewalk_source_veto(source, "run_complete");
         return ROPEWALK_UNKNOWN;
     }
     source->issued += 1;
     return source->next++;
+}
+
+int ropewalk_source_is_held(const struct ropewalk_source *source)
+{
+    return source->is_held;
 }
 
 void ropewalk_source_veto(struct ropewalk_source *source, const char *cause)

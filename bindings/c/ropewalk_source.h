@@ -4,7 +4,7 @@
  * This header and ropewalk_source.c; C99 or C++, nothing but libc, no threads: everything happens inside
  * ropewalk_source_poll and ropewalk_source_send.
  *
- *     struct ropewalk_source_callbacks callbacks = { my_configure, my_start, NULL, NULL, my_stop };
+ *     struct ropewalk_source_callbacks callbacks = { my_configure, my_start, NULL, NULL, my_stop, NULL, NULL };
  *     struct ropewalk_source *source =
  *         ropewalk_source_open("127.0.0.1:5100", 2, "telescope", ROPEWALK_CLOCK_UTC, "firmware 3.1", &callbacks, &mine);
  *     while (ropewalk_source_poll(source, 10) == 0) {
@@ -56,6 +56,12 @@ struct ropewalk_source_callbacks {
     /* The run ends with event `last` (ROPEWALK_UNKNOWN: where you are). What is left may be sent here or later: the library
      * answers when the fragment of event `last` has left, or when you call ropewalk_source_done. */
     const char *(*stop)(void *mine, uint32_t run, uint64_t last);
+    /* The trigger source alone: the run is paused. Without it the library does what is needed: ropewalk_source_trigger gives
+     * no number, and counts the triggers that come as vetoed: "paused". Provide it where hardware has to hold triggers. */
+    const char *(*hold)(void *mine);
+    /* The trigger source alone: the pause is over, and ropewalk_source_trigger gives the next number. After a pause that ends
+     * with the run's stop there is none, but inhibit. */
+    const char *(*release)(void *mine);
 };
 
 struct ropewalk_source;
@@ -93,6 +99,9 @@ int ropewalk_source_try_send(struct ropewalk_source *source, uint64_t event, uin
 
 /* The trigger source alone: the number of the event that this trigger makes, or ROPEWALK_UNKNOWN where none may come. */
 uint64_t ropewalk_source_trigger(struct ropewalk_source *source);
+
+/* The trigger source alone: whether the run is paused, so that no trigger makes an event. */
+int ropewalk_source_is_held(const struct ropewalk_source *source);
 
 /* The trigger source alone: there was a trigger, and this is why it makes no event. At most 32 causes of 63 bytes. */
 void ropewalk_source_veto(struct ropewalk_source *source, const char *cause);

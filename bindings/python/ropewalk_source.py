@@ -28,16 +28,16 @@ import socket
 import struct
 import time
 
-CONTROL_VERSION = 1
-LIBRARY_VERSION = "ropewalk_source.py 1"
+CONTROL_VERSION = 2
+LIBRARY_VERSION = "ropewalk_source.py 2"
 
 CLOCK_NONE, CLOCK_UTC, CLOCK_OWN = 0, 1, 2
 IDLE, READY, STARTED, TRIGGERING, VETOED, STOPPED = range(6)
 
 # Kinds of messages; each frame is "RWC", kind, length of the body, little-endian.
 HELLO, WELCOME, REFUSE = 1, 2, 3
-CONFIGURE, START, ENABLE, VETO, STOP, PING = 16, 17, 18, 19, 20, 21
-(READY_WORD, FAILED, STARTED_WORD, ENABLED, VETOED_WORD, STOPPED_WORD, STATUS, REPORT) = range(32, 40)
+CONFIGURE, START, ENABLE, VETO, STOP, PING, HOLD, RELEASE = range(16, 24)
+(READY_WORD, FAILED, STARTED_WORD, ENABLED, VETOED_WORD, STOPPED_WORD, STATUS, REPORT, HELD, RELEASED) = range(32, 42)
 
 UNKNOWN = (1 << 64) - 1
 BUFFER_BYTES = 1 << 20  # fragments that may wait for the network before `send` waits
@@ -119,6 +119,7 @@ class Source:
         self.source, self.name, self.clock = source, name, clock
         self.versions = f"{versions} {LIBRARY_VERSION}".strip()
         self.stage, self.run, self.first, self.last = IDLE, 0, 1, None
+        self.is_held = False  # the run is paused: no trigger makes an event
         self.sent = self.sent_bytes = self.waited_ns = self.reports_left_out = 0
         self.counters = {}  # your own numbers: they stand in every status
         self.text = ""  # what you say of yourself
@@ -145,6 +146,14 @@ class Source:
     def inhibit(self):
         """The trigger source alone: it gives none any more."""
 
+    def hold(self):
+        """The trigger source alone: the run is paused. `trigger` gives no number then, and counts the triggers that come as
+        vetoed: "paused". Override it where hardware has to hold triggers."""
+
+    def release(self):
+        """The trigger source alone: the pause is over, and `trigger` gives the next number. After a pause that ends with the
+        run's stop there is none, but `inhibit`."""
+
     def stop(self, run, last):
         """The run ends with event `last` (None: where you are). What is left may be sent here or later in your loop; the
         library answers when the fragment of event `last` has left, or when you say `done()`."""
@@ -162,6 +171,9 @@ class Source:
             return None
         if self.stage != TRIGGERING:
             self.veto("not_enabled")
+            return None
+        if self.is_held:
+            self.veto("paused")
             return None
         if self.last is not None and self._next > self.last:
             self.veto("run_complete")
@@ -272,7 +284,8 @@ class Source:
         self._outgoing.clear()
         body = b"RWSOURCE" + struct.pack("<HBBII", CONTROL_VERSION, self.clock, self.stage, self.source, self.run)
         name = self.name.encode()[:32]
-        self._say(HELLO, body + name.ljust(32, b"\0") + _text(self.versions, 1024))
+        held = struct.pack("<B", self.is_held)
+        self._say(HELLO, body + name.ljust(32, b"\0") + _text(self.versions, 1024) + held)
 
     def _greet_data(self):
         flags = 1 if self.clock == CLOCK_UTC else 0
@@ -374,7 +387,7 @@ class Source:
             self._control.close(time.monotonic() + RETRY_SECONDS)
         elif kind == PING:
             self._tell_status()
-        elif kind in (CONFIGURE, START, ENABLE, VETO, STOP):
+        elif kind in (CONFIGURE, START, ENABLE, VETO, STOP, HOLD, RELEASE):
             run = int.from_bytes(body[:4], "little")
             try:
                 self._run_command(kind, run, body[4:])
@@ -403,13 +416,15 @@ class Source:
             self._say(ENABLED, struct.pack("<I", run))
         elif kind == VETO:
             if self.stage in (READY, STARTED, TRIGGERING):
-                self.stage = VETOED
+                self.stage, self.is_held = VETOED, False
                 self.inhibit()
             self._say(VETOED_WORD, struct.pack("<IQQ", run, self._next - 1, self._issued) + _numbers(self._vetoed))
+        elif kind in (HOLD, RELEASE):
+            self._hold(kind == HOLD)
         elif kind == STOP and not self._is_stopping:
             (last,) = struct.unpack("<Q", body)
             self._stop_last = None if last == UNKNOWN else last
-            self._is_stopping = True
+            self._is_stopping, self.is_held = True, False
             self._is_done = self._stop_last is None or self.stage == READY
             if self.stage in (STARTED, TRIGGERING):
                 self.stage = VETOED
@@ -417,6 +432,19 @@ class Source:
         # Of a second stop the answer is on its way; after the end it is given again.
         elif kind == STOP and self.stage == STOPPED:
             self._tell_stopped()
+
+    def _hold(self, is_held):
+        """A pause of the run begins or ends. Where that cannot be done everything stays as it was."""
+        if self.stage in (STARTED, TRIGGERING) and self.is_held != is_held:
+            if is_held:
+                self.hold()
+            else:
+                self.release()
+            self.is_held = is_held
+        if is_held:
+            self._say(HELD, struct.pack("<IQ", self.run, self._next - 1))
+        else:
+            self._say(RELEASED, struct.pack("<I", self.run))
 
     def _configure(self, run, body):
         if run != self.run or self.stage in (IDLE, STOPPED):
@@ -426,7 +454,7 @@ class Source:
             self._buffer.clear()
             self._begin = self._gone = self.sent = self.sent_bytes = self.waited_ns = 0
             self._first_sent = self._last_sent = self._stop_last = None
-            self._is_stopping = self._is_done = False
+            self._is_stopping = self._is_done = self.is_held = False
             self.stage, self.run = IDLE, run
             length = int.from_bytes(body[:2], "little")
             self._data_place = _place(body[2 : 2 + length].decode(), self._place[0])

@@ -101,7 +101,7 @@ int main(int count, char **arguments)
 {
     static struct telescope telescope;
     const char *control = "127.0.0.1:5100", *id = "2", *name = "telescope";
-    struct ropewalk_source_callbacks callbacks = {configure, NULL, NULL, NULL, NULL};
+    struct ropewalk_source_callbacks callbacks = {configure, NULL, NULL, NULL, NULL, NULL, NULL};
     struct ropewalk_source *source;
     int index, was_busy = 0;
     for (index = 1; index + 1 < count; index += 2) {

@@ -6,10 +6,10 @@ mod support;
 
 use ropewalk_flow::control::front_ends::FrontEndPhase;
 use ropewalk_node::configuration::{Configuration, parse, read};
-use ropewalk_node::drive::FrontEndsAccount;
+use ropewalk_node::drive::{FrontEndState, FrontEndsAccount};
 use ropewalk_node::offline::{RunIndex, readings};
 use ropewalk_node::run::{FrontEndService, RunHandle, RunSummary, launch_with};
-use ropewalk_terms::EventKey;
+use ropewalk_terms::{EventKey, SourceId};
 use std::time::{Duration, Instant};
 use support::{Manner, OwnFrontEnd, PATIENCE, Program, TemporaryDirectory, free_address, wait_for};
 
@@ -223,4 +223,151 @@ fn the_example_is_a_good_configuration() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/own-hardware/run.toml");
     let configuration = read(&path).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(configuration.source.iter().filter(|source| source.is_under_run_control()).count(), 3);
+}
+
+/// What is known of the trigger source.
+fn trigger_of(handle: &RunHandle) -> FrontEndState {
+    handle.front_ends().expect("there are front ends").front_ends.remove(0)
+}
+
+/// Triggers that there were, whether they made events or not, as the source said last.
+fn triggers(handle: &RunHandle) -> Option<u64> {
+    trigger_of(handle).status.counters.iter().find(|one| one.name == "triggers").map(|one| one.count)
+}
+
+/// Pauses the run, and waits until it is and everything that was accepted has come; the last event before the pause.
+fn pause(handle: &RunHandle, sources: u32) -> u64 {
+    handle.pause();
+    wait_for("the pause", || handle.progress().1.then_some(()));
+    let last = wait_for("the trigger's word", || trigger_of(handle).held);
+    wait_for("all that was accepted", || {
+        let received = received(handle, sources);
+        assert!(received.iter().all(|&count| count <= last), "{received:?} of {last} events");
+        received.iter().all(|&count| count == last).then_some(())
+    });
+    last
+}
+
+/// Fragments that came of each source.
+fn received(handle: &RunHandle, sources: u32) -> Vec<u64> {
+    let snapshot = handle.snapshot();
+    (1..=sources).map(|id| snapshot.sources.get(&SourceId(id)).map_or(0, |account| account.received)).collect()
+}
+
+/// Triggers come while the run is paused, and none of them makes an event.
+fn expect_vetoes(handle: &RunHandle, sources: u32, last: u64) {
+    let before = wait_for("a word of the trigger", || triggers(handle));
+    wait_for("triggers in the pause", || triggers(handle).filter(|&now| now > before + 1000));
+    assert_eq!(received(handle, sources), vec![last; sources as usize]);
+    assert_eq!((trigger_of(handle).held, handle.progress().1), (Some(last), true));
+    assert!(handle.snapshot().ledger.events.assigned <= last);
+}
+
+fn vetoed_by_pause(account: &FrontEndsAccount) -> u64 {
+    let vetoed = account.front_ends[0].vetoed.as_ref().expect("it was vetoed");
+    vetoed.vetoed.iter().filter(|cause| cause.name == "paused").map(|cause| cause.count).sum()
+}
+
+#[test]
+fn while_a_run_is_paused_its_trigger_makes_no_event_and_afterwards_it_goes_on_with_the_next() {
+    let (summary, account) = run_with("paused", Manner::Good, None, |handle, _| {
+        for _ in 0..2 {
+            wait_for_events(handle, handle.snapshot().ledger.events.built + 500);
+            let last = pause(handle, 3);
+            expect_vetoes(handle, 3, last);
+            handle.resume();
+            wait_for_events(handle, last + 500);
+            assert_eq!((trigger_of(handle).held, handle.progress().1), (None, false));
+        }
+        handle.stop();
+    });
+    expect_agreement(&summary, &account);
+    assert!(vetoed_by_pause(&account) > 2000, "{account:#?}");
+}
+
+#[test]
+fn a_stop_in_a_pause_ends_the_run_with_the_event_before_it() {
+    let mut before = 0;
+    let (summary, account) = run_with("paused-stop", Manner::Good, None, |handle, _| {
+        wait_for_events(handle, 500);
+        before = pause(handle, 3);
+        handle.stop();
+    });
+    assert_eq!(expect_agreement(&summary, &account), before);
+}
+
+/// A run of a trigger source alone.
+fn run_of(
+    name: &str,
+    begin: impl FnOnce(&str) -> Box<dyn std::any::Any>,
+    happens: impl FnOnce(&mut RunHandle),
+) -> (RunSummary, FrontEndsAccount) {
+    let (output, control) = (TemporaryDirectory::new(name), free_address());
+    let configuration = configuration(&output, &control, "", 1, "");
+    let mut handle = launch_with(&configuration, None, None).unwrap_or_else(|error| panic!("{error}"));
+    let _trigger = begin(&control);
+    handle.start(EventKey::new(0, 1), None);
+    wait_for_events(&handle, 100);
+    happens(&mut handle);
+    handle.stop();
+    wait_for("the end", || handle.is_ended().then_some(()));
+    let account = handle.front_ends().expect("there are front ends");
+    (handle.finish(Duration::from_secs(5)), account)
+}
+
+#[test]
+fn a_trigger_in_python_is_held_and_released_and_told_of_both() {
+    let (summary, account) = run_of(
+        "python",
+        |control| Box::new(Program::trigger_in_python(control)),
+        |handle| {
+            let last = pause(handle, 1);
+            expect_vetoes(handle, 1, last);
+            handle.resume();
+            wait_for_events(handle, last + 100);
+            wait_for("its word of both", || {
+                let counters = trigger_of(handle).status.counters;
+                let count = |name: &str| counters.iter().find(|one| one.name == name).map(|one| one.count);
+                ((count("holds"), count("releases")) == (Some(1), Some(1))).then_some(())
+            });
+        },
+    );
+    expect_agreement(&summary, &account);
+    assert!(vetoed_by_pause(&account) > 1000, "{account:#?}");
+}
+
+#[test]
+fn a_trigger_of_version_1_is_held_by_back_pressure_alone_and_that_is_said_once() {
+    let own = |control: &str| -> Box<dyn std::any::Any> { Box::new(OwnFrontEnd::new(control, 1, None, Manner::Old)) };
+    let (summary, account) = run_of("old", own, |handle| {
+        for _ in 0..2 {
+            handle.pause();
+            wait_for("the pause", || handle.progress().1.then_some(()));
+            let assigned = handle.snapshot().ledger.events.assigned;
+            wait_for("triggers in the pause", || (received(handle, 1)[0] > assigned + 50).then_some(()));
+            handle.resume();
+            wait_for_events(handle, assigned + 51);
+        }
+    });
+    let why = "it speaks version 1 of the protocol and cannot be held: in a pause it is back-pressure that holds its triggers";
+    assert_eq!(texts(&account), [(1, why.to_owned())]);
+    assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
+    assert_eq!(Some(summary.events.built), account.last);
+}
+
+#[test]
+fn a_trigger_that_does_not_answer_the_hold_is_named_and_the_run_is_paused_all_the_same() {
+    let own = |control: &str| -> Box<dyn std::any::Any> {
+        Box::new(OwnFrontEnd::new(control, 1, None, Manner::Ignores("Hold")))
+    };
+    let (summary, account) = run_of("deaf-hold", own, |handle| {
+        handle.pause();
+        wait_for("the pause", || handle.progress().1.then_some(()));
+        let assigned = handle.snapshot().ledger.events.assigned;
+        handle.resume();
+        wait_for_events(handle, assigned + 50);
+    });
+    let what = "it was not held in time: the run is paused all the same, and back-pressure holds its triggers";
+    assert_eq!(texts(&account), [(1, what.to_owned())]);
+    assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }

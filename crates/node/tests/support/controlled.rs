@@ -3,7 +3,7 @@
 use super::setup::{free_port, wait_for};
 use super::{generic_header, generic_hello};
 use ropewalk_terms::{RunNumber, SourceId};
-use ropewalk_wire::front_end::{Command as Told, FRAME_BYTES, Frame, Hello, Stage, Stopped, Word};
+use ropewalk_wire::front_end::{Command as Told, FRAME_BYTES, Frame, Held, Hello, Stage, Stopped, Vetoed, Word};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,17 @@ impl Program {
 
     /// The example in Python.
     pub(crate) fn in_python(control: &str, source: u32) -> Self {
+        Self::python("examples/own-hardware/slow_control.py", &["--control", control, "--source", &source.to_string()])
+    }
+
+    /// A trigger source in Python, which shows its triggers to nobody else.
+    pub(crate) fn trigger_in_python(control: &str) -> Self {
+        Self::python("crates/node/tests/support/trigger.py", &[control])
+    }
+
+    fn python(program: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new("python3");
-        command.arg(project().join("examples/own-hardware/slow_control.py"));
-        command.args(["--control", control, "--source", &source.to_string()]);
+        command.arg(project().join(program)).args(arguments);
         command.env("PYTHONPATH", project().join("bindings/python")).env("PYTHONDONTWRITEBYTECODE", "1");
         Self { child: command.spawn().expect("it starts") }
     }
@@ -86,9 +94,11 @@ pub(crate) enum Manner {
     Good,
     /// It never answers this command.
     Ignores(&'static str),
+    /// It speaks version 1 of the protocol.
+    Old,
 }
 
-/// A front end of the test's own, on a thread: it follows the trigger's line, or sends nothing where there is none.
+/// A front end of the test's own, on a thread: source 1 is the trigger, any other one follows the trigger's line, or sends nothing where there is none.
 #[derive(Debug)]
 pub(crate) struct OwnFrontEnd {
     is_over: Arc<AtomicBool>,
@@ -130,6 +140,9 @@ struct Client {
     last: Option<u64>,
     sent: u64,
     stop: Option<Option<u64>>,
+    /// Of the trigger source: triggers come, and whether they make events.
+    is_enabled: bool,
+    is_held: bool,
 }
 
 impl Client {
@@ -150,8 +163,11 @@ impl Client {
             last: None,
             sent: 0,
             stop: None,
+            is_enabled: false,
+            is_held: false,
         };
-        client.say(&Word::Hello(Hello::new(SourceId(source), "test")));
+        let version = if manner == Manner::Old { 1 } else { 2 };
+        client.say(&Word::Hello(Hello { version, ..Hello::new(SourceId(source), "test") }));
         client
     }
 
@@ -169,6 +185,7 @@ impl Client {
                 self.obey(command);
             }
             self.read_out(&mut bytes);
+            self.trigger();
             self.finish();
         }
     }
@@ -203,13 +220,30 @@ impl Client {
             }
             Told::Start(start) => self.say(&Word::Started(start.run)),
             Told::Stop(stop) => self.stop = Some(stop.last),
+            Told::Enable(run) if self.source == 1 => {
+                self.is_enabled = true;
+                self.say(&Word::Enabled(run));
+            }
+            Told::Veto(run) if self.source == 1 => {
+                (self.is_enabled, self.is_held) = (false, false);
+                let last = self.last.unwrap_or(0);
+                self.say(&Word::Vetoed(Vetoed { run, last, issued: last, vetoed: Vec::new() }));
+            }
+            Told::Hold(run) if self.source == 1 && self.manner != Manner::Old => {
+                self.is_held = true;
+                self.say(&Word::Held(Held { run, last: self.last.unwrap_or(0) }));
+            }
+            Told::Release(run) if self.source == 1 && self.manner != Manner::Old => {
+                self.is_held = false;
+                self.say(&Word::Released(run));
+            }
             Told::Ping => {
                 let status =
                     ropewalk_wire::front_end::Status { run: self.run, stage: Stage::Started, ..Default::default() };
                 self.say(&Word::Status(status));
             }
-            Told::Welcome => {}
-            other => panic!("not for a detector: {other:?}"),
+            Told::Welcome(version) => assert_eq!(version, if self.manner == Manner::Old { 1 } else { 2 }),
+            other => panic!("not for source {}, which is {:?}: {other:?}", self.source, self.manner),
         }
     }
 
@@ -229,6 +263,16 @@ impl Client {
         }
         self.seen.drain(..whole);
         data.write_all(&out).expect("the readout unit reads");
+    }
+
+    /// A trigger each time that it looks.
+    fn trigger(&mut self) {
+        let Some(data) = self.data.as_mut().filter(|_| self.is_enabled && !self.is_held) else { return };
+        let event = self.last.unwrap_or(0) + 1;
+        let fragment = [&generic_header(self.source, event, 8)[..], &event.to_le_bytes()].concat();
+        data.write_all(&fragment).expect("the readout unit reads");
+        self.first.get_or_insert(event);
+        (self.last, self.sent) = (Some(event), self.sent + 1);
     }
 
     /// Answers a stop when everything has left.

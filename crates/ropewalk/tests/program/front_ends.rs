@@ -1,6 +1,7 @@
 //! Front ends under run control, and each node of their run a process of its own.
 
 use crate::cluster::Cluster;
+use crate::control::Controlled;
 use crate::process::Program;
 use crate::support::{self, Manner, OwnFrontEnd, Setup, Tampering, free_address};
 use serde_json::Value;
@@ -149,4 +150,42 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
     assert!(dropped.keys().all(|cause| ["readout_lost", "no_trigger"].contains(&cause.as_str())), "{account:#}");
     assert_eq!(account["front_ends"]["last"], account["front_ends"]["by_source"]["2"]["last"], "{account:#}");
     expect_good_ends(&mut cluster);
+}
+
+/// The answer to a pause comes when the trigger has said that it is held: whatever it accepted before has a number by then.
+#[test]
+fn a_pause_by_ctl_is_done_when_the_trigger_is_held_and_the_run_goes_on_without_a_gap() {
+    let front_ends = FrontEnds::start().with_another_telescope();
+    let controlled = Controlled::start(&front_ends.setup("controlled-pause"), &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+    assert_eq!(controlled.good("start")["state"], "running");
+    let ledger = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
+        support::wait_for(what, || Some(controlled.good("ledger")).filter(is_so));
+    };
+    let built = |least: u64| move |ledger: &Value| ledger["events"]["built"].as_u64() > Some(least);
+    ledger("events", &built(500));
+    let paused = controlled.good("pause");
+    assert_eq!((&paused["answer"], &paused["state"]), (&"done".into(), &"paused".into()));
+    assert_eq!(controlled.good("pause")["answer"], "already_so");
+    let received = || controlled.good("ledger")["fragments"]["received"].as_u64().expect("a number");
+    // All four have sent what was triggered; more does not come.
+    let whole = support::wait_for("all that was triggered", || {
+        let before = received();
+        std::thread::sleep(Duration::from_millis(300));
+        Some(received()).filter(|&after| after == before && after % SOURCES == 0)
+    });
+    assert_eq!(controlled.good("resume")["state"], "running");
+    ledger("events after the pause", &built(whole / SOURCES + 500));
+    assert_eq!(controlled.good("stop")["answer"], "done");
+    let shut = controlled.good("shutdown");
+    assert_eq!(shut["state"], "over");
+    let ended = controlled.program.end();
+    ended.expect_status(0);
+    let account: Value = serde_json::from_str(&ended.out[0]).expect("an account");
+    let last = expect_agreement(&account);
+    let trigger = &account["front_ends"]["trigger"];
+    let paused = trigger["vetoed"]["paused"].as_u64().expect("a cause");
+    assert!(paused > 0, "{trigger}");
+    let vetoed: u64 = trigger["vetoed"].as_object().expect("by cause").values().filter_map(Value::as_u64).sum();
+    assert_eq!(trigger["issued"].as_u64(), Some(last + vetoed));
 }
