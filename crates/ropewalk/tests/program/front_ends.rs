@@ -156,7 +156,8 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
 #[test]
 fn a_pause_by_ctl_is_done_when_the_trigger_is_held_and_the_run_goes_on_without_a_gap() {
     let front_ends = FrontEnds::start().with_another_telescope();
-    let controlled = Controlled::start(&front_ends.setup("controlled-pause"), &["--idle"]);
+    let setup = front_ends.setup("controlled-pause");
+    let controlled = Controlled::start(&setup, &["--idle"]);
     controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
     assert_eq!(controlled.good("start")["state"], "running");
     let ledger = |what: &str, is_so: &dyn Fn(&Value) -> bool| {

@@ -13,8 +13,10 @@ use std::time::Duration;
 /// What everything that is waited for takes at most, and what the network adds to it.
 const LONGEST_END: Duration = Duration::from_millis(500 + (2 * ANSWER.as_millis() + DRAIN.as_millis()) as u64);
 
-/// What a pause takes at most until the nodes are paused, and a trigger source that answers until it is released.
+/// What a pause takes at most until the nodes are paused.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100 + ANSWER.as_millis() as u64);
+/// What a trigger source that answers takes at most to be released, beyond the time in which it obeys.
+const LONGEST_RELEASE: Duration = Duration::from_millis(100);
 
 /// The referee of one run.
 #[derive(Debug)]
@@ -90,14 +92,15 @@ impl Referee {
 
     /// A pause comes about in its time, and ends.
     pub(super) fn expect_pauses(&self, now: Instant, trigger: &Program) -> Result<(), Broken> {
-        let is_late = |since: Option<Instant>| {
-            self.stopped.is_none() && since.is_some_and(|since| now.since(since) > LONGEST_PAUSE)
+        let is_late = |since: Option<Instant>, longest: Duration| {
+            self.stopped.is_none() && since.is_some_and(|since| now.since(since) > longest)
         };
-        Broken::unless(self.are_nodes_paused || !is_late(self.pausing), Checker::Liveness, || {
+        let longest_release = trigger.setting.delay + LONGEST_RELEASE;
+        Broken::unless(self.are_nodes_paused || !is_late(self.pausing, LONGEST_PAUSE), Checker::Liveness, || {
             format!("run {}: it is not paused", self.run)
         })?;
         let is_held = self.has_trigger && self.reliable[0] && trigger.is_held;
-        Broken::unless(!(is_held && is_late(self.resuming)), Checker::Liveness, || {
+        Broken::unless(!(is_held && is_late(self.resuming, longest_release)), Checker::Liveness, || {
             format!("run {}: it goes on, and the trigger is held", self.run)
         })
     }
