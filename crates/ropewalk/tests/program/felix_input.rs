@@ -115,7 +115,9 @@ fn a_run_whose_fifo_says_nothing_ends_when_it_is_told() {
     let fifo = directory.path().join("blocks.fifo");
     let config = configuration(&directory, LINKS, &format!("input = \"fifo:{}\"", fifo.display()));
     let running = Program::start(run_arguments(&config, &directory));
-    wait_for("the FIFO", || fifo.exists().then_some(()));
+    // Before it has begun there would be nothing to account for.
+    wait_for("the run's begin", || directory.path().join("last-run").exists().then_some(()));
+    assert!(fifo.exists(), "it was made");
     running.interrupt();
     let account = running.end().expect_status(0).account();
     assert_eq!(account["cards"]["blocks"], 0, "{account:#}");
