@@ -98,24 +98,45 @@ function shownOf(sources) {
   return sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
 }
 
-// Takes the sources that are shown out of the runs, or in again: only where somebody has said which ones are to be shown.
-async function mask(isMasked) {
+// What is done with the sources that are shown, by the button that does it.
+const DEEDS = {
+  "source-mask": {
+    name: "Mask",
+    what: "take no part any more, in this run and in those that follow",
+    carryOut: (sources) => give("masks", {}, { sources, is_masked: true }),
+  },
+  "source-unmask": {
+    name: "Unmask",
+    what: "take part again, in this run and in those that follow",
+    carryOut: (sources) => give("masks", {}, { sources, is_masked: false }),
+  },
+  "source-restart": {
+    name: "Restart",
+    what: "be taken out of this run and in again, from the first event on that they send then",
+    carryOut: async (sources) => {
+      const told = await give("masks/restart", {}, { sources });
+      if (told) notice(told.restarted.map(({ source, out_from }) => `Source ${source} is out from event ${out_from} on, until it sends.`).join(" "));
+    },
+  },
+};
+
+// Only where somebody has said which sources are to be shown.
+async function carryOut({ name, what, carryOut: begin }) {
   const sources = shownOf(last.sources).map((source) => source.id);
-  const what = isMasked ? "take no part any more" : "take part again";
   const whose = sources.length === 1 ? `Source ${sources[0]} is to` : `${sources.length} sources are to`;
   const said = await ask({
-    title: `${isMasked ? "Mask" : "Unmask"} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
-    text: `${whose} ${what}, in this run and in those that follow${sources.length === 1 ? "" : `: ${sources.join(", ")}`}.`,
-    agree: isMasked ? "Mask" : "Unmask",
+    title: `${name} ${sources.length === 1 ? "a source" : `${sources.length} sources`}`,
+    text: `${whose} ${what}${sources.length === 1 ? "" : `: ${sources.join(", ")}`}.`,
+    agree: name,
   });
-  if (said) await give("masks", {}, { sources, is_masked: isMasked });
+  if (said) await begin(sources);
 }
 
 function render() {
   const { live, sources } = last;
   const shown = shownOf(sources);
   const isChosen = shown.length > 0 && shown.length < sources.length;
-  for (const id of ["source-mask", "source-unmask"]) byId(id).disabled = !isChosen || Boolean(whyNot());
+  for (const id of Object.keys(DEEDS)) byId(id).disabled = !isChosen || Boolean(whyNot());
   setText(byId("mask-why"), whyNot() || (isChosen ? `${grouped(shown.length)} shown` : "show some alone to mask them"));
   const { value } = COLUMNS[sorted.column];
   const sign = sorted.isDown ? -1 : 1;
@@ -191,8 +212,8 @@ export function begin() {
   byId("sources").tHead.replaceChildren(row);
   showHeads();
   heads(byId("nodes"), ["node", "standing", "rate / s", "bytes", "buffers", "busy", "filter", "disk"]);
-  for (const [id, isMasked] of [["source-mask", true], ["source-unmask", false]]) {
-    byId(id).addEventListener("click", () => mask(isMasked).catch((error) => notice(String(error))));
+  for (const [id, deed] of Object.entries(DEEDS)) {
+    byId(id).addEventListener("click", () => carryOut(deed).catch((error) => notice(String(error))));
   }
   for (const [id, kind] of [["source-filter", "input"], ["source-troubled", "change"]]) {
     byId(id).addEventListener(kind, () => { if (last) render(); });

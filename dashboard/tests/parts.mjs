@@ -143,9 +143,15 @@ export async function masks(browser, program) {
   const told = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
   same("what is told of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
   expect(Number(told[0].events[0].to) > Number(told[0].events[0].from) + 50, `it was masked for no events: ${JSON.stringify(told)}`);
+  await page.getByRole("button", { name: "Restart" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Restart", exact: true }).click();
+  await page.getByText(new RegExp(`Source ${id} is out from event \\d+ on, until it sends\\.`)).waitFor();
+  await until(page, "one that sends after it was begun anew", standing("sends"));
+  const again = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
+  same("what is told of a source that was begun anew", [again[0].is_masked, again[0].events.length], [false, 2]);
   expectQuiet();
   await page.close();
   run.child.kill("SIGINT");
   await run.ended;
-  console.log("good: sources are taken out of a run and in again, and the run goes on");
+  console.log("good: sources are taken out of a run and in again, at once or later, and the run goes on");
 }
