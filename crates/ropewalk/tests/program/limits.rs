@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::filters::compile;
 use crate::process::Program;
-use crate::support::{PATIENCE, Setup, Tampering};
+use crate::support::{FrontEnd, PATIENCE, Setup, Tampering};
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -101,6 +101,52 @@ fn datagrams_that_a_socket_drops_are_told_with_what_helps() {
     Program::run(["ctl", "reset", "--url", &url]).expect_status(0);
     program.interrupt();
     program.end();
+}
+
+/// Waits until this one of the two alarms is raised and the other one is not; without one, until neither is.
+fn wait_for_alarm(url: &str, wanted: Option<&str>) {
+    let begun = Instant::now();
+    loop {
+        let told = Program::run(["ctl", "alarms", "--url", url, "--json"]).expect_status(0).account();
+        let is_active = |name: &str| {
+            told.as_array().into_iter().flatten().any(|alarm| alarm["name"] == name && alarm["state"] == "active")
+        };
+        let raised = ["no_triggers", "data_acquisition_dead"].map(|name| is_active(name).then_some(name));
+        if raised.iter().flatten().eq(wanted.iter()) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{wanted:?} is not what there is: {told:#}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Front ends that send nothing are another thing than a builder unit that stands still, and that than one that is gone.
+#[test]
+fn no_beam_is_told_from_a_data_acquisition_that_is_dead() {
+    let alarms = "[[alarm]]\nname = \"no_triggers\"\nquantity = \"limited_by:no_data\"\nabove = 0\nseverity = \"notice\"\nfor = \"1s\"\n\
+                  [[alarm]]\nname = \"data_acquisition_dead\"\nquantity = \"dead\"\nabove = 0\nseverity = \"critical\"\nfor = \"1s\"\n";
+    let mut cluster = Cluster::new(Setup::new("no-beam", &[841, 843]).and(alarms));
+    cluster.start("manager", &["--control", "127.0.0.1:0"]);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    cluster.start("ru0", &[]);
+    cluster.start("bu0", &[]);
+    let address = cluster.front_end_address("ru0");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+    wait_for_limit(&url, "no_data");
+    wait_for_alarm(&url, Some("no_triggers"));
+    cluster.node("bu0").pause();
+    let senders = front_ends.map(|mut front_end| {
+        // Until the readout unit is gone.
+        std::thread::spawn(move || front_end.send_until_closed(21.., Duration::from_millis(20)))
+    });
+    wait_for_alarm(&url, Some("data_acquisition_dead"));
+    cluster.node("bu0").wake();
+    wait_for_alarm(&url, None);
+    cluster.kill("bu0");
+    assert_eq!(wait_for_limit(&url, "node_missing")["subject"], "bu0");
+    ["ru0", "manager"].into_iter().for_each(|name| cluster.kill(name));
+    senders.into_iter().for_each(|sender| _ = sender.join().expect("it was sent away"));
 }
 
 /// Numbered datagrams, as many as can be sent, until it is dropped.
