@@ -13,9 +13,9 @@ use std::time::Duration;
 const USUAL: Duration = Duration::from_millis(100);
 /// They are never older, however long it takes to write them.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Between two times the thread does other things for so many times as long as the writing took. So it costs a half percent of one
-/// thread, and more only where it takes more than five milliseconds.
-const PAUSE: u32 = 200;
+/// Between two times the thread does other things for so many times as long as the writing took. So it costs a thousandth of one
+/// thread, and more only where it takes more than a millisecond.
+const PAUSE: u32 = 1000;
 
 /// A drive with its page, if it has one.
 #[derive(Debug)]
