@@ -113,7 +113,8 @@ impl Setup {
     fn measure(self, session: &Session<'_>) -> Result<Measured, BenchError> {
         let scale = session.options.scale;
         let cpus = (scale != Scale::Tiny).then_some([0, 1]);
-        let interval = Duration::from_millis(scale.choose(100, 1000, 2500));
+        // Less is nothing at all where somebody else has the processors for a while.
+        let interval = Duration::from_millis(scale.choose(300, 1000, 2500));
         let sender = SlinkConfig {
             streams: self.sources,
             fragment_bytes: self.fragment_bytes,
