@@ -352,8 +352,12 @@ impl Director {
         };
         let limit = self.rules.tasks.of(task).as_secs_f64();
         self.trouble(format!("{} took longer than {limit} s: {whose}", task.name()));
-        if matches!(task, Task::Close | Task::Discard) {
-            self.forget_run();
+        match (task, &mut self.handle) {
+            (Task::Close | Task::Discard, _) => self.forget_run(),
+            // What was said last holds, whenever it is heard.
+            (Task::Pause, Some(handle)) => handle.resume(),
+            (Task::Resume, Some(handle)) => handle.pause(),
+            _ => {}
         }
     }
 

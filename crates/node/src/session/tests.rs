@@ -136,6 +136,29 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
 }
 
 #[test]
+fn a_pause_that_took_too_long_is_taken_back() {
+    let output = Output::new("late-pause");
+    let mut configuration = configuration(&output.0, true, "");
+    // Nodes are looked at less often than that.
+    (configuration.timeouts.manager, configuration.timeouts.front_end) =
+        (Time(Duration::from_millis(3)), Time(Duration::from_millis(1)));
+    let session = session_of(Launcher::new(configuration), Fields::default());
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    let begun = Instant::now();
+    while desk.ask(Command::Pause, BY).answer != Answer::Failed(Fault::TimedOut(Task::Pause)) {
+        assert!(begun.elapsed() < PATIENCE, "it is never late");
+        while desk.ask(Command::Resume, BY).answer != Answer::Done {}
+    }
+    let before = built(&view(&desk));
+    assert_eq!(view(&desk).state, OperationState::Running);
+    // What it had begun may still be finished, so that a few more would say nothing.
+    wait_for(&desk, "the run, which goes on", |view| built(view) > before + 20_000);
+    desk.ask(Command::Reset, BY);
+}
+
+#[test]
 fn a_run_ends_with_its_limit_and_the_next_one_begins() {
     let output = Output::new("limit");
     let session = session(&output, true, "events = 500\nthen = \"next\"");
