@@ -5,6 +5,7 @@ use super::label::{Label, NumberLabel, OwnerKind, OwnerLabel, STATE_CELLS, State
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_memory::CounterPage;
 use ropewalk_terms::{Instant, Utc};
+use std::cmp::Reverse;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -260,6 +261,8 @@ pub fn find(places: &[PathBuf]) -> Findings {
             Err(error) => found.errors.push(PageError::System { file: place.clone(), error }),
         }
     }
+    // Whoever looks wants those that live, and of the others the last ones.
+    found.pages.sort_by_key(|page| (!page.is_written).then(|| Reverse(page.turned_utc())));
     // Behind all readings: what turned in the meantime has turned.
     found.at = MonotonicClock.now();
     found

@@ -31,7 +31,8 @@ impl Scratch {
 
     /// Puts back what a page's end in order takes away: as if the process had been killed.
     fn killed(&self, page: NodePage) -> PathBuf {
-        let file = self.found().pop().expect("it is the last one").file().to_owned();
+        let living = self.found().into_iter().find(PageReading::is_written);
+        let file = living.expect("it is the only one that lives").file().to_owned();
         let bytes = std::fs::read(&file).expect("it is there");
         drop(page);
         std::fs::write(&file, bytes).expect("it can be written");
@@ -146,6 +147,17 @@ fn a_node_that_starts_again_replaces_what_its_former_life_left_and_nothing_else(
     assert_eq!(scratch.found().len(), 3);
     drop((same_name, other_name, living));
     assert!(scratch.found().is_empty());
+}
+
+#[test]
+fn those_that_live_are_found_before_those_that_are_gone() {
+    let scratch = Scratch::new("order");
+    let killed = scratch.open("/data", 1).page("bu0", "builder", []).expect("a page");
+    killed.turn_begins(MonotonicClock.now());
+    scratch.killed(killed);
+    let _living = scratch.open("/other", 2).page("ru0", "readout", []).expect("a page");
+    let names = scratch.found().iter().map(|page| (page.label().node.clone(), page.is_written())).collect::<Vec<_>>();
+    assert_eq!(names, [("ru0".to_owned(), true), ("bu0".to_owned(), false)]);
 }
 
 #[test]
