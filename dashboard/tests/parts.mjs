@@ -94,9 +94,9 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
   const address = await run.line(/dashboard: (http:\S+)/);
   await page.goto(address);
   await until(page, "configured", state("configured"));
-  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByLabel("beam").fill("120 GeV");
   await page.getByLabel("shifter").fill("ada");
   // The server goes away meanwhile: nobody takes what is written, and it is there again when the server is.
@@ -107,7 +107,7 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
   await until(page, "nobody took it", `document.getElementById("notice-text").textContent.startsWith("The server did not answer")`);
   run = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
   await until(page, "configured again", state("configured"), 20000);
-  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("button", { name: "Start", exact: true }).click();
   same("what was written", [await page.getByLabel("beam").inputValue(), await page.getByLabel("shifter").inputValue()], ["120 GeV", "ada"]);
   await page.keyboard.press("Enter");
   await until(page, "running", state("running"));
