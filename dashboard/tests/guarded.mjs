@@ -1,25 +1,13 @@
 // A server that wants its token, and a browser that keeps nothing.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, number, scratch, start, state, text, until, watched } from "./harness.mjs";
+import { expect, number, oneSource, scratch, start, state, text, until, watched } from "./harness.mjs";
 
 const TOKEN = "0123456789abcdef";
-const configuration = `version = 1
-[run]
-output = ${JSON.stringify(join(scratch, "guarded"))}
-[[readout]]
-name = "ru0"
-[[builder]]
-name = "bu0"
-[[source]]
-id = 1
-readout = "ru0"
-emulate = { rate = "100Hz", fragment_size = "1KiB" }
-`;
 
 export async function guarded(browser, program, shots) {
   const file = join(scratch, "guarded.toml");
-  writeFileSync(file, configuration);
+  writeFileSync(file, oneSource(join(scratch, "guarded")));
   const token = join(scratch, "token");
   writeFileSync(token, `${TOKEN}\n`, { mode: 0o600 });
   const run = start(program, ["run", file, "--control", "127.0.0.1:0", "--control-token", token]);

@@ -88,3 +88,18 @@ export async function isInOrder(page) {
     .map((one) => one.outerHTML.slice(0, 80)));
   expect(wide <= 1, `the page is ${wide} pixels wider than the window: ${widest.at(-1)}`);
 }
+
+// The configuration of a run with one emulated source; with these lines in the section `run`.
+export const oneSource = (output, ...run) => `version = 1
+[run]
+output = ${JSON.stringify(output)}
+${run.join("\n")}
+[[readout]]
+name = "ru0"
+[[builder]]
+name = "bu0"
+[[source]]
+id = 1
+readout = "ru0"
+emulate = { rate = "100Hz", fragment_size = "1KiB" }
+`;

@@ -1,7 +1,7 @@
 // Parts of the page by themselves, with views that are made up: what a run rarely shows, such as a part of the way that is full.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, scratch, start, state, until, watched } from "./harness.mjs";
+import { expect, oneSource, scratch, start, state, until, watched } from "./harness.mjs";
 
 // A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
 const troubled = {
@@ -75,19 +75,7 @@ export async function parts(browser, program) {
 // A start of which something has to be said.
 export async function fields(browser, program) {
   const file = join(scratch, "fields.toml");
-  writeFileSync(file, `version = 1
-[run]
-output = ${JSON.stringify(scratch)}
-required_fields = ["beam", "shifter"]
-[[readout]]
-name = "ru0"
-[[builder]]
-name = "bu0"
-[[source]]
-id = 1
-readout = "ru0"
-emulate = { rate = "100Hz", fragment_size = "1KiB" }
-`);
+  writeFileSync(file, oneSource(scratch, `required_fields = ["beam", "shifter"]`));
   let run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
   const page = await browser.newPage();
   const expectQuiet = watched(page);

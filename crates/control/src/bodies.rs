@@ -7,11 +7,26 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// Bytes of a request's body.
 pub(crate) const BODY_BYTES: usize = 64 << 10;
+
+/// What a request's body says, as JSON. One that is not of this form is told so (400).
+pub(crate) struct Said<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Said<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        match Json::from_request(request, state).await {
+            Ok(Json(said)) => Ok(Self(said)),
+            Err(error) => Err((StatusCode::BAD_REQUEST, Json(Problem { error: error.body_text() })).into_response()),
+        }
+    }
+}
 
 /// Has longer bodies refused, and those that have not come after so long a time.
 pub(crate) fn bounded(app: Router, patience: Duration) -> Router {

@@ -56,7 +56,7 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
     )
 )]
 async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
-    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+    let by = manner.by();
     after_alarm(&shared, shared.lookout.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
 }
 

@@ -71,7 +71,7 @@ async fn command(
         Ok(fields) => fields,
         Err(error) => return problem(StatusCode::BAD_REQUEST, error.to_string()),
     };
-    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+    let by = manner.by();
     let (sender, receiver) = oneshot::channel();
     shared.desk.operator_command(command, fields, &by, move |told| {
         // Whoever asked may be gone.

@@ -1,8 +1,8 @@
 //! Sources that operators take out of runs, and in again.
 
-use super::{Manner, Shared, answer, problem, refused, shown};
+use super::{Manner, Shared, answer, refused};
+use crate::bodies::Said;
 use crate::forms::{Mask, Masking, Problem, Restarted, Restarting, masks};
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -41,16 +41,8 @@ async fn all(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
-async fn mask(
-    Of(shared): Of<Shared>,
-    Query(manner): Query<Manner>,
-    masking: Result<Json<Masking>, JsonRejection>,
-) -> Response {
-    let masking = match masking {
-        Ok(Json(masking)) => masking,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
-    };
-    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+async fn mask(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(masking): Said<Masking>) -> Response {
+    let by = manner.by();
     let sources = masking.sources.into_iter().map(SourceId).collect();
     let request = MaskRequest { sources, is_masked: masking.is_masked };
     let told = answer(|reply| shared.desk.mask(request, &by, reply)).await;
@@ -76,16 +68,8 @@ async fn mask(
         (status = 500, body = Restarted, description = "it is not known of every source from which event on it was out"),
     )
 )]
-async fn restart(
-    Of(shared): Of<Shared>,
-    Query(manner): Query<Manner>,
-    restarting: Result<Json<Restarting>, JsonRejection>,
-) -> Response {
-    let restarting = match restarting {
-        Ok(Json(restarting)) => restarting,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
-    };
-    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+async fn restart(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(restarting): Said<Restarting>) -> Response {
+    let by = manner.by();
     let sources = restarting.sources.into_iter().map(SourceId).collect();
     let told = answer(|reply| shared.desk.restart(sources, &by, reply)).await;
     match told.unwrap_or(Err(RequestRefusal::Over)) {

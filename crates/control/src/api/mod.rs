@@ -78,6 +78,13 @@ pub(super) struct Manner {
     wait: Option<bool>,
 }
 
+impl Manner {
+    /// In whose name, as it is shown.
+    fn by(&self) -> String {
+        shown(self.by.as_deref().unwrap_or("somebody"))
+    }
+}
+
 /// All ways in.
 pub(crate) fn router(
     desk: Desk,

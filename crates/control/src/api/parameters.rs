@@ -1,10 +1,9 @@
 //! Parameters that may be changed while a run goes on.
 
-use super::{Manner, Shared, answer, problem, refused, shown};
+use super::{Manner, Shared, answer, refused};
+use crate::bodies::Said;
 use crate::forms::{Parameter, Problem, parameters};
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{Query, State as Of};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -43,14 +42,11 @@ async fn all(Of(shared): Of<Shared>) -> Json<Vec<Parameter>> {
 async fn change(
     Of(shared): Of<Shared>,
     Query(manner): Query<Manner>,
-    changes: Result<Json<BTreeMap<String, String>>, JsonRejection>,
+    Said(changes): Said<BTreeMap<String, String>>,
 ) -> Response {
-    let changes = match changes {
-        Ok(Json(changes)) => changes.into_iter().collect(),
-        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
-    };
-    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
-    let told = answer(|reply| shared.desk.change(ParameterRequest { changes }, &by, reply)).await;
+    let by = manner.by();
+    let request = ParameterRequest { changes: changes.into_iter().collect() };
+    let told = answer(|reply| shared.desk.change(request, &by, reply)).await;
     match told.unwrap_or(Err(RequestRefusal::Over)) {
         Ok(()) => Json(parameters(&shared.desk.view())).into_response(),
         Err(refusal) => refused(refusal),

@@ -1,9 +1,9 @@
 //! The run of the past that the present one is compared with.
 
-use super::{Manner, Shared, problem, shown};
+use super::{Manner, Shared, problem};
+use crate::bodies::Said;
 use crate::courses::NoCourse;
 use crate::forms::{Problem, Reference};
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -46,16 +46,8 @@ async fn reference(Of(shared): Of<Shared>) -> Json<Reference> {
         (status = 500, body = Problem, description = "its course cannot be read"),
     )
 )]
-async fn choose(
-    Of(shared): Of<Shared>,
-    Query(manner): Query<Manner>,
-    choice: Result<Json<Choice>, JsonRejection>,
-) -> Response {
-    let run = match choice {
-        Ok(Json(choice)) => choice.run,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
-    };
-    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+async fn choose(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(Choice { run }): Said<Choice>) -> Response {
+    let by = manner.by();
     let lookout = std::sync::Arc::clone(&shared.lookout);
     // A disk may take its time.
     let chosen = tokio::task::spawn_blocking(move || lookout.compare_with(run)).await;
