@@ -6,7 +6,7 @@ use crate::running::{LEAVING, Limits, Overruled, Watching, conduct, controlled, 
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration, ThenChoice};
-use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node};
+use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_unit, placement_of_node};
 use ropewalk_node::session::{AfterRun, Launcher, ManagerProcess, Patience};
 use ropewalk_terms::Role;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn manager(
 fn unit(configuration: &Configuration, mut addresses: Addresses, role: Role, index: u16) -> Result<u8, Failure> {
     let interrupts = listen()?;
     loop {
-        let mut handle = launch_node(configuration, addresses.clone(), role, index, configuration.run.events)?;
+        let mut handle = launch_unit(configuration, addresses.clone(), role, index, configuration.run.events)?;
         warn(handle.warnings());
         // One line for each address, so that whoever starts nodes with port 0 can tell the others.
         for (name, address) in handle.addresses() {

@@ -36,6 +36,26 @@ pub struct ManagerDriveConfig {
     pub level: AcknowledgementLevel,
 }
 
+/// Earlier runs that are over and accounted for.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct ClosedRuns {
+    /// Those before this one; none by itself.
+    pub before: Option<RunNumber>,
+    /// But not this one, which lost its event manager: its nodes wait for one that takes over.
+    pub but: Option<RunNumber>,
+}
+
+impl ClosedRuns {
+    /// Why a node that is in this run, 0 for none, is sent away.
+    fn refusal(self, run: RunNumber) -> Option<RefuseReason> {
+        if self.but == Some(run) {
+            return Some(RefuseReason::StandBy);
+        }
+        let is_over = run != RunNumber(0) && self.before.is_some_and(|before| run < before);
+        is_over.then_some(RefuseReason::RunOver)
+    }
+}
+
 struct Peer {
     reader: MessageReader,
     node: Option<(NodeId, Incarnation)>,
@@ -66,8 +86,8 @@ pub struct ManagerDrive<P: Dispatcher> {
     superseded: Option<(Refusal, Epoch)>,
     /// It speaks; otherwise it stands by.
     active: bool,
-    /// Runs up to this one are closed: whoever is still in one of them has nothing that anybody waits for.
-    over: RunNumber,
+    /// Whoever is still in one of these has nothing that anybody waits for.
+    closed: ClosedRuns,
     /// Nodes that were dismissed. When they come again, they come for the next run.
     dismissed: BTreeSet<NodeId>,
 }
@@ -103,7 +123,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             missed: BTreeMap::new(),
             superseded: None,
             active: true,
-            over: RunNumber(0),
+            closed: ClosedRuns::default(),
             dismissed: BTreeSet::new(),
             peers,
             service,
@@ -116,9 +136,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// Runs up to this one are over and accounted for. A node that is still in one of them is told so when it calls.
-    pub const fn runs_are_over_up_to(&mut self, run: RunNumber) {
-        self.over = run;
+    /// These runs are over. A node that is still in one of them is told so when it calls.
+    pub const fn closed(&mut self, runs: ClosedRuns) {
+        self.closed = runs;
     }
 
     /// Forgets the run and everybody in it, and refuses whoever calls.
@@ -282,8 +302,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
             Some(RefuseReason::UnknownNode)
         } else if hello.configuration != self.config.fingerprint {
             Some(RefuseReason::Configuration)
-        } else if header.run != RunNumber(0) && header.run <= self.over {
-            Some(RefuseReason::RunOver)
+        } else if let Some(reason) = self.closed.refusal(header.run) {
+            Some(reason)
         } else if header.run == RunNumber(0) && self.dismissed.contains(&header.sender) {
             // For the next run, the event manager of which will be here in a moment.
             Some(RefuseReason::StandBy)
@@ -502,5 +522,22 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
     fn tell(&self, _now: Instant, page: &mut NodePage) {
         page.stands(self.run, self.control.phase());
         self.numbers().for_each(|entry| page.count(&entry));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_runs_are_over_but_for_the_one_that_lost_its_event_manager() {
+        let told = |closed: ClosedRuns| [0, 1, 2, 3, 4].map(|run| closed.refusal(RunNumber(run)));
+        let (over, waits) = (Some(RefuseReason::RunOver), Some(RefuseReason::StandBy));
+        assert_eq!(told(ClosedRuns::default()), [None; 5]);
+        assert_eq!(told(ClosedRuns { before: Some(RunNumber(4)), but: None }), [None, over, over, over, None]);
+        assert_eq!(
+            told(ClosedRuns { before: Some(RunNumber(4)), but: Some(RunNumber(2)) }),
+            [None, over, waits, over, None]
+        );
     }
 }

@@ -62,7 +62,7 @@ pub use filtering::{
     RemoteUnit, Said, UnitDecision,
 };
 pub use link::{Identity, Outbox, Unsent};
-pub use manager::{ManagerDrive, ManagerDriveConfig};
+pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
 pub use observation::{observe, phase_name};
 pub use outlet::Outlet;
 pub use reader::{Incoming, MessageReader};

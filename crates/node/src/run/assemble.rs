@@ -24,7 +24,8 @@ use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{
-    BuilderDrive, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage,
+    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive,
+    Storage,
 };
 use crate::fields::Fields;
 use crate::monitoring::Archive;
@@ -325,21 +326,18 @@ pub fn launch_with(
     start.finish(&workshop)
 }
 
-/// Starts one node of a run; the others are processes of their own. Only the manager makes a run directory and
-/// takes commands; the handle of another node ends when the manager says so.
+/// Starts a readout or builder unit; the other nodes are processes of their own. Only the event manager makes a run directory and
+/// takes commands: the handle of a unit ends when that says so.
 ///
 /// # Errors
-/// As [`launch`], and where no such node is configured.
-pub fn launch_node(
+/// As [`launch`], and where the node is neither.
+pub fn launch_unit(
     configuration: &Configuration,
     addresses: Addresses,
     role: Role,
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
-    if role == Role::Manager {
-        return launch_manager(configuration, addresses, index, None);
-    }
     let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);
@@ -384,15 +382,17 @@ pub fn launch_node(
             start.keep_files(index..index + 1, &resolved)?;
             start.finish(&workshop)
         }
-        Role::Manager | Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
+        Role::Manager | Role::Source => Err(RunError::Unfit(
+            "an event manager begins with its runs, and sources are started with their readout unit".to_owned(),
+        )),
     }
 }
 
-/// Starts the event manager of a run, as [`launch_node`] does, with the service that the front ends under run control are connected to:
-/// they stay there from run to run. Without it the run has one of its own, where it needs one.
+/// Starts the event manager of a run whose other nodes are processes of their own. The front ends under run control are connected to the
+/// service, where there are any, and stay there from run to run.
 ///
 /// # Errors
-/// As [`launch_node`].
+/// As [`launch`].
 pub(crate) fn launch_manager(
     configuration: &Configuration,
     addresses: Addresses,
@@ -404,21 +404,21 @@ pub(crate) fn launch_manager(
     let workshop = Workshop::new(&resolved, &placer);
     let mut manager = workshop.manager(index, workshop.control_tcp(MANAGER)?)?;
     let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
-    let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let output = &configuration.run.output;
     let directory = run_directory(output)?;
-    // Whoever is still in a run that lost its event manager waits for one that takes over.
+    let run = directory.run;
     let lost = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(looking(output)))?;
     let lost = lost.map(|(lost, _)| lost.run);
-    manager.runs_are_over_up_to(RunNumber(lost.unwrap_or(directory.run).0.saturating_sub(1)));
+    manager.closed(ClosedRuns { before: Some(run), but: lost });
     let mut start = Start::new(directory, &resolved, &placer);
-    start.handle.warnings.extend(lost.map(|run| {
+    // Once: whoever takes one more run has heard of it.
+    start.handle.warnings.extend(lost.filter(|lost| lost.0 + 1 == run.0).map(|lost| {
         format!(
-            "run {run} in {} has lost its event manager; if its nodes still wait, end this one, and go on with that run: --take-over",
+            "run {lost} in {} has lost its event manager; if its nodes still wait, end this one, and go on with that run: --take-over",
             output.display()
         )
     }));
-    start.front_ends(front_ends, own, resolved.fixed_data_addresses()?);
+    start.front_ends(front_ends, None, resolved.fixed_data_addresses()?);
     start.manage(manager, managing, workshop.manager_page(index))?;
     start.finish(&workshop)
 }
@@ -433,7 +433,7 @@ fn looking(output: &Path) -> String {
 /// configured event managers it is.
 ///
 /// # Errors
-/// As [`launch_node`], and where there is no such run or another event manager takes it over at this moment.
+/// As [`launch_manager`], and where there is no such run or another event manager takes it over at this moment.
 pub(crate) fn take_over(
     configuration: &Configuration,
     mut addresses: Addresses,
@@ -459,16 +459,15 @@ pub(crate) fn take_over(
     let resolved = Resolved::new(&configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);
     let mut manager = workshop.manager(index, workshop.control_tcp(MANAGER)?)?;
-    manager.runs_are_over_up_to(RunNumber(directory.run.0.saturating_sub(1)));
+    manager.closed(ClosedRuns { before: Some(directory.run), but: None });
     let claim = Claim { epoch: resolved.manager.epoch, address: manager.address(), ..last };
     let claimed = || format!("{}: cannot be claimed by another event manager", directory.path.display());
     claim.make(&directory.path).map_err(system(claimed()))?;
     let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(claim.started.0).max(0) as u64);
     let epoch = claim.epoch;
     let managing = Managing::Successor { first: claim.first, last: claim.last, epoch, before };
-    let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(directory, &resolved, &placer);
-    start.front_ends(front_ends, own, resolved.fixed_data_addresses()?);
+    start.front_ends(front_ends, None, resolved.fixed_data_addresses()?);
     start.manage(manager, managing, workshop.manager_page(index))?;
     let mut handle = start.finish(&workshop)?;
     handle.describe(claim.fields);
@@ -741,7 +740,7 @@ impl<'a> Start<'a> {
     fn finish(mut self, workshop: &Workshop<'_>) -> Result<RunHandle, RunError> {
         self.handle.news.extend(workshop.pages.trouble());
         match self.placer.finish() {
-            Ok(warnings) => self.handle.warnings = warnings,
+            Ok(warnings) => self.handle.warnings.extend(warnings),
             Err(error) => {
                 self.handle.ending.halt();
                 return Err(error.into());

@@ -68,7 +68,7 @@ mod watched;
 mod worker;
 
 pub use advice::advice;
-pub use assemble::{RunError, launch, launch_node, launch_with};
+pub use assemble::{RunError, launch, launch_unit, launch_with};
 pub(crate) use assemble::{launch_manager, take_over};
 pub use card_process::write_card;
 pub use claim::{ACCOUNT, Claim};

@@ -145,6 +145,24 @@ fn an_event_manager_that_was_only_asleep_does_no_harm() {
     expect_once(&mut cluster, &front_ends);
 }
 
+/// Its nodes take no part in another run, and wait.
+#[test]
+fn a_run_that_lost_its_event_manager_outlives_one_that_was_begun_by_mistake() {
+    let mut cluster = cluster("manager-mistaken", &["--events", &EVENTS.to_string(), "--json"]);
+    let mut front_ends = front_ends(&mut cluster);
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS / 2));
+    cluster.kill("manager");
+    cluster.start("manager", &["--json"]);
+    cluster.node("manager").expect_error_line_with("has lost its event manager; if its nodes still wait, end this one");
+    // They call five times a second.
+    std::thread::sleep(Duration::from_millis(700));
+    cluster.node("manager").interrupt();
+    cluster.take("manager").end();
+    cluster.start("manager", &["--take-over", "--json"]);
+    front_ends.iter_mut().for_each(|front_end| front_end.send(EVENTS / 2 + 1..=EVENTS));
+    expect_once(&mut cluster, &front_ends);
+}
+
 #[test]
 fn where_no_run_has_lost_its_event_manager_there_is_nothing_to_take_over() {
     let setup = Setup::new("nothing", &[841]);
