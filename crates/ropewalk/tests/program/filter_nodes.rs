@@ -3,10 +3,12 @@
 use crate::filters::{EVENTS, compile, configuration, expect_each_filled_once, expect_each_once, stream};
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
-use ropewalk_terms::RunNumber;
-use ropewalk_wire::filter_node::{FILTER_NODE_VERSION, FRAME_BYTES, Frame, Kind, encode_begin, encode_hello};
+use ropewalk_terms::{Attempt, EventKey, RunNumber};
+use ropewalk_wire::filter_node::{
+    EventHead, FILTER_NODE_VERSION, FRAME_BYTES, Frame, Kind, decode_decision, encode_begin, encode_event, encode_hello,
+};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -109,15 +111,67 @@ fn answer(address: &str, bytes: &[u8]) -> (Vec<Kind>, String) {
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
     // It may close before all was taken.
     let _ = stream.write_all(bytes);
-    let (mut kinds, mut text, mut head) = (Vec::new(), String::new(), [0; FRAME_BYTES]);
-    while stream.read_exact(&mut head).is_ok() {
-        let frame = Frame::parse(&head).expect("it speaks as it should");
-        let mut body = vec![0; frame.body as usize];
-        stream.read_exact(&mut body).expect("its messages are whole");
-        kinds.push(frame.kind);
+    let (mut kinds, mut text) = (Vec::new(), String::new());
+    while let Some((kind, body)) = next_message(&mut stream) {
+        kinds.push(kind);
         text = String::from_utf8_lossy(&body).into_owned();
     }
     (kinds, text)
+}
+
+/// The next message of a node: its kind and its body; none behind the last one.
+fn next_message(stream: &mut TcpStream) -> Option<(Kind, Vec<u8>)> {
+    let mut head = [0; FRAME_BYTES];
+    stream.read_exact(&mut head).ok()?;
+    let frame = Frame::parse(&head).expect("it speaks as it should");
+    let mut body = vec![0; frame.body as usize];
+    stream.read_exact(&mut body).expect("its messages are whole");
+    Some((frame.kind, body))
+}
+
+/// What a run says first to its node, which is looked at by being that node.
+fn greeting(directory: &TemporaryDirectory, config: &str) -> Vec<u8> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let run_config = with_nodes(directory, config, &[&listener.local_addr().expect("it listens").to_string()]);
+    let output = directory.path().display().to_string();
+    let _run = Program::start(["run", &run_config, "--json", "--output", &output, "--events", "1"]);
+    let (mut stream, _) = listener.accept().expect("the run calls");
+    let (kind, body) = next_message(&mut stream).expect("it says something");
+    assert_eq!(kind, Kind::Hello);
+    [&Frame { kind, body: body.len() as u32 }.to_bytes()[..], &body].concat()
+}
+
+/// The node stands still while its filter decides on 63 events and ends over the next one, so that it sees all of that at once.
+#[test]
+fn what_was_decided_before_a_filter_ended_is_said_before_the_connection_ends() {
+    let directory = TemporaryDirectory::new("filter-node-said");
+    let config = configuration(&directory, "units = 1\nevents = 64");
+    compile(directory.path(), &["-DENDS_OVER=20000", "-DSLOW=4"]);
+    let hello = greeting(&directory, &config);
+    let (node, address) = node(&config, "127.0.0.1:0");
+    let mut stream = TcpStream::connect(&address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    stream.write_all(&hello).expect("it listens");
+    assert_eq!(next_message(&mut stream).map(|(kind, _)| kind), Some(Kind::Welcome));
+    let numbers = 714..=777;
+    let mut events = Vec::new();
+    for (sequence, number) in (1..).zip(numbers.clone()) {
+        let (key, attempt) = (EventKey::new(0, number), Attempt(0));
+        let head = EventHead { sequence, key, attempt, trigger_type: 0, is_complete: true, fragments: 0 };
+        encode_event(&head, [].iter(), &mut events);
+    }
+    stream.write_all(&events).expect("it listens");
+    std::thread::sleep(Duration::from_millis(50));
+    node.pause();
+    std::thread::sleep(Duration::from_millis(600));
+    node.wake();
+    for number in numbers.clone().filter(|number| number != numbers.end()) {
+        let (kind, body) = next_message(&mut stream).unwrap_or_else(|| panic!("nothing is said of {number}"));
+        assert_eq!(kind, Kind::Decision);
+        let (said, _) = decode_decision(&body, |_, _| ()).expect("a decision");
+        assert_eq!((said.key.number(), said.accept), (number, Some(number % 10 == 0)));
+    }
+    assert!(next_message(&mut stream).is_none(), "nothing is said of what the filter ended over");
 }
 
 #[test]

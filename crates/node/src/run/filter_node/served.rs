@@ -5,7 +5,8 @@
 //!             ^------------- decisions ----------'<------------------------------------------------------'
 //! ```
 //! It decides nothing about events: a process that ends, or a caller who says what cannot be, costs the connection, and the builder unit
-//! does with its events what it does with those of a process that has ended.
+//! does with its events what it does with those of a process that has ended. What the process had decided until then is sent first, so
+//! that no event is blamed for what one behind it has done.
 
 use super::caller::{Caller, Wrong};
 use crate::drive::Drive;
@@ -33,8 +34,10 @@ pub(super) struct NodeCounts {
 struct Unit {
     process: FilterProcess,
     caller: Option<(Endpoint, Caller)>,
-    /// Its process was started, and has not ended for certain.
+    /// Its process was started, and it is not free yet for another caller.
     is_running: bool,
+    /// The process has ended for certain; what it decided before may not all be sent.
+    has_ended: bool,
 }
 
 /// See the module's text.
@@ -68,7 +71,7 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
     ) -> Result<Self, EndpointError> {
         let point = peers.listen(listen)?;
         let address = peers.address_of(point).unwrap_or_default();
-        let unit = |process| Unit { process, caller: None, is_running: false };
+        let unit = |process| Unit { process, caller: None, is_running: false, has_ended: false };
         Ok(Self {
             peers,
             staging,
@@ -143,62 +146,68 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
 
     /// Does what a unit and its caller want done. Returns how much that was.
     fn turn_unit(&mut self, index: usize) -> usize {
-        let Self { peers, staging, units, counts, text, slices, .. } = self;
-        let Some(unit) = units.get_mut(index) else { return 0 };
+        let Some(unit) = self.units.get_mut(index) else { return 0 };
         let seen = unit.process.look();
-        let mut work = usize::from(seen.is_ready || seen.has_ended);
-        if seen.has_ended {
-            unit.is_running = false;
-            unit.process.clear();
-        }
-        let Some((endpoint, caller)) = &mut unit.caller else { return work };
-        let endpoint = *endpoint;
-        let mut turned = caller.hear(&mut unit.process);
-        if caller.wants_process() {
-            unit.process.start();
-            unit.is_running = true;
-        }
-        if seen.is_ready && turned.is_ok() {
-            counts.welcomed.fetch_add(1, Ordering::Relaxed);
-            text.clear();
-            caller.welcome(&unit.process, text);
-            slices.extend(staging.write(text));
-            if slices.is_empty() || peers.send(endpoint, slices).is_err() {
-                turned = Err(Wrong::Lost);
+        unit.has_ended |= seen.has_ended;
+        let work = usize::from(seen.is_ready || seen.has_ended);
+        let Some((endpoint, _)) = unit.caller else {
+            if std::mem::take(&mut unit.has_ended) {
+                unit.is_running = false;
+                unit.process.clear();
             }
-            slices.clear();
-        }
-        if turned.is_ok() && seen.has_ended {
-            let why = unit.process.journal().ends().pop().map_or_else(String::new, |(end, _)| end.to_string());
-            turned = Err(if caller.is_welcome() { Wrong::Lost } else { Wrong::NotReady(why) });
-        }
-        while turned.is_ok() && staging.room(super::MOST_DECISION).is_some() {
-            // Only what surely leaves is taken from the process.
-            if peers.send_room(endpoint) < super::MOST_DECISION && peers.queued(endpoint) > 0 {
-                break;
-            }
-            text.clear();
-            match caller.next_decision(&mut unit.process, text) {
-                Ok(false) => break,
-                Ok(true) => {
-                    slices.extend(staging.write(text));
-                    if peers.send(endpoint, slices).is_err() {
-                        turned = Err(Wrong::Lost);
-                    }
-                    slices.clear();
-                    counts.decisions.fetch_add(1, Ordering::Relaxed);
-                    work += 1;
-                }
-                Err(wrong) => turned = Err(wrong),
-            }
-        }
-        match turned {
-            Ok(heard) => work + heard,
+            return work;
+        };
+        let is_deaf = unit.has_ended && !seen.is_ready;
+        let heard = if is_deaf { Ok(0) } else { self.hear(index, seen.is_ready) };
+        match heard.and_then(|heard| Ok(heard + self.send_decisions(index)?)) {
+            Ok(done) => work + done,
             Err(wrong) => {
                 self.give_up(index, endpoint, &wrong);
                 work + 1
             }
         }
+    }
+
+    /// Hears a caller, whose process is started when it is wanted, and tells it when that is ready.
+    fn hear(&mut self, index: usize, is_ready: bool) -> Result<usize, Wrong> {
+        let Self { peers, staging, counts, text, slices, .. } = self;
+        let unit = &mut self.units[index];
+        let Some((endpoint, caller)) = &mut unit.caller else { return Ok(0) };
+        let heard = caller.hear(&mut unit.process)?;
+        if caller.wants_process() {
+            unit.process.start();
+            unit.is_running = true;
+        }
+        if is_ready {
+            counts.welcomed.fetch_add(1, Ordering::Relaxed);
+            text.clear();
+            caller.welcome(&unit.process, text);
+            say(peers, staging, *endpoint, text, slices)?;
+        }
+        Ok(heard)
+    }
+
+    /// Sends what was decided, as far as there is room for it, and says that it is the end where it was the last of a process that
+    /// has ended.
+    fn send_decisions(&mut self, index: usize) -> Result<usize, Wrong> {
+        let Self { peers, staging, counts, text, slices, .. } = self;
+        let unit = &mut self.units[index];
+        let Some((endpoint, caller)) = &mut unit.caller else { return Ok(0) };
+        let mut sent = 0;
+        while staging.room(super::MOST_DECISION).is_some() {
+            // Only what surely leaves is taken from the process.
+            if peers.send_room(*endpoint) < super::MOST_DECISION && peers.queued(*endpoint) > 0 {
+                break;
+            }
+            text.clear();
+            if !caller.next_decision(&mut unit.process, text)? {
+                return if unit.has_ended { Err(ended(unit)) } else { Ok(sent) };
+            }
+            say(peers, staging, *endpoint, text, slices)?;
+            counts.decisions.fetch_add(1, Ordering::Relaxed);
+            sent += 1;
+        }
+        Ok(sent)
     }
 
     /// The connection is of no more use.
@@ -212,6 +221,27 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
             Wrong::Said(why) => self.refuse(endpoint, why),
         }
     }
+}
+
+/// Queues what was encoded, or says that the connection is of no more use.
+fn say<P: Dispatcher>(
+    peers: &mut P,
+    staging: &mut Staging,
+    endpoint: Endpoint,
+    text: &[u8],
+    slices: &mut Vec<Slice>,
+) -> Result<(), Wrong> {
+    slices.extend(staging.write(text));
+    let is_sent = !slices.is_empty() && peers.send(endpoint, slices).is_ok();
+    slices.clear();
+    if is_sent { Ok(()) } else { Err(Wrong::Lost) }
+}
+
+/// What a caller is told whose process has ended.
+fn ended(unit: &Unit) -> Wrong {
+    let is_welcome = unit.caller.as_ref().is_some_and(|(_, caller)| caller.is_welcome());
+    let why = || unit.process.journal().ends().pop().map_or_else(String::new, |(end, _)| end.to_string());
+    if is_welcome { Wrong::Lost } else { Wrong::NotReady(why()) }
 }
 
 impl<P: Dispatcher> Drive for FilterNodeDrive<P> {
