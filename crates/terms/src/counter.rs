@@ -260,6 +260,9 @@ counters! {
     DecidedByDefault = "decided_by_default", Count;
     /// Events that were sent to a node of the farm again.
     PushedAgain = "pushed_again", Count;
+    /// Bytes that are free where a builder unit writes, on that of its disks with the least; asked once a second. Of each node alone: a sum
+    /// means nothing.
+    OutputRoom = "output_room", Bytes;
 }
 
 impl Counter {
@@ -281,12 +284,16 @@ impl Counter {
                 | Self::SilentTime
                 | Self::SourcesEnded
                 | Self::SourceMasked
+                | Self::OutputRoom
         )
     }
 
     /// It says something of one node or source; a sum over several means nothing.
     pub const fn is_of_one(self) -> bool {
-        matches!(self, Self::DiskFailing | Self::LastEventNumber | Self::SilentTime | Self::SourceMasked)
+        matches!(
+            self,
+            Self::DiskFailing | Self::LastEventNumber | Self::SilentTime | Self::SourceMasked | Self::OutputRoom
+        )
     }
 
     /// The counter with this number, if there is one.

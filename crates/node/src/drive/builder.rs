@@ -11,7 +11,7 @@ use super::managers::{Managers, Welcomed};
 use super::outlet::Outlet;
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
-use super::storage::Storage;
+use super::storage::{OutputRoom, Storage};
 use super::table::EndpointTable;
 use crate::pages::NodePage;
 use crate::tap::Tap;
@@ -149,6 +149,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     #[must_use]
     pub fn with_tap(mut self, tap: Tap) -> Self {
         self.outlet = self.outlet.with_tap(self.config.identity.node, tap);
+        self
+    }
+
+    /// The same, whose reports say how much is free where it writes.
+    #[must_use]
+    pub fn with_room(mut self, room: OutputRoom) -> Self {
+        self.outlet = self.outlet.with_room(room);
         self
     }
 

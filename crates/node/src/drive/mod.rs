@@ -71,7 +71,7 @@ pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
-pub use storage::{Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
+pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 pub use writer::Writer;
 
 use crate::pages::NodePage;

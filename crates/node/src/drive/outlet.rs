@@ -8,7 +8,7 @@
 use super::filing::{Filed, Filing, LumisectionTotal};
 use super::filtering::Filtering;
 use super::lasting::Lasting;
-use super::storage::{Progress, Storage};
+use super::storage::{OutputRoom, Progress, Storage};
 use super::writer::Writer;
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, EventView};
@@ -37,6 +37,8 @@ pub struct Outlet<D: Disk> {
     disk_wait: Lasting,
     /// Who may want to see an event, and in whose name it is shown.
     tap: Option<(NodeId, Tap)>,
+    /// How much is free where it writes.
+    room: OutputRoom,
 }
 
 impl<D: Disk> Outlet<D> {
@@ -52,6 +54,7 @@ impl<D: Disk> Outlet<D> {
             disk_busy: Lasting::default(),
             disk_wait: Lasting::default(),
             tap: None,
+            room: OutputRoom::default(),
         }
     }
 
@@ -71,6 +74,12 @@ impl<D: Disk> Outlet<D> {
     #[must_use]
     pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
         Self { tap: Some((unit, tap)), ..self }
+    }
+
+    /// The same, whose reports say how much is free where it writes.
+    #[must_use]
+    pub fn with_room(self, room: OutputRoom) -> Self {
+        Self { room, ..self }
     }
 
     /// The run files that events are written into, if they are.
@@ -244,7 +253,12 @@ impl<D: Disk> Outlet<D> {
             (Counter::DiskBusyTime, self.disk_busy.nanoseconds()),
             (Counter::DiskWaitTime, self.disk_wait.nanoseconds()),
         ];
-        let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        let room = self.room.bytes().map(|free| (Counter::OutputRoom, free));
+        let own = own.into_iter().chain(room).map(|(counter, value)| ReportEntry {
+            source: None,
+            what: counter as u16,
+            value,
+        });
         own.chain(self.filtering.report())
     }
 

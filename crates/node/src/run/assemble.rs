@@ -24,8 +24,8 @@ use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{
-    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive,
-    Storage,
+    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, Identity, ManagerDrive, OutputRoom, ReadoutDrive, Refusal,
+    SourceDrive, Storage,
 };
 use crate::fields::Fields;
 use crate::monitoring::Archive;
@@ -99,13 +99,16 @@ pub(super) struct Workshop<'a> {
     pub(super) tap: Tap,
     /// Where its nodes have their pages.
     pub(super) pages: PageDirectory,
+    /// How much is free where each builder unit writes.
+    rooms: Vec<OutputRoom>,
 }
 
 impl<'a> Workshop<'a> {
     pub(super) fn new(resolved: &'a Resolved, placer: &'a Placer) -> Self {
         let (incarnation, configuration) = (incarnation(), resolved.configuration());
         let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
-        Self { resolved, placer, incarnation, tap: Tap::new(resolved.sources.len()), pages }
+        let rooms = configuration.builder.iter().map(|_| OutputRoom::default()).collect();
+        Self { resolved, placer, incarnation, tap: Tap::new(resolved.sources.len()), pages, rooms }
     }
 }
 
@@ -209,7 +212,7 @@ impl Workshop<'_> {
         let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager drops what is left.
         let drive = drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2);
-        let drive = drive.with_tap(self.tap.clone());
+        let drive = drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone());
         Ok(match self.filing(index, &name)? {
             None => drive,
             Some(filing) => drive.with_filing(filing),
@@ -322,7 +325,7 @@ pub fn launch_with(
     start.fed(fed)?;
     start.savers(savers, &configuration.run.output)?;
     start.archive(archive)?;
-    start.keep_files(0..resolved.manager.builders, &resolved)?;
+    start.keep_files(0..resolved.manager.builders, &workshop)?;
     start.finish(&workshop)
 }
 
@@ -379,7 +382,7 @@ pub fn launch_unit(
             start.handle.tap = Some(workshop.tap.clone());
             start.worker(&section.name, vec![Box::new(workshop.paged(NodeId::builder(index), builder))])?;
             start.archive(archive)?;
-            start.keep_files(index..index + 1, &resolved)?;
+            start.keep_files(index..index + 1, &workshop)?;
             start.finish(&workshop)
         }
         Role::Manager | Role::Source => Err(RunError::Unfit(
@@ -420,6 +423,7 @@ pub(crate) fn launch_manager(
     }));
     start.front_ends(front_ends, None, resolved.fixed_data_addresses()?);
     start.manage(manager, managing, workshop.manager_page(index))?;
+    start.handle.start_room = StartRoom::elsewhere(configuration.storage.start_room());
     start.finish(&workshop)
 }
 
@@ -726,11 +730,16 @@ impl<'a> Start<'a> {
     }
 
     /// The disks of these builder units are watched, and closed run files taken away where that is wanted.
-    fn keep_files(&mut self, builders: Range<u16>, resolved: &Resolved) -> Result<(), RunError> {
+    fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
+        let resolved = workshop.resolved;
         let outputs = resolved.outputs(builders.clone());
         self.handle.start_room = resolved.start_room(builders.clone());
-        if !outputs.is_empty() {
-            self.handle.disk_watch = Some(DiskWatch::start(outputs, resolved.least_free())?);
+        let room_of = |index: u16| {
+            (resolved.start_room(index..index + 1).directories(), workshop.rooms[usize::from(index)].clone())
+        };
+        let rooms: Vec<_> = builders.clone().map(room_of).filter(|(places, _)| !places.is_empty()).collect();
+        if !rooms.is_empty() {
+            self.handle.disk_watch = Some(DiskWatch::start(outputs, resolved.least_free(), rooms)?);
         }
         self.handle.transfer = resolved.transfer(builders).map(TransferService::start).transpose()?;
         Ok(())

@@ -2,10 +2,12 @@
 
 use super::RunError;
 use super::assemble::system;
+use crate::drive::OutputRoom;
 use crate::quantity::Bytes;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
-use ropewalk_terms::Instant;
+use ropewalk_monitor::Sample;
+use ropewalk_terms::{Counter, Instant, Role};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,26 +39,62 @@ pub struct DiskLeft {
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartRoom {
     /// A directory on each disk.
-    pub(super) directories: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     /// Free bytes on each.
-    pub(super) least: u64,
+    least: u64,
+    /// Builder units are other processes, and tell how much room they have.
+    is_told: bool,
 }
 
 impl StartRoom {
+    /// So many free bytes on each disk that carries one of these directories.
+    pub(super) const fn here(directories: Vec<PathBuf>, least: u64) -> Self {
+        Self { directories, least, is_told: false }
+    }
+
+    /// Builder units that are other processes need so many free bytes each.
+    pub(super) const fn elsewhere(least: u64) -> Self {
+        Self { directories: Vec::new(), least, is_told: true }
+    }
+
+    /// Where these are.
+    pub(super) fn directories(self) -> Vec<PathBuf> {
+        self.directories
+    }
+
     /// Refuses where a disk has less. One that does not say how much it has is not short: writing will say what is wrong with it.
     ///
     /// # Errors
     /// Which one, and what to do, for people.
     pub(super) fn expect(&self, free: impl Fn(&Path) -> Option<u64>) -> Result<(), String> {
         let mut rooms = self.directories.iter().filter_map(|directory| Some((directory, free(directory)?)));
-        let Some((directory, free)) = rooms.find(|&(_, free)| free < self.least) else { return Ok(()) };
-        Err(format!(
-            "{}: {} are free, and with less than {} no run starts (start_free and least_free of [storage]): delete or move files, or \
+        rooms
+            .find(|&(_, free)| free < self.least)
+            .map_or(Ok(()), |(short, free)| Err(self.refusal(short.display(), free)))
+    }
+
+    /// The same of builder units that are other processes, as they told it a moment ago.
+    ///
+    /// # Errors
+    /// Which one, and what to do, for people.
+    pub(super) fn expect_told(&self, sample: impl FnOnce() -> Sample) -> Result<(), String> {
+        if !self.is_told {
+            return Ok(());
+        }
+        let nodes = sample().nodes;
+        let builders = nodes.iter().filter(|node| node.is_connected && node.node.role == Role::Builder);
+        let mut rooms = builders.filter_map(|unit| Some((unit.node, unit.numbers.known(Counter::OutputRoom)?)));
+        let short = rooms.find(|&(_, free)| free < self.least);
+        short.map_or(Ok(()), |(unit, free)| Err(self.refusal(format_args!("builder unit {unit}"), free)))
+    }
+
+    fn refusal(&self, place: impl fmt::Display, free: u64) -> String {
+        format!(
+            "{place}: {} are free, and with less than {} no run starts (start_free and least_free of [storage]): delete or move files, or \
              write elsewhere",
-            directory.display(),
             Bytes(free),
             Bytes(self.least)
-        ))
+        )
     }
 }
 
@@ -68,8 +106,13 @@ pub(super) struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Looks at the disks that carry these directories; with less than `least_free` bytes a run waits.
-    pub(super) fn start(directories: Vec<PathBuf>, least_free: u64) -> Result<Self, RunError> {
+    /// Looks at the disks that carry these directories; with less than `least_free` bytes a run waits. Each builder unit is told how much is
+    /// free where it writes.
+    pub(super) fn start(
+        directories: Vec<PathBuf>,
+        least_free: u64,
+        rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
+    ) -> Result<Self, RunError> {
         let (left, is_over) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (told, over) = (Arc::clone(&left), Arc::clone(&is_over));
         let mut forecast = Forecast::new(directories, least_free);
@@ -77,6 +120,9 @@ impl DiskWatch {
             while !over.load(Ordering::Relaxed) {
                 forecast.look(MonotonicClock.now(), |directory| free_bytes(directory).ok());
                 *told.lock().unwrap_or_else(PoisonError::into_inner) = forecast.left();
+                for (places, room) in &rooms {
+                    room.tell(places.iter().filter_map(|place| free_bytes(place).ok()).min());
+                }
                 std::thread::sleep(INTERVAL);
             }
         };
@@ -202,7 +248,7 @@ mod tests {
     #[test]
     fn a_disk_without_room_is_named_and_one_that_says_nothing_is_not() {
         let directories = ["/first", "/gone", "/second"].map(PathBuf::from).to_vec();
-        let room = StartRoom { directories, least: 64 << 20 };
+        let room = StartRoom::here(directories, 64 << 20);
         let free = |second: u64| {
             move |path: &Path| match path.to_str() {
                 Some("/first") => Some(64 << 20),

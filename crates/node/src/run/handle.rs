@@ -354,12 +354,14 @@ impl RunHandle {
         claim.make(&self.directory)
     }
 
-    /// Looks whether there is room for it where builder units of this process write to. The disk may take its time.
+    /// Looks whether there is room for it where builder units of this process write to, or have told that they write to. The disk may take its
+    /// time.
     ///
     /// # Errors
     /// Where there is not, and what to do, for people.
     pub fn expect_room(&self) -> Result<(), String> {
-        self.start_room.expect(|directory| free_bytes(directory).ok())
+        self.start_room.expect(|directory| free_bytes(directory).ok())?;
+        self.start_room.expect_told(|| self.sample())
     }
 
     /// What is said of the run, for its account. Before it begins: [`RunHandle::leave_word`] hands it on.

@@ -573,7 +573,7 @@ impl Resolved {
     pub(super) fn start_room(&self, builders: Range<u16>) -> StartRoom {
         let mut directories = self.outputs(builders.clone());
         directories.extend(builders.filter_map(|index| self.filing(index)).map(|filing| filing.directory));
-        StartRoom { directories, least: self.configuration.storage.start_room() }
+        StartRoom::here(directories, self.configuration.storage.start_room())
     }
 
     /// With less free bytes than this a run waits.

@@ -2,8 +2,10 @@
 
 use crate::cluster::Cluster;
 use crate::process::Program;
-use crate::support::{FrontEnd, Held, Setup, Tampering, wait_for};
+use crate::support::{FrontEnd, Held, Setup, SmallDisk, Tampering, wait_for};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 /// One source of this process.
 fn emulated(name: &str) -> Setup {
@@ -189,5 +191,55 @@ fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_on
     assert_eq!((&account["run"], &account["ledger"]["balanced"]), (&json!(2), &json!(true)), "{account:#}");
     for name in ["ru0", "bu0"] {
         cluster.kill(name);
+    }
+}
+
+/// How much a builder unit has told that is free where it writes, as Prometheus would hear it.
+fn told_room(url: &str, unit: &str) -> Option<f64> {
+    let address = url.strip_prefix("http://")?.trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).expect("somebody serves");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("somebody serves");
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).expect("metrics are text");
+    let of_unit = |line: &&str| line.starts_with("ropewalk_output_room_bytes{") && line.contains(&format!("{unit:?}"));
+    metrics.lines().find(of_unit)?.rsplit(' ').next()?.parse().ok()
+}
+
+/// Whoever serves run control has not the disk itself: the builder unit tells how much room it has.
+#[test]
+fn a_run_is_refused_while_a_builder_unit_elsewhere_has_no_room() {
+    let setup = Setup::new("room-elsewhere", &[841]).and("[storage]\nstart_free = \"4MiB\"\n");
+    let output = setup.directory().join("bu0");
+    let Some(_disk) = SmallDisk::mount(&output) else {
+        return ropewalk_tidy::skipped(
+            "following::a_run_is_refused_while_a_builder_unit_elsewhere_has_no_room",
+            "may not mount",
+        );
+    };
+    let (mut cluster, url) = staying(Cluster::new(setup));
+    let send = |cluster: &mut Cluster, life: usize| {
+        let mut front_end = FrontEnd::ferol(&cluster.front_end_address_in("ru0", life), 841);
+        front_end.send(1..=20);
+        wait_for("20 events", || (ask(&url, &["ledger"])["events"]["written"] == 20).then_some(()));
+        assert_eq!(ask(&url, &["stop"])["state"], "configured");
+    };
+    send(&mut cluster, 1);
+    let filler = output.join("filler");
+    std::fs::write(&filler, vec![1; 5 << 20]).expect("the file fits");
+    let is_short = |room: f64| room < f64::from(4 << 20);
+    wait_for("the news that there is too little", || told_room(&url, "bu0").filter(|&room| is_short(room)));
+    let refused = Program::run(["ctl", "start", "--url", &url]);
+    let why = refused.expect_status(3).out.join("\n");
+    assert!(why.contains("builder unit bu0: ") && why.contains("with less than 4.0 MiB no run starts"), "{why}");
+    std::fs::remove_file(&filler).expect("it is ours");
+    wait_for("the news that there is room", || told_room(&url, "bu0").filter(|&room| !is_short(room)));
+    assert_eq!(ask(&url, &["start"])["state"], "running");
+    send(&mut cluster, 2);
+    ask(&url, &["shutdown"]);
+    cluster.take("manager").end().expect_status(0);
+    for name in ["ru0", "bu0"] {
+        cluster.node(name).interrupt();
+        cluster.take(name).end().expect_status(130);
     }
 }

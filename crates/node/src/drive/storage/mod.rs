@@ -29,7 +29,7 @@ use places::Places;
 use recorded::Counted;
 pub use recorded::Recorded;
 pub(super) use room::Room;
-pub use room::RoomLimits;
+pub use room::{OutputRoom, RoomLimits};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};

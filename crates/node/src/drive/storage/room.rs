@@ -3,6 +3,8 @@
 use ropewalk_io::disk::Disk;
 use ropewalk_terms::Instant;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often the disk is asked.
@@ -15,6 +17,31 @@ pub struct RoomLimits {
     pub least: u64,
     /// With so many free bytes it goes on.
     pub resume: u64,
+}
+
+/// How much is free where a builder unit writes, for its reports: told by somebody who may wait for the disk's answer.
+#[derive(Clone, Debug)]
+pub struct OutputRoom(Arc<AtomicU64>);
+
+/// Nobody knows.
+const UNKNOWN: u64 = u64::MAX;
+
+impl Default for OutputRoom {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(UNKNOWN)))
+    }
+}
+
+impl OutputRoom {
+    /// So many bytes are free, or nobody knows.
+    pub fn tell(&self, free: Option<u64>) {
+        self.0.store(free.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// What was told last.
+    pub(in crate::drive) fn bytes(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNKNOWN)
+    }
 }
 
 /// Whether there is room.

@@ -290,8 +290,8 @@ impl Assembly<'_> {
         (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
         if has_gateway && self.configuration.run.write {
             let directories = vec![self.configuration.run.output.clone()];
-            self.handle.disk_watch = Some(DiskWatch::start(directories.clone(), 0)?);
-            self.handle.start_room = StartRoom { directories, least: START_FREE.0 };
+            self.handle.disk_watch = Some(DiskWatch::start(directories.clone(), 0, Vec::new())?);
+            self.handle.start_room = StartRoom::here(directories, START_FREE.0);
         }
         Ok(directory)
     }
