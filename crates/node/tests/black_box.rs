@@ -10,7 +10,6 @@ use ropewalk_terms::{EventKey, SourceId};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use support::{Run, TemporaryDirectory, wait_for};
 
 /// Frames of a stream that can be found again, and datagrams, both with a checksum at their end.
@@ -56,8 +55,6 @@ impl Scene {
         let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
         handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 200)));
         wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
-        // The event manager does not wait for the readout unit to hear of the start; what a board sends before that is stale.
-        std::thread::sleep(Duration::from_millis(200));
         Self { handle, configuration, file, _directory: directory }
     }
 

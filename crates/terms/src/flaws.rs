@@ -211,6 +211,8 @@ flaws! {
     GatewayLivesMixed = "gateway_lives_mixed",
     /// The trigger source is enabled before the last front end has started.
     TriggerEnabledEarly = "trigger_enabled_early",
+    /// A run is called running before its readout units have heard of the start.
+    RunningUnheard = "running_unheard",
     /// Front ends are stopped while triggers come.
     VetoForgotten = "veto_forgotten",
     /// The trigger source is not held while the run is paused.

@@ -1,7 +1,9 @@
 //! The state machine of run control.
 
 use crate::messages::Setting;
-use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber, SourceId};
+use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Role, RunNumber, SourceId};
 use std::collections::VecDeque;
 
 /// What an operator, a time limit or the program asks for.
@@ -128,12 +130,27 @@ impl RunPhase {
     }
 }
 
+/// A node that a run waits for.
+#[derive(Copy, Clone, Debug)]
+struct Expected {
+    node: NodeId,
+    is_connected: bool,
+    /// It has said that the run has begun for it.
+    has_begun: bool,
+}
+
+/// A readout unit that has not said so long after the start that it has begun hangs, and keeps the others from nothing.
+const BEGINNING: Duration = Duration::from_secs(2);
+
 /// Run control of one run: see the module's picture.
 #[derive(Debug)]
 pub struct RunControl {
     phase: RunPhase,
-    nodes: Vec<(NodeId, bool)>,
+    nodes: Vec<Expected>,
     start: Option<ControlAction>,
+    /// The run was started, and until then it is not called running before every readout unit that is there has heard of that:
+    /// what a source sends earlier is not of the run.
+    beginning: Option<Instant>,
     actions: VecDeque<ControlAction>,
     stopped_by: Option<Cause>,
     is_paused: bool,
@@ -142,11 +159,12 @@ pub struct RunControl {
 impl RunControl {
     /// Waits for these nodes.
     pub fn new(nodes: Vec<NodeId>) -> Self {
-        let nodes = nodes.into_iter().map(|node| (node, false)).collect();
+        let expected = |node| Expected { node, is_connected: false, has_begun: false };
         Self {
             phase: RunPhase::Initial,
-            nodes,
+            nodes: nodes.into_iter().map(expected).collect(),
             start: None,
+            beginning: None,
             actions: VecDeque::new(),
             stopped_by: None,
             is_paused: false,
@@ -160,12 +178,12 @@ impl RunControl {
     }
 
     /// Takes a command; one that makes no sense now changes nothing.
-    pub fn command(&mut self, _now: Instant, command: RunCommand) {
+    pub fn command(&mut self, now: Instant, command: RunCommand) {
         match command {
             RunCommand::Start { run, first, last } => {
                 if self.phase < RunPhase::Running && self.start.is_none() {
                     self.start = Some(ControlAction::Start { run, first, last });
-                    self.begin();
+                    self.begin(now);
                 }
             }
             RunCommand::TakeOver { run, first, last } => {
@@ -214,18 +232,39 @@ impl RunControl {
     }
 
     /// A node is connected. One that was not expected is not waited for either.
-    pub fn node_connected(&mut self, _now: Instant, node: NodeId) {
-        if let Some((_, connected)) = self.nodes.iter_mut().find(|(expected, _)| *expected == node) {
-            *connected = true;
+    pub fn node_connected(&mut self, now: Instant, node: NodeId) {
+        if let Some(known) = self.expected(node) {
+            (known.is_connected, known.has_begun) = (true, false);
         }
-        self.begin();
+        self.begin(now);
+    }
+
+    /// A node has heard of the start: from now on it takes what comes.
+    pub fn node_begun(&mut self, _now: Instant, node: NodeId) {
+        if let Some(known) = self.expected(node) {
+            known.has_begun = true;
+        }
+        self.look_whether_all_have_begun();
+    }
+
+    fn expected(&mut self, node: NodeId) -> Option<&mut Expected> {
+        self.nodes.iter_mut().find(|expected| expected.node == node)
+    }
+
+    fn look_whether_all_have_begun(&mut self) {
+        let mut sources_heard =
+            self.nodes.iter().filter(|known| known.is_connected && known.node.role == Role::Readout);
+        if sources_heard.all(|known| known.has_begun) {
+            self.beginning = None;
+        }
     }
 
     /// A node is lost. A run that goes on is not stopped by it.
     pub fn node_lost(&mut self, _now: Instant, node: NodeId) {
-        if let Some((_, connected)) = self.nodes.iter_mut().find(|(expected, _)| *expected == node) {
-            *connected = false;
+        if let Some(known) = self.expected(node) {
+            known.is_connected = false;
         }
+        self.look_whether_all_have_begun();
         if self.phase == RunPhase::Configured {
             self.phase = RunPhase::Initial;
         }
@@ -252,18 +291,19 @@ impl RunControl {
     }
 
     /// The next thing that the event manager is to do.
-    pub fn poll(&mut self, _now: Instant) -> Option<ControlAction> {
+    pub fn poll(&mut self, now: Instant) -> Option<ControlAction> {
+        self.beginning = self.beginning.filter(|&until| now < until);
         self.actions.pop_front()
     }
 
-    /// This machine waits for nodes and commands, never for a time.
+    /// When it is to be polled even if nothing happens.
     pub const fn next_deadline(&self) -> Option<Instant> {
-        None
+        self.beginning
     }
 
-    /// How far the run is.
+    /// How far the run is. It is running when whoever hears sources has begun it.
     pub const fn phase(&self) -> RunPhase {
-        self.phase
+        if self.phase.is_running() && self.beginning.is_some() { RunPhase::Configured } else { self.phase }
     }
 
     /// Why the run was stopped, where a node asked for it.
@@ -273,23 +313,26 @@ impl RunControl {
 
     /// Whether the run is paused; what stops is not.
     pub const fn is_paused(&self) -> bool {
-        self.is_paused && self.phase.is_running()
+        self.is_paused && self.phase().is_running()
     }
 
     /// The expected nodes.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.nodes.iter().map(|&(node, _)| node)
+        self.nodes.iter().map(|known| known.node)
     }
 
-    fn begin(&mut self) {
-        if self.phase == RunPhase::Initial && self.nodes.iter().all(|&(_, connected)| connected) {
+    fn begin(&mut self, now: Instant) {
+        if self.phase == RunPhase::Initial && self.nodes.iter().all(|known| known.is_connected) {
             self.phase = RunPhase::Configured;
         }
         if self.phase == RunPhase::Configured
             && let Some(start) = self.start.take()
         {
             self.phase = RunPhase::Running;
+            self.beginning = (!is_planted(Flaw::RunningUnheard)).then_some(now.after(BEGINNING));
             self.actions.push_back(start);
+            // One without readout units has nobody to wait for.
+            self.look_whether_all_have_begun();
         }
     }
 }

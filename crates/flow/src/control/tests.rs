@@ -20,6 +20,7 @@ fn running() -> RunControl {
     connect(&mut control);
     control.command(NOW, START);
     assert!(matches!(control.poll(NOW), Some(ControlAction::Start { run: RunNumber(7), .. })));
+    control.node_begun(NOW, NodeId::readout(0));
     control
 }
 
@@ -31,8 +32,42 @@ fn a_start_waits_for_every_node() {
     control.node_connected(NOW, NodeId::builder(9));
     assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Initial, None));
     control.node_connected(NOW, NodeId::builder(0));
-    assert_eq!(control.phase(), RunPhase::Running);
     assert!(control.poll(NOW).is_some());
+    control.node_begun(NOW, NodeId::readout(0));
+    assert_eq!(control.phase(), RunPhase::Running);
+}
+
+/// Until then what its sources send is not of the run, and nobody may be told that they can begin.
+#[test]
+fn a_run_is_running_when_every_readout_unit_has_heard_of_it() {
+    let both = vec![NodeId::readout(0), NodeId::readout(1), NodeId::builder(0)];
+    let begun = || {
+        let mut control = RunControl::new(both.clone());
+        control.command(NOW, START);
+        both.iter().for_each(|&node| control.node_connected(NOW, node));
+        assert!(matches!(control.poll(NOW), Some(ControlAction::Start { .. })));
+        control.node_begun(NOW, NodeId::builder(0));
+        control.node_begun(NOW, NodeId::readout(1));
+        assert_eq!(control.phase(), RunPhase::Configured);
+        control
+    };
+    let mut heard = begun();
+    heard.node_begun(NOW, NodeId::readout(0));
+    assert_eq!((heard.phase(), heard.next_deadline()), (RunPhase::Running, None));
+    // One that comes back later does not put the others back.
+    heard.node_lost(NOW, NodeId::readout(0));
+    heard.node_connected(NOW, NodeId::readout(0));
+    assert_eq!(heard.phase(), RunPhase::Running);
+    let mut lost = begun();
+    lost.node_lost(NOW, NodeId::readout(0));
+    assert_eq!(lost.phase(), RunPhase::Running, "it is not waited for");
+    let mut hangs = begun();
+    let late = hangs.next_deadline().expect("it is not waited for without end");
+    assert_eq!((hangs.poll(NOW), hangs.phase()), (None, RunPhase::Configured));
+    assert_eq!((hangs.poll(late), hangs.phase(), hangs.next_deadline()), (None, RunPhase::Running, None));
+    let mut stopped = begun();
+    stopped.command(NOW, RunCommand::Stop { last: None });
+    assert_eq!(stopped.phase(), RunPhase::Draining);
 }
 
 #[test]

@@ -260,6 +260,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
             return self.greet(now, endpoint, peer, header, hello);
         }
         let Some((node, incarnation)) = peer.node else { return false };
+        if header.run == self.run && self.run != RunNumber(0) {
+            self.control.node_begun(now, node);
+        }
         match message {
             Message::Refuse(RefuseReason::OldEpoch) => {
                 self.give_way(node, header.epoch);

@@ -401,8 +401,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
-        self.outbox.identity.run = header.run;
+        // Masks and parameters come before the start: who names the run has begun it.
+        if !matches!(message, Message::Mask(_) | Message::Set(_)) {
+            self.outbox.identity.run = header.run;
+        }
         match message {
+            // At once: the run is called running when the event manager has heard that.
+            Message::Start(_) => self.report_due = now,
             Message::Finished(_) => return self.farewell.dismiss(),
             Message::Finish => self.farewell.finish(),
             Message::Set(setting) if setting.parameter == Parameter::ReportInterval => {

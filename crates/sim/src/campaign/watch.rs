@@ -3,7 +3,12 @@
 use super::broken::{Broken, Checker};
 use super::machines::ManagerMachine;
 use super::world::World;
+use ropewalk_flow::control::RunPhase;
 use ropewalk_terms::Instant;
+use std::time::Duration;
+
+/// For so long nobody calls a run running because it has waited long enough for those who have not heard of its start.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 impl World {
     /// What must hold while the run goes on.
@@ -14,9 +19,28 @@ impl World {
         if let Some(broken) = &self.recorder.borrow().broken {
             return Err(broken.clone());
         }
+        self.watch_beginning()?;
         self.watch_credits()?;
         self.watch_cards()?;
         self.watch_inlets()
+    }
+
+    /// What is called running has begun where sources are heard: what they send from then on is of the run. Looked at until something
+    /// goes wrong, after which units come back that have to be told again.
+    fn watch_beginning(&self) -> Result<(), Broken> {
+        let is_undisturbed = self.injection.happened.is_empty();
+        let manager = self.spoken_for().map(ManagerMachine::drive).filter(|_| is_undisturbed);
+        let is_called_running = manager.is_some_and(|manager| manager.phase() == RunPhase::Running);
+        if !is_called_running || self.now().since(Instant::ZERO) > BEGINNING {
+            return Ok(());
+        }
+        for (index, node) in self.readouts.iter().enumerate() {
+            let has_begun = node.machine().is_none_or(|readout| readout.machine().has_started());
+            Broken::unless(has_begun, Checker::Loss, || {
+                format!("the run is called running, and ru{index} has not heard of its start")
+            })?;
+        }
+        Ok(())
     }
 
     /// Room is granted once: a builder unit can be given no more than it has beside what it works on. Less, while

@@ -350,8 +350,10 @@ impl World {
         let away = away || manager.machine().state() == ManagerState::Recovering;
         let next = self.progress();
         let sent_all = next.into_iter().all(|next| next > self.scenario.events);
+        let is_begun = manager.machine().state() != ManagerState::Idle;
         match manager.phase() {
-            RunPhase::Initial | RunPhase::Configured => Situation::Idle,
+            RunPhase::Initial | RunPhase::Configured if !is_begun => Situation::Idle,
+            RunPhase::Initial | RunPhase::Configured => Situation::Starting,
             RunPhase::Ended => Situation::Ended,
             _ if away => Situation::Recovering,
             RunPhase::Draining => Situation::Draining,

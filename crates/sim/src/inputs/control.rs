@@ -29,6 +29,7 @@ pub fn control(bytes: &[u8]) {
             4 => control.stop_requested(now, choices.cause()),
             6 => control.command(now, if choices.chance() { RunCommand::Pause } else { RunCommand::Resume }),
             5 if choices.below(8) == 0 => control.run_ended(now),
+            5 if choices.chance() => control.node_begun(now, choices.node()),
             7 if choices.chance() => {
                 let (source, is_masked) = (choices.source(4), choices.chance());
                 control.command(now, RunCommand::Mask { source, is_masked });
