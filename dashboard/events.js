@@ -78,7 +78,9 @@ function showEvent() {
   setAloud();
   const missing = event.sources.filter((source) => source.missing).length;
   const gone = missing > 0 ? `, ${missing} missing` : "";
-  const when = `${clock(event.taken_ns)}, event ${event.key} of lumisection ${event.lumisection}, built by ${event.builder}`;
+  // Gateways know of none.
+  const lumisection = event.lumisection > 0 ? ` of lumisection ${event.lumisection}` : "";
+  const when = `${clock(event.taken_ns)}, event ${event.key}${lumisection}, built by ${event.builder}`;
   setText(byId("event-what"), `${when}: ${grouped(event.sources.length)} sources${gone}, ${bytes(event.bytes)}`);
   showBars();
   showDetail();

@@ -1,12 +1,12 @@
 //! The monitoring tap: copies of single events for those who watch, taken in passing.
 //!
 //! ```text
-//!  who watches --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units
+//!  who watches --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units, gateways
 //!        ^------------------- the copy -----------------/
 //! ```
 //! Whoever wants an event brings the memory for it. A builder unit that has such an event fills that and goes on; it never waits for
 //! the tap, and asks for no memory, so that nobody who watches can hold a run up. While nobody asks, an event costs one look at a
-//! number.
+//! number; a gateway's set of events costs one for all of them.
 
 use crate::drive::Recorded;
 use ropewalk_flow::builder::EventView;
@@ -32,19 +32,45 @@ pub struct EventSelection {
     pub is_doubtful: bool,
     /// This source has a fragment in it.
     pub source: Option<SourceId>,
-    /// It has this trigger type.
+    /// It has this trigger type. A gateway's events are copied before they are decided, and have type 0.
     pub trigger_type: Option<u16>,
     /// So many bytes of payload at least.
     pub least_bytes: u64,
 }
 
 impl EventSelection {
-    fn takes(&self, event: &EventView<'_>) -> bool {
-        (!self.is_incomplete || !event.complete)
-            && (!self.is_doubtful || event.fragments().any(|fragment| fragment.meta.flags.has_error()))
-            && self.source.is_none_or(|source| event.fragments().any(|fragment| fragment.meta.source == source))
-            && self.trigger_type.is_none_or(|kind| event.trigger_type() == kind)
-            && (self.least_bytes == 0 || event.payload_bytes() >= self.least_bytes)
+    fn takes(&self, event: &impl Recorded) -> bool {
+        let head = event.head(Incarnation(0));
+        (!self.is_incomplete || head.flags.contains(EventFlags::INCOMPLETE))
+            && (!self.is_doubtful || head.flags.contains(EventFlags::DOUBTFUL))
+            && self.source.is_none_or(|source| event.entries().any(|entry| entry.source == source))
+            && self.trigger_type.is_none_or(|kind| head.trigger_type == kind)
+            && (self.least_bytes == 0
+                || event.entries().map(|entry| u64::from(entry.length)).sum::<u64>() >= self.least_bytes)
+    }
+
+    /// Whether an event may be one of these, of which nothing is known but whether it is complete.
+    const fn may_take(&self, is_complete: bool) -> bool {
+        !(self.is_incomplete && is_complete)
+    }
+}
+
+/// An event of which a copy can be taken, whoever built it.
+pub(crate) trait Sampled: Recorded {
+    /// Its lumisection, from 1; 0 where there are none.
+    fn lumisection(&self) -> u32;
+
+    /// The bytes of each fragment by itself where they lie, in the order of the entries.
+    fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>>;
+}
+
+impl Sampled for EventView<'_> {
+    fn lumisection(&self) -> u32 {
+        self.lumisection
+    }
+
+    fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
+        self.fragments().map(|fragment| fragment.payload.pieces())
     }
 }
 
@@ -55,9 +81,9 @@ pub struct EventSample {
     pub builder: NodeId,
     /// The event.
     pub key: EventKey,
-    /// The how manieth attempt to build it.
+    /// The how manieth attempt to build it; 0 where a gateway has not given it to a node yet.
     pub attempt: Attempt,
-    /// Its lumisection, from 1.
+    /// Its lumisection, from 1; 0 where a gateway built it.
     pub lumisection: u32,
     /// 0 where no fragment has one.
     pub trigger_type: u16,
@@ -134,21 +160,21 @@ impl EventSample {
     }
 
     /// Copies an event, of each fragment so many bytes at most, into the memory that there is.
-    fn fill(&mut self, builder: NodeId, event: &EventView<'_>, front: usize) {
+    fn fill(&mut self, builder: NodeId, event: &impl Sampled, front: usize) {
         let head = event.head(Incarnation(0));
         (self.builder, self.key, self.attempt) = (builder, head.key, head.attempt);
-        (self.lumisection, self.trigger_type, self.flags) = (event.lumisection, head.trigger_type, head.flags);
+        (self.lumisection, self.trigger_type, self.flags) = (event.lumisection(), head.trigger_type, head.flags);
         let room = self.fragments.capacity();
-        for (fragment, entry) in event.fragments().zip(event.entries()).take(room) {
+        for (pieces, entry) in event.pieces_of_each().zip(event.entries()).take(room) {
             let begin = self.bytes.len();
             let end = self.bytes.capacity().min(begin + front);
-            for piece in fragment.payload.pieces() {
+            for piece in pieces {
                 self.bytes.extend_from_slice(&piece[..piece.len().min(end - self.bytes.len())]);
             }
             self.fragments.push(SampledFragment { entry, copied: begin..self.bytes.len() });
         }
         let room = self.missing.capacity();
-        self.missing.extend(Recorded::missing(event).take(room));
+        self.missing.extend(event.missing().take(room));
     }
 }
 
@@ -220,9 +246,20 @@ impl Tap {
         Some(Asked { tap: self.clone(), number })
     }
 
+    /// Whether somebody waits for an event.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether somebody may wait for an event that is complete, or one that is not: then it is worth looking at. Never waits.
+    pub(crate) fn may_take(&self, is_complete: bool) -> bool {
+        let Ok(wishes) = self.0.wishes.try_lock() else { return false };
+        wishes.wishes.iter().any(|wish| !wish.is_filled && wish.selection.may_take(is_complete))
+    }
+
     /// An event was built; whoever waits for such a one gets a copy. Never waits.
-    pub(crate) fn offer(&self, builder: NodeId, event: &EventView<'_>) {
-        if self.0.open.load(Ordering::Relaxed) == 0 {
+    pub(crate) fn offer(&self, builder: NodeId, event: &impl Sampled) {
+        if !self.is_open() {
             return;
         }
         // Somebody else looks: there will be other events.

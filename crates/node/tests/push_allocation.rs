@@ -8,7 +8,9 @@ mod counting;
 
 use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, NAMED, OUTSIDE};
 use ropewalk_node::configuration::push::parse;
+use ropewalk_node::run::ConductedRun;
 use ropewalk_node::run::push::{PushHandle, PushPart, launch_push};
+use ropewalk_node::tap::EventSelection;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -55,10 +57,18 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
         await_written(&handle, 10_000);
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
-        await_written(&handle, 20_000);
+        // Somebody watches, and one of the wishes is never fulfilled.
+        let tap = handle.tap().expect("gateways are in this process").clone();
+        let huge = tap.ask(EventSelection { least_bytes: 1 << 30, ..EventSelection::default() }, 64);
+        await_written(&handle, 10_000);
+        let mut any = tap.ask(EventSelection::default(), 64).expect("not many have asked");
+        await_written(&handle, 10_000);
+        let sample = any.take().expect("there were many");
+        drop(huge);
         COUNTING.store(false, Ordering::Relaxed);
         let sizes: Vec<_> = FIRST_SIZES.iter().map(|size| size.load(Ordering::Relaxed)).collect();
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), 0, "{architecture}: of {sizes:?} bytes");
+        assert!(!sample.fragments.is_empty(), "{sample:?}");
         handle.stop();
         while !handle.is_ended() {
             std::thread::sleep(Duration::from_millis(5));

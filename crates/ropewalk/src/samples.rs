@@ -97,11 +97,15 @@ fn lines(sample: &Value, with_bytes: bool) -> Vec<String> {
     let sources = sample["sources"].as_array().map_or(&[][..], Vec::as_slice);
     let is_complete = if sample["is_complete"] == true { "complete" } else { "incomplete" };
     let there = sources.iter().filter(|source| source["missing"] == false).count();
+    // Gateways know of none.
+    let lumisection = match &sample["lumisection"] {
+        number if *number == 0 => String::new(),
+        number => format!("lumisection {number}  "),
+    };
     let mut lines = vec![format!(
-        "{} event {}  lumisection {}  {}  trigger type {}  {is_complete}  {there} fragments  {} bytes",
+        "{} event {}  {lumisection}{}  trigger type {}  {is_complete}  {there} fragments  {} bytes",
         crate::ctl::time_of_day(sample["taken_ns"].as_i64().unwrap_or(0)),
         text(&sample["key"]),
-        sample["lumisection"],
         text(&sample["builder"]),
         sample["trigger_type"],
         number(&sample["bytes"]),
@@ -141,5 +145,9 @@ mod tests {
         assert_eq!(lines(&sample, false), [event, doubtful, missing]);
         let shown = lines(&sample, true);
         assert_eq!((shown.len(), shown[1].as_str()), (4, "  source 3 1,200 bytes  0aff"));
+        let of_a_gateway = json!({ "taken_ns": 0, "key": "5", "lumisection": 0, "builder": "bu0", "trigger_type": 0, "is_complete": true,
+            "bytes": 1200, "sources": [source(3, false, false, &[])] });
+        let event = "00:00:00 event 5  bu0  trigger type 0  complete  1 fragments  1,200 bytes";
+        assert_eq!(lines(&of_a_gateway, false), [event]);
     }
 }

@@ -278,7 +278,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
     let receiving = ReceivingParts { inputs: vec![input], triggers: triggers()?, board: None, evacuated };
     let heads = staging().map_err(BenchError::wrong)?;
     let (readers, storage) = (vec![None], None::<Storage<RealDisk>>);
-    let sending = SendingParts { farm, triggers: triggers()?, readers, storage, heads };
+    let sending = SendingParts { farm, triggers: triggers()?, readers, storage, heads, tap: None };
     if setup.architecture == Architecture::ProducerConsumer {
         let (receiving, sending) = halves(config, receiving, sending).map_err(BenchError::wrong)?;
         let notice = receiving.notice();

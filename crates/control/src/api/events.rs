@@ -78,10 +78,7 @@ impl Wanted {
 )]
 async fn sample(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Response {
     let Some(tap) = shared.desk.view().tap.clone() else {
-        return problem(
-            StatusCode::NOT_FOUND,
-            "no run is set up whose builder units are in this process (gateways give no samples)",
-        );
+        return problem(StatusCode::NOT_FOUND, "no run is set up whose builder units or gateways are in this process");
     };
     let Some(asked) = tap.ask(wanted.selection(), wanted.front()) else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "too many wait for an event already; ask again in a moment");

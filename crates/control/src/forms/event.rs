@@ -14,13 +14,13 @@ pub(crate) struct SampledEvent {
     pub(crate) taken_ns: i64,
     /// `17`, or `2:17` after two resynchronisations.
     pub(crate) key: String,
-    /// The lumisection, from 1.
+    /// The lumisection, from 1; 0 where a gateway built it, which knows of none.
     pub(crate) lumisection: u32,
-    /// The how manieth attempt to build it.
+    /// The how manieth attempt to build it; 0 where a gateway has not given it to a node yet.
     pub(crate) attempt: u16,
     /// Who built it: `bu0` is builder unit 0.
     pub(crate) builder: String,
-    /// 0 where no fragment has one.
+    /// 0 where no fragment has one, and of a gateway's events, which are copied before they are decided.
     pub(crate) trigger_type: u16,
     /// No required source is missing.
     pub(crate) is_complete: bool,

@@ -10,12 +10,13 @@
 use super::farm::{Farm, Held, is_waiting};
 use super::gather::{Bytes, FragmentPlace, InPieces, Range, append_range};
 use super::nodes::EventPlace;
-use super::set::{Ending, Stage};
+use super::set::Stage;
+use super::view::{GatheredEvent, bytes_of_all, head_of};
 use crate::moves::append;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Instant};
-use ropewalk_wire::gateway::{Copying, EventFlags, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES, PieceHead, PushHead, copy_piece};
+use ropewalk_terms::{EventKey, Instant};
+use ropewalk_wire::gateway::{Copying, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES, PieceHead, PushHead, copy_piece};
 
 /// Marks a part that lies among the heads.
 const HEADS: u16 = u16::MAX;
@@ -247,7 +248,7 @@ impl Farm {
                 sequence
             }
         };
-        let head = PieceHead { sequence, ..head_of(held, place.event) };
+        let head = PieceHead { sequence, ..head_of(&held.set, place.event) };
         self.plan.add_piece(current, head);
     }
 
@@ -265,17 +266,15 @@ impl Farm {
     }
 
     /// The event of [`Farm::next_stored`], with its head.
-    pub fn stored_view(&self) -> Option<StoredView<'_>> {
+    pub fn stored_view(&self) -> Option<GatheredEvent<'_>> {
         let place = self.storing?;
         let held = self.slots[usize::from(place.slot)].as_ref()?;
-        let total = self.stored_bytes();
-        let head = PieceHead { total, length: total, ..head_of(held, place.event) };
-        Some(StoredView { head, held, fragments: &self.stored_fragments })
+        Some(GatheredEvent::new(&held.set, place.event, &self.stored_fragments))
     }
 
     /// Storage has the event.
     pub fn stored(&mut self) {
-        let bytes = u64::from(self.stored_bytes());
+        let bytes = u64::from(bytes_of_all(&self.stored_fragments));
         let Some(place) = self.storing.take() else { return };
         if let Some(held) = self.slots[usize::from(place.slot)].as_mut() {
             held.leaving -= 1;
@@ -283,25 +282,6 @@ impl Farm {
             (account.stored, account.stored_bytes) = (account.stored + 1, account.stored_bytes + bytes);
         }
         self.release(place.slot);
-    }
-
-    fn stored_bytes(&self) -> u32 {
-        self.stored_fragments.iter().map(|fragment| u32::from(fragment.length)).sum()
-    }
-}
-
-/// What is known of an event, without its sequence number and length.
-fn head_of(held: &Held, event: u16) -> PieceHead {
-    let state = &held.set.events[usize::from(event)];
-    let is_whole = held.set.ending == Ending::Complete || is_planted(Flaw::IncompleteUnflagged);
-    let incomplete = if is_whole { EventFlags(0) } else { EventFlags::INCOMPLETE };
-    let again = if state.attempt.0 > 1 { EventFlags::SENT_AGAIN } else { EventFlags(0) };
-    PieceHead {
-        key: Farm::key(held, event),
-        flow: held.set.flow,
-        flags: incomplete.with(again),
-        attempt: state.attempt,
-        ..PieceHead::default()
     }
 }
 
@@ -373,45 +353,5 @@ impl<'a> PushBytes<'a> {
             }
         }
         Some(self.length())
-    }
-}
-
-/// An accepted event: its head and its bytes, where they lie.
-#[derive(Copy, Clone, Debug)]
-pub struct StoredView<'a> {
-    head: PieceHead,
-    held: &'a Held,
-    fragments: &'a [FragmentPlace],
-}
-
-impl<'a> StoredView<'a> {
-    /// What is known of the event.
-    pub const fn head(&self) -> PieceHead {
-        self.head
-    }
-
-    /// The trigger word of the decision.
-    pub fn word(&self) -> u32 {
-        let event = self.head.key.since(self.held.set.first).unwrap_or_default();
-        self.held.set.events[event as usize].word
-    }
-
-    /// Its fragments in the order of sources: whose each is, by its place in the configuration, and how long.
-    pub fn fragments(&self) -> impl Iterator<Item = (u16, u16)> + Clone + use<'a> {
-        self.fragments.iter().map(|fragment| (fragment.source, fragment.length))
-    }
-
-    /// The sources that are missing in it, by their place in the configuration, and why.
-    pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + use<'a> {
-        self.held.set.missing()
-    }
-
-    /// Its raw banks in the order of sources.
-    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let packets = &self.held.set.packets;
-        InPieces::new(self.fragments.iter().map(move |fragment| {
-            let packet = &packets[usize::from(fragment.source)];
-            Bytes::In(Range::new(packet, usize::from(fragment.start), usize::from(fragment.length)))
-        }))
     }
 }

@@ -101,8 +101,8 @@ impl Farm {
         }
     }
 
-    /// A finished set comes from assembly. Its events wait for nodes from now on.
-    pub fn on_set(&mut self, set: EventSet, now: Instant) {
+    /// A finished set comes from assembly. Its events wait for nodes from now on. Returns it for whoever wants to look, unless it is dropped.
+    pub fn on_set(&mut self, set: EventSet, now: Instant) -> Option<&mut EventSet> {
         let flow = &mut self.flows[usize::from(set.flow)];
         let events = set.events.len() as u16;
         flow.account.events.assigned += u64::from(events);
@@ -116,7 +116,7 @@ impl Farm {
         if let Some(cause) = dropped {
             flow.account.events.incomplete_dropped.add(cause, u64::from(events));
             self.empty.push(set);
-            return;
+            return None;
         }
         let slot = self.vacant.pop().expect("there are as many slots as sets");
         self.serial = self.serial.wrapping_add(1);
@@ -128,7 +128,8 @@ impl Farm {
         make_room(&mut flow.waiting, usize::from(events), &self.slots);
         flow.waiting.extend((0..events).map(|event| EventPlace { slot, event, serial }));
         let deadline = now.after(flow.config.decision_timeout);
-        self.slots[usize::from(slot)] = Some(Held { set, deadline, undecided: events, leaving: 0, serial });
+        let held = Held { set, deadline, undecided: events, leaving: 0, serial };
+        Some(&mut self.slots[usize::from(slot)].insert(held).set)
     }
 
     /// The set of an event, if it is still held.

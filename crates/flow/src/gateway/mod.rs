@@ -31,7 +31,7 @@
 //! nothing is shared.
 //!
 //! Files, in the order of the way: `set` is what is built, `sources`, `window`, `ages` and `assembly` build it, `gather`
-//! finds an event in it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
+//! finds an event in it, `view` shows it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
 //! [`FarmNode`] is the other end, for emulated nodes.
 
 mod account;
@@ -53,12 +53,13 @@ mod sources;
 mod tests;
 mod throttle;
 mod trigger;
+mod view;
 mod window;
 
 pub use account::{FarmAccount, FlowAccount, SourceAccount};
 pub use assembly::Assembly;
 pub use config::{DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Output, PacketSource};
-pub use dispatch::{PushBytes, StoredView};
+pub use dispatch::PushBytes;
 pub use error::GatewayConfigError;
 pub use farm::Farm;
 pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
@@ -67,3 +68,4 @@ pub use set::{Ending, EventSet};
 pub use sources::Address;
 pub use throttle::{Level, ReceiveQueue, Throttle, ThrottleConfig, headroom};
 pub use trigger::{Naming, Trigger, TriggerConfig};
+pub use view::{FragmentPlaces, GatheredEvent};

@@ -3,12 +3,13 @@
 use super::account::{FarmAccount, FlowAccount, SourceAccount};
 use super::assembly::Assembly;
 use super::config::{FlowConfig, GatewayConfig};
-use super::dispatch::{PushBytes, StoredView};
+use super::dispatch::PushBytes;
 use super::error::GatewayConfigError;
 use super::farm::Farm;
 use super::set::EventSet;
 use super::sources::Address;
 use super::throttle::{Level, ReceiveQueue, Throttle};
+use super::view::GatheredEvent;
 use ropewalk_memory::{Payload, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Ledger};
@@ -251,9 +252,9 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A finished set comes from [`Receiver::take_set`].
-    pub fn on_set(&mut self, set: EventSet, now: Instant) {
-        self.farm.on_set(set, now);
+    /// A finished set comes from [`Receiver::take_set`]; see [`Farm::on_set`] for what comes back.
+    pub fn on_set(&mut self, set: EventSet, now: Instant) -> Option<&mut EventSet> {
+        self.farm.on_set(set, now)
     }
 
     /// A set whose events have all left, for [`Receiver::give_back`].
@@ -390,7 +391,7 @@ impl Gateway {
     }
 
     /// The event of [`Gateway::next_stored`].
-    pub fn stored_view(&self) -> Option<StoredView<'_>> {
+    pub fn stored_view(&self) -> Option<GatheredEvent<'_>> {
         self.sender.farm.stored_view()
     }
 

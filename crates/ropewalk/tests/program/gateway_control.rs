@@ -6,6 +6,8 @@ use crate::examples::example;
 use crate::process::Program;
 use crate::support::{TemporaryDirectory, wait_for};
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 fn assigned(controlled: &Controlled) -> u64 {
     controlled.good("ledger")["events"]["assigned"].as_u64().expect("a number")
@@ -84,6 +86,66 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     let written: Vec<_> = accounts.iter().map(|account| &account["written"]).collect();
     let known: Vec<_> = listed.as_array().expect("a list").iter().map(|run| &run["written"]).collect();
     assert_eq!(known, written);
+}
+
+/// What an address of run control gives, asked by a connection of its own.
+fn asked(controlled: &Controlled, path: &str) -> Value {
+    let address = controlled.url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(crate::support::PATIENCE)).expect("a time");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    let body = answer.find('{').map_or("", |start| &answer[start..]);
+    serde_json::from_str(body.trim_end()).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
+/// Each source of a sample has this many bytes, and nothing is said of any.
+fn expect_fragments(sample: &Value, ids: std::ops::Range<u64>, bytes: u64) {
+    let sources = sample["sources"].as_array().expect("a list");
+    let known: Vec<_> = sources.iter().map(|source| (source["id"].as_u64(), source["bytes"].as_u64())).collect();
+    let sent: Vec<_> = ids.clone().map(|id| (Some(id), Some(bytes))).collect();
+    assert_eq!(known, sent, "{sample:#}");
+    assert!(sources.iter().all(|source| source["missing"] == false), "{sample:#}");
+    let digits = |source: &Value| source["hex"].as_str().map(str::len);
+    assert!(sources.iter().all(|source| digits(source) == Some(2 * bytes.min(40) as usize)), "{sample:#}");
+    let whole = (ids.end - ids.start) * bytes;
+    assert_eq!((&sample["bytes"], &sample["is_complete"]), (&whole.into(), &true.into()), "{sample:#}");
+}
+
+/// On one thread and on two: whichever half has the sets, those who watch get copies of their events.
+#[test]
+fn whoever_watches_a_push_system_gets_samples_of_whole_events() {
+    let change = [("poisson(20kHz)", "poisson(2kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
+    for architecture in ["run_to_completion", "threads"] {
+        let directory = TemporaryDirectory::new("gateway-samples");
+        let named = format!("name = \"gw0\"\narchitecture = \"{architecture}\"");
+        let config = example(&directory, "lhcb-gateway.toml", &[change[0], change[1], ("name = \"gw0\"", &named)]);
+        let output = directory.path().display().to_string();
+        let controlled = Controlled::of(&["run", &config], &["--output", &output, "--idle"]);
+        controlled.wait("the run", |state| state["state"] == "configured" && state["task"].is_null());
+        controlled.good("start");
+        let first = wait_beyond(&controlled, 0);
+        // Raw banks have a header, and end where four bytes do.
+        for (id, ids, least) in [(7, 0..126, 32), (1005, 1000..1323, 100)] {
+            let sample = asked(&controlled, &format!("/api/v1/events/sample?source={id}&front=40"));
+            let bytes = sample["sources"][0]["bytes"].as_u64().expect("a number");
+            assert!((least..least + 16).contains(&bytes), "{sample:#}");
+            expect_fragments(&sample, ids, bytes);
+            assert_eq!(sample["builder"], "bu0");
+        }
+        let words = ["ctl", "samples", "--url", &controlled.url, "--rate", "20", "--count", "3", "--front", "40"];
+        let told = Program::run(words.iter().chain(&["--source", "1322", "--json"]));
+        let told: Vec<Value> =
+            told.expect_status(0).out.iter().map(|line| serde_json::from_str(line).expect("a sample")).collect();
+        assert_eq!(told.len(), 3);
+        let bytes = told[0]["sources"][0]["bytes"].as_u64().expect("a number");
+        told.iter().for_each(|sample| expect_fragments(sample, 1000..1323, bytes));
+        wait_beyond(&controlled, first);
+        controlled.good("stop");
+        accounts(controlled, 1);
+    }
 }
 
 /// Trigger, sources and farm are other processes, which stay from run to run: they hear of all commands by the throttle alone.

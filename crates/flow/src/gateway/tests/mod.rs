@@ -5,6 +5,7 @@ mod farm;
 mod halves;
 mod node;
 mod throttle;
+mod view;
 mod world;
 
 use super::*;

@@ -10,11 +10,12 @@
 //! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
 //!
 //! An input queue of a gateway has two halves: `receiving` makes sets of events out of packets, `sending` takes them to nodes,
-//! hears decisions and stores events. `queue` runs both to completion on one thread, `threads` gives each a thread, with
+//! hears decisions and stores events; those who watch get copies there (`watching`). `queue` runs both to completion on one thread, `threads` gives each a thread, with
 //! `handover` between them.
 
 mod config;
 mod connections;
+mod event;
 mod farm_node;
 mod filter;
 mod handover;
@@ -27,9 +28,9 @@ mod receiving;
 mod report;
 mod sending;
 mod sources;
-mod storing;
 mod threads;
 mod throttle_board;
+mod watching;
 
 pub use config::{GatewayDriveConfig, Gathering};
 pub use connections::Connections;

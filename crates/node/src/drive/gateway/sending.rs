@@ -1,18 +1,20 @@
 //! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
 
 use super::config::{GatewayDriveConfig, Gathering};
+use super::event::GatewayEvent;
 use super::link::Link;
 use super::message::{contiguous, send_bytes, send_over};
 use super::readers::DecisionReaders;
 use super::report::GatewayReport;
-use super::storing::StoredEvent;
+use super::watching::Watching;
 use crate::drive::{Progress, Storage};
+use crate::tap::Tap;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
 use ropewalk_io::disk::Disk;
 use ropewalk_io::packet::{Packet, Refusal, Sender};
 use ropewalk_memory::{Payload, Slice, Staging};
-use ropewalk_terms::{Instant, SourceId, StreamIndex, StreamSet};
+use ropewalk_terms::{Instant, NodeId, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::gateway::{Frame, Message};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
@@ -30,6 +32,8 @@ pub struct SendingParts<L, S, D: Disk> {
     pub storage: Option<Storage<D>>,
     /// Memory for heads of events that the kernel gathers.
     pub heads: Staging,
+    /// Where copies of events are asked for, and whose they are then.
+    pub tap: Option<(NodeId, Tap)>,
 }
 
 /// Who a message is for.
@@ -60,6 +64,7 @@ pub(super) struct Sending<L, S, D: Disk> {
     not_written: u64,
     /// The ids of each flow's sources.
     sources: Vec<Vec<SourceId>>,
+    watching: Option<Watching>,
     progress: Vec<(u32, Progress)>,
 }
 
@@ -73,9 +78,11 @@ const STORED: usize = 64;
 impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
     pub(super) fn new(config: Arc<GatewayDriveConfig>, machine: machine::Sender, parts: SendingParts<L, S, D>) -> Self {
         let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
-        let sources = config.machine.flows.iter().map(ids).collect();
+        let sources: Vec<Vec<_>> = config.machine.flows.iter().map(ids).collect();
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
-        let SendingParts { farm, triggers, readers, storage, heads } = parts;
+        let SendingParts { farm, triggers, readers, storage, heads, tap } = parts;
+        let most_sources = sources.iter().map(Vec::len).max().unwrap_or_default();
+        let watching = tap.map(|(unit, tap)| Watching::new(unit, tap, most_sources));
         Self {
             config,
             machine,
@@ -92,6 +99,7 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             scratch: Vec::with_capacity(2048),
             not_written: 0,
             sources,
+            watching,
             progress: Vec::with_capacity(1024),
         }
     }
@@ -134,7 +142,10 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
 
     /// A finished set comes.
     pub(super) fn on_set(&mut self, set: EventSet, now: Instant) {
-        self.machine.on_set(set, now);
+        let Self { machine, watching, sources, .. } = self;
+        if let (Some(set), Some(watching)) = (machine.on_set(set, now), watching) {
+            watching.look(set, sources, now);
+        }
     }
 
     /// The next set whose events have all left.
@@ -236,7 +247,7 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
                 break;
             }
             let Some(event) = farm.stored_view() else { break };
-            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources), StreamSet::of(StreamIndex(0))) {
+            if !storage.add(now, 0, &GatewayEvent::new(event, &self.sources), StreamSet::of(StreamIndex(0))) {
                 if !storage.has_given_up() {
                     break;
                 }

@@ -385,7 +385,7 @@ mod tests {
         let receiving = ReceivingParts { inputs: vec![hears(1)], triggers: speaks(), board: None, evacuated };
         let farm = Datagrams { receiver: hears(2), sender: speaks() };
         let heads = Staging::new(memory());
-        let sending = SendingParts { farm, triggers: speaks(), readers: vec![None], storage: None, heads };
+        let sending = SendingParts { farm, triggers: speaks(), readers: vec![None], storage: None, heads, tap: None };
         halves(config, receiving, sending).expect("it can be")
     }
 

@@ -336,7 +336,10 @@ impl Assembly<'_> {
         let triggers = trigger_sender(&name)?;
         let receiving = ReceivingParts { inputs: inputs.receivers, triggers, board: board.clone(), evacuated };
         let readers = self.readers(queue)?;
-        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads };
+        // Numbered as in what is observed of it.
+        let unit = NodeId::builder(self.handle.gateways.len() as u16);
+        let tap = Some((unit, self.handle.tap.clone()));
+        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads, tap };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
         self.handle.gateways.push(RunningGateway { name, notice, board, failure: None });
         Ok(())

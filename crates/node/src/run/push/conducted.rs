@@ -7,6 +7,7 @@ use crate::fields::Fields;
 use crate::run::forecast::{DiskLeft, DiskWatch};
 use crate::run::worker::Worker;
 use crate::run::{Account, ConductedRun, RunThreads};
+use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
@@ -126,6 +127,10 @@ impl ConductedRun for PushHandle {
 
     fn expect_room(&self) -> Result<(), String> {
         self.start_room.expect(|directory| free_bytes(directory).ok())
+    }
+
+    fn tap(&self) -> Option<&Tap> {
+        (!self.gateways.is_empty()).then_some(&self.tap)
     }
 
     fn take_news(&mut self) -> Vec<String> {

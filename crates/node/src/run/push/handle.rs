@@ -10,6 +10,7 @@ use crate::run::configured::Configured;
 use crate::run::forecast::{DiskWatch, StartRoom};
 use crate::run::registry;
 use crate::run::worker::{Ending, Worker};
+use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -72,6 +73,8 @@ pub struct PushHandle {
     pub(super) run: RunNumber,
     pub(super) disk_watch: Option<DiskWatch>,
     pub(super) start_room: StartRoom,
+    /// Where copies of its gateways' events are asked for.
+    pub(super) tap: Tap,
     gates: Vec<Arc<TriggerGate>>,
     /// Gateways let no trigger come: the run has not begun, or is paused.
     is_held: Arc<AtomicBool>,
@@ -102,6 +105,8 @@ impl PushHandle {
         is_over: &Arc<AtomicBool>,
         ending: &Arc<Ending>,
     ) -> Self {
+        // An event has fragments of one flow.
+        let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).max();
         Self {
             gateways: Vec::new(),
             workers: Vec::new(),
@@ -117,6 +122,7 @@ impl PushHandle {
             run: RunNumber(0),
             disk_watch: None,
             start_room: StartRoom::default(),
+            tap: Tap::new(sources.unwrap_or_default()),
             gates,
             is_held: Arc::new(AtomicBool::new(true)),
             is_over: Arc::clone(is_over),

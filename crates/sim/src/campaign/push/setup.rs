@@ -177,7 +177,7 @@ impl Site<'_> {
         };
         let heads = Staging::new(pool("heads", LARGEST, 64));
         let readers = self.readers(gateway, clock);
-        let sending = SendingParts { farm, triggers, readers, storage: Some(storage), heads };
+        let sending = SendingParts { farm, triggers, readers, storage: Some(storage), heads, tap: None };
         (config, receiving, sending)
     }
 

@@ -1,23 +1,24 @@
-//! An accepted event of a gateway as a record of a run file.
+//! An event of a gateway, with the numbers of its sources: as a record of a run file, and as a sample for those who watch.
 
 use crate::drive::Recorded;
-use ropewalk_flow::gateway::StoredView;
+use crate::tap::Sampled;
+use ropewalk_flow::gateway::GatheredEvent;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::EventFlags as PushFlags;
 use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 
-/// An accepted event. Its fragments are copied behind one another: each is so small that its place in a list of pieces
-/// would cost more, and the packets that they lie in are free at once.
+/// An event of a set. Where it is written its fragments are copied behind one another: each is so small that its place in a list of
+/// pieces would cost more, and the packets that they lie in are free at once.
 #[derive(Copy, Clone)]
-pub(super) struct StoredEvent<'a> {
-    event: StoredView<'a>,
+pub(super) struct GatewayEvent<'a> {
+    event: GatheredEvent<'a>,
     /// The ids of its flow's sources.
     sources: &'a [SourceId],
 }
 
-impl<'a> StoredEvent<'a> {
-    pub(super) fn new(event: StoredView<'a>, sources: &'a [Vec<SourceId>]) -> Self {
+impl<'a> GatewayEvent<'a> {
+    pub(super) fn new(event: GatheredEvent<'a>, sources: &'a [Vec<SourceId>]) -> Self {
         let flow = usize::from(event.head().flow);
         Self { event, sources: sources.get(flow).map(Vec::as_slice).unwrap_or_default() }
     }
@@ -27,7 +28,7 @@ impl<'a> StoredEvent<'a> {
     }
 }
 
-impl Recorded for StoredEvent<'_> {
+impl Recorded for GatewayEvent<'_> {
     fn head(&self, incarnation: Incarnation) -> EventHead {
         let head = self.event.head();
         let is_incomplete = head.flags.has(PushFlags::INCOMPLETE);
@@ -58,5 +59,16 @@ impl Recorded for StoredEvent<'_> {
             pieces.extend(apart);
         }
         true
+    }
+}
+
+impl Sampled for GatewayEvent<'_> {
+    /// Gateways know of no lumisections.
+    fn lumisection(&self) -> u32 {
+        0
+    }
+
+    fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
+        self.event.pieces_of_each()
     }
 }
