@@ -203,6 +203,8 @@ flaws! {
     ReaderGap = "reader_gap",
     /// A packet that is moved out of where it came in changes places with its neighbour.
     MovedToNeighbour = "moved_to_neighbour",
+    /// Whoever watches a gateway is shown the fragments of the event before.
+    SampleOfNeighbour = "sample_of_neighbour",
     /// What a masked source sends is counted as a stranger's.
     MaskedForStranger = "masked_for_stranger",
     /// A trigger does not hear a gateway that has begun another life.

@@ -23,7 +23,7 @@ impl EventSet {
     ///
     /// A set that was dropped has no packets, and no event has a fragment.
     pub fn show<'a>(&'a mut self, event: u16, places: &'a mut FragmentPlaces) -> GatheredEvent<'a> {
-        self.gather(event, &mut places.0);
+        self.gather(event.saturating_sub(is_planted(Flaw::SampleOfNeighbour).into()), &mut places.0);
         GatheredEvent::new(self, event, &places.0)
     }
 }

@@ -120,7 +120,8 @@ impl World {
     }
 }
 
-fn banks(setting: &FlowSetting, source: u16, event: u64) -> Vec<u8> {
+/// What a source sends for an event.
+pub(super) fn banks(setting: &FlowSetting, source: u16, event: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     setting.sources.append_banks(source, event, &mut bytes);
     bytes

@@ -24,6 +24,7 @@ impl World {
         self.judge_files()?;
         self.judge_reports()?;
         self.judge_readers()?;
+        self.judge_samples()?;
         self.judge_pools()
     }
 

@@ -9,7 +9,8 @@
 //! ```
 //! The referee sees packets alone. From what a gateway took and when, `assembly` says which sets there must be and what is
 //! missing in them; from what nodes said, `farm` says who has which event and how it is decided; `voices` looks whether
-//! nodes and triggers say no more than they may. After every turn the gateway's own account must be the same.
+//! nodes and triggers say no more than they may. After every turn the gateway's own account must be the same. `samples` watches
+//! every gateway all the time, and must be shown what sources sent.
 
 mod address;
 mod assembly;
@@ -23,6 +24,7 @@ mod machine;
 mod member;
 mod readers;
 mod referee;
+mod samples;
 mod scenario;
 mod schedule;
 mod setup;

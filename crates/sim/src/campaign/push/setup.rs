@@ -8,6 +8,7 @@ use super::machine::{self, FarmLink, GatewayMachine, Half, Readers, SendingMachi
 use super::member::Place;
 use super::readers::Reader;
 use super::referee::Shared;
+use super::samples::Watcher;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Inlet, Outlet, Tampering};
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, TriggerConfig};
@@ -55,6 +56,8 @@ pub(super) struct Site<'a> {
     pub(super) gates: &'a [Arc<TriggerGate>],
     pub(super) is_over: &'a Arc<AtomicBool>,
     pub(super) referee: &'a Shared,
+    /// By gateway: who watches it.
+    pub(super) watchers: &'a [Watcher],
 }
 
 fn pool(name: &str, block: usize, blocks: usize) -> Pool {
@@ -177,7 +180,8 @@ impl Site<'_> {
         };
         let heads = Staging::new(pool("heads", LARGEST, 64));
         let readers = self.readers(gateway, clock);
-        let sending = SendingParts { farm, triggers, readers, storage: Some(storage), heads, tap: None };
+        let tap = Some((NodeId::builder(gateway), self.watchers[usize::from(gateway)].tap.clone()));
+        let sending = SendingParts { farm, triggers, readers, storage: Some(storage), heads, tap };
         (config, receiving, sending)
     }
 

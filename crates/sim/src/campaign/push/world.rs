@@ -10,6 +10,7 @@ use super::machine::{GatewayMachine, SendingMachine};
 use super::member::{Member, Place};
 use super::readers::Reader;
 use super::referee::{Referee, Shared, Turned};
+use super::samples::Watcher;
 use super::scenario::Scenario;
 use super::setup::{NodeMachine, Site, TriggerMachine};
 use super::wires::Tampering;
@@ -54,6 +55,8 @@ pub struct World {
     /// By flow.
     pub(super) triggers: Vec<Member<TriggerMachine>>,
     pub(super) readers: Vec<Member<Reader>>,
+    /// By gateway: who watches it.
+    pub(super) watchers: Vec<Watcher>,
     /// By flow, by source.
     pub(super) tampering: Vec<Vec<Tampering>>,
     pub(super) gates: Vec<Arc<TriggerGate>>,
@@ -96,6 +99,7 @@ impl World {
             senders: clocks.iter().cloned().map(Member::new).collect(),
             gateways: clocks.into_iter().map(Member::new).collect(),
             readers: Vec::new(),
+            watchers: (0..scenario.gateways).map(|_| Watcher::new(&scenario)).collect(),
             lines: Network::new(scenario.seed, scenario.lines.clone()),
             directory: Directory::default(),
             nodes: nodes.map(|node| Member::new(clock_of(Place::Node(node)))).collect(),
@@ -119,8 +123,8 @@ impl World {
     }
 
     fn site(&self) -> Site<'_> {
-        let Self { scenario, network, lines, directory, storages, gates, is_over, referee, .. } = self;
-        Site { scenario, network, lines, directory, storages, gates, is_over, referee }
+        let Self { scenario, network, lines, directory, storages, gates, is_over, referee, watchers, .. } = self;
+        Site { scenario, network, lines, directory, storages, gates, is_over, referee, watchers }
     }
 
     fn start(&mut self) {
@@ -233,6 +237,7 @@ impl World {
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
             check_throttle(receiver, self.scenario.flows.len())?;
             self.tell_last_events(index);
+            self.watchers[index].look();
         }
         Ok(done)
     }
