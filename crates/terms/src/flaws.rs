@@ -207,6 +207,10 @@ flaws! {
     SampleOfNeighbour = "sample_of_neighbour",
     /// What a masked source sends is counted as a stranger's.
     MaskedForStranger = "masked_for_stranger",
+    /// A gateway masks a source from the newest set on that it has begun, which waits for that source.
+    GatewayMasksTooEarly = "gateway_masks_too_early",
+    /// A gateway waits for a masked source in sets that it begins.
+    GatewayAwaitsMasked = "gateway_awaits_masked",
     /// A trigger does not hear a gateway that has begun another life.
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.

@@ -14,7 +14,7 @@ pub struct FlowAccount {
     pub bytes: u64,
     /// Sets that were begun.
     pub opened: u64,
-    /// Sets that had every source.
+    /// Sets that had every source that took part in them.
     pub complete: u64,
     /// Sets that had not, and go to nodes nevertheless.
     pub incomplete: u64,
@@ -58,6 +58,12 @@ pub struct SourceAccount {
     pub bytes: u64,
     /// Finished sets that lack its packet.
     pub missing: u64,
+    /// Packets that were let go, since it was masked in mid-run and took no part in their sets.
+    pub masked: u64,
+    /// Complete sets in which it took no part.
+    pub left_out_of_complete: u64,
+    /// Other finished sets in which it took no part.
+    pub left_out_of_incomplete: u64,
 }
 
 impl SourceAccount {
@@ -66,6 +72,9 @@ impl SourceAccount {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.missing += other.missing;
+        self.masked += other.masked;
+        self.left_out_of_complete += other.left_out_of_complete;
+        self.left_out_of_incomplete += other.left_out_of_incomplete;
     }
 }
 

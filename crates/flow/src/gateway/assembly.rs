@@ -11,6 +11,7 @@
 use super::account::{FlowAccount, SourceAccount};
 use super::ages::Ages;
 use super::config::{FlowConfig, Incomplete, Output};
+use super::masking::Masking;
 use super::set::{Ending, EventSet};
 use super::sources::{Address, SourceTable};
 use super::window::{Known, SetNumber, Window};
@@ -26,6 +27,9 @@ use std::collections::VecDeque;
 struct Last {
     first_event: u32,
     slot: u16,
+    set: SetNumber,
+    /// Somebody takes no part in it.
+    is_partial: bool,
 }
 
 /// Why a packet does not find its place.
@@ -63,6 +67,7 @@ pub struct Assembly {
     policy: Incomplete,
     /// No event behind this one belongs to the run.
     last_event: Option<u64>,
+    masking: Masking,
     window: Window,
     /// A far set that one source named; a second source makes it believed.
     far: Option<(SetNumber, u16)>,
@@ -102,6 +107,7 @@ impl Assembly {
             timeout: config.timeout,
             policy: config.incomplete,
             last_event: None,
+            masking: Masking::new(config),
             window: Window::new(config.window, config.sources.len()),
             far: None,
             slots: core::iter::repeat_with(|| None).take(assembling).collect(),
@@ -157,7 +163,10 @@ impl Assembly {
         let source = self.sources.find(from)?;
         let header = packet.read_array::<MEP_HEADER_BYTES>(0).ok_or(Cause::ShortPacket)?;
         let header = MepHeader::from_bytes(&header);
-        let slot = self.slot_for(&header, source, now)?;
+        let slot = match self.slot_for(&header, source, now) {
+            Ok(slot) => slot,
+            Err(misplaced) => return Err(self.misplaced(source, misplaced)),
+        };
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
         if !set.packets[usize::from(source)].is_empty() {
             return Err(Cause::Duplicate.into());
@@ -167,6 +176,14 @@ impl Assembly {
             return Err(error.cause().into());
         }
         Ok((slot, source))
+    }
+
+    #[cold]
+    fn misplaced(&mut self, source: u16, misplaced: Misplaced) -> Misplaced {
+        if misplaced == Misplaced::For(Cause::Masked) {
+            self.by_source[usize::from(source)].masked += 1;
+        }
+        misplaced
     }
 
     #[inline]
@@ -186,7 +203,10 @@ impl Assembly {
     fn slot_for(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Misplaced> {
         let is_ours = header.partition == self.partition && header.packing == self.packing;
         match self.last {
-            Some(last) if last.first_event == header.first_event && is_ours => Ok(last.slot),
+            Some(last) if last.first_event == header.first_event && is_ours => {
+                let takes_part = !last.is_partial || !self.masking.covers(last.set, source);
+                takes_part.then_some(last.slot).ok_or(Misplaced::For(Cause::Masked))
+            }
             _ => self.search(header, source, now),
         }
     }
@@ -206,7 +226,10 @@ impl Assembly {
             return Err(Cause::WrongPacking.into());
         }
         let slot = self.find(header.first_event, source, Open::Begin, now)?;
-        self.last = Some(Last { first_event: header.first_event, slot });
+        if let Some(set) = &self.slots[usize::from(slot)] {
+            let (number, is_partial) = (self.number(set.first), set.is_partial());
+            self.last = Some(Last { first_event: header.first_event, slot, set: number, is_partial });
+        }
         Ok(slot)
     }
 
@@ -224,7 +247,12 @@ impl Assembly {
         }
     }
 
-    /// The number of the set that begins with this event, of which the lower 32 bits are known.
+    /// The number of the set that begins with this event.
+    const fn number(&self, first: EventKey) -> SetNumber {
+        (first.number() - self.first_event) / self.packing as u64
+    }
+
+    /// The number of the set that begins with this event, of which the lower 32 bits are known, and in which the source takes part.
     fn number_of(&mut self, first_event: u32, source: u16, open: Open) -> Result<SetNumber, Cause> {
         let newest = self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing);
         let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
@@ -237,6 +265,10 @@ impl Assembly {
             return Err(Cause::Misaligned);
         }
         let set = since / u64::from(self.packing);
+        // Before its number is weighed: what a source that is masked says of others counts as little as the rest.
+        if self.masking.covers(set, source) {
+            return Err(Cause::Masked);
+        }
         if ahead > i64::from(self.plausibility) && open == Open::Begin && !self.is_confirmed(set, source) {
             return Err(Cause::ImplausibleJump);
         }
@@ -244,12 +276,13 @@ impl Assembly {
     }
 
     /// A damaged number would make everything else late. So nobody is believed alone who names a set that is far away, except
-    /// where there is but one source, and it goes on there.
+    /// where but one source takes part, and it goes on there.
     #[cold]
     fn is_confirmed(&mut self, set: SetNumber, source: u16) -> bool {
         let is_near = |far: SetNumber| set.abs_diff(far) <= u64::from(self.plausibility) / u64::from(self.packing);
         let before = self.far.replace((set, source));
-        before.is_some_and(|(far, other)| is_near(far) && (other != source || (self.source_count == 1 && far != set)))
+        let is_alone = self.source_count - self.masking.masked() == 1;
+        before.is_some_and(|(far, other)| is_near(far) && (other != source || (is_alone && far != set)))
     }
 
     /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
@@ -278,7 +311,10 @@ impl Assembly {
         let mut empty = self.empty.pop().expect("there was one above");
         let slot = self.vacant.pop().expect("one was closed if all were taken");
         self.account.opened += 1;
-        empty.begin(EventKey::new(0, self.first_event + set * u64::from(self.packing)), now);
+        let left_out =
+            if is_planted(Flaw::GatewayAwaitsMasked) { 0 } else { self.masking.left_out(set).count() as u16 };
+        let first = EventKey::new(0, self.first_event + set * u64::from(self.packing));
+        empty.begin(first, self.source_count - left_out, now);
         self.slots[usize::from(slot)] = Some(empty);
         self.ages.push(slot);
         self.window.set(set, Known::Open(slot));
@@ -291,13 +327,17 @@ impl Assembly {
         self.ages.remove(slot);
         self.vacant.push(slot);
         self.last = None;
-        let number = (set.first.number() - self.first_event) / u64::from(self.packing);
+        let number = self.number(set.first);
         if set.is_whole() {
             self.window.set(number, Known::Complete);
             self.account.complete += 1;
             self.account.packets.in_complete_events += u64::from(set.received);
+            if set.is_partial() {
+                let Self { masking, by_source, .. } = self;
+                masking.left_out(number).for_each(|source| by_source[usize::from(source)].left_out_of_complete += 1);
+            }
         } else {
-            set.end(cause);
+            set.end(cause, |source| !self.masking.covers(number, source));
             self.window.set_incomplete(number, set.packets.iter().map(|packet| !packet.is_empty()));
             self.count_incomplete(&mut set);
         }
@@ -313,6 +353,9 @@ impl Assembly {
                 account.missing += 1;
             }
         }
+        let number = self.number(set.first);
+        let Self { masking, by_source, .. } = self;
+        masking.left_out(number).for_each(|source| by_source[usize::from(source)].left_out_of_incomplete += 1);
         let event = set.first.number();
         let received = u64::from(set.received);
         let dropped = match self.policy {
@@ -329,6 +372,19 @@ impl Assembly {
         self.account.packets.dropped.add(cause, received);
         set.ending = Ending::Dropped(cause);
         set.let_go();
+    }
+
+    /// A source, by its place in the configuration, takes no part from the next set on that is newer than all that were seen, or takes
+    /// part again. Sets before that go on as they were, those in assembly as well. Of who would be the last one to take part nothing
+    /// becomes of it.
+    pub fn mask(&mut self, source: u16, is_masked: bool) {
+        let too_early = u64::from(is_planted(Flaw::GatewayMasksTooEarly));
+        self.masking.say(source, is_masked, self.window.end().saturating_sub(too_early));
+    }
+
+    /// Which sources were masked, and from which event to which.
+    pub const fn masking(&self) -> &Masking {
+        &self.masking
     }
 
     /// The first event of the earliest set in assembly.

@@ -30,7 +30,7 @@
 //! drive. Several input queues are several gateways of the same nodes: a node gives each a credit of its own, so that
 //! nothing is shared.
 //!
-//! Files, in the order of the way: `set` is what is built, `sources`, `window`, `ages` and `assembly` build it, `gather`
+//! Files, in the order of the way: `set` is what is built, `sources`, `masking`, `window`, `ages` and `assembly` build it, `gather`
 //! finds an event in it, `view` shows it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
 //! [`FarmNode`] is the other end, for emulated nodes.
 
@@ -43,6 +43,7 @@ mod dispatch;
 mod error;
 mod farm;
 mod gather;
+mod masking;
 mod node;
 mod nodes;
 mod order;
@@ -62,6 +63,7 @@ pub use config::{DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incompl
 pub use dispatch::PushBytes;
 pub use error::GatewayConfigError;
 pub use farm::Farm;
+pub use masking::Masking;
 pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
 pub use queue::{Gateway, Outgoing, Receiver, Sender};
 pub use set::{Ending, EventSet};

@@ -6,13 +6,14 @@ use super::config::{FlowConfig, GatewayConfig};
 use super::dispatch::PushBytes;
 use super::error::GatewayConfigError;
 use super::farm::Farm;
+use super::masking::Masking;
 use super::set::EventSet;
 use super::sources::Address;
 use super::throttle::{Level, ReceiveQueue, Throttle};
 use super::view::GatheredEvent;
 use ropewalk_memory::{Payload, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Instant, Ledger};
+use ropewalk_terms::{Cause, EventKey, Instant, Ledger, SourceId};
 use ropewalk_wire::gateway::{Credit, Decisions, Message, Progress, Stream, ThrottleState};
 use ropewalk_wire::mep::MepRequest;
 
@@ -151,6 +152,21 @@ impl Receiver {
     /// Whoever controls the run wants no trigger for now, or wants them again. What comes nevertheless is taken as ever.
     pub fn set_held(&mut self, is_on: bool, now: Instant) {
         self.throttle.set_held(is_on, now);
+    }
+
+    /// A source takes no part in what is begun from now on, or takes part again; see [`Assembly::mask`]. Of one that no flow has nothing
+    /// is said.
+    pub fn mask(&mut self, source: SourceId, is_masked: bool) {
+        for (known, flow) in self.config.flows.iter().zip(&mut self.flows) {
+            if let Some(place) = known.sources.iter().position(|one| one.id == source) {
+                flow.mask(place as u16, is_masked);
+            }
+        }
+    }
+
+    /// Which sources of a flow were masked, and from which event to which.
+    pub fn masking(&self, flow: u8) -> Option<&Masking> {
+        self.flows.get(usize::from(flow)).map(Assembly::masking)
     }
 
     /// The next finished set, for [`Sender::on_set`]; dropped ones too.

@@ -11,7 +11,7 @@ use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
 /// How a set ended.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Ending {
-    /// Every source is there.
+    /// Every source is there that takes part.
     Complete,
     /// Something is missing; its events go to nodes nevertheless.
     Incomplete,
@@ -61,6 +61,8 @@ pub struct EventSet {
     /// Why there is none, as far as something was seen.
     pub(super) absent: Box<[Option<Cause>]>,
     pub(super) received: u16,
+    /// Sources that take part in it.
+    pub(super) wanted: u16,
     /// So many of them lay where they had been moved to when it was looked last.
     moved: u16,
     /// By event: for the farm.
@@ -83,6 +85,7 @@ impl EventSet {
             packets: core::iter::repeat_with(Payload::default).take(sources).collect(),
             absent: vec![None; sources].into_boxed_slice(),
             received: 0,
+            wanted: sources as u16,
             moved: 0,
             events: vec![EventState::NEW; usize::from(config.packing)].into_boxed_slice(),
             cursor: 0,
@@ -116,20 +119,26 @@ impl EventSet {
         self.ending
     }
 
-    /// The sources that are missing, by their place in the configuration, and why.
+    /// The sources that are missing, by their place in the configuration, and why. One that takes no part is not.
     pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + '_ {
         let first = u16::from(is_planted(Flaw::MissingNeighbour));
         (first..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
     }
 
-    /// Whether every source is there.
+    /// Whether every source is there that takes part.
     pub(super) const fn is_whole(&self) -> bool {
-        self.received as usize == self.packets.len()
+        self.received == self.wanted
     }
 
-    /// Begins with a first event; the set is empty.
-    pub(super) fn begin(&mut self, first: EventKey, now: Instant) {
-        (self.first, self.opened) = (first, now);
+    /// Begins with a first event, of so many sources; the set is empty.
+    pub(super) fn begin(&mut self, first: EventKey, wanted: u16, now: Instant) {
+        (self.first, self.wanted, self.opened) = (first, wanted, now);
+    }
+
+    /// Whether a source takes no part in it.
+    #[inline]
+    pub(super) const fn is_partial(&self) -> bool {
+        (self.wanted as usize) < self.packets.len()
     }
 
     /// Puts a packet in its place, which must be vacant.
@@ -140,11 +149,11 @@ impl EventSet {
         self.received += 1;
     }
 
-    /// Nothing more comes; who is missing without a known cause is so for this one.
-    pub(super) fn end(&mut self, cause: Cause) {
+    /// Nothing more comes; who is missing without a known cause is so for this one, unless he takes no part.
+    pub(super) fn end(&mut self, cause: Cause, takes_part: impl Fn(u16) -> bool) {
         self.ending = if self.is_whole() { Ending::Complete } else { Ending::Incomplete };
-        for (packet, absent) in self.packets.iter().zip(&mut self.absent) {
-            if packet.is_empty() {
+        for ((source, packet), absent) in (0..).zip(&self.packets).zip(&mut self.absent) {
+            if packet.is_empty() && takes_part(source) {
                 *absent = absent.or(Some(cause));
             }
         }

@@ -6,9 +6,9 @@ use ropewalk_terms::{Cause, EventKey};
 use ropewalk_wire::mep::MEP_HEADER_BYTES;
 
 /// A finished set: its first event, how it ended, who is missing and why.
-type Finished = (u64, Ending, Vec<(u16, Cause)>);
+pub(super) type Finished = (u64, Ending, Vec<(u16, Cause)>);
 
-fn finished(assembly: &mut Assembly) -> Vec<Finished> {
+pub(super) fn finished(assembly: &mut Assembly) -> Vec<Finished> {
     let mut all = Vec::new();
     while let Some(set) = assembly.take_finished() {
         all.push((set.first().number(), set.ending(), set.missing().collect()));
@@ -19,17 +19,17 @@ fn finished(assembly: &mut Assembly) -> Vec<Finished> {
 }
 
 /// Offers a packet that does not come back.
-fn offer(assembly: &mut Assembly, from: Address, packet: Payload, now: Instant) {
+pub(super) fn offer(assembly: &mut Assembly, from: Address, packet: Payload, now: Instant) {
     assert_eq!(assembly.on_packet(from, packet, now), None, "there is a set for it");
 }
 
 /// Time passes, and everything that came was looked at.
-fn pass(assembly: &mut Assembly, now: Instant) {
+pub(super) fn pass(assembly: &mut Assembly, now: Instant) {
     assembly.on_drained(now);
     assembly.on_time(now);
 }
 
-fn dropped(assembly: &Assembly, cause: Cause) -> u64 {
+pub(super) fn dropped(assembly: &Assembly, cause: Cause) -> u64 {
     assembly.account().packets.dropped.get(cause)
 }
 
@@ -262,7 +262,7 @@ fn each_source_has_an_account_of_its_own() {
     }
     pass(&mut assembly, at(100));
     let long = bench.packet(0, 4, 1, 8).len() as u64;
-    let of = |(packets, missing)| SourceAccount { packets, bytes: packets * long, missing };
+    let of = |(packets, missing)| SourceAccount { packets, bytes: packets * long, missing, ..SourceAccount::default() };
     let wanted = [(2, 1), (1, 2), (3, 0)].map(of);
     assert_eq!(assembly.by_source(), wanted, "the duplicate is not counted");
 }

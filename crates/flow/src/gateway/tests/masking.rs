@@ -1,0 +1,232 @@
+//! Sources that are masked in mid-run: who is waited for in which set, and what becomes of what they send.
+
+use super::by_hand::{dropped, finished, offer, pass};
+use super::*;
+use proptest::prelude::*;
+use ropewalk_terms::Cause;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The events at which each source was masked and took part again.
+fn turns(assembly: &Assembly) -> BTreeMap<u16, Vec<u64>> {
+    let of = |turns: &mut dyn Iterator<Item = ropewalk_terms::EventKey>| turns.map(|key| key.number()).collect();
+    assembly.masking().turns().map(|(source, mut turns)| (source, of(&mut turns))).collect()
+}
+
+fn complete(first: u64) -> (u64, Ending, Vec<(u16, Cause)>) {
+    (first, Ending::Complete, vec![])
+}
+
+#[test]
+fn a_source_is_out_from_the_next_set_on_and_the_set_in_assembly_waits_for_it() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { first_event: 100, ..flow(3, 4) });
+    offer(&mut assembly, address(0), bench.packet(100, 4, 1, 8), at(0));
+    assembly.mask(1, true);
+    assert_eq!(turns(&assembly), [(1, vec![104])].into(), "it is known at once, whether anything comes or not");
+    // Before the set is begun, while it is in assembly, and when it is complete.
+    for source in [1, 0, 1, 2, 1] {
+        offer(&mut assembly, address(source), bench.packet(104, 4, 1, 8), at(0));
+    }
+    assert_eq!(finished(&mut assembly), [complete(104)]);
+    assert_eq!((dropped(&assembly, Cause::Masked), assembly.account().opened), (3, 2));
+    for source in [1, 1, 2, 0] {
+        offer(&mut assembly, address(source), bench.packet(100, 4, 1, 8), at(0));
+    }
+    assert_eq!(finished(&mut assembly), [complete(100)]);
+    assert_eq!((dropped(&assembly, Cause::Masked), assembly.account().packets.duplicate), (3, 2));
+    let known = assembly.by_source()[1];
+    assert_eq!((known.packets, known.masked, known.left_out_of_complete, known.missing), (1, 3, 1, 0));
+}
+
+#[test]
+fn a_source_that_is_taken_in_again_is_waited_for_from_the_next_set_on() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    assembly.mask(1, true);
+    offer(&mut assembly, address(0), bench.packet(0, 4, 1, 8), at(0));
+    assembly.mask(1, false);
+    assert_eq!(turns(&assembly), [(1, vec![0, 4])].into());
+    for (source, first) in [(1, 0), (1, 4), (0, 4), (0, 8)] {
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    pass(&mut assembly, at(100));
+    let late = (8, Ending::Incomplete, vec![(1, Cause::TimedOut)]);
+    assert_eq!(finished(&mut assembly), [complete(0), complete(4), late]);
+    assert_eq!(dropped(&assembly, Cause::Masked), 1, "of the set in which it took no part");
+}
+
+#[test]
+fn of_who_takes_no_part_an_incomplete_set_says_nothing() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(3, 4));
+    assembly.mask(1, true);
+    offer(&mut assembly, address(0), bench.packet(0, 4, 1, 8), at(0));
+    // What it sends is wrong, too.
+    offer(&mut assembly, address(1), bench.packet(0, 5, 1, 8), at(0));
+    offer(&mut assembly, address(1), bench.packet(2, 4, 1, 8), at(0));
+    pass(&mut assembly, at(100));
+    assert_eq!(finished(&mut assembly), [(0, Ending::Incomplete, vec![(2, Cause::TimedOut)])]);
+    for source in [1, 2] {
+        offer(&mut assembly, address(source), bench.packet(0, 4, 1, 8), at(100));
+    }
+    assert_eq!((dropped(&assembly, Cause::Masked), assembly.account().packets.late), (1, 1));
+    assert_eq!((dropped(&assembly, Cause::WrongPacking), dropped(&assembly, Cause::Misaligned)), (1, 1));
+    let missing = [0, 1, 2].map(|source: usize| assembly.by_source()[source]);
+    assert_eq!(missing.map(|one| (one.missing, one.left_out_of_incomplete)), [(0, 0), (0, 1), (1, 0)]);
+    // The set is used again, and says nothing of what it was.
+    assembly.mask(1, false);
+    for source in 0..3 {
+        offer(&mut assembly, address(source), bench.packet(4, 4, 1, 8), at(100));
+    }
+    assert_eq!(finished(&mut assembly), [complete(4)]);
+}
+
+#[test]
+fn an_earlier_set_that_begins_behind_the_mask_is_as_the_turn_says() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    offer(&mut assembly, address(0), bench.packet(8, 4, 1, 8), at(0));
+    assembly.mask(0, true);
+    offer(&mut assembly, address(1), bench.packet(4, 4, 1, 8), at(0));
+    assert_eq!(finished(&mut assembly), [], "event 4 lies before event 12, from which on it is out");
+    for first in [4, 12] {
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
+    }
+    offer(&mut assembly, address(1), bench.packet(12, 4, 1, 8), at(0));
+    assert_eq!(finished(&mut assembly), [complete(4), complete(12)]);
+}
+
+#[test]
+fn the_last_source_stays_and_so_does_who_would_not_be_recorded() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    for (source, is_masked) in [(1, false), (1, true), (1, true), (0, true), (7, true)] {
+        assembly.mask(source, is_masked);
+    }
+    assert_eq!(turns(&assembly), [(1, vec![0])].into());
+    offer(&mut assembly, address(0), bench.packet(0, 4, 1, 8), at(0));
+    assert_eq!(finished(&mut assembly), [complete(0)]);
+    for turn in 0..200 {
+        assembly.mask(1, turn % 2 == 1);
+    }
+    assert_eq!((turns(&assembly)[&1].len(), assembly.masking().said()), (64, 64));
+    offer(&mut assembly, address(0), bench.packet(4, 4, 1, 8), at(0));
+    offer(&mut assembly, address(1), bench.packet(4, 4, 1, 8), at(0));
+    assert_eq!(finished(&mut assembly), [complete(4)], "it takes part when nothing more is recorded");
+}
+
+/// Whoever is masked is not asked whether a far number is right, and who is left alone is believed when he goes on.
+#[test]
+fn a_source_that_is_masked_moves_nobody() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { plausibility: 1000, ..flow(2, 4) });
+    assembly.mask(1, true);
+    for (source, first) in [(1, 40_000), (0, 40_000), (1, 40_004), (0, 40_004)] {
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assert_eq!((dropped(&assembly, Cause::Masked), dropped(&assembly, Cause::ImplausibleJump)), (2, 1));
+    assert_eq!(finished(&mut assembly), [complete(40_004)]);
+}
+
+#[test]
+fn a_gateway_masks_the_source_that_has_the_name() {
+    let mut config = GatewayConfig::new(0, vec![flow(2, 4), flow(2, 4)], FarmConfig::new(1));
+    config.flows[1].sources.iter_mut().for_each(|source| source.id.0 += 10);
+    let (mut receiver, _) = Gateway::new(&config).expect("it can be").split();
+    receiver.mask(SourceId(11), true);
+    receiver.mask(SourceId(77), true);
+    let said = |flow| receiver.masking(flow).expect("it has the flow").turns().map(|(source, _)| source).collect();
+    let said: [Vec<u16>; 2] = [said(0), said(1)];
+    assert_eq!(said, [vec![], vec![1]]);
+}
+
+/// What may happen, of five sources.
+#[derive(Clone, Debug)]
+enum Step {
+    Mask(u16, bool),
+    Packet(u16, u64),
+    Pass,
+}
+
+const SOURCES: u16 = 5;
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0..SOURCES, any::<bool>()).prop_map(|(source, is_masked)| Step::Mask(source, is_masked)),
+        12 => (0..SOURCES, 0_u64..12).prop_map(|(source, set)| Step::Packet(source, set)),
+        1 => Just(Step::Pass),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn each_set_has_who_takes_part_in_it_and_lacks_nobody_else(
+        steps in prop::collection::vec(step(), 1..200),
+        incomplete in prop_oneof![Just(Incomplete::Emit), Just(Incomplete::Drop)],
+    ) {
+        let mut bench = Bench::new();
+        let config = FlowConfig { assembling: 4, sets: 16, incomplete, ..flow(SOURCES, 4) };
+        let mut assembly = Assembly::new(0, &config);
+        // What must be: turns by source, the newest set, and who was masked when.
+        let mut said: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        let (mut next, mut now, mut refused) = (0, 0, 0);
+        let mut came: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
+        let mut ended: BTreeSet<u64> = BTreeSet::new();
+        let is_out = |said: &BTreeMap<u16, Vec<u64>>, source: u16, set: u64| {
+            said.get(&source).is_some_and(|turns| turns.iter().filter(|&&turn| turn <= set).count() % 2 == 1)
+        };
+        let mut checked = |assembly: &mut Assembly, came: &BTreeMap<u64, BTreeSet<u16>>, said: &_| {
+            for (first, ending, missing) in finished(assembly) {
+                let set = first / 4;
+                prop_assert!(ended.insert(set), "set {} ends twice", set);
+                let there = &came[&set];
+                let due: BTreeSet<u16> = (0..SOURCES).filter(|&source| !is_out(said, source, set)).collect();
+                prop_assert!(!due.is_empty() && there.is_subset(&due), "{:?} are in set {} of {:?}", there, set, due);
+                let lacks: Vec<u16> = due.difference(there).copied().collect();
+                prop_assert_eq!(missing.into_iter().map(|(source, _)| source).collect::<Vec<_>>(), lacks.clone());
+                prop_assert_eq!(ending == Ending::Complete, lacks.is_empty());
+            }
+            Ok(())
+        };
+        for step in steps {
+            match step {
+                Step::Mask(source, is_masked) => {
+                    let masked = |one: u16| said.get(&one).is_some_and(|turns| turns.len() % 2 == 1);
+                    let others = (0..SOURCES).filter(|&one| one != source && !masked(one)).count();
+                    if masked(source) != is_masked && (others > 0 || !is_masked) {
+                        said.entry(source).or_default().push(next);
+                    }
+                    assembly.mask(source, is_masked);
+                }
+                Step::Packet(source, set) => {
+                    let before = assembly.account();
+                    offer(&mut assembly, address(source), bench.packet(set * 4, 4, 1, 8), at(now));
+                    let after = assembly.account();
+                    let was_refused = is_out(&said, source, set);
+                    refused += u64::from(was_refused);
+                    prop_assert_eq!(dropped(&assembly, Cause::Masked), refused);
+                    let others = |account: &FlowAccount| account.packets.late + account.packets.duplicate;
+                    if !was_refused && others(&before) == others(&after) {
+                        came.entry(set).or_default().insert(source);
+                        next = next.max(set + 1);
+                    }
+                    prop_assert!(!was_refused || (before.opened, before.open) == (after.opened, after.open));
+                }
+                Step::Pass => {
+                    now += 100;
+                    pass(&mut assembly, at(now));
+                }
+            }
+            checked(&mut assembly, &came, &said)?;
+        }
+        assembly.close_all(Cause::DrainTimedOut);
+        checked(&mut assembly, &came, &said)?;
+        let (account, turned) = (assembly.account(), turns(&assembly));
+        prop_assert_eq!(turned, said.into_iter().map(|(source, turns)| (source, turns.iter().map(|set| set * 4).collect())).collect());
+        for one in assembly.by_source() {
+            let sets = one.packets + one.missing + one.left_out_of_complete + one.left_out_of_incomplete;
+            prop_assert_eq!(sets, account.complete + account.incomplete + account.dropped.total());
+        }
+        prop_assert_eq!(assembly.by_source().iter().map(|one| one.masked).sum::<u64>(), refused);
+    }
+}
