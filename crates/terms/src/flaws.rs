@@ -211,6 +211,8 @@ flaws! {
     GatewayMasksTooEarly = "gateway_masks_too_early",
     /// A gateway waits for a masked source in sets that it begins.
     GatewayAwaitsMasked = "gateway_awaits_masked",
+    /// A gateway takes a source in again in sets of which it has let packets of that source go.
+    GatewayForgetsRefused = "gateway_forgets_refused",
     /// A trigger does not hear a gateway that has begun another life.
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.

@@ -267,6 +267,11 @@ impl Assembly {
         let set = since / u64::from(self.packing);
         // Before its number is weighed: what a source that is masked says of others counts as little as the rest.
         if self.masking.covers(set, source) {
+            // Of one that nobody will believe nothing follows.
+            let is_near = set < self.window.end() + self.window.places();
+            if open == Open::Begin && is_near && !is_planted(Flaw::GatewayForgetsRefused) {
+                self.masking.refuse(source, set);
+            }
             return Err(Cause::Masked);
         }
         if ahead > i64::from(self.plausibility) && open == Open::Begin && !self.is_confirmed(set, source) {

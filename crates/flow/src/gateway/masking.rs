@@ -5,7 +5,10 @@
 //!  the source          takes part      masked     takes part       its turns: 12, 31
 //! ```
 //! A turn is one past the newest set that was seen when it was said. So a set in assembly goes on as it was begun, and whoever knows
-//! a source's turns knows of each event whether it took part: also of a set before the turn whose packets come late.
+//! a source's turns knows of each event whether it took part: also of a set before the turn whose packets come late. A source that was
+//! ahead of the others while it was masked takes part again behind the last set of which something of it was refused, so that no
+//! set waits for what was let go. Turns of a flow never go back: at each set it is as it was when some of them had been said, and somebody
+//! takes part.
 
 use super::config::FlowConfig;
 use super::window::SetNumber;
@@ -27,6 +30,10 @@ pub struct Masking {
     /// By source: its first turn, or [`NEVER`]. Apart, since it is looked at for each packet while anybody is masked.
     first: Box<[SetNumber]>,
     turns: Box<[Turns]>,
+    /// By source: one past the newest set of which a packet was refused since it is masked.
+    refused: Box<[SetNumber]>,
+    /// The last turn of any source.
+    latest: SetNumber,
     /// Sources that have turns.
     mentioned: Vec<u16>,
     /// Sources that are masked now.
@@ -44,14 +51,16 @@ impl Masking {
             packing: config.packing.into(),
             first: vec![NEVER; sources].into_boxed_slice(),
             turns: vec![Turns::new(); sources].into_boxed_slice(),
+            refused: vec![0; sources].into_boxed_slice(),
+            latest: 0,
             mentioned: Vec::with_capacity(sources),
             masked: 0,
             said: 0,
         }
     }
 
-    /// From the set `next` on, which is newer than any that was seen, a source takes no part, or takes part again. Nothing changes where
-    /// that is so already, where nobody would be left, and where it would not be recorded any more.
+    /// From the set `next` on, which is newer than any that was seen, or soon behind it, a source takes no part, or takes part again.
+    /// Nothing changes where that is so already, where nobody would be left, and where it would not be recorded any more.
     pub(super) fn say(&mut self, source: u16, is_masked: bool, next: SetNumber) {
         let index = usize::from(source);
         let others = self.first.len() - usize::from(self.masked);
@@ -62,12 +71,19 @@ impl Masking {
             (false, true) => self.masked -= 1,
             _ => return,
         }
+        self.latest = next.max(self.latest).max(self.refused[index]);
         if turns.is_empty() {
-            self.first[index] = next;
+            self.first[index] = self.latest;
             self.mentioned.push(source);
         }
-        turns.push(next);
+        turns.push(self.latest);
         self.said += 1;
+    }
+
+    /// A packet of a masked source was refused, of a set that others soon come to.
+    pub(super) fn refuse(&mut self, source: u16, set: SetNumber) {
+        let refused = &mut self.refused[usize::from(source)];
+        *refused = (set + 1).max(*refused);
     }
 
     /// Whether a source takes no part in a set.

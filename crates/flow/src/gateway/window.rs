@@ -51,6 +51,11 @@ impl Window {
         self.end
     }
 
+    /// How many sets are told apart.
+    pub(super) const fn places(&self) -> SetNumber {
+        self.places.len() as SetNumber
+    }
+
     const fn index(&self, set: SetNumber) -> usize {
         set as usize & (self.places.len() - 1)
     }

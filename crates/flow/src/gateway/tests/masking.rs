@@ -96,6 +96,26 @@ fn an_earlier_set_that_begins_behind_the_mask_is_as_the_turn_says() {
     assert_eq!(finished(&mut assembly), [complete(4), complete(12)]);
 }
 
+/// What it sent of sets that nobody had begun was let go: these do not wait for it.
+#[test]
+fn a_source_that_was_ahead_takes_part_behind_what_was_refused() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    assembly.mask(1, true);
+    // The last one is so far ahead that nobody believes it.
+    for first in [0, 4, 40_000_000] {
+        offer(&mut assembly, address(1), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assembly.mask(1, false);
+    // Who follows it out is not out before, or nobody would be left in between.
+    assembly.mask(0, true);
+    assert_eq!(turns(&assembly), [(0, vec![8]), (1, vec![0, 8])].into());
+    for (source, first) in [(0, 0), (0, 4), (1, 8)] {
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assert_eq!(finished(&mut assembly), [complete(0), complete(4), complete(8)]);
+}
+
 #[test]
 fn the_last_source_stays_and_so_does_who_would_not_be_recorded() {
     let mut bench = Bench::new();
@@ -169,7 +189,8 @@ proptest! {
         let mut assembly = Assembly::new(0, &config);
         // What must be: turns by source, the newest set, and who was masked when.
         let mut said: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
-        let (mut next, mut now, mut refused) = (0, 0, 0);
+        let (mut next, mut latest, mut now, mut refused) = (0, 0, 0, 0);
+        let mut ahead = [0; SOURCES as usize];
         let mut came: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
         let mut ended: BTreeSet<u64> = BTreeSet::new();
         let is_out = |said: &BTreeMap<u16, Vec<u64>>, source: u16, set: u64| {
@@ -194,7 +215,8 @@ proptest! {
                     let masked = |one: u16| said.get(&one).is_some_and(|turns| turns.len() % 2 == 1);
                     let others = (0..SOURCES).filter(|&one| one != source && !masked(one)).count();
                     if masked(source) != is_masked && (others > 0 || !is_masked) {
-                        said.entry(source).or_default().push(next);
+                        latest = next.max(latest).max(ahead[usize::from(source)]);
+                        said.entry(source).or_default().push(latest);
                     }
                     assembly.mask(source, is_masked);
                 }
@@ -203,7 +225,10 @@ proptest! {
                     offer(&mut assembly, address(source), bench.packet(set * 4, 4, 1, 8), at(now));
                     let after = assembly.account();
                     let was_refused = is_out(&said, source, set);
-                    refused += u64::from(was_refused);
+                    if was_refused {
+                        refused += 1;
+                        ahead[usize::from(source)] = ahead[usize::from(source)].max(set + 1);
+                    }
                     prop_assert_eq!(dropped(&assembly, Cause::Masked), refused);
                     let others = |account: &FlowAccount| account.packets.late + account.packets.duplicate;
                     if !was_refused && others(&before) == others(&after) {
