@@ -268,6 +268,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
         epoch: Utc(0),
         gates: vec![None],
         is_held: Arc::default(),
+        orders: Arc::default(),
         is_over: Arc::default(),
         drain: Duration::from_secs(1),
         batch: BATCH,

@@ -69,7 +69,7 @@ impl RunSettings {
         }
     }
 
-    /// Those of a system whose sources push: its configuration says who is masked, and nothing else can be changed in mid-run.
+    /// Those of a system whose sources push: no parameter can be changed in mid-run.
     pub fn of_push(configuration: &PushConfiguration) -> Self {
         let run = &configuration.run;
         let limits = RunLimits {
@@ -83,7 +83,7 @@ impl RunSettings {
             then: run.then,
             timeouts: TimeoutSection { drain: run.drain, ..TimeoutSection::default() },
             required_fields: run.required_fields.clone(),
-            masks: MaskRules::default(),
+            masks: MaskRules::of_push(configuration),
             parameters: Parameters::default(),
             written: configuration.written.clone(),
         }

@@ -2,6 +2,7 @@
 //! those that follow.
 
 use super::desk::RequestRefusal;
+use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, RequirementChoice};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::message::ReportEntry;
@@ -12,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct MaskRules {
     /// Why a source cannot be masked or taken in again; none where it can.
     sources: BTreeMap<SourceId, Option<&'static str>>,
+    /// Flows by name, with the sources that may be masked: one of each has to take part.
+    flows: Vec<(String, Vec<SourceId>)>,
 }
 
 impl MaskRules {
-    /// Those of a system that pulls. In one where sources push there are none: there the configuration says who is masked.
+    /// Those of a system that pulls.
     pub(super) fn of(configuration: &Configuration) -> Self {
         let rule = |(trigger, requirement): (bool, RequirementChoice)| match requirement {
             _ if trigger => Some("it is the trigger source, which opens the events"),
@@ -24,7 +27,30 @@ impl MaskRules {
         };
         let sources = configuration.source.iter();
         let sources = sources.map(|source| (SourceId(source.id), rule((source.trigger, source.requirement))));
-        Self { sources: sources.collect() }
+        Self { sources: sources.collect(), flows: Vec::new() }
+    }
+
+    /// Those of a system whose sources push.
+    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
+        let mut rules = Self::default();
+        for flow in &configuration.flow {
+            let ids = |masked| flow.sources.entries(masked).map(|(id, _)| SourceId(id));
+            for source in ids(true) {
+                rules.sources.entry(source).or_insert(Some("the configuration masks it in every run"));
+            }
+            rules.sources.extend(ids(false).map(|source| (source, None)));
+            rules.flows.push((flow.name.clone(), ids(false).collect()));
+        }
+        rules
+    }
+
+    /// Refuses that nobody takes part any more, in one of the flows where there are some.
+    fn expect_somebody(&self, takes_part: impl Fn(&SourceId) -> bool) -> Result<(), RequestRefusal> {
+        let empty = self.flows.iter().find(|(_, sources)| !sources.iter().any(&takes_part));
+        let of_flow = empty.map(|(flow, _)| format!("no source of flow `{flow}` would be left to take part"));
+        let of_all =
+            || (!self.sources.keys().any(&takes_part)).then(|| "no source would be left to take part".to_owned());
+        of_flow.or_else(of_all).map_or(Ok(()), |why| Err(RequestRefusal::Unfit(why)))
     }
 }
 
@@ -123,8 +149,8 @@ impl Masks {
             };
         }
         let takes_part = |source: &SourceId| !masked.contains(source);
-        if request.is_masked && !self.rules.sources.keys().any(takes_part) {
-            return Err(RequestRefusal::Unfit("no source would be left to take part".to_owned()));
+        if request.is_masked {
+            self.rules.expect_somebody(takes_part)?;
         }
         let changed: Vec<SourceId> = masked.symmetric_difference(&self.masked).copied().collect();
         changed.iter().try_for_each(|&source| self.expect_turns(source, 1))?;
@@ -149,6 +175,11 @@ mod tests {
         masks.ask(&MaskRequest { sources: ids(sources), is_masked })
     }
 
+    /// Sources that may all be masked.
+    fn all(ids: &[u32]) -> MaskRules {
+        MaskRules { sources: ids.iter().map(|&id| (SourceId(id), None)).collect(), ..MaskRules::default() }
+    }
+
     fn unfit(text: &str) -> Result<Vec<SourceId>, RequestRefusal> {
         Err(RequestRefusal::Unfit(text.to_owned()))
     }
@@ -156,7 +187,7 @@ mod tests {
     #[test]
     fn what_changes_is_told_and_what_cannot_be_is_refused_as_a_whole() {
         let rules = [(1, Some("it triggers")), (2, None), (3, None), (4, None)];
-        let rules = MaskRules { sources: rules.map(|(id, why)| (SourceId(id), why)).into() };
+        let rules = MaskRules { sources: rules.map(|(id, why)| (SourceId(id), why)).into(), ..MaskRules::default() };
         let mut masks = Masks::new(rules);
         assert_eq!(ask(&mut masks, &[2, 3], true), Ok(ids(&[2, 3])));
         assert_eq!(ask(&mut masks, &[3, 4], true), Ok(ids(&[4])));
@@ -171,10 +202,9 @@ mod tests {
 
     #[test]
     fn what_was_said_of_sources_that_stay_still_holds() {
-        let rules = |ids: &[u32]| MaskRules { sources: ids.iter().map(|&id| (SourceId(id), None)).collect() };
-        let mut masks = Masks::new(rules(&[1, 2, 3]));
+        let mut masks = Masks::new(all(&[1, 2, 3]));
         ask(&mut masks, &[2, 3], true).expect("they may be");
-        masks.follow(rules(&[1, 3, 4]));
+        masks.follow(all(&[1, 3, 4]));
         assert_eq!(masks.masked().iter().copied().collect::<Vec<_>>(), ids(&[3]));
         assert_eq!(masks.begin().count(), 1);
         assert!(ask(&mut masks, &[2], false).is_err(), "it is gone");
@@ -182,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_would_not_be_recorded_is_refused() {
-        let mut masks = Masks::new(MaskRules { sources: [1, 2].map(|id| (SourceId(id), None)).into() });
+        let mut masks = Masks::new(all(&[1, 2]));
         ask(&mut masks, &[2], true).expect("it may be");
         assert_eq!(masks.begin().count(), 1);
         for turn in 1..ReportEntry::MOST_TURNS {
@@ -201,9 +231,29 @@ mod tests {
 
     #[test]
     fn somebody_takes_part() {
-        let mut masks = Masks::new(MaskRules { sources: [1, 2].map(|id| (SourceId(id), None)).into() });
+        let mut masks = Masks::new(all(&[1, 2]));
         assert_eq!(ask(&mut masks, &[1, 2], true), unfit("no source would be left to take part"));
         assert_eq!(ask(&mut masks, &[1], true), Ok(ids(&[1])));
         assert_eq!(ask(&mut masks, &[2], true), unfit("no source would be left to take part"));
+    }
+
+    #[test]
+    fn somebody_of_each_flow_takes_part() {
+        let text = "version = 1\n[[flow]]\nname = \"l1\"\npacking = 5\n\
+                    sources = { count = 3, first = 0, address = \"127.0.0.1:23000\", masked = [1] }\n\
+                    [[flow]]\nname = \"hlt\"\npacking = 5\nsources = { count = 2, first = 10, address = \"127.0.0.1:24000\" }\n\
+                    [[gateway]]\nname = \"gw0\"\nlisten = { l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }\n[farm]\nnodes = 1\nemulate = {}\n";
+        let read = crate::configuration::push::parse("masks", text, &|_| None);
+        let mut masks = Masks::new(MaskRules::of_push(&read.unwrap_or_else(|error| panic!("{error}"))));
+        assert_eq!(
+            ask(&mut masks, &[1], false),
+            unfit("source 1 cannot be taken in: the configuration masks it in every run")
+        );
+        assert_eq!(ask(&mut masks, &[0, 10], true), Ok(ids(&[0, 10])));
+        assert_eq!(ask(&mut masks, &[2], true), unfit("no source of flow `l1` would be left to take part"));
+        assert_eq!(ask(&mut masks, &[11], true), unfit("no source of flow `hlt` would be left to take part"));
+        assert_eq!(ask(&mut masks, &[10], false), Ok(ids(&[10])));
+        assert_eq!(ask(&mut masks, &[11], true), Ok(ids(&[11])));
+        assert_eq!(ask(&mut masks, &[3], true), Err(RequestRefusal::Unknown("there is no source 3".to_owned())));
     }
 }

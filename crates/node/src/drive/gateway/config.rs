@@ -1,5 +1,6 @@
 //! What a gateway's drives are told before the run.
 
+use super::order_board::OrderBoard;
 use ropewalk_flow::gateway::GatewayConfig;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{RunNumber, Utc};
@@ -37,6 +38,8 @@ pub struct GatewayDriveConfig {
     pub gates: Vec<Option<Arc<TriggerGate>>>,
     /// Whoever controls the run holds the trigger while this is set: before it begins, and while it is paused.
     pub is_held: Arc<AtomicBool>,
+    /// What is said while the run goes on.
+    pub orders: Arc<OrderBoard>,
     /// The other flows have ended when this is set.
     pub is_over: Arc<AtomicBool>,
     /// How long it may take to end behind that.

@@ -3,6 +3,7 @@
 use super::config::GatewayDriveConfig;
 use super::input::Input;
 use super::message::send_bytes;
+use super::order_board::Read;
 use super::report::GatewayReport;
 use super::throttle_board::ThrottleBoard;
 use ropewalk_flow::gateway as machine;
@@ -40,6 +41,8 @@ pub(super) struct Receiving<R, S> {
     board: Option<Arc<ThrottleBoard>>,
     /// What stands on the board.
     shown: Option<ThrottleState>,
+    /// How far the orders were read.
+    read: Read,
     staging: Staging,
     /// An encoded message, and to whom it still has to go.
     message: Vec<u8>,
@@ -81,6 +84,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             triggers: sender,
             board,
             shown: None,
+            read: Read::default(),
             staging: evacuated,
             message: Vec::with_capacity(2048),
             unsent: Vec::with_capacity(triggers),
@@ -141,7 +145,11 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     pub(super) fn on_time(&mut self, has_nodes: bool, now: Instant) {
         self.machine.on_time(now);
         self.machine.set_error(!has_nodes, now);
-        self.machine.set_held(self.config.is_held.load(Ordering::Relaxed), now);
+        // Before the orders: what was said before a run begins holds from its first event on.
+        self.machine.set_held(self.config.is_held.load(Ordering::Acquire), now);
+        if self.config.orders.has_news(&self.read) {
+            self.read_orders();
+        }
         let state = self.machine.throttle().state();
         if let Some(board) = &self.board
             && self.shown != Some(state)
@@ -149,6 +157,13 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             self.shown = Some(state);
             board.show(state);
         }
+    }
+
+    /// What whoever controls the run has said since.
+    #[cold]
+    fn read_orders(&mut self) {
+        let Self { config, machine, read, .. } = self;
+        config.orders.read(read, |source, is_masked| machine.mask(source, is_masked));
     }
 
     /// The next finished set, for the other half.
@@ -265,6 +280,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             known.packets = self.machine.account(flow);
             known.by_source.copy_from_slice(self.machine.by_source(flow));
             known.unclaimed = self.machine.finished_sets(flow) as u64;
+            self.machine.masking(flow).into_iter().for_each(|masking| known.tell_masks(masking));
         }
         let throttle = self.machine.throttle();
         (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());

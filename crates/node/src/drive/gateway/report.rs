@@ -5,14 +5,30 @@ use super::queue::Phase;
 use crate::drive::StorageCounts;
 use crate::pages::NodePage;
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, SourceAccount};
+use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, Masking, SourceAccount};
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_io::disk::DiskCause;
 use ropewalk_io::packet::{QueueInUse, ReceiveCounters, SendCounters};
-use ropewalk_terms::{Cause, Counter, EventAccount, RunNumber, SourceId};
+use ropewalk_terms::{Cause, Counter, EventAccount, EventKey, RunNumber, SourceId};
 use ropewalk_wire::gateway::ThrottleState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// A source that was masked in mid-run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MaskedSource {
+    /// Which one, by its place in the configuration.
+    pub source: u16,
+    /// The events at which it was masked and took part again, in turns.
+    pub turns: Vec<EventKey>,
+}
+
+impl MaskedSource {
+    /// Whether it takes no part now.
+    pub const fn is_out(&self) -> bool {
+        self.turns.len() % 2 == 1
+    }
+}
 
 /// One flow of a gateway.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +37,10 @@ pub struct FlowReport {
     pub packets: FlowAccount,
     /// And of those of each source, in the order of the configuration.
     pub by_source: Vec<SourceAccount>,
+    /// Its sources that were ever masked in mid-run.
+    pub masked: Vec<MaskedSource>,
+    /// How many turns these had.
+    turns: usize,
     /// What became of its events.
     pub events: FarmAccount,
     /// Finished sets that the half that sends had not got when it told of itself.
@@ -35,6 +55,20 @@ impl FlowReport {
         let packets = &self.packets;
         let finished = packets.complete + packets.incomplete + packets.dropped.total();
         self.events.events.assigned + self.unclaimed * u64::from(packing) == finished * u64::from(packing)
+    }
+
+    /// Which sources were masked, if anything was said since it was told last.
+    pub(super) fn tell_masks(&mut self, masking: &Masking) {
+        if self.turns != masking.said() {
+            self.turns = masking.said();
+            let masked = masking.turns().map(|(source, turns)| MaskedSource { source, turns: turns.collect() });
+            self.masked = masked.collect();
+        }
+    }
+
+    /// Whether a source takes no part now, by its place in the configuration.
+    fn is_out(&self, source: u16) -> bool {
+        self.masked.iter().any(|one| one.source == source && one.is_out())
     }
 }
 
@@ -186,11 +220,17 @@ impl Telling {
             let lost = report.received.iter().map(|input| input.lost.get(cause)).sum();
             count(None, ReportEntry::lost(cause), lost);
         }
-        let accounts = report.flows.iter().flat_map(|flow| &flow.by_source);
-        for (&source, account) in self.sources.iter().zip(accounts) {
+        let mut sources = self.sources.iter();
+        for (flow, place) in
+            report.flows.iter().flat_map(|flow| (0..flow.by_source.len()).map(move |place| (flow, place)))
+        {
+            let (Some(&source), account) = (sources.next(), &flow.by_source[place]) else { return };
+            let is_out = flow.is_out(place as u16);
             count(Some(source), Counter::FragmentsReceived as u16, account.packets);
             count(Some(source), Counter::PayloadBytesReceived as u16, account.bytes);
             count(Some(source), ReportEntry::missing(Cause::TimedOut), account.missing);
+            count(Some(source), ReportEntry::cause(Cause::Masked), account.masked);
+            count(Some(source), Counter::SourceMasked as u16, is_out.into());
         }
     }
 }

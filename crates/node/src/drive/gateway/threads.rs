@@ -375,6 +375,7 @@ mod tests {
             epoch: Utc(0),
             gates: vec![None],
             is_held: Arc::default(),
+            orders: Arc::default(),
             is_over: Arc::clone(is_over),
             drain: Duration::from_secs(1),
             batch: 64,

@@ -324,6 +324,7 @@ impl Assembly<'_> {
             epoch: epoch(),
             gates: self.gates.clone(),
             is_held: Arc::clone(self.handle.held()),
+            orders: Arc::clone(self.handle.orders()),
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.run.drain.0,
             batch: BATCH,

@@ -12,7 +12,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
-use ropewalk_terms::{EventKey, RunNumber};
+use ropewalk_terms::{EventKey, RunNumber, SourceId};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -135,5 +135,9 @@ impl ConductedRun for PushHandle {
 
     fn take_news(&mut self) -> Vec<String> {
         Self::take_news(self)
+    }
+
+    fn mask(&self, source: SourceId, is_masked: bool) {
+        Self::mask(self, source, is_masked);
     }
 }

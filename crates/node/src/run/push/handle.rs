@@ -3,7 +3,9 @@
 use super::hardware::Hardware;
 use super::summary::PushSummary;
 use crate::configuration::push::{FlowSection, PushConfiguration};
-use crate::drive::gateway::{FarmNodeReport, GatewayReport, Notice, PacketSourceReport, Shown, ThrottleBoard};
+use crate::drive::gateway::{
+    FarmNodeReport, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown, ThrottleBoard,
+};
 use crate::fields::Fields;
 use crate::run::clock_summary::{ClockReading, ClockSummary};
 use crate::run::configured::Configured;
@@ -14,7 +16,7 @@ use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_terms::{Instant, RunNumber};
+use ropewalk_terms::{Instant, RunNumber, SourceId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +80,8 @@ pub struct PushHandle {
     gates: Vec<Arc<TriggerGate>>,
     /// Gateways let no trigger come: the run has not begun, or is paused.
     is_held: Arc<AtomicBool>,
+    /// What is said to gateways while the run goes on.
+    orders: Arc<OrderBoard>,
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
     flows: Vec<FlowSection>,
@@ -125,6 +129,7 @@ impl PushHandle {
             tap: Tap::new(sources.unwrap_or_default()),
             gates,
             is_held: Arc::new(AtomicBool::new(true)),
+            orders: Arc::default(),
             is_over: Arc::clone(is_over),
             ending: Arc::clone(ending),
             flows: configuration.flow.clone(),
@@ -142,6 +147,11 @@ impl PushHandle {
     /// What says to gateways whether triggers may come.
     pub(super) const fn held(&self) -> &Arc<AtomicBool> {
         &self.is_held
+    }
+
+    /// What is said to gateways while the run goes on.
+    pub(super) const fn orders(&self) -> &Arc<OrderBoard> {
+        &self.orders
     }
 
     /// Its flows, as they are configured.
@@ -203,13 +213,20 @@ impl PushHandle {
 
     /// Has no trigger come for now: gateways tell theirs that they are busy, and take what is on its way. A stop ends a pause.
     pub fn pause(&self) {
-        self.is_held.store(true, Ordering::Relaxed);
+        self.is_held.store(true, Ordering::Release);
         self.wake();
     }
 
     /// Goes on after a pause.
     pub fn resume(&self) {
-        self.is_held.store(false, Ordering::Relaxed);
+        self.is_held.store(false, Ordering::Release);
+        self.wake();
+    }
+
+    /// Has a source of the gateways of this process take no part from the next set on that each of their queues begins, or take part again:
+    /// the snapshot says from which event on.
+    pub fn mask(&self, source: SourceId, is_masked: bool) {
+        self.orders.mask(source, is_masked);
         self.wake();
     }
 

@@ -3,12 +3,12 @@
 
 use super::handle::PushSnapshot;
 use crate::configuration::push::FlowSection;
-use crate::drive::RunSnapshot;
 use crate::drive::gateway::GatewayReport;
+use crate::drive::{MaskRecord, MaskedInterval, Part, RunSnapshot};
 use ropewalk_flow::gateway::{FlowAccount, SourceAccount};
 use ropewalk_monitor::{NodeSample, Numbers, Sample, SourceSample};
-use ropewalk_terms::{ByCause, Cause, Counter, FragmentAccount, NodeId, SourceId};
-use std::collections::BTreeMap;
+use ropewalk_terms::{ByCause, Cause, Counter, EventKey, FragmentAccount, NodeId, SourceId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What became of the packets of each source, over all gateways, and how many bytes they have.
@@ -27,20 +27,62 @@ fn sources(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId,
     sources
 }
 
-/// Where the packets of a source went. Each complete set has one of them; the others that were finished have one unless it is missing. Those
-/// of sets that were dropped count as those of incomplete ones, and what was refused is in the account of the flow alone.
+/// Where the packets of a source went. Each complete set in which it took part has one of them; the others that were finished have one unless
+/// it is missing. Those of sets that were dropped count as those of incomplete ones, and what was refused otherwise than for a mask is in the
+/// account of the flow alone.
 fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount {
-    let in_incomplete_events = (flow.incomplete + flow.dropped.total()).saturating_sub(account.missing);
-    let mut missing = ByCause::default();
+    let in_complete_events = flow.complete.saturating_sub(account.left_out_of_complete);
+    let other = (flow.incomplete + flow.dropped.total()).saturating_sub(account.left_out_of_incomplete);
+    let in_incomplete_events = other.saturating_sub(account.missing);
+    let (mut missing, mut dropped) = (ByCause::default(), ByCause::default());
     missing.add(Cause::TimedOut, account.missing);
+    dropped.add(Cause::Masked, account.masked);
     FragmentAccount {
-        received: account.packets,
-        in_complete_events: flow.complete,
+        received: account.packets + account.masked,
+        in_complete_events,
         in_incomplete_events,
-        in_flight: account.packets.saturating_sub(flow.complete + in_incomplete_events),
+        in_flight: account.packets.saturating_sub(in_complete_events + in_incomplete_events),
         missing,
+        dropped,
         ..FragmentAccount::default()
     }
+}
+
+/// What masks have done to each source that was masked in mid-run. Each queue chose its own events: an interval goes from the first one of
+/// theirs to the last one, so that outside of it the source took part everywhere.
+fn masks(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, MaskRecord> {
+    let mut turns: BTreeMap<SourceId, Vec<&[EventKey]>> = BTreeMap::new();
+    for (index, section) in flows.iter().enumerate() {
+        let queues = || snapshot.gateways.iter().filter_map(|(_, gateway)| gateway.flows.get(index));
+        let ids: Vec<u32> = section.sources.entries(false).map(|(id, _)| id).collect();
+        let mentioned: BTreeSet<u16> = queues().flat_map(|known| &known.masked).map(|one| one.source).collect();
+        for place in mentioned {
+            let Some(&id) = ids.get(usize::from(place)) else { continue };
+            let of_queue = queues().map(|known| {
+                let one = known.masked.iter().find(|one| one.source == place);
+                one.map(|one| one.turns.as_slice()).unwrap_or_default()
+            });
+            turns.entry(SourceId(id)).or_default().extend(of_queue);
+        }
+    }
+    turns.into_iter().map(|(source, turns)| (source, record_of(&turns))).collect()
+}
+
+/// What the turns of a source in each queue come to. All hear the same, some of them a moment later.
+fn record_of(turns: &[&[EventKey]]) -> MaskRecord {
+    let lengths = || turns.iter().map(|turns| turns.len());
+    let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    let part = match (most % 2 == 1, least == most) {
+        (true, true) => Part::Masked,
+        (false, false) => Part::AskedBack,
+        _ => Part::Takes,
+    };
+    let interval = |from: usize| {
+        let known = |turn: usize| turns.iter().filter_map(move |turns| turns.get(turn).copied());
+        let to = known(from + 1).max().filter(|_| least > from + 1);
+        Some(MaskedInterval { from: known(from).min()?, to })
+    };
+    MaskRecord { part, intervals: (0..most).step_by(2).filter_map(interval).collect() }
 }
 
 /// The queues, each with its number as a builder unit.
@@ -87,6 +129,7 @@ pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut R
     into.ledger.pools.returned = into.ledger.pools.loans - into.ledger.pools.held;
     into.ledger.events.written = into.counter(Counter::EventsWritten);
     into.sources = sources(snapshot, flows).into_iter().map(|(id, (account, _))| (id, account)).collect();
+    into.masks = masks(snapshot, flows);
     into.lost_datagrams.insert(None, lost(snapshot));
 }
 
@@ -104,6 +147,13 @@ pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut
         gateway.flows.iter().for_each(|flow| into.events.merge(&flow.events.events));
     }
     let held_back = dead(snapshot).as_nanos() as u64;
+    let masks = masks(snapshot, flows);
+    // As reports of readout units have it.
+    let masked = |source: SourceId| match masks.get(&source).map(|record| record.part) {
+        None | Some(Part::Takes) => 0,
+        Some(Part::Masked) => 1,
+        Some(Part::AskedBack) => 2,
+    };
     let source = |(source, (account, bytes)): (SourceId, (FragmentAccount, u64))| SourceSample {
         source,
         readout: NodeId::builder(0),
@@ -115,9 +165,53 @@ pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut
             (Counter::FragmentsReceived, account.received),
             (Counter::PayloadBytesReceived, bytes),
             (Counter::BackPressureTime, held_back),
+            (Counter::SourceMasked, masked(source)),
         ]),
         histograms: BTreeMap::new(),
     };
     into.sources = sources(snapshot, flows).into_iter().map(source).collect();
     into.lost_datagrams = lost(snapshot);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(turns: &[&[u64]]) -> (Part, Vec<(u64, Option<u64>)>) {
+        let keys: Vec<Vec<EventKey>> =
+            turns.iter().map(|turns| turns.iter().map(|&event| EventKey::new(0, event)).collect()).collect();
+        let record = record_of(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let interval = |one: &MaskedInterval| (one.from.number(), one.to.map(|to| to.number()));
+        (record.part, record.intervals.iter().map(interval).collect())
+    }
+
+    #[test]
+    fn a_source_is_out_when_every_queue_says_so_and_outside_of_its_intervals_it_took_part_everywhere() {
+        assert_eq!(record(&[&[20]]), (Part::Masked, vec![(20, None)]));
+        assert_eq!(record(&[&[20], &[]]), (Part::Takes, vec![(20, None)]), "one has not heard of it");
+        assert_eq!(record(&[&[20], &[15]]), (Part::Masked, vec![(15, None)]));
+        assert_eq!(record(&[&[20, 30], &[15]]), (Part::AskedBack, vec![(15, None)]));
+        assert_eq!(record(&[&[20, 30], &[15, 35]]), (Part::Takes, vec![(15, Some(35))]));
+        assert_eq!(record(&[&[20, 30, 50], &[15, 35]]), (Part::Takes, vec![(15, Some(35)), (50, None)]));
+        assert_eq!(record(&[&[20, 30, 50], &[15, 35, 40]]), (Part::Masked, vec![(15, Some(35)), (40, None)]));
+    }
+
+    #[test]
+    fn the_packets_of_a_source_that_was_out_for_a_while_are_all_somewhere() {
+        let mut flow = FlowAccount { complete: 10, incomplete: 3, ..FlowAccount::default() };
+        flow.dropped.add(Cause::AfterStop, 1);
+        // Of ten complete sets it has six, of four others one; two lie in open sets.
+        let account = SourceAccount {
+            packets: 9,
+            bytes: 900,
+            missing: 1,
+            masked: 5,
+            left_out_of_complete: 4,
+            left_out_of_incomplete: 2,
+        };
+        let fragments = fragments_of(&account, &flow);
+        assert_eq!((fragments.received, fragments.in_complete_events), (14, 6));
+        assert_eq!((fragments.in_incomplete_events, fragments.in_flight), (1, 2));
+        assert_eq!((fragments.dropped.get(Cause::Masked), fragments.accounted()), (5, 14));
+    }
 }

@@ -11,7 +11,7 @@ use crate::run::configured::ConfigurationSummary;
 use crate::run::summary::{add_unbalanced, causes, panicked};
 use crate::whole_file;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
-use ropewalk_terms::{ByCause, Cause, FragmentAccount, RunNumber};
+use ropewalk_terms::{ByCause, Cause, EventKey, FragmentAccount, RunNumber};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -124,7 +124,8 @@ impl FlowSummary {
         let (packets, events) = (&self.packets, &self.events);
         let ids = section.sources.entries(false).map(|(id, _)| id.to_string());
         let by_source = ids.zip(&self.by_source);
-        let by_source = by_source.map(|(id, one)| (id, json!({ "packets": one.packets, "missing": one.missing })));
+        let by_source = by_source
+            .map(|(id, one)| (id, json!({ "packets": one.packets, "missing": one.missing, "masked": one.masked })));
         let seconds = running.as_secs_f64();
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut flow = json!({
@@ -236,6 +237,7 @@ fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSectio
     json!({
         "lost_by_cause": causes(&together.lost),
         "lost_around_by_cause": causes(&together.around),
+        "masked": masked(report, flows),
         "sent": { "packets": report.sent.packets, "bytes": report.sent.bytes, "failed": report.sent.failed },
         "copied_bytes": report.sent.bytes_copied,
         "evacuated_packets": report.evacuated,
@@ -249,6 +251,25 @@ fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSectio
         },
         "waiting": { "most_bytes": report.most_waiting.used, "room_bytes": report.most_waiting.room },
     })
+}
+
+/// In which events of a gateway each source took no part that was masked in mid-run.
+fn masked(report: &GatewayReport, flows: &[FlowSection]) -> Map<String, Value> {
+    let mut masked = Map::new();
+    for (known, section) in report.flows.iter().zip(flows) {
+        let ids: Vec<u32> = section.sources.entries(false).map(|(id, _)| id).collect();
+        for one in &known.masked {
+            let interval = |turns: &[EventKey]| {
+                let to = turns.get(1).map(EventKey::to_string);
+                json!({ "from": turns[0].to_string(), "to": to })
+            };
+            let intervals = one.turns.chunks(2).map(interval).collect();
+            if let Some(id) = ids.get(usize::from(one.source)) {
+                masked.insert(id.to_string(), Value::Array(intervals));
+            }
+        }
+    }
+    masked
 }
 
 /// Nothing was lost where flows come in together, and everything was written.

@@ -2,15 +2,24 @@
 
 use super::*;
 use crate::configuration::push::{self, ListenAddress};
+use crate::drive::{MaskRecord, MaskedInterval, Part};
 use crate::run::push::{PushPart, PushSummary};
+use ropewalk_terms::{Cause, EventKey, SourceId};
+use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
+use serde_json::{Value, json};
 
 /// One flow of four emulated sources at 20 kHz, a gateway that chooses its ports, two nodes that keep a tenth.
 fn system(output: &Path, run: &str) -> PushSystem {
+    system_of(output, run, "")
+}
+
+/// The same, with more of its gateway.
+fn system_of(output: &Path, run: &str, gateway: &str) -> PushSystem {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n{run}\n[[flow]]\nname = \"hlt\"\npacking = 5\ntimeout = \"1s\"\n\
          decision_timeout = \"20s\"\nsources = {{ count = 4, first = 10, address = \"127.3.0.1\" }}\n\
          emulate = {{ rate = \"20kHz\", fragment_size = \"64\" }}\n\
-         [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n[farm]\nnodes = 2\nemulate = {{ accept = 0.1 }}\n",
+         [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{gateway}\n[farm]\nnodes = 2\nemulate = {{ accept = 0.1 }}\n",
         output.display().to_string()
     );
     let configuration = push::parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
@@ -143,4 +152,126 @@ fn many_short_runs_in_a_hurry_leave_nothing_behind() {
     }
     ask(&desk, Command::Shutdown);
     assert_eq!(output.names().len(), runs as usize);
+}
+
+fn mask(desk: &Desk, sources: &[u32], is_masked: bool) -> Result<(), RequestRefusal> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sources = sources.iter().copied().map(SourceId).collect();
+    desk.mask(MaskRequest { sources, is_masked }, BY, move |told| sender.send(told).expect("the test waits"));
+    receiver.recv_timeout(PATIENCE).expect("an answer")
+}
+
+fn record(view: &SessionView, source: u32) -> MaskRecord {
+    view.snapshot.masks.get(&SourceId(source)).cloned().unwrap_or_default()
+}
+
+/// Waits until the run says of a source what it takes part in, and further events have come.
+fn wait_for_part(desk: &Desk, source: u32, part: Part) -> MaskRecord {
+    let seen = wait_for(desk, "the mask", |view| {
+        record(view, source).part == part && view.snapshot.masks.contains_key(&SourceId(source))
+    });
+    wait_for(desk, "further events", |view| assigned(view) > assigned(&seen) + 200);
+    record(&view(desk), source)
+}
+
+/// What the account of a queue says of its masks.
+fn told(intervals: &[MaskedInterval]) -> Value {
+    let one = |one: &MaskedInterval| json!({ "from": one.from.to_string(), "to": one.to.map(|to| to.to_string()) });
+    intervals.iter().map(one).collect()
+}
+
+/// The events of a run's files, by their numbers: whose fragments each has, and who is missing.
+fn events(summary: &PushSummary) -> Vec<(u64, Vec<u32>, usize)> {
+    let mut events = Vec::new();
+    for entry in std::fs::read_dir(&summary.directory).expect("the run's directory") {
+        let bytes = std::fs::read(entry.expect("an entry").path()).expect("a file");
+        for item in Items::new(&bytes) {
+            let Item::Record { record, .. } = item else { continue };
+            if record.kind() == RecordKind::EVENT {
+                let event = EventView::parse(&record).expect("an event");
+                let sources = event.fragments().map(|fragment| fragment.entry.source.0).collect();
+                events.push((event.key().number(), sources, event.missing().count()));
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn a_source_is_masked_and_taken_in_again_while_the_run_goes_on() {
+    let output = Output::new("push-mask");
+    let session = session(&output, "");
+    let desk = session.desk();
+    // What is said before a run holds from its first event on.
+    assert_eq!(mask(&desk, &[11, 14], true), Err(RequestRefusal::Unknown("there is no source 14".to_owned())));
+    ask(&desk, Command::Configure);
+    assert_eq!(mask(&desk, &[11], true), Ok(()));
+    ask(&desk, Command::Start);
+    wait_for_part(&desk, 11, Part::Masked);
+    assert_eq!(mask(&desk, &[13], true), Ok(()));
+    wait_for_part(&desk, 13, Part::Masked);
+    let refused = mask(&desk, &[10, 12], true);
+    let why = "no source of flow `hlt` would be left to take part".to_owned();
+    assert_eq!(refused, Err(RequestRefusal::Unfit(why)));
+    assert_eq!(mask(&desk, &[11, 13], false), Ok(()));
+    let of_11 = wait_for_part(&desk, 11, Part::Takes);
+    let of_13 = wait_for_part(&desk, 13, Part::Takes);
+    let seen = wait_for(&desk, "packets of who is masked", |view| {
+        view.sample.sources.iter().filter(|one| one.account.dropped.get(Cause::Masked) > 0).count() == 2
+    });
+    assert!(seen.sample.sources.iter().all(|one| one.account.received == one.account.accounted()), "{:?}", seen.sample);
+    let account = account(&ask(&desk, Command::Stop));
+    assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
+
+    assert_eq!((of_11.intervals.len(), of_11.intervals[0].from), (1, EventKey::new(0, 0)));
+    let masked = json!({ "11": told(&of_11.intervals), "13": told(&of_13.intervals) });
+    assert_eq!(account.gateways["gw0"]["masked"], masked);
+    let sources = &account.flows["hlt"]["sources"];
+    assert!(sources["11"]["masked"].as_u64() > sources["13"]["masked"].as_u64() && sources["10"]["masked"] == 0);
+    let is_out = |record: &MaskRecord, event: u64| {
+        let covers = |one: &MaskedInterval| one.from.number() <= event && one.to.is_none_or(|to| event < to.number());
+        record.intervals.iter().any(covers)
+    };
+    let events = events(&account);
+    for (event, sources, missing) in &events {
+        let due = [10, 11, 12, 13].into_iter().filter(|source| match source {
+            11 => !is_out(&of_11, *event),
+            13 => !is_out(&of_13, *event),
+            _ => true,
+        });
+        assert_eq!((sources, *missing), (&due.collect(), 0), "event {event}");
+    }
+    assert!([2, 3, 4].iter().all(|count| events.iter().any(|(_, sources, _)| sources.len() == *count)));
+}
+
+#[test]
+fn each_queue_chooses_from_where_on_a_source_is_out_and_a_restart_waits_for_all() {
+    for architecture in ["run_to_completion", "threads"] {
+        let output = Output::new(&format!("push-restart-{architecture}"));
+        let gateway = format!("queues = 3\narchitecture = \"{architecture}\"");
+        let session = session_of(Launcher::new(system_of(&output.0, "", &gateway)), Fields::default());
+        let desk = session.desk();
+        ask(&desk, Command::Configure);
+        ask(&desk, Command::Start);
+        wait_for(&desk, "events", |view| assigned(view) > 200);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        desk.restart(vec![SourceId(12)], BY, move |told| sender.send(told).expect("the test waits"));
+        let restarted = receiver.recv_timeout(PATIENCE).expect("an answer").expect("a run goes on");
+        assert_eq!(restarted.outcome, RestartOutcome::Done);
+        let record = wait_for_part(&desk, 12, Part::Takes);
+        assert_eq!(restarted.sources, [Restarted { source: SourceId(12), from: Some(record.intervals[0].from) }]);
+        let account = account(&ask(&desk, Command::Stop));
+        assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
+        let keys = |turn: &str| {
+            let of =
+                |queue| account.gateways[&format!("gw0-{queue}")]["masked"]["12"][0][turn].as_str().map(str::to_owned);
+            let keys =
+                (0..3).map(of).map(|key| key.expect("it was out, and in again").parse::<u64>().expect("a number"));
+            keys.collect::<Vec<_>>()
+        };
+        let interval = record.intervals[0];
+        assert_eq!(keys("from").into_iter().min(), Some(interval.from.number()));
+        assert_eq!(keys("to").into_iter().max(), interval.to.map(|to| to.number()));
+        assert!(account.flows["hlt"]["sources"]["12"]["masked"].as_u64() > Some(0));
+    }
 }
