@@ -94,6 +94,10 @@ pub fn gateway(bytes: &[u8]) {
             8 if choices.below(16) == 0 => {
                 known.gateway.receiver().stop_after(choices.below(2) as u8, FIRST + choices.below(64));
             }
+            9 if choices.below(4) == 0 => {
+                let source = SourceId(choices.below(u64::from(SOURCES) + 1) as u32);
+                known.gateway.receiver().mask(source, choices.chance());
+            }
             _ => _ = known.gateway.next_request(choices.below(3) as u8, Duration::ZERO, now),
         }
         if choices.chance() {

@@ -1,10 +1,14 @@
 //! What sets of one flow there must be in a gateway, told from the packets that it took and from nothing else.
 
+use super::super::broken::{Broken, Checker};
 use super::scenario::{FlowSetting, PLAUSIBILITY};
-use ropewalk_flow::gateway::{FlowAccount, Incomplete, Output};
+use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Sets that gateways tell apart.
+const TOLD_APART: u64 = 4096;
 
 /// How far a set is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -64,9 +68,14 @@ pub(super) struct Assembly {
     heard: Instant,
     /// No event behind this one belongs to the run.
     last_event: Option<u64>,
+    /// By source: the sets from which on it was masked and took part again, in turns.
+    turns: Vec<Vec<u64>>,
+    /// By source: one past the newest set of which something was refused while it was masked.
+    refused: Vec<u64>,
     /// How many sets were begun in this turn, as the gateway says: how many are free depends on storage.
     room: u64,
     account: FlowAccount,
+    by_source: Vec<SourceAccount>,
     /// Those that were finished and not asked for.
     finished: Vec<Finished>,
 }
@@ -81,8 +90,11 @@ impl Assembly {
             waiting: VecDeque::new(),
             heard: Instant::ZERO,
             last_event: None,
+            turns: vec![Vec::new(); setting.wanted().into()],
+            refused: vec![0; setting.wanted().into()],
             room: 0,
             account: FlowAccount::default(),
+            by_source: vec![SourceAccount::default(); setting.wanted().into()],
             finished: Vec::new(),
         }
     }
@@ -93,6 +105,44 @@ impl Assembly {
         account.open = self.open.len() as u64;
         account.packets.in_flight = self.open.iter().map(|number| self.sets[number].came.len() as u64).sum();
         account
+    }
+
+    /// What the gateway must say of each source.
+    pub(super) fn by_source(&self) -> &[SourceAccount] {
+        &self.by_source
+    }
+
+    /// A source is out from the next set on that is newer than all that came, or in again: then newer than all of which something of it was
+    /// let go, too. Turns never go back.
+    pub(super) fn mask(&mut self, source: u16, is_masked: bool) {
+        let latest = self.turns.iter().flatten().copied().max().unwrap_or(0);
+        let turns = &mut self.turns[usize::from(source)];
+        if (turns.len() % 2 == 1) != is_masked {
+            turns.push(self.end.max(latest).max(self.refused[usize::from(source)]));
+        }
+    }
+
+    fn takes_part(&self, number: u64, source: u16) -> bool {
+        let turns = self.turns[usize::from(source)].iter();
+        turns.filter(|&&turn| turn <= number).count().is_multiple_of(2)
+    }
+
+    /// Who belongs to the events of a set.
+    fn due(&self, number: u64) -> BTreeSet<u16> {
+        (0..self.setting.wanted()).filter(|&source| self.takes_part(number, source)).collect()
+    }
+
+    /// Whether a gateway says of each source from which event on it was masked, and took part again.
+    pub(super) fn check_turns(&self, flow: u8, masking: Option<&Masking>) -> Result<(), Broken> {
+        let said: BTreeMap<u16, Vec<_>> =
+            masking.into_iter().flat_map(Masking::turns).map(|(source, turns)| (source, turns.collect())).collect();
+        let mentioned = (0..).zip(&self.turns).filter(|(_, turns)| !turns.is_empty());
+        let due: BTreeMap<u16, Vec<_>> = mentioned
+            .map(|(source, turns)| (source, turns.iter().map(|&set| self.setting.key_of(set)).collect()))
+            .collect();
+        Broken::unless(said == due, Checker::Keys, || {
+            format!("flow {flow}: sources are masked and take part again at {said:?}, and should at {due:?}")
+        })
     }
 
     /// The sets that were finished since this was asked last.
@@ -145,6 +195,12 @@ impl Assembly {
         self.account.bytes += bytes.len() as u64;
         let packets = &mut self.account.packets;
         match result {
+            Err(Misplaced::For(Cause::Masked)) => {
+                packets.dropped.add(Cause::Masked, 1);
+                // Of who is masked in the whole run there is no account.
+                let known = source.and_then(|source| self.by_source.get_mut(usize::from(source)));
+                known.into_iter().for_each(|account| account.masked += 1);
+            }
             Err(Misplaced::For(Cause::Duplicate)) => packets.duplicate += 1,
             Err(Misplaced::For(Cause::Late)) => packets.late += 1,
             Err(Misplaced::For(Cause::Stale)) => packets.stale += 1,
@@ -167,13 +223,24 @@ impl Assembly {
         }
         let number = self.number_of(header.first_event);
         if header.packing != self.setting.sources.packing {
-            let open = number.ok().and_then(|number| self.sets.get_mut(&number));
+            let number = number.ok().filter(|(number, _)| self.takes_part(*number, source));
+            let open = number.and_then(|(number, _)| self.sets.get_mut(&number));
             if let Some(set) = open.filter(|set| set.state == State::Open && !set.came.contains(&source)) {
                 set.absent.entry(source).or_insert(Cause::WrongPacking);
             }
             return Err(Cause::WrongPacking.into());
         }
-        let number = number?;
+        let (number, is_near) = number?;
+        if !self.takes_part(number, source) {
+            let refused = &mut self.refused[usize::from(source)];
+            if number < self.end + TOLD_APART {
+                *refused = (number + 1).max(*refused);
+            }
+            return Err(Cause::Masked.into());
+        }
+        if !is_near {
+            return Err(Cause::ImplausibleJump.into());
+        }
         if !self.sets.contains_key(&number) {
             self.begin(number, now)?;
         }
@@ -189,14 +256,17 @@ impl Assembly {
         }
         set.absent.remove(&source);
         set.came.insert(source);
-        if set.came.len() == usize::from(self.setting.wanted()) {
+        let is_whole = set.came.len() == self.due(number).len();
+        let account = &mut self.by_source[usize::from(source)];
+        (account.packets, account.bytes) = (account.packets + 1, account.bytes + bytes.len() as u64);
+        if is_whole {
             self.finish(number, Cause::TimedOut);
         }
         Ok(())
     }
 
-    /// The set that begins with an event of which 32 bits are known, seen from the newest one.
-    fn number_of(&self, first_event: u32) -> Result<u64, Cause> {
+    /// The set that begins with an event of which 32 bits are known, seen from the newest one, and whether it is so near that it is believed.
+    fn number_of(&self, first_event: u32) -> Result<(u64, bool), Cause> {
         let (first, packing) = (self.setting.sources.first_event, u64::from(self.setting.sources.packing));
         let newest = first + self.end.saturating_sub(1) * packing;
         let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
@@ -205,10 +275,8 @@ impl Assembly {
             Err(Cause::AfterStop)
         } else if !since.is_multiple_of(packing) {
             Err(Cause::Misaligned)
-        } else if ahead > i64::from(PLAUSIBILITY) {
-            Err(Cause::ImplausibleJump)
         } else {
-            Ok(since / packing)
+            Ok((since / packing, ahead <= i64::from(PLAUSIBILITY)))
         }
     }
 
@@ -250,17 +318,21 @@ impl Assembly {
 
     fn finish(&mut self, number: u64, cause: Cause) {
         self.open.retain(|&open| open != number);
-        let sources = self.setting.wanted();
+        let due = self.due(number);
         let set = self.sets.get_mut(&number).expect("only sets that are there are finished");
         let received = set.came.len() as u64;
         let mut dropped = None;
-        if set.came.len() == usize::from(sources) {
+        let out = (0..).zip(&mut self.by_source).filter(|(source, _)| !due.contains(source));
+        if set.came.len() == due.len() {
+            out.for_each(|(_, account)| account.left_out_of_complete += 1);
             set.state = State::Complete;
             self.account.complete += 1;
             self.account.packets.in_complete_events += received;
         } else {
+            out.for_each(|(_, account)| account.left_out_of_incomplete += 1);
             set.state = State::Incomplete;
-            for source in (0..sources).filter(|source| !set.came.contains(source)) {
+            for source in due.into_iter().filter(|source| !set.came.contains(source)) {
+                self.by_source[usize::from(source)].missing += 1;
                 self.account.missing.add(*set.absent.entry(source).or_insert(cause), 1);
             }
             if self.setting.incomplete == Incomplete::Drop {

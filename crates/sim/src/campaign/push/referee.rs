@@ -6,10 +6,11 @@ use super::address;
 use super::assembly::{Assembly, Finished};
 use super::farm::Farm;
 use super::member::Place;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, source_of};
 use super::voices::Voices;
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;
+use ropewalk_node::drive::gateway::{OrderBoard, Read};
 use ropewalk_terms::Instant;
 use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::MepView;
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Shared by everybody who takes part.
 pub(super) type Shared = Rc<RefCell<Referee>>;
@@ -78,6 +80,8 @@ pub(super) struct Twin {
     /// Sets that one half has finished and the other one has not taken yet.
     between: VecDeque<(u8, Finished)>,
     notes: Vec<Note>,
+    /// How far it has read what is said in mid-run.
+    read: Read,
     /// By flow: sets that were begun before this turn.
     opened: Vec<u64>,
     /// By flow: when sets were finished for which something was missing, by the gateway's clock.
@@ -100,6 +104,7 @@ pub(super) struct Fate {
 #[derive(Debug)]
 pub(super) struct Referee {
     scenario: Rc<Scenario>,
+    orders: Arc<OrderBoard>,
     pub(super) twins: Vec<Twin>,
     /// Lives that are over because their process was killed, with their gateways.
     pub(super) former: Vec<(u16, Twin)>,
@@ -114,10 +119,11 @@ pub(super) struct Referee {
 }
 
 impl Referee {
-    pub(super) fn new(scenario: &Rc<Scenario>, with_text: bool) -> Shared {
+    pub(super) fn new(scenario: &Rc<Scenario>, orders: &Arc<OrderBoard>, with_text: bool) -> Shared {
         let twin = |gateway| Twin::new(scenario, gateway, 1);
         let referee = Self {
             scenario: Rc::clone(scenario),
+            orders: Arc::clone(orders),
             twins: (0..scenario.gateways).map(twin).collect(),
             former: Vec::new(),
             voices: Voices::new(scenario),
@@ -252,10 +258,14 @@ impl Referee {
 
     /// A gateway, or a half of it, had a turn: whether it is as it must be.
     pub(super) fn after_turn(&mut self, gateway: u16, turned: Turned<'_>, now: Instant) -> Result<(), Broken> {
-        let batch = self.scenario.rooms.batch;
-        let twin = &mut self.twins[usize::from(gateway)];
+        let Self { scenario, orders, twins, .. } = self;
+        let twin = &mut twins[usize::from(gateway)];
         let in_place = |broken: Broken| Broken { words: format!("gw{gateway}: {}", broken.words), ..broken };
-        twin.replay(turned, batch, now).and_then(|()| twin.check(turned)).map_err(in_place)
+        let replayed = twin.replay(turned, scenario.rooms.batch, now);
+        if turned.receiver().is_some() {
+            twin.read(orders);
+        }
+        replayed.and_then(|()| twin.check(turned)).map_err(in_place)
     }
 }
 
@@ -266,6 +276,7 @@ impl Twin {
             farm: Farm::new(scenario, gateway, life),
             between: VecDeque::new(),
             notes: Vec::new(),
+            read: Read::default(),
             opened: vec![0; scenario.flows.len()],
             closed: BTreeMap::new(),
         }
@@ -292,6 +303,15 @@ impl Twin {
             self.finish_sets(now);
         }
         Ok(())
+    }
+
+    /// Behind the packets of its turn a gateway reads who takes part.
+    fn read(&mut self, orders: &OrderBoard) {
+        let Self { flows, read, .. } = self;
+        orders.read(read, |source, is_masked| {
+            let (flow, source) = source_of(source);
+            flows[usize::from(flow)].mask(source, is_masked);
+        });
     }
 
     fn begin_turn(&mut self, receiver: &Receiver, now: Instant) {
@@ -374,6 +394,11 @@ impl Twin {
             Broken::unless(taken == packets, Checker::Ledger, || {
                 format!("flow {flow}: the account is {packets:?}, and must be {taken:?}")
             })?;
+            let (sources, due) = (receiver.by_source(flow), assembly.by_source());
+            Broken::unless(sources == due, Checker::Ledger, || {
+                format!("flow {flow}: its sources' accounts are {sources:?}, and must be {due:?}")
+            })?;
+            assembly.check_turns(flow, receiver.masking(flow))?;
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ pub(super) const MORE_FAULTS_STREAM: u64 = 504;
 const LOAD_STREAM: u64 = 505;
 const PLACES_STREAM: u64 = 506;
 pub(super) const SLOW_READERS_STREAM: u64 = 507;
+pub(super) const MASKS_STREAM: u64 = 508;
 /// How long it takes until a trigger acts, where gateways know how often events come.
 const LATENCY: Duration = Duration::from_millis(2);
 
@@ -62,6 +63,19 @@ pub struct FlowSetting {
     pub budget: Duration,
     /// So many of the last sources are masked: they send, and nobody waits for them.
     pub masked: u16,
+}
+
+/// A source is taken out, or in again, in mid-run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Masking {
+    /// When that is said to all gateways.
+    pub at: Duration,
+    /// Its flow.
+    pub flow: u8,
+    /// Which source.
+    pub source: u16,
+    /// It takes part no longer; otherwise again.
+    pub is_masked: bool,
 }
 
 /// One node of the farm.
@@ -150,6 +164,8 @@ pub struct Scenario {
     pub readers: Option<usize>,
     /// The network of connections, as far as nothing goes wrong beside it.
     pub lines: Faults,
+    /// Who is taken out and in again, in the order of time.
+    pub masks: Vec<Masking>,
     /// What goes wrong.
     pub faults: Vec<Scheduled>,
 }
@@ -245,7 +261,7 @@ impl FlowSetting {
         known.unwrap_or_else(|| u64::from(self.capacity).div_ceil(8))
     }
 
-    /// Sources that belong to an event.
+    /// Sources that belong to an event, unless they are masked in mid-run.
     pub(super) const fn wanted(&self) -> u16 {
         self.sources.sources - self.masked
     }
@@ -322,6 +338,7 @@ impl Scenario {
             connections: false,
             readers: None,
             lines: Faults::default(),
+            masks: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -335,6 +352,7 @@ impl Scenario {
         scenario.faults.extend(more.into_iter().chain(slow));
         scenario.draw_load();
         scenario.faults.sort_by_key(|scheduled| scheduled.at);
+        scenario.masks = schedule::draw_masks(&scenario, scenario.nodes_come, scenario.triggering());
         scenario
     }
 
@@ -548,6 +566,7 @@ impl fmt::Display for Scenario {
                 flow.decision_timeout,
             )?;
         }
+        self.masks.iter().try_for_each(|masking| writeln!(out, "  {masking:?}"))?;
         self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
     }
 }

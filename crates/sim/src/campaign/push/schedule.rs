@@ -5,7 +5,7 @@ use super::super::fault_kind::FaultKind;
 use super::super::schedule::moment;
 use super::fault::{Fault, Scheduled, Trouble, Way};
 use super::member::Place;
-use super::scenario::{FAULTS_STREAM, MORE_FAULTS_STREAM, SLOW_READERS_STREAM, Scenario};
+use super::scenario::{FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario};
 use super::wrong::Wrong;
 use std::time::Duration;
 
@@ -97,6 +97,27 @@ pub(super) fn draw_slow_readers(scenario: &Scenario, begin: Duration, span: Dura
         Scheduled { at, lasts: draw.time(SHORTEST, LONGEST), fault }
     });
     slow.collect()
+}
+
+/// In some runs, sources that are taken out and in again, before the first trigger or while triggers come: never the first one of a flow,
+/// so that one stays. From a stream of their own.
+pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Masking> {
+    let mut draw = Draw::new(scenario.seed, MASKS_STREAM);
+    let mut masks = Vec::new();
+    let times = if draw.one_in(3) { draw.between(1, 4) } else { 0 };
+    for _ in 0..times {
+        let flow = draw.below(scenario.flows.len() as u64) as u8;
+        let source = draw.between(1, u64::from(scenario.flows[usize::from(flow)].wanted()) - 1) as u16;
+        let at = if draw.one_in(4) { Duration::ZERO } else { begin + moment(&mut draw, span, Duration::ZERO) };
+        masks.push(Masking { at, flow, source, is_masked: true });
+        // Some are out for a moment, and some to the end.
+        if !draw.one_in(4) {
+            let at = at + draw.time(SHORTEST, span.max(2 * SHORTEST));
+            masks.push(Masking { at, flow, source, is_masked: false });
+        }
+    }
+    masks.sort_by_key(|masking| masking.at);
+    masks
 }
 
 fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {

@@ -20,7 +20,7 @@ use ropewalk_io::simulated::Network;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::gateway::{
     Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig,
-    Gathering, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
+    Gathering, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
 };
 use ropewalk_node::drive::{Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
@@ -55,6 +55,7 @@ pub(super) struct Site<'a> {
     /// By flow.
     pub(super) gates: &'a [Arc<TriggerGate>],
     pub(super) is_over: &'a Arc<AtomicBool>,
+    pub(super) orders: &'a Arc<OrderBoard>,
     pub(super) referee: &'a Shared,
     /// By gateway: who watches it.
     pub(super) watchers: &'a [Watcher],
@@ -158,6 +159,7 @@ impl Site<'_> {
             epoch: clock.utc(),
             gates,
             is_held: Arc::default(),
+            orders: Arc::clone(self.orders),
             is_over: Arc::clone(self.is_over),
             drain: DRAIN,
             batch: rooms.batch,

@@ -11,7 +11,7 @@ use super::member::{Member, Place};
 use super::readers::Reader;
 use super::referee::{Referee, Shared, Turned};
 use super::samples::Watcher;
-use super::scenario::Scenario;
+use super::scenario::{Masking, Scenario, source_id};
 use super::setup::{NodeMachine, Site, TriggerMachine};
 use super::wires::Tampering;
 use ropewalk_flow::gateway::Receiver;
@@ -21,7 +21,9 @@ use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
 use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork};
 use ropewalk_io::simulated::Network;
 use ropewalk_node::drive::Drive;
+use ropewalk_node::drive::gateway::OrderBoard;
 use ropewalk_terms::{Instant, Utc};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +63,9 @@ pub struct World {
     pub(super) tampering: Vec<Vec<Tampering>>,
     pub(super) gates: Vec<Arc<TriggerGate>>,
     is_over: Arc<AtomicBool>,
+    orders: Arc<OrderBoard>,
+    /// What is still to be said of who takes part.
+    masks: VecDeque<Masking>,
     pub(super) injection: Injection,
     pub(super) coverage: Coverage,
     /// How many lives each node had, and each gateway.
@@ -92,9 +97,10 @@ impl World {
         let disk = |gateway| SimulatedStorage::new(scenario.seed ^ u64::from(gateway) << 32, DiskFaults::default());
         let gate = |flow: &super::FlowSetting| Arc::new(TriggerGate::new(flow.sets * u64::from(flow.sources.packing)));
         let nodes = 0..scenario.nodes.len() as u16;
+        let orders = Arc::<OrderBoard>::default();
         let mut world = Self {
             storages: (0..scenario.gateways).map(disk).collect(),
-            referee: Referee::new(&scenario, with_text),
+            referee: Referee::new(&scenario, &orders, with_text),
             // Halves of a gateway have the same clock.
             senders: clocks.iter().cloned().map(Member::new).collect(),
             gateways: clocks.into_iter().map(Member::new).collect(),
@@ -107,6 +113,8 @@ impl World {
             tampering: Vec::new(),
             gates: scenario.flows.iter().map(gate).collect(),
             is_over: Arc::default(),
+            orders,
+            masks: scenario.masks.iter().copied().collect(),
             injection: Injection::new(&scenario),
             coverage: Coverage::default(),
             lives: vec![0; scenario.nodes.len()],
@@ -123,8 +131,8 @@ impl World {
     }
 
     fn site(&self) -> Site<'_> {
-        let Self { scenario, network, lines, directory, storages, gates, is_over, referee, watchers, .. } = self;
-        Site { scenario, network, lines, directory, storages, gates, is_over, referee, watchers }
+        let Self { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers, .. } = self;
+        Site { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers }
     }
 
     fn start(&mut self) {
@@ -342,9 +350,13 @@ impl World {
             .min()
     }
 
-    /// Nodes come, and the run is stopped.
+    /// Nodes come, sources are masked, and the run is stopped.
     fn command(&mut self) {
         let now = self.now().since(Instant::ZERO);
+        while let Some(masking) = self.masks.pop_front_if(|masking| masking.at <= now) {
+            self.referee.borrow_mut().note(self.clock.now(), 8, || format!("{masking:?}"));
+            self.orders.mask(source_id(masking.flow, masking.source), masking.is_masked);
+        }
         if !self.have_come && now >= self.scenario.nodes_come {
             self.have_come = true;
             self.start_nodes();
@@ -365,7 +377,8 @@ impl World {
 
     fn next_command(&self) -> Option<Instant> {
         let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
-        let times = nodes.into_iter().chain(self.stop()).map(|time| Instant::ZERO.after(time));
+        let mask = self.masks.front().map(|masking| masking.at);
+        let times = nodes.into_iter().chain(self.stop()).chain(mask).map(|time| Instant::ZERO.after(time));
         times.filter(|&time| time > self.now()).min()
     }
 
