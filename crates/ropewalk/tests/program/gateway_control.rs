@@ -4,7 +4,7 @@ use crate::accounts::{expect_form, schema};
 use crate::control::Controlled;
 use crate::examples::example;
 use crate::process::Program;
-use crate::support::{TemporaryDirectory, wait_for};
+use crate::support::{Held, TemporaryDirectory, wait_for};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -146,6 +146,68 @@ fn whoever_watches_a_push_system_gets_samples_of_whole_events() {
         controlled.good("stop");
         accounts(controlled, 1);
     }
+}
+
+/// A source of the first level is begun anew and one of the second is taken out for a while: every event stays complete, also in the files.
+#[test]
+fn sources_that_push_are_masked_and_begun_anew_while_the_run_goes_on() {
+    let directory = TemporaryDirectory::new("gateway-masks");
+    let slower = [
+        ("poisson(20kHz)", "poisson(5kHz)"),
+        ("poisson(1kHz)", "poisson(500Hz)"),
+        ("decision_timeout = \"5s\"", "decision_timeout = \"20s\""),
+        ("timeout = \"200ms\"", "timeout = \"5s\""),
+    ];
+    let config = example(&directory, "lhcb-gateway.toml", &slower);
+    let output = directory.path().display().to_string();
+    let controlled = Controlled::of(&["run", &config], &["--output", &output, "--idle"]);
+    controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+    controlled.good("start");
+    let before = wait_beyond(&controlled, 0);
+    let masked = controlled.mask("mask", "1005");
+    assert_eq!((&masked[0]["source"], &masked[0]["in_run"]), (&1005.into(), &"masked".into()), "{masked}");
+    let from = masked[0]["events"][0]["from"].clone();
+    let restarted = controlled.mask("restart", "3");
+    assert_eq!(
+        (&restarted["answer"], &restarted["restarted"][0]["source"]),
+        (&"done".into(), &3.into()),
+        "{restarted}"
+    );
+    let refused = Program::run(["ctl", "mask", "1000-1322", "--url", &controlled.url]);
+    let said = refused.expect_status(3).out.concat();
+    assert!(said.contains("no source of flow `hlt` would be left to take part"), "{said}");
+    wait_beyond(&controlled, before + 5000);
+    wait_for("what came of the masked source", || {
+        let sources = controlled.good("sources");
+        let of_it = sources.as_array().expect("a list").iter().find(|source| source["id"] == 1005);
+        of_it.filter(|source| source["dropped"]["masked"].as_u64() > Some(5)).map(|_| ())
+    });
+    let back = controlled.mask("unmask", "1005");
+    let known = back.as_array().expect("a list").iter().find(|mask| mask["source"] == 1005).expect("it was masked");
+    assert_eq!((&known["in_run"], &known["events"][0]["from"]), (&"takes_part".into(), &from), "{back}");
+    let to = known["events"][0]["to"].clone();
+    let seen = assigned(&controlled);
+    wait_beyond(&controlled, seen + 2000);
+    assert_eq!(controlled.good("stop")["answer"], "done");
+    let account = accounts(controlled, 1).remove(0);
+    let masked = &account["gateways"]["gw0"]["masked"];
+    assert_eq!(masked["1005"], serde_json::json!([{ "from": from, "to": to }]));
+    assert_eq!(masked["3"][0]["from"], restarted["restarted"][0]["out_from"]);
+    assert!(account["flows"]["hlt"]["sources"]["1005"]["masked"].as_u64() > Some(5), "{account:#}");
+    let number = |event: &Value| event.as_str().and_then(|text| text.parse::<u64>().ok()).expect("a number");
+    let held = Held::in_directories(&[directory.path().join("run000001")]);
+    assert!(held.events.values().all(|event| event.missing.is_empty()), "a masked source is not missing");
+    let mut times = [0, 0];
+    for (key, event) in &held.events {
+        let is_out = (number(&from)..number(&to)).contains(&key.number());
+        assert_eq!(
+            (event.fragments.contains_key(&1005), event.fragments.contains_key(&1004)),
+            (!is_out, true),
+            "{key}"
+        );
+        times[usize::from(is_out)] += 1;
+    }
+    assert!(times.iter().all(|&events| events > 0), "{times:?} events with and without it");
 }
 
 /// Trigger, sources and farm are other processes, which stay from run to run: they hear of all commands by the throttle alone.

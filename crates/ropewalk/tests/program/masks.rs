@@ -6,7 +6,7 @@ use crate::support::{FrontEnd, Held, Setup, wait_for};
 use serde_json::{Value, json};
 
 impl Controlled {
-    fn mask(&self, command: &str, sources: &str) -> Value {
+    pub(crate) fn mask(&self, command: &str, sources: &str) -> Value {
         let ended = Program::run(["ctl", command, sources, "--url", &self.url, "--by", "ada", "--json"]);
         ended.expect_status(0).account()
     }
