@@ -178,6 +178,77 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What must be, told from what was said and offered alone.
+#[derive(Default)]
+struct Model {
+    /// By source: the sets at which it was masked and took part again.
+    said: BTreeMap<u16, Vec<u64>>,
+    /// By source: one past the newest set of which it was refused.
+    ahead: [u64; SOURCES as usize],
+    /// One past the newest set, and the last turn.
+    next: u64,
+    latest: u64,
+    refused: u64,
+    came: BTreeMap<u64, BTreeSet<u16>>,
+    ended: BTreeSet<u64>,
+}
+
+impl Model {
+    fn is_out(&self, source: u16, set: u64) -> bool {
+        self.said.get(&source).is_some_and(|turns| turns.iter().filter(|&&turn| turn <= set).count() % 2 == 1)
+    }
+
+    fn mask(&mut self, source: u16, is_masked: bool) {
+        let masked = |one: u16| self.said.get(&one).is_some_and(|turns| turns.len() % 2 == 1);
+        let others = (0..SOURCES).filter(|&one| one != source && !masked(one)).count();
+        if masked(source) != is_masked && (others > 0 || !is_masked) {
+            self.latest = self.next.max(self.latest).max(self.ahead[usize::from(source)]);
+            self.said.entry(source).or_default().push(self.latest);
+        }
+    }
+
+    /// A packet was offered, with these accounts before and after.
+    fn offered(&mut self, source: u16, set: u64, before: &FlowAccount, after: &FlowAccount) {
+        let others = |account: &FlowAccount| account.packets.late + account.packets.duplicate;
+        if self.is_out(source, set) {
+            let ahead = &mut self.ahead[usize::from(source)];
+            *ahead = (set + 1).max(*ahead);
+            self.refused += 1;
+            assert_eq!((before.opened, before.open), (after.opened, after.open), "nobody waits for the others");
+        } else if others(before) == others(after) {
+            self.came.entry(set).or_default().insert(source);
+            self.next = self.next.max(set + 1);
+        }
+        assert_eq!(after.packets.dropped.get(Cause::Masked), self.refused);
+    }
+
+    /// Sets that have ended have who takes part, and say who of these is missing.
+    fn check(&mut self, assembly: &mut Assembly) {
+        for (first, ending, missing) in finished(assembly) {
+            let set = first / 4;
+            assert!(self.ended.insert(set), "set {set} ends twice");
+            let there = &self.came[&set];
+            let due: BTreeSet<u16> = (0..SOURCES).filter(|&source| !self.is_out(source, set)).collect();
+            assert!(!due.is_empty() && there.is_subset(&due), "{there:?} are in set {set} of {due:?}");
+            let lacks: Vec<u16> = due.difference(there).copied().collect();
+            assert_eq!(ending == Ending::Complete, lacks.is_empty());
+            assert_eq!(missing.into_iter().map(|(source, _)| source).collect::<Vec<_>>(), lacks);
+        }
+    }
+
+    /// Everything has ended: turns and the accounts of sources are what follows.
+    fn check_end(&self, assembly: &Assembly) {
+        let events = |turns: &Vec<u64>| turns.iter().map(|set| set * 4).collect();
+        assert_eq!(turns(assembly), self.said.iter().map(|(&source, turns)| (source, events(turns))).collect());
+        let account = assembly.account();
+        for one in assembly.by_source() {
+            let sets = one.packets + one.missing + one.left_out_of_complete + one.left_out_of_incomplete;
+            assert_eq!(sets, account.complete + account.incomplete + account.dropped.total());
+        }
+        assert_eq!(assembly.by_source().iter().map(|one| one.masked).sum::<u64>(), self.refused);
+    }
+}
+
 proptest! {
     #[test]
     fn each_set_has_who_takes_part_in_it_and_lacks_nobody_else(
@@ -185,73 +256,28 @@ proptest! {
         incomplete in prop_oneof![Just(Incomplete::Emit), Just(Incomplete::Drop)],
     ) {
         let mut bench = Bench::new();
-        let config = FlowConfig { assembling: 4, sets: 16, incomplete, ..flow(SOURCES, 4) };
-        let mut assembly = Assembly::new(0, &config);
-        // What must be: turns by source, the newest set, and who was masked when.
-        let mut said: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
-        let (mut next, mut latest, mut now, mut refused) = (0, 0, 0, 0);
-        let mut ahead = [0; SOURCES as usize];
-        let mut came: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
-        let mut ended: BTreeSet<u64> = BTreeSet::new();
-        let is_out = |said: &BTreeMap<u16, Vec<u64>>, source: u16, set: u64| {
-            said.get(&source).is_some_and(|turns| turns.iter().filter(|&&turn| turn <= set).count() % 2 == 1)
-        };
-        let mut checked = |assembly: &mut Assembly, came: &BTreeMap<u64, BTreeSet<u16>>, said: &_| {
-            for (first, ending, missing) in finished(assembly) {
-                let set = first / 4;
-                prop_assert!(ended.insert(set), "set {} ends twice", set);
-                let there = &came[&set];
-                let due: BTreeSet<u16> = (0..SOURCES).filter(|&source| !is_out(said, source, set)).collect();
-                prop_assert!(!due.is_empty() && there.is_subset(&due), "{:?} are in set {} of {:?}", there, set, due);
-                let lacks: Vec<u16> = due.difference(there).copied().collect();
-                prop_assert_eq!(missing.into_iter().map(|(source, _)| source).collect::<Vec<_>>(), lacks.clone());
-                prop_assert_eq!(ending == Ending::Complete, lacks.is_empty());
-            }
-            Ok(())
-        };
+        let mut assembly = Assembly::new(0, &FlowConfig { assembling: 4, sets: 16, incomplete, ..flow(SOURCES, 4) });
+        let (mut model, mut now) = (Model::default(), 0);
         for step in steps {
             match step {
                 Step::Mask(source, is_masked) => {
-                    let masked = |one: u16| said.get(&one).is_some_and(|turns| turns.len() % 2 == 1);
-                    let others = (0..SOURCES).filter(|&one| one != source && !masked(one)).count();
-                    if masked(source) != is_masked && (others > 0 || !is_masked) {
-                        latest = next.max(latest).max(ahead[usize::from(source)]);
-                        said.entry(source).or_default().push(latest);
-                    }
+                    model.mask(source, is_masked);
                     assembly.mask(source, is_masked);
                 }
                 Step::Packet(source, set) => {
                     let before = assembly.account();
                     offer(&mut assembly, address(source), bench.packet(set * 4, 4, 1, 8), at(now));
-                    let after = assembly.account();
-                    let was_refused = is_out(&said, source, set);
-                    if was_refused {
-                        refused += 1;
-                        ahead[usize::from(source)] = ahead[usize::from(source)].max(set + 1);
-                    }
-                    prop_assert_eq!(dropped(&assembly, Cause::Masked), refused);
-                    let others = |account: &FlowAccount| account.packets.late + account.packets.duplicate;
-                    if !was_refused && others(&before) == others(&after) {
-                        came.entry(set).or_default().insert(source);
-                        next = next.max(set + 1);
-                    }
-                    prop_assert!(!was_refused || (before.opened, before.open) == (after.opened, after.open));
+                    model.offered(source, set, &before, &assembly.account());
                 }
                 Step::Pass => {
                     now += 100;
                     pass(&mut assembly, at(now));
                 }
             }
-            checked(&mut assembly, &came, &said)?;
+            model.check(&mut assembly);
         }
         assembly.close_all(Cause::DrainTimedOut);
-        checked(&mut assembly, &came, &said)?;
-        let (account, turned) = (assembly.account(), turns(&assembly));
-        prop_assert_eq!(turned, said.into_iter().map(|(source, turns)| (source, turns.iter().map(|set| set * 4).collect())).collect());
-        for one in assembly.by_source() {
-            let sets = one.packets + one.missing + one.left_out_of_complete + one.left_out_of_incomplete;
-            prop_assert_eq!(sets, account.complete + account.incomplete + account.dropped.total());
-        }
-        prop_assert_eq!(assembly.by_source().iter().map(|one| one.masked).sum::<u64>(), refused);
+        model.check(&mut assembly);
+        model.check_end(&assembly);
     }
 }
