@@ -213,6 +213,8 @@ flaws! {
     GatewayAwaitsMasked = "gateway_awaits_masked",
     /// A gateway takes a source in again in sets of which it has let packets of that source go.
     GatewayForgetsRefused = "gateway_forgets_refused",
+    /// A flow's new time-out counts from when sets in assembly were begun.
+    TimeoutOfOpenSets = "timeout_of_open_sets",
     /// A trigger does not hear a gateway that has begun another life.
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.

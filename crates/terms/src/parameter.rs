@@ -11,7 +11,7 @@ macro_rules! parameters {
             /// Every parameter, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The stable name. That of a prescale has the stream's name in front of it.
+            /// The stable name. That of a prescale has the stream's name in front of it, that of a set's time-out the flow's.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text),* }
             }
@@ -39,6 +39,8 @@ parameters! {
     ReportInterval = 6, "monitoring.interval";
     /// Of so many selected events a stream keeps one.
     Prescale = 7, "prescale";
+    /// A set of events of a flow waits so long for its packets. In nanoseconds.
+    SetTimeout = 8, "timeout";
 }
 
 impl Parameter {
@@ -57,6 +59,6 @@ mod tests {
         for (number, &parameter) in (1..).zip(Parameter::ALL) {
             assert_eq!((parameter as u8, Parameter::from_u8(number)), (number, Some(parameter)));
         }
-        assert_eq!((Parameter::from_u8(0), Parameter::from_u8(8), Parameter::from_u8(255)), (None, None, None));
+        assert_eq!((Parameter::from_u8(0), Parameter::from_u8(9), Parameter::from_u8(255)), (None, None, None));
     }
 }

@@ -319,7 +319,7 @@ impl Assembly {
         let left_out =
             if is_planted(Flaw::GatewayAwaitsMasked) { 0 } else { self.masking.left_out(set).count() as u16 };
         let first = EventKey::new(0, self.first_event + set * u64::from(self.packing));
-        empty.begin(first, self.source_count - left_out, now);
+        empty.begin(first, self.source_count - left_out, now, self.timeout);
         self.slots[usize::from(slot)] = Some(empty);
         self.ages.push(slot);
         self.window.set(set, Known::Open(slot));
@@ -433,7 +433,18 @@ impl Assembly {
     /// The oldest set in assembly, and until when it waits.
     fn oldest(&self) -> Option<(u16, Instant)> {
         let slot = self.ages.oldest()?;
-        self.slots[usize::from(slot)].as_ref().map(|set| (slot, set.opened.after(self.timeout)))
+        let set = self.slots[usize::from(slot)].as_ref()?;
+        let is_wrong = is_planted(Flaw::TimeoutOfOpenSets);
+        Some((slot, if is_wrong { set.opened.after(self.timeout) } else { set.waits_until }))
+    }
+
+    /// Sets that are begun from now on wait so long for their packets. Those in assembly wait as long as they were to, but no longer than one
+    /// that is begun now: none overtakes another, and who takes back a time-out that was too long need not sit it out.
+    pub fn set_timeout(&mut self, timeout: Duration, now: Instant) {
+        self.timeout = timeout;
+        for set in self.slots.iter_mut().flatten() {
+            set.waits_until = set.waits_until.min(now.after(timeout));
+        }
     }
 
     /// When the oldest set has waited long enough.

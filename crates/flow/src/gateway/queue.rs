@@ -164,6 +164,15 @@ impl Receiver {
         }
     }
 
+    /// Sets of a flow that are begun from now on wait so long for their packets; see [`Assembly::set_timeout`].
+    pub fn set_timeout(&mut self, flow: u8, timeout: core::time::Duration, now: Instant) {
+        let index = usize::from(flow);
+        if let (Some(known), Some(flow)) = (self.config.flows.get_mut(index), self.flows.get_mut(index)) {
+            known.timeout = timeout;
+            flow.set_timeout(timeout, now);
+        }
+    }
+
     /// Which sources of a flow were masked, and from which event to which.
     pub fn masking(&self, flow: u8) -> Option<&Masking> {
         self.flows.get(usize::from(flow)).map(Assembly::masking)

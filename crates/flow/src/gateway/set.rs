@@ -3,6 +3,7 @@
 use super::config::FlowConfig;
 use super::gather::FragmentPlace;
 use crate::moves::{append, overwrite};
+use core::time::Duration;
 use ropewalk_memory::{Payload, Returns, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
@@ -53,6 +54,8 @@ pub struct EventSet {
     pub(super) flow: u8,
     pub(super) first: EventKey,
     pub(super) opened: Instant,
+    /// Until then it waits for its packets.
+    pub(super) waits_until: Instant,
     pub(super) ending: Ending,
     /// No set before this event is in assembly any more.
     pub(super) open_from: EventKey,
@@ -80,6 +83,7 @@ impl EventSet {
             flow,
             first: EventKey::MIN,
             opened: Instant::ZERO,
+            waits_until: Instant::ZERO,
             ending: Ending::Complete,
             open_from: EventKey::MIN,
             packets: core::iter::repeat_with(Payload::default).take(sources).collect(),
@@ -130,9 +134,10 @@ impl EventSet {
         self.received == self.wanted
     }
 
-    /// Begins with a first event, of so many sources; the set is empty.
-    pub(super) fn begin(&mut self, first: EventKey, wanted: u16, now: Instant) {
-        (self.first, self.wanted, self.opened) = (first, wanted, now);
+    /// Begins with a first event, of so many sources, for which it waits so long; the set is empty.
+    pub(super) fn begin(&mut self, first: EventKey, wanted: u16, now: Instant, timeout: Duration) {
+        (self.first, self.wanted) = (first, wanted);
+        (self.opened, self.waits_until) = (now, now.after(timeout));
     }
 
     /// Whether a source takes no part in it.

@@ -69,7 +69,7 @@ impl RunSettings {
         }
     }
 
-    /// Those of a system whose sources push: no parameter can be changed in mid-run.
+    /// Those of a system whose sources push.
     pub fn of_push(configuration: &PushConfiguration) -> Self {
         let run = &configuration.run;
         let limits = RunLimits {
@@ -84,7 +84,7 @@ impl RunSettings {
             timeouts: TimeoutSection { drain: run.drain, ..TimeoutSection::default() },
             required_fields: run.required_fields.clone(),
             masks: MaskRules::of_push(configuration),
-            parameters: Parameters::default(),
+            parameters: Parameters::of_push(configuration),
             written: configuration.written.clone(),
         }
     }

@@ -2,6 +2,8 @@
 
 use super::desk::RequestRefusal;
 use crate::configuration::Configuration;
+use crate::configuration::push::{FlowSection, PushConfiguration};
+use crate::drive::gateway::OrderBoard;
 use crate::quantity::Time;
 use ropewalk_flow::messages::Setting;
 use ropewalk_terms::{Parameter, StreamIndex};
@@ -17,7 +19,7 @@ const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs
 /// A parameter with its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveParameter {
-    /// Its name: `timeouts.readout`, or `stream.physics.prescale`.
+    /// Its name: `timeouts.readout`, `stream.physics.prescale`, or `flow.hlt.timeout`.
     pub name: String,
     /// What it is.
     pub parameter: Parameter,
@@ -25,8 +27,10 @@ pub struct LiveParameter {
     pub value: u64,
     /// As it was configured.
     pub configured: u64,
-    /// Of which stream.
+    /// Of which stream or flow.
     of: u16,
+    /// It has to be less than this: how long a flow's sets wait for decisions.
+    below: Option<u64>,
 }
 
 impl LiveParameter {
@@ -71,7 +75,7 @@ pub struct ParameterRequest {
 pub(super) struct Parameters(Vec<LiveParameter>);
 
 impl Parameters {
-    /// Those of a system that pulls; one in which sources push has none.
+    /// Those of a system that pulls.
     pub(super) fn of(configuration: &Configuration) -> Self {
         let (times, streams) = (&configuration.timeouts, configuration.streams());
         if configuration.source.is_empty() {
@@ -79,7 +83,7 @@ impl Parameters {
         }
         let time = |parameter: Parameter, time: Duration| {
             let value = time.as_nanos() as u64;
-            LiveParameter { name: parameter.name().to_owned(), parameter, value, configured: value, of: 0 }
+            LiveParameter { name: parameter.name().to_owned(), parameter, value, configured: value, of: 0, below: None }
         };
         let times = [
             time(Parameter::SourceTimeout, times.readout.0),
@@ -91,7 +95,7 @@ impl Parameters {
         ];
         let prescale = |(index, stream): (u16, &crate::configuration::StreamSection)| {
             let (name, value) = (format!("stream.{}.prescale", stream.name), stream.prescale.into());
-            LiveParameter { name, parameter: Parameter::Prescale, value, configured: value, of: index }
+            LiveParameter { name, parameter: Parameter::Prescale, value, configured: value, of: index, below: None }
         };
         // Whoever checks the files of one that is meant to have every event would miss those that are left out; where filter units
         // take events as files they choose streams, and read their task once.
@@ -99,6 +103,31 @@ impl Parameters {
         let prescales = (0..).zip(&configuration.stream).filter(may_change).map(prescale);
         let prescales = prescales.filter(|_| configuration.file_based.is_none());
         Self(times.into_iter().chain(prescales).collect())
+    }
+
+    /// Those of a system whose sources push.
+    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
+        let timeout = |(index, flow): (u16, &FlowSection)| {
+            let value = flow.timeout.0.as_nanos() as u64;
+            LiveParameter {
+                name: format!("flow.{}.{}", flow.name, Parameter::SetTimeout.name()),
+                parameter: Parameter::SetTimeout,
+                value,
+                configured: value,
+                of: index,
+                below: Some(flow.decision_timeout.0.as_nanos() as u64),
+            }
+        };
+        let value = OrderBoard::INTERVAL.as_nanos() as u64;
+        let interval = LiveParameter {
+            name: Parameter::ReportInterval.name().to_owned(),
+            parameter: Parameter::ReportInterval,
+            value,
+            configured: value,
+            of: 0,
+            below: None,
+        };
+        Self((0..).zip(&configuration.flow).map(timeout).chain([interval]).collect())
     }
 
     /// All of them.
@@ -152,6 +181,13 @@ pub(super) fn report_interval(parameters: &Parameters) -> Duration {
 
 /// Each time-out waits for the one before it, as in a configuration.
 fn fit(parameters: &[LiveParameter]) -> Result<(), String> {
+    let too_long = parameters.iter().find_map(|one| Some((one, one.below.filter(|below| one.value >= *below)?)));
+    if let Some((one, below)) = too_long {
+        let (name, value, below) = (&one.name, one.text(one.value), one.text(below));
+        return Err(format!(
+            "{name} ({value}) has to be shorter than decision_timeout ({below}): events wait for their packets first"
+        ));
+    }
     let of = |parameter| parameters.iter().find(|one| one.parameter == parameter);
     let ordered = [
         (Parameter::SourceTimeout, Parameter::BuilderTimeout),
@@ -236,5 +272,36 @@ mod tests {
         for text in ["0", "-1", "1.5", "4294967296", "1s"] {
             assert!(ask(&mut all, &[("stream.some.prescale", text)]).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_time_outs_of_flows_and_how_often_gateways_tell_of_themselves_may_be_changed() {
+        let system = |decisions: &str| {
+            let text = format!(
+                "version = 1\n[[flow]]\nname = \"l1\"\npacking = 5\nsources = {{ count = 3, first = 0, address = \"127.0.0.1:23000\" }}\n\
+                 [[flow]]\nname = \"hlt\"\npacking = 5\ntimeout = \"300ms\"\ndecision_timeout = \"{decisions}\"\n\
+                 sources = {{ count = 2, first = 10, address = \"127.0.0.1:24000\" }}\n\
+                 [[gateway]]\nname = \"gw0\"\nlisten = {{ l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }}\n[farm]\nnodes = 1\nemulate = {{}}\n"
+            );
+            let read = crate::configuration::push::parse("parameters", &text, &|_| None);
+            Parameters::of_push(&read.unwrap_or_else(|error| panic!("{error}")))
+        };
+        let mut all = system("2s");
+        let told: Vec<_> = all.all().iter().map(|one| format!("{} = {}", one.name, one.text(one.value))).collect();
+        assert_eq!(told, ["flow.l1.timeout = 100ms", "flow.hlt.timeout = 300ms", "monitoring.interval = 50ms"]);
+        let changes = [("flow.hlt.timeout", "1s"), ("monitoring.interval", "200ms")];
+        assert_eq!(ask(&mut all, &changes).map(|told| told.len()), Ok(2));
+        let timeout = Setting { parameter: Parameter::SetTimeout, of: 1, value: 1_000_000_000 };
+        let interval = Setting { parameter: Parameter::ReportInterval, of: 0, value: 200_000_000 };
+        assert_eq!(all.changed().collect::<Vec<_>>(), [timeout, interval]);
+        let why =
+            "flow.hlt.timeout (2s) has to be shorter than decision_timeout (2s): events wait for their packets first";
+        assert_eq!(ask(&mut all, &[("flow.hlt.timeout", "2s")]), Err(RequestRefusal::Unfit(why.to_owned())));
+        assert!(ask(&mut all, &[("flow.l1.timeout", "0s")]).is_err());
+        assert!(matches!(ask(&mut all, &[("flow.other.timeout", "1s")]), Err(RequestRefusal::Unknown(_))));
+        all.follow(&system("3s"));
+        assert_eq!(all.changed().count(), 2, "it still fits");
+        all.follow(&system("800ms"));
+        assert_eq!(all.changed().count(), 0);
     }
 }

@@ -267,7 +267,7 @@ pub struct Mask {
 pub struct Setting {
     /// Which one.
     pub parameter: Parameter,
-    /// Of which stream, where it is one of those; otherwise 0.
+    /// Of which stream or flow, where it is one of those; otherwise 0.
     pub of: u16,
     /// The value, in the parameter's unit.
     pub value: u64,

@@ -237,6 +237,28 @@ fn where_no_more_is_wanted_a_whole_set_is_refused_even_if_there_were_room() {
 }
 
 #[test]
+fn a_longer_time_out_holds_for_sets_that_are_begun_and_a_shorter_one_for_those_in_assembly_too() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    let mut begin =
+        |assembly: &mut Assembly, first, now| offer(assembly, address(0), bench.packet(first, 4, 1, 8), at(now));
+    let firsts = |assembly: &mut Assembly| finished(assembly).into_iter().map(|(first, ..)| first).collect::<Vec<_>>();
+    begin(&mut assembly, 0, 0);
+    assembly.set_timeout(Duration::from_millis(300), at(1));
+    begin(&mut assembly, 4, 1);
+    pass(&mut assembly, at(100));
+    assert_eq!((firsts(&mut assembly), assembly.next_deadline()), (vec![0], at(301)));
+    assembly.set_timeout(Duration::from_millis(10), at(101));
+    begin(&mut assembly, 8, 105);
+    pass(&mut assembly, at(110));
+    assert_eq!((firsts(&mut assembly), assembly.next_deadline()), (vec![], at(111)));
+    pass(&mut assembly, at(111));
+    assert_eq!((firsts(&mut assembly), assembly.next_deadline()), (vec![4], at(115)));
+    pass(&mut assembly, at(115));
+    assert_eq!(firsts(&mut assembly), [8]);
+}
+
+#[test]
 fn masked_sources_are_not_waited_for_and_their_packets_are_counted_and_let_go() {
     let mut bench = Bench::new();
     let mut config = flow(3, 4);

@@ -38,7 +38,7 @@ pub use connections::Connections;
 pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
 pub use filter::{EmulatedFilter, FilterConfig};
 pub use link::{Datagrams, Link};
-pub use order_board::{OrderBoard, Read};
+pub use order_board::{Order, OrderBoard, Read};
 pub use queue::GatewayDrive;
 pub use readers::DecisionReaders;
 pub use receiving::ReceivingParts;

@@ -1,8 +1,19 @@
 //! Where whoever controls a run says to gateways what changes while it goes on.
 
 use ropewalk_terms::SourceId;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Something that changes while a run goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// A source takes part no longer, or again.
+    Mask(SourceId, bool),
+    /// Sets of a flow, by its place in the configuration, wait so long for their packets.
+    SetTimeout(u16, Duration),
+}
 
 /// How far somebody has read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -17,6 +28,8 @@ struct Said {
     /// Each source that takes part no longer, or again, one behind the other: who was away in between has as many turns to record as
     /// everybody else. So many are allowed of each source that this stays short.
     masks: Vec<(SourceId, bool)>,
+    /// By flow, the last time-out, if there was one.
+    timeouts: BTreeMap<u16, Duration>,
 }
 
 /// A board that all input queues of a process read. Each looks in its turns whether anything was said since, and takes the lock only if so.
@@ -24,9 +37,14 @@ struct Said {
 pub struct OrderBoard {
     changes: AtomicU64,
     said: Mutex<Said>,
+    /// How often gateways tell of themselves, in nanoseconds; 0 where nothing was said of it.
+    interval: AtomicU64,
 }
 
 impl OrderBoard {
+    /// How often gateways tell of themselves, unless something else was said.
+    pub const INTERVAL: Duration = Duration::from_millis(50);
+
     fn lock(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,19 +60,39 @@ impl OrderBoard {
         self.changed();
     }
 
+    /// Sets of a flow that are begun from now on wait so long for their packets.
+    pub fn set_timeout(&self, flow: u16, timeout: Duration) {
+        self.lock().timeouts.insert(flow, timeout);
+        self.changed();
+    }
+
+    /// Gateways tell of themselves this often.
+    pub fn set_interval(&self, interval: Duration) {
+        self.interval.store(interval.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How often gateways tell of themselves.
+    pub fn interval(&self) -> Duration {
+        match self.interval.load(Ordering::Relaxed) {
+            0 => Self::INTERVAL,
+            interval => Duration::from_nanos(interval),
+        }
+    }
+
     /// Whether anything was said since.
     #[inline]
     pub fn has_news(&self, read: &Read) -> bool {
         self.changes.load(Ordering::Acquire) != read.changes
     }
 
-    /// Reads on: `mask` hears of each source that takes part no longer, or again.
-    pub fn read(&self, read: &mut Read, mut mask: impl FnMut(SourceId, bool)) {
+    /// Reads on: `hear` gets what was said since, and each time-out as it is now.
+    pub fn read(&self, read: &mut Read, mut hear: impl FnMut(Order)) {
         // Before what is read: what comes behind it is looked at once more.
         read.changes = self.changes.load(Ordering::Acquire);
         let said = self.lock();
         let news = said.masks.get(read.masks..).unwrap_or_default();
-        news.iter().for_each(|&(source, is_masked)| mask(source, is_masked));
+        news.iter().for_each(|&(source, is_masked)| hear(Order::Mask(source, is_masked)));
+        said.timeouts.iter().for_each(|(&flow, &timeout)| hear(Order::SetTimeout(flow, timeout)));
         read.masks = said.masks.len();
     }
 }
@@ -63,24 +101,41 @@ impl OrderBoard {
 mod tests {
     use super::*;
 
+    fn read(board: &OrderBoard, reader: &mut Read) -> Vec<Order> {
+        let mut heard = Vec::new();
+        board.read(reader, |order| heard.push(order));
+        heard
+    }
+
     #[test]
-    fn everybody_reads_everything_once_and_in_order() {
+    fn everybody_reads_each_mask_once_and_in_order() {
         let board = OrderBoard::default();
         let mut readers = [Read::default(); 2];
+        let [out, back] = [true, false].map(|is_masked| Order::Mask(SourceId(3), is_masked));
         assert!(!board.has_news(&readers[0]));
-        let read = |reader: &mut Read| {
-            let mut masks = Vec::new();
-            board.read(reader, |source, is_masked| masks.push((source.0, is_masked)));
-            masks
-        };
         board.mask(SourceId(3), true);
         assert!(board.has_news(&readers[0]));
-        assert_eq!(read(&mut readers[0]), [(3, true)]);
+        assert_eq!(read(&board, &mut readers[0]), [out]);
         assert!(!board.has_news(&readers[0]) && board.has_news(&readers[1]));
         board.mask(SourceId(3), false);
         board.mask(SourceId(3), true);
-        assert_eq!(read(&mut readers[0]), [(3, false), (3, true)]);
-        assert_eq!(read(&mut readers[1]), [(3, true), (3, false), (3, true)], "though it was away in between");
+        assert_eq!(read(&board, &mut readers[0]), [back, out]);
+        assert_eq!(read(&board, &mut readers[1]), [out, back, out], "though it was away in between");
         assert_eq!(readers[0], readers[1]);
+    }
+
+    #[test]
+    fn of_a_time_out_the_last_value_is_read() {
+        let (board, mut reader) = (OrderBoard::default(), Read::default());
+        let [short, long] = [2, 9].map(Duration::from_millis);
+        for (flow, timeout) in [(1, short), (0, short), (1, long)] {
+            board.set_timeout(flow, timeout);
+        }
+        assert!(board.has_news(&reader));
+        assert_eq!(read(&board, &mut reader), [Order::SetTimeout(0, short), Order::SetTimeout(1, long)]);
+        assert!(!board.has_news(&reader));
+        assert_eq!(board.interval(), OrderBoard::INTERVAL);
+        board.set_interval(long);
+        assert_eq!(board.interval(), long);
     }
 }

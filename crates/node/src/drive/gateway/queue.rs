@@ -45,9 +45,6 @@ pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
     renew_at: Instant,
 }
 
-/// How often the report is renewed.
-pub(super) const RENEW: Duration = Duration::from_millis(50);
-
 impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     /// A gateway that receives by some parts and speaks with nodes by others.
     ///
@@ -124,7 +121,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     }
 
     fn renew(&mut self, now: Instant) {
-        self.renew_at = now.after(RENEW);
+        self.renew_at = self.receiving.renews(now);
         let Self { receiving, sending, notice, phase, .. } = self;
         let is_over = *phase == Phase::Over;
         notice.renew(|report| {

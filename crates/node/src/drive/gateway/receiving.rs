@@ -3,7 +3,7 @@
 use super::config::GatewayDriveConfig;
 use super::input::Input;
 use super::message::send_bytes;
-use super::order_board::Read;
+use super::order_board::{Order, Read};
 use super::report::GatewayReport;
 use super::throttle_board::ThrottleBoard;
 use ropewalk_flow::gateway as machine;
@@ -148,7 +148,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         // Before the orders: what was said before a run begins holds from its first event on.
         self.machine.set_held(self.config.is_held.load(Ordering::Acquire), now);
         if self.config.orders.has_news(&self.read) {
-            self.read_orders();
+            self.read_orders(now);
         }
         let state = self.machine.throttle().state();
         if let Some(board) = &self.board
@@ -159,11 +159,19 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
     }
 
+    /// When to tell of itself again.
+    pub(super) fn renews(&self, now: Instant) -> Instant {
+        now.after(self.config.orders.interval())
+    }
+
     /// What whoever controls the run has said since.
     #[cold]
-    fn read_orders(&mut self) {
+    fn read_orders(&mut self, now: Instant) {
         let Self { config, machine, read, .. } = self;
-        config.orders.read(read, |source, is_masked| machine.mask(source, is_masked));
+        config.orders.read(read, |order| match order {
+            Order::Mask(source, is_masked) => machine.mask(source, is_masked),
+            Order::SetTimeout(flow, timeout) => machine.set_timeout(flow as u8, timeout, now),
+        });
     }
 
     /// The next finished set, for the other half.

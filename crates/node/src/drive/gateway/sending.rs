@@ -104,6 +104,11 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         }
     }
 
+    /// When to tell of itself again.
+    pub(super) fn renews(&self, now: Instant) -> Instant {
+        now.after(self.config.orders.interval())
+    }
+
     /// The machine.
     pub(super) const fn machine(&self) -> &machine::Sender {
         &self.machine

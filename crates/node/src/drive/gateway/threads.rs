@@ -10,7 +10,7 @@
 use super::config::GatewayDriveConfig;
 use super::handover::{End, line};
 use super::link::Link;
-use super::queue::{Phase, RENEW};
+use super::queue::Phase;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
@@ -166,7 +166,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
     }
 
     fn renew(&mut self, now: Instant) {
-        self.renew_at = now.after(RENEW);
+        self.renew_at = self.half.renews(now);
         let Self { half, handed, told, notice, phase, .. } = self;
         let is_over = *phase == Phase::Over;
         notice.renew(|report| {
@@ -272,7 +272,7 @@ impl<L: Link, S: Sender, D: Disk> SendingDrive<L, S, D> {
     }
 
     fn renew(&mut self, now: Instant) {
-        self.renew_at = now.after(RENEW);
+        self.renew_at = self.half.renews(now);
         let Self { half, taken, told, .. } = self;
         told.renew(|report| {
             half.report(report);
@@ -333,7 +333,7 @@ impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
 #[cfg(test)]
 mod tests {
     use super::super::message::send_bytes;
-    use super::super::{Datagrams, Gathering};
+    use super::super::{Datagrams, Gathering, OrderBoard};
     use super::*;
     use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, GatewayConfig, PacketSource};
     use ropewalk_io::disk::SimulatedDisk;
@@ -362,6 +362,11 @@ mod tests {
 
     /// A gateway of one source; nothing was sent yet, and it ends when it is told that everything is over.
     fn gateway(network: &PacketNetwork, is_over: &Arc<AtomicBool>) -> Parts {
+        gateway_with(network, is_over, Arc::default())
+    }
+
+    /// The same, which reads this board.
+    fn gateway_with(network: &PacketNetwork, is_over: &Arc<AtomicBool>, orders: Arc<OrderBoard>) -> Parts {
         let hears = |port| network.receiver(ReceiveConfig::new(Flow::Udp, place(port)), memory()).expect("it is free");
         let speaks = || network.sender(SendConfig::new(Flow::Udp, place(3)), Staging::new(memory()));
         let source = PacketSource { id: SourceId(1), address: Address::of(Ipv4Addr::LOCALHOST) };
@@ -375,7 +380,7 @@ mod tests {
             epoch: Utc(0),
             gates: vec![None],
             is_held: Arc::default(),
-            orders: Arc::default(),
+            orders,
             is_over: Arc::clone(is_over),
             drain: Duration::from_secs(1),
             batch: 64,
@@ -412,6 +417,28 @@ mod tests {
             sending.turn(at(now));
         }
         assert!(sending.is_done());
+    }
+
+    #[test]
+    fn a_gateway_tells_of_itself_as_often_as_it_is_told() {
+        let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::default());
+        for (interval, told) in [(None, vec![0, 50, 100, 150, 200, 250]), (Some(100), vec![0, 100, 200])] {
+            let orders = Arc::<OrderBoard>::default();
+            interval.into_iter().for_each(|interval| orders.set_interval(Duration::from_millis(interval)));
+            let (mut receiving, mut sending) = gateway_with(&network, &is_over, orders);
+            let mut times = Vec::new();
+            let mut dead = None;
+            for now in 0..300 {
+                receiving.turn(at(now));
+                sending.turn(at(now));
+                // Without nodes its triggers stand still, and each report says for how long.
+                let said = receiving.notice().read().dead;
+                if dead.replace(said) != Some(said) {
+                    times.push(now);
+                }
+            }
+            assert_eq!(times, told);
+        }
     }
 
     /// Nothing has come for a long time when the end is known, and the last packet is on its way.

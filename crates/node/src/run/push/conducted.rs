@@ -9,6 +9,7 @@ use crate::run::worker::Worker;
 use crate::run::{Account, ConductedRun, RunThreads};
 use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::messages::Setting;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
@@ -139,5 +140,9 @@ impl ConductedRun for PushHandle {
 
     fn mask(&self, source: SourceId, is_masked: bool) {
         Self::mask(self, source, is_masked);
+    }
+
+    fn set(&self, setting: Setting) {
+        Self::set(self, setting);
     }
 }

@@ -14,9 +14,10 @@ use crate::run::registry;
 use crate::run::worker::{Ending, Worker};
 use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_terms::{Instant, RunNumber, SourceId};
+use ropewalk_terms::{Instant, Parameter, RunNumber, SourceId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,6 +228,17 @@ impl PushHandle {
     /// the snapshot says from which event on.
     pub fn mask(&self, source: SourceId, is_masked: bool) {
         self.orders.mask(source, is_masked);
+        self.wake();
+    }
+
+    /// Gives a parameter of the gateways of this process another value.
+    pub fn set(&self, setting: Setting) {
+        match setting.parameter {
+            Parameter::SetTimeout => self.orders.set_timeout(setting.of, setting.time()),
+            Parameter::ReportInterval => self.orders.set_interval(setting.time()),
+            // Those of systems that pull.
+            _ => return,
+        }
         self.wake();
     }
 

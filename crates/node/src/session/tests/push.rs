@@ -275,3 +275,37 @@ fn each_queue_chooses_from_where_on_a_source_is_out_and_a_restart_waits_for_all(
         assert!(account.flows["hlt"]["sources"]["12"]["masked"].as_u64() > Some(0));
     }
 }
+
+/// More than half of all sets lack a packet. They would wait for an hour, and go only because there are too many of them.
+#[test]
+fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
+    let output = Output::new("push-parameters");
+    let mut system = system(&output.0, "");
+    let flow = &mut system.configuration.flow[0];
+    (flow.timeout, flow.decision_timeout) = (Time(Duration::from_secs(3600)), Time(Duration::from_secs(7200)));
+    let emulate = flow.emulate.as_mut().expect("it is emulated");
+    (emulate.loss, emulate.rate) = (0.3, Some("1kHz".parse().expect("a rate")));
+    let session = session_of(Launcher::new(system), Fields::default());
+    let desk = session.desk();
+    let change = |name: &str, value: &str| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let request = ParameterRequest { changes: vec![(name.to_owned(), value.to_owned())] };
+        desk.change(request, BY, move |told| sender.send(told).expect("the test waits"));
+        receiver.recv_timeout(PATIENCE).expect("an answer")
+    };
+    // What is said before a run holds in it.
+    assert_eq!(change("monitoring.interval", "20ms"), Ok(()));
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    let crowded = wait_for(&desk, "events", |view| view.snapshot.ledger.events.incomplete_emitted > 100);
+    assert!(matches!(change("flow.hlt.timeout", "2h"), Err(RequestRefusal::Unfit(_))));
+    assert_eq!(change("flow.hlt.timeout", "10ms"), Ok(()));
+    wait_for(&desk, "further events", |view| assigned(view) > assigned(&crowded) + 1000);
+    let account = account(&ask(&desk, Command::Stop));
+    assert!(account.is_balanced(), "{account:#?}");
+    let missing = &account.flows["hlt"]["sets"]["missing_packets"];
+    assert!(missing["timed_out"].as_u64() > Some(0) && missing["crowded_out"].as_u64() > Some(0), "{missing}");
+    let told = view(&desk).parameters.iter().map(|one| (one.name.clone(), one.text(one.value))).collect::<Vec<_>>();
+    let told: Vec<_> = told.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(told, [("flow.hlt.timeout", "10ms"), ("monitoring.interval", "20ms")]);
+}

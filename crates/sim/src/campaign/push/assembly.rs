@@ -6,6 +6,7 @@ use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, SourceAcc
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Sets that gateways tell apart.
 const TOLD_APART: u64 = 4096;
@@ -38,6 +39,8 @@ pub(super) struct Set {
     state: State,
     /// When its first packet was taken, by the gateway's clock.
     pub(super) opened: Instant,
+    /// Until when it waits for the others, by the same clock.
+    pub(super) deadline: Instant,
     /// Sources whose packets are there.
     pub(super) came: BTreeSet<u16>,
     /// Why others are not.
@@ -119,6 +122,15 @@ impl Assembly {
         let turns = &mut self.turns[usize::from(source)];
         if (turns.len() % 2 == 1) != is_masked {
             turns.push(self.end.max(latest).max(self.refused[usize::from(source)]));
+        }
+    }
+
+    /// Sets that are begun from now on wait so long, and no other one waits longer.
+    pub(super) fn set_timeout(&mut self, timeout: Duration, now: Instant) {
+        self.setting.timeout = timeout;
+        for number in &self.open {
+            let set = self.sets.get_mut(number).expect("open sets are there");
+            set.deadline = set.deadline.min(now.after(timeout));
         }
     }
 
@@ -294,7 +306,8 @@ impl Assembly {
         if self.open.len() == usize::from(self.setting.assembling) {
             self.finish(self.open[0], Cause::CrowdedOut);
         }
-        let set = Set { state: State::Open, opened: now, came: BTreeSet::new(), absent: BTreeMap::new() };
+        let deadline = now.after(self.setting.timeout);
+        let set = Set { state: State::Open, opened: now, deadline, came: BTreeSet::new(), absent: BTreeMap::new() };
         self.sets.insert(number, set);
         self.open.push(number);
         Ok(())
@@ -305,7 +318,7 @@ impl Assembly {
     pub(super) fn pass(&mut self, now: Instant) {
         let heard = self.heard.min(now);
         while let Some(&oldest) = self.open.first() {
-            let deadline = self.sets[&oldest].opened.after(self.setting.timeout);
+            let deadline = self.sets[&oldest].deadline;
             // By then everything else is decided, and waits for this set alone if decisions leave in order.
             let is_ordered = self.setting.output == Output::Stream;
             let holds_up = is_ordered && deadline.after(self.setting.decision_timeout) <= now;

@@ -105,10 +105,9 @@ impl World {
         let referee = self.referee.borrow();
         for (gateway, twin) in (0u16..).zip(&referee.twins) {
             for (flow, assembly) in (0u8..).zip(&twin.flows) {
-                let timeout = self.scenario.flows[usize::from(flow)].timeout;
                 let incomplete = assembly.sets().iter().filter(|(_, set)| set.is_incomplete());
                 for (&number, set) in incomplete {
-                    let deadline = set.opened.after(timeout);
+                    let deadline = set.deadline;
                     let given_up = set.absent.iter().filter(|(_, cause)| **cause == Cause::TimedOut);
                     for (&source, _) in given_up {
                         let fate = referee.fates.get(&(gateway, (flow, number, source)));

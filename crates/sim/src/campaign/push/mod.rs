@@ -35,6 +35,6 @@ mod wrong;
 
 pub use fault::{Fault, Scheduled, Trouble, Way};
 pub use member::Place;
-pub use scenario::{FarmSetting, FlowSetting, Masking, NodeSetting, Rooms, Scenario};
+pub use scenario::{FarmSetting, FlowSetting, Masking, NodeSetting, Rooms, Scenario, Timing};
 pub use world::World;
 pub use wrong::Wrong;

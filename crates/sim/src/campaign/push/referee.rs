@@ -10,7 +10,7 @@ use super::scenario::{Scenario, source_of};
 use super::voices::Voices;
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;
-use ropewalk_node::drive::gateway::{OrderBoard, Read};
+use ropewalk_node::drive::gateway::{Order, OrderBoard, Read};
 use ropewalk_terms::Instant;
 use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::MepView;
@@ -263,7 +263,7 @@ impl Referee {
         let in_place = |broken: Broken| Broken { words: format!("gw{gateway}: {}", broken.words), ..broken };
         let replayed = twin.replay(turned, scenario.rooms.batch, now);
         if turned.receiver().is_some() {
-            twin.read(orders);
+            twin.read(orders, now);
         }
         replayed.and_then(|()| twin.check(turned)).map_err(in_place)
     }
@@ -305,12 +305,15 @@ impl Twin {
         Ok(())
     }
 
-    /// Behind the packets of its turn a gateway reads who takes part.
-    fn read(&mut self, orders: &OrderBoard) {
+    /// Behind the packets of its turn a gateway reads who takes part, and how long sets wait.
+    fn read(&mut self, orders: &OrderBoard, now: Instant) {
         let Self { flows, read, .. } = self;
-        orders.read(read, |source, is_masked| {
-            let (flow, source) = source_of(source);
-            flows[usize::from(flow)].mask(source, is_masked);
+        orders.read(read, |order| match order {
+            Order::Mask(source, is_masked) => {
+                let (flow, source) = source_of(source);
+                flows[usize::from(flow)].mask(source, is_masked);
+            }
+            Order::SetTimeout(flow, timeout) => flows[usize::from(flow)].set_timeout(timeout, now),
         });
     }
 

@@ -31,6 +31,7 @@ const LOAD_STREAM: u64 = 505;
 const PLACES_STREAM: u64 = 506;
 pub(super) const SLOW_READERS_STREAM: u64 = 507;
 pub(super) const MASKS_STREAM: u64 = 508;
+pub(super) const TIMEOUTS_STREAM: u64 = 509;
 /// How long it takes until a trigger acts, where gateways know how often events come.
 const LATENCY: Duration = Duration::from_millis(2);
 
@@ -76,6 +77,17 @@ pub struct Masking {
     pub source: u16,
     /// It takes part no longer; otherwise again.
     pub is_masked: bool,
+}
+
+/// A flow's time-out is changed in mid-run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// When that is said to all gateways.
+    pub at: Duration,
+    /// The flow.
+    pub flow: u8,
+    /// How long its sets wait from then on.
+    pub timeout: Duration,
 }
 
 /// One node of the farm.
@@ -166,6 +178,8 @@ pub struct Scenario {
     pub lines: Faults,
     /// Who is taken out and in again, in the order of time.
     pub masks: Vec<Masking>,
+    /// Time-outs that are changed, in the order of time.
+    pub timeouts: Vec<Timing>,
     /// What goes wrong.
     pub faults: Vec<Scheduled>,
 }
@@ -339,6 +353,7 @@ impl Scenario {
             readers: None,
             lines: Faults::default(),
             masks: Vec::new(),
+            timeouts: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -353,6 +368,7 @@ impl Scenario {
         scenario.draw_load();
         scenario.faults.sort_by_key(|scheduled| scheduled.at);
         scenario.masks = schedule::draw_masks(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.timeouts = schedule::draw_timeouts(&scenario, scenario.nodes_come, scenario.triggering());
         scenario
     }
 
@@ -567,6 +583,7 @@ impl fmt::Display for Scenario {
             )?;
         }
         self.masks.iter().try_for_each(|masking| writeln!(out, "  {masking:?}"))?;
+        self.timeouts.iter().try_for_each(|timing| writeln!(out, "  {timing:?}"))?;
         self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
     }
 }

@@ -5,7 +5,9 @@ use super::super::fault_kind::FaultKind;
 use super::super::schedule::moment;
 use super::fault::{Fault, Scheduled, Trouble, Way};
 use super::member::Place;
-use super::scenario::{FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario};
+use super::scenario::{
+    FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, Timing,
+};
 use super::wrong::Wrong;
 use std::time::Duration;
 
@@ -118,6 +120,20 @@ pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -
     }
     masks.sort_by_key(|masking| masking.at);
     masks
+}
+
+/// In some runs, time-outs that are changed while triggers come. From a stream of their own.
+pub(super) fn draw_timeouts(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Timing> {
+    let mut draw = Draw::new(scenario.seed, TIMEOUTS_STREAM);
+    let times = if draw.one_in(4) { draw.between(1, 4) } else { 0 };
+    let mut timing = |_| {
+        let flow = draw.below(scenario.flows.len() as u64) as u8;
+        let at = begin + moment(&mut draw, span, Duration::ZERO);
+        Timing { at, flow, timeout: draw.of(&[3, 10, 40, 100].map(Duration::from_millis)) }
+    };
+    let mut timeouts: Vec<Timing> = (0..times).map(&mut timing).collect();
+    timeouts.sort_by_key(|timing| timing.at);
+    timeouts
 }
 
 fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {

@@ -11,7 +11,7 @@ use super::member::{Member, Place};
 use super::readers::Reader;
 use super::referee::{Referee, Shared, Turned};
 use super::samples::Watcher;
-use super::scenario::{Masking, Scenario, source_id};
+use super::scenario::{Masking, Scenario, Timing, source_id};
 use super::setup::{NodeMachine, Site, TriggerMachine};
 use super::wires::Tampering;
 use ropewalk_flow::gateway::Receiver;
@@ -66,6 +66,8 @@ pub struct World {
     orders: Arc<OrderBoard>,
     /// What is still to be said of who takes part.
     masks: VecDeque<Masking>,
+    /// Time-outs that are still to be changed.
+    timeouts: VecDeque<Timing>,
     pub(super) injection: Injection,
     pub(super) coverage: Coverage,
     /// How many lives each node had, and each gateway.
@@ -115,6 +117,7 @@ impl World {
             is_over: Arc::default(),
             orders,
             masks: scenario.masks.iter().copied().collect(),
+            timeouts: scenario.timeouts.iter().copied().collect(),
             injection: Injection::new(&scenario),
             coverage: Coverage::default(),
             lives: vec![0; scenario.nodes.len()],
@@ -350,12 +353,16 @@ impl World {
             .min()
     }
 
-    /// Nodes come, sources are masked, and the run is stopped.
+    /// Nodes come, sources are masked, time-outs changed, and the run is stopped.
     fn command(&mut self) {
         let now = self.now().since(Instant::ZERO);
         while let Some(masking) = self.masks.pop_front_if(|masking| masking.at <= now) {
             self.referee.borrow_mut().note(self.clock.now(), 8, || format!("{masking:?}"));
             self.orders.mask(source_id(masking.flow, masking.source), masking.is_masked);
+        }
+        while let Some(timing) = self.timeouts.pop_front_if(|timing| timing.at <= now) {
+            self.referee.borrow_mut().note(self.clock.now(), 9, || format!("{timing:?}"));
+            self.orders.set_timeout(timing.flow.into(), timing.timeout);
         }
         if !self.have_come && now >= self.scenario.nodes_come {
             self.have_come = true;
@@ -377,8 +384,9 @@ impl World {
 
     fn next_command(&self) -> Option<Instant> {
         let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
-        let mask = self.masks.front().map(|masking| masking.at);
-        let times = nodes.into_iter().chain(self.stop()).chain(mask).map(|time| Instant::ZERO.after(time));
+        let said = self.masks.front().map(|masking| masking.at).into_iter();
+        let said = said.chain(self.timeouts.front().map(|timing| timing.at));
+        let times = nodes.into_iter().chain(self.stop()).chain(said).map(|time| Instant::ZERO.after(time));
         times.filter(|&time| time > self.now()).min()
     }
 
