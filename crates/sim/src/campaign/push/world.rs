@@ -134,7 +134,8 @@ impl World {
     }
 
     fn site(&self) -> Site<'_> {
-        let Self { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers, .. } = self;
+        let Self { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers, .. } =
+            self;
         Site { scenario, network, lines, directory, storages, gates, is_over, orders, referee, watchers }
     }
 
