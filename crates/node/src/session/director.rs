@@ -122,6 +122,8 @@ struct Director {
     watch: RunWatch,
     /// Which task the handle carries out.
     doing: Option<(TaskNumber, Task)>,
+    /// The task that begins a run whose handle is away for that.
+    beginning: Option<TaskNumber>,
     /// Of front ends, that were told.
     incidents: usize,
     /// What was said of the run at its start, and is said of those that follow by themselves.
@@ -165,6 +167,7 @@ impl Director {
             closing: None,
             watch: RunWatch::default(),
             doing: None,
+            beginning: None,
             incidents: 0,
             fields: Fields::default(),
             view,
@@ -432,8 +435,12 @@ impl Director {
             Task::Close | Task::Discard => self.end(number, task),
             Task::Pause | Task::Resume | Task::Drain | Task::Force => {
                 let Some(handle) = &mut self.handle else {
-                    // It was to begin, and whoever writes what it begins with has it still: that is discarded when it comes.
-                    return self.operation.run_over(self.clock.now());
+                    // It was to begin, and whoever writes what it begins with has it still. It begins and ends when it comes, so that a
+                    // run whose number is used has an account; or nobody waits any longer, and it is discarded then.
+                    if task != Task::Drain || self.beginning.is_none() {
+                        self.operation.run_over(self.clock.now());
+                    }
+                    return;
                 };
                 match task {
                     Task::Pause => handle.pause(),
@@ -477,6 +484,7 @@ impl Director {
     /// Has what the run begins with written, on a disk that may take its time.
     fn begin(&mut self, number: TaskNumber) {
         let Some(mut handle) = self.handle.take() else { return };
+        self.beginning = Some(number);
         let (last, fields, bring) = (self.last(), self.fields.clone(), self.bring.clone());
         let work = move || {
             let beginning = if handle.go_on() {
@@ -494,8 +502,13 @@ impl Director {
     }
 
     fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: Result<Beginning, String>) {
-        if !self.operation.is_under_way(number) {
-            // It came too late.
+        let is_latest = self.beginning.take_if(|latest| *latest == number).is_some();
+        let is_to_end = is_latest && matches!(self.doing, Some((_, Task::Drain)));
+        if !self.operation.is_under_way(number) && !(is_latest && beginning.is_ok()) {
+            // It came too late, or there is nothing to end.
+            if is_to_end {
+                self.operation.run_over(self.clock.now());
+            }
             return self.work(number, "discard", || discard(handle));
         }
         self.incidents = 0;
@@ -512,12 +525,16 @@ impl Director {
                 self.operation.ended(self.clock.now(), number, Outcome::Refused);
             }
         }
+        if is_to_end {
+            handle.stop();
+        }
         self.handle = Some(handle);
     }
 
     /// Closes a run, or gives back what was set up for one.
     fn end(&mut self, number: TaskNumber, task: Task) {
         let Some(mut handle) = self.handle.take() else {
+            self.beginning = None;
             self.forget_run();
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };

@@ -135,6 +135,28 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }
 
+/// As when somebody interrupts the program while a run begins: what it begins with is being written then.
+#[test]
+fn a_run_whose_number_is_used_has_an_account_however_early_it_is_stopped() {
+    for _ in 0..10 {
+        let output = Output::new("early-stop");
+        let session = session(&output, false, "");
+        let desk = session.desk();
+        ask(&desk, Command::Configure);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        desk.command(Command::Start, BY, |_| ());
+        let begun = Instant::now();
+        while !output.0.join("last-run").exists() {
+            assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        }
+        desk.command(Command::Shutdown, BY, move |told| sender.send(told).expect("the test waits"));
+        assert_eq!(receiver.recv_timeout(PATIENCE).expect("an answer").answer, Answer::Done);
+        let summary = account(&view(&desk));
+        assert_eq!((summary.run, summary.state.as_str()), (1, "ended"), "{summary:#?}");
+        assert!(summary.is_balanced() && summary.directory.join("run.json").is_file(), "{summary:#?}");
+    }
+}
+
 #[test]
 fn a_pause_that_took_too_long_is_taken_back() {
     let output = Output::new("late-pause");
