@@ -9,6 +9,7 @@ pub mod control;
 pub mod files;
 pub mod filter;
 pub mod gateway;
+pub mod histogram;
 mod lumisections;
 pub mod manager;
 pub mod messages;

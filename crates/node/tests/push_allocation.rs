@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Every event is accepted and written; packets are lost, doubled and out of order.
+/// Every event is accepted and written; packets are lost, doubled and out of order; sizes are counted.
 fn configuration(output: &Path, architecture: &str) -> String {
     format!(
         "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"1MiB\"\nkeep = \"4MiB\"\n\
@@ -26,6 +26,7 @@ fn configuration(output: &Path, architecture: &str) -> String {
          emulate = {{ rate = \"10kHz\" }}\n\
          [[gateway]]\nname = \"gw0\"\nqueues = 2\narchitecture = {architecture:?}\n\
          listen = {{ hlt = \"127.0.0.1:0\", l1 = \"127.0.0.1:0\" }}\n\
+         [[histogram]]\nname = \"sizes\"\nof = \"size\"\nfrom = 0\nto = 256\nbins = 64\n\
          [farm]\nemulate = {{ accept = 1.0, decision_time = \"exponential(500us)\" }}\n",
         output.display().to_string()
     )

@@ -215,6 +215,8 @@ flaws! {
     GatewayForgetsRefused = "gateway_forgets_refused",
     /// A flow's new time-out counts from when sets in assembly were begun.
     TimeoutOfOpenSets = "timeout_of_open_sets",
+    /// Histograms of a gateway's sources lack the first fragment of each packet.
+    HistogramsLackFirst = "histograms_lack_first",
     /// A trigger does not hear a gateway that has begun another life.
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.

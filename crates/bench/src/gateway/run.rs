@@ -269,6 +269,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
         gates: vec![None],
         is_held: Arc::default(),
         orders: Arc::default(),
+        histograms: Notice::default(),
         is_over: Arc::default(),
         drain: Duration::from_secs(1),
         batch: BATCH,

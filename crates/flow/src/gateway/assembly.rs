@@ -11,6 +11,7 @@
 use super::account::{FlowAccount, SourceAccount};
 use super::ages::Ages;
 use super::config::{FlowConfig, Incomplete, Output};
+use super::histogram::SourceHistograms;
 use super::masking::Masking;
 use super::set::{Ending, EventSet};
 use super::sources::{Address, SourceTable};
@@ -89,6 +90,8 @@ pub struct Assembly {
     closed: Option<Cause>,
     account: FlowAccount,
     by_source: Box<[SourceAccount]>,
+    /// By source what a user has asked for; empty where that is nothing.
+    histograms: Box<[SourceHistograms]>,
 }
 
 impl Assembly {
@@ -124,6 +127,7 @@ impl Assembly {
             closed: None,
             account: FlowAccount::default(),
             by_source: vec![SourceAccount::default(); config.sources.len()].into_boxed_slice(),
+            histograms: SourceHistograms::of(&config.histograms, config.sources.iter().map(|source| source.id)),
         }
     }
 
@@ -134,7 +138,7 @@ impl Assembly {
     pub fn on_packet(&mut self, from: Address, packet: Payload, now: Instant) -> Option<Payload> {
         let bytes = packet.len() as u64;
         match self.place_of(from, &packet, now) {
-            Ok((slot, source)) => self.place(slot, source, packet),
+            Ok((slot, source)) => self.place(slot, source, packet, now),
             Err(Misplaced::For(cause)) => self.count_refused(cause),
             Err(Misplaced::NoSet) => {
                 self.is_blocked = true;
@@ -187,11 +191,14 @@ impl Assembly {
     }
 
     #[inline]
-    fn place(&mut self, slot: u16, source: u16, packet: Payload) {
+    fn place(&mut self, slot: u16, source: u16, packet: Payload, now: Instant) {
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
         let account = &mut self.by_source[usize::from(source)];
         account.packets += 1;
         account.bytes += packet.len() as u64;
+        if let Some(histograms) = self.histograms.get_mut(usize::from(source)) {
+            histograms.fill(&packet, now);
+        }
         set.place(source, packet);
         if set.is_whole() {
             self.close(slot, Cause::TimedOut);
@@ -517,6 +524,13 @@ impl Assembly {
     /// What became of the packets of each source, in the order of the configuration.
     pub const fn by_source(&self) -> &[SourceAccount] {
         &self.by_source
+    }
+
+    /// What users' histograms hold: of each source, by its place in the configuration, those that it has, each with its place among all of
+    /// the configuration and all of its cells.
+    pub fn histograms(&self) -> impl Iterator<Item = (u16, u8, &[u64])> {
+        let sources = (0..).zip(&self.histograms);
+        sources.flat_map(|(source, known)| known.all().iter().map(move |one| (source, one.index(), one.counts())))
     }
 
     /// The account, with what is in flight counted from the table.

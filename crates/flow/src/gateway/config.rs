@@ -3,6 +3,7 @@
 use super::error::GatewayConfigError;
 use super::sources::Address;
 use super::throttle::{ThrottleConfig, headroom};
+use crate::histogram::HistogramConfig;
 use core::time::Duration;
 use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::{FRAME_BYTES, LARGEST_BODY_BYTES, MOST_OUTSTANDING, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES};
@@ -79,6 +80,8 @@ pub struct FlowConfig {
     pub default_decision: DefaultDecision,
     /// Within this time from an event's first packet its decision should be there; how many were is counted.
     pub budget: Duration,
+    /// What is counted of sources' fragments, as a user has asked for; sources that are none of its own count for nothing.
+    pub histograms: Vec<HistogramConfig>,
 }
 
 impl FlowConfig {
@@ -101,6 +104,7 @@ impl FlowConfig {
             decision_timeout: Duration::from_secs(1),
             default_decision: DefaultDecision { accept: false, word: 0 },
             budget: Duration::from_millis(50),
+            histograms: Vec::new(),
         }
     }
 

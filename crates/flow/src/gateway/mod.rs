@@ -30,8 +30,8 @@
 //! drive. Several input queues are several gateways of the same nodes: a node gives each a credit of its own, so that
 //! nothing is shared.
 //!
-//! Files, in the order of the way: `set` is what is built, `sources`, `masking`, `window`, `ages` and `assembly` build it, `gather`
-//! finds an event in it, `view` shows it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
+//! Files, in the order of the way: `set` is what is built, `sources`, `masking`, `window`, `ages` and `assembly` build it, `histogram`
+//! counts what comes, `gather` finds an event in it, `view` shows it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
 //! [`FarmNode`] is the other end, for emulated nodes.
 
 mod account;
@@ -43,6 +43,7 @@ mod dispatch;
 mod error;
 mod farm;
 mod gather;
+mod histogram;
 mod masking;
 mod node;
 mod nodes;

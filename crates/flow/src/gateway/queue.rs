@@ -173,6 +173,11 @@ impl Receiver {
         }
     }
 
+    /// What users' histograms of a flow hold; see [`Assembly::histograms`].
+    pub fn histograms(&self, flow: u8) -> impl Iterator<Item = (u16, u8, &[u64])> {
+        self.flows.get(usize::from(flow)).into_iter().flat_map(Assembly::histograms)
+    }
+
     /// Which sources of a flow were masked, and from which event to which.
     pub fn masking(&self, flow: u8) -> Option<&Masking> {
         self.flows.get(usize::from(flow)).map(Assembly::masking)

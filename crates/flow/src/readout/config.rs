@@ -1,7 +1,7 @@
 //! What a readout unit is told before the run.
 
 use super::error::ReadoutConfigError;
-use super::histogram::HistogramConfig;
+use crate::histogram::HistogramConfig;
 use core::time::Duration;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::framing::Framing;

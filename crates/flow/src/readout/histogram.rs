@@ -1,145 +1,24 @@
-//! Histograms that a user has asked for: of fragments' sizes, of the time between them, of any integer in them.
-//!
-//! They are filled where fragments come in, whatever becomes of these afterwards, on the one thread that reads the source: an addition
-//! each, in memory that was laid out before the run.
+//! What fragments of a source fill into the histograms that a user has asked for.
 
+use crate::histogram::{Histogram, Histogrammed};
 use crate::messages::{FragmentFlags, Received};
 use core::time::Duration;
-use ropewalk_memory::Payload;
-use ropewalk_terms::{Binning, SourceId};
 
-/// In which order the bytes of an integer lie.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum FieldOrder {
-    /// The lowest one first.
-    Little,
-    /// The highest one first.
-    Big,
-}
-
-/// An integer without a sign at a fixed place of each fragment.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct IntegerField {
-    /// Bytes of the fragment before it.
-    pub offset: u32,
-    /// Bytes that it stands in, 1 to 8.
-    pub bytes: u8,
-    /// In which order these lie.
-    pub order: FieldOrder,
-    /// The lowest of its bits that counts, which then counts one; 0 is the lowest there is.
-    pub lowest_bit: u8,
-    /// How many bits count, 1 to 64.
-    pub bits: u8,
-}
-
-impl IntegerField {
-    /// Its value in a fragment; none where that ends before it.
-    #[inline]
-    pub fn read(&self, payload: &Payload) -> Option<u64> {
-        let (offset, length) = (self.offset as usize, usize::from(self.bytes.min(8)));
-        let mut bytes = [0_u8; 8];
-        let mut before = 0;
-        let mut found = 0;
-        for piece in payload.pieces() {
-            let skipped = offset.saturating_sub(before).min(piece.len());
-            if found < length && skipped < piece.len() {
-                let part = &piece[skipped..piece.len().min(skipped + length - found)];
-                bytes[found..found + part.len()].copy_from_slice(part);
-                found += part.len();
+/// Counts fragments that came at once, `since` those before them.
+pub(super) fn fill(histogram: &mut Histogram, since: Option<Duration>, fragments: &[Received]) {
+    let came = fragments.iter().filter(|fragment| !fragment.meta.flags.contains(FragmentFlags::MISSING));
+    match histogram.of() {
+        Histogrammed::Size => came.for_each(|fragment| histogram.count(u64::from(fragment.meta.length))),
+        Histogrammed::Interval => {
+            // The first of them came after those before; the others with it.
+            let mut since = since;
+            for _ in came {
+                since.into_iter().for_each(|since| histogram.count_interval(since));
+                since = Some(Duration::ZERO);
             }
-            if found == length {
-                return Some(self.number(bytes));
-            }
-            before += piece.len();
         }
-        None
-    }
-
-    fn number(&self, bytes: [u8; 8]) -> u64 {
-        let number = match self.order {
-            FieldOrder::Little => u64::from_le_bytes(bytes),
-            FieldOrder::Big => u64::from_be_bytes(bytes) >> (8 * (8 - u32::from(self.bytes.clamp(1, 8)))),
-        };
-        let mask = u64::MAX.checked_shr(64 - u32::from(self.bits.clamp(1, 64))).unwrap_or(0);
-        number.checked_shr(self.lowest_bit.into()).unwrap_or(0) & mask
-    }
-}
-
-/// What is counted of each fragment.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Histogrammed {
-    /// Bytes of its payload.
-    Size,
-    /// Nanoseconds since the source's fragments came before it, as far as the readout unit can tell: those that it takes at once came
-    /// at the same time. The first one has none.
-    Interval,
-    /// An integer in it.
-    Field(IntegerField),
-}
-
-/// A histogram for each of some sources.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HistogramConfig {
-    /// Its place among all of the configuration, by which reports name it.
-    pub index: u8,
-    /// Of which sources there is one each.
-    pub sources: Vec<SourceId>,
-    /// What is counted.
-    pub of: Histogrammed,
-    /// Into which bins.
-    pub binning: Binning,
-}
-
-/// The histogram of one source.
-#[derive(Debug)]
-pub(super) struct Histogram {
-    index: u8,
-    of: Histogrammed,
-    binning: Binning,
-    counts: Box<[u64]>,
-}
-
-impl Histogram {
-    /// The one that a source has, if it has one.
-    pub(super) fn of(config: &HistogramConfig, source: SourceId) -> Option<Self> {
-        let counts = || vec![0; config.binning.cells()].into_boxed_slice();
-        let has_one = config.sources.contains(&source);
-        has_one.then(|| Self { index: config.index, of: config.of, binning: config.binning.clone(), counts: counts() })
-    }
-
-    pub(super) const fn index(&self) -> u8 {
-        self.index
-    }
-
-    /// The cells in which there is something, with how much.
-    pub(super) fn cells(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
-        (0..).zip(self.counts.iter().copied()).filter(|&(_, count)| count > 0)
-    }
-
-    /// Counts fragments that came at once, `since` those before them.
-    pub(super) fn fill(&mut self, since: Option<Duration>, fragments: &[Received]) {
-        let came = fragments.iter().filter(|fragment| !fragment.meta.flags.contains(FragmentFlags::MISSING));
-        match self.of {
-            Histogrammed::Size => came.for_each(|fragment| self.count(u64::from(fragment.meta.length))),
-            Histogrammed::Interval => {
-                // The first of them came after those before; the others with it.
-                let mut since = since;
-                for _ in came {
-                    if let Some(since) = since {
-                        self.count(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-                    }
-                    since = Some(Duration::ZERO);
-                }
-            }
-            Histogrammed::Field(field) => came.for_each(|fragment| match field.read(&fragment.payload) {
-                Some(value) => self.count(value),
-                None => self.counts[usize::from(self.binning.short())] += 1,
-            }),
+        Histogrammed::Field(field) => {
+            came.for_each(|fragment| histogram.count_field(field.read(fragment.payload.pieces())));
         }
-    }
-
-    #[inline]
-    fn count(&mut self, value: u64) {
-        self.counts[usize::from(self.binning.cell_of(value))] += 1;
     }
 }

@@ -43,6 +43,5 @@ pub use framer::{
     Boards, DatagramFramer, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT, MOST_FRAMES, Opening,
     PIECES_TIMEOUT,
 };
-pub use histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 pub use machine::{Readout, ReadoutAction};
 pub use super_fragment::SuperFragment;

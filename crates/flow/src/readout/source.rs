@@ -3,10 +3,11 @@
 use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
 use super::gaps::Gaps;
-use super::histogram::Histogram;
+use super::histogram::fill;
 use super::masking::Masking;
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
+use crate::histogram::Histogram;
 use crate::messages::{FragmentFlags, Received, ReportEntry};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -134,7 +135,7 @@ impl Source {
             unread_since: None,
             last_came: None,
             corrupt: None,
-            histograms: readout.histograms.iter().filter_map(|one| Histogram::of(one, config.id)).collect(),
+            histograms: Histogram::all_of(&readout.histograms, config.id),
         }
     }
 
@@ -148,7 +149,7 @@ impl Source {
         let before = self.last_came.replace(now);
         if are_taken {
             let since = before.map(|before| now.since(before));
-            self.histograms.iter_mut().for_each(|histogram| histogram.fill(since, fragments));
+            self.histograms.iter_mut().for_each(|histogram| fill(histogram, since, fragments));
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     super::file_based::check(configuration)?;
     super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
     super::control::check(&configuration.control)?;
-    super::histogram::check(configuration)?;
+    super::histogram::check(&configuration.histogram, &configuration.source_ids())?;
     pools(configuration)?;
     references(configuration)?;
     // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).

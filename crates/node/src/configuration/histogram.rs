@@ -5,8 +5,8 @@ use super::felix_event::Endian;
 use super::model::Configuration;
 use super::parse::Fault;
 use crate::quantity::{Bytes, Time};
+use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_flow::messages::ReportEntry;
-use ropewalk_flow::readout::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_terms::{Binning, SourceId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -228,23 +228,30 @@ impl HistogramSection {
     }
 }
 
+/// Histograms of these sources, in the words of those who fill them. One that could not be is left out; the check has refused it.
+pub(super) fn configs(sections: &[HistogramSection], all: &[SourceId]) -> Vec<HistogramConfig> {
+    (0..).zip(sections).filter_map(|(index, section)| section.config(index, all).ok()).collect()
+}
+
 impl Configuration {
-    /// The histograms of its sources, in the words of readout units. One that could not be is left out; the check has refused it.
+    /// The histograms of its sources, in the words of readout units.
     pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
-        let all: Vec<SourceId> = self.source.iter().map(|source| SourceId(source.id)).collect();
-        (0..).zip(&self.histogram).filter_map(|(index, section)| section.config(index, &all).ok()).collect()
+        configs(&self.histogram, &self.source_ids())
+    }
+
+    pub(super) fn source_ids(&self) -> Vec<SourceId> {
+        self.source.iter().map(|source| SourceId(source.id)).collect()
     }
 }
 
-/// The first thing that is wrong with the histograms.
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
-    let all: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();
+/// The first thing that is wrong with histograms of these sources.
+pub(super) fn check(sections: &[HistogramSection], all: &[SourceId]) -> Result<(), Fault> {
     let mut names = BTreeSet::new();
     let mut cells = 0;
-    if configuration.histogram.len() > ReportEntry::MOST_HISTOGRAMS {
+    if sections.len() > ReportEntry::MOST_HISTOGRAMS {
         return Err(fault("histogram", format!("at most {} histograms", ReportEntry::MOST_HISTOGRAMS)));
     }
-    for (index, section) in configuration.histogram.iter().enumerate() {
+    for (index, section) in sections.iter().enumerate() {
         let key = |field: &str| format!("histogram[{index}].{field}");
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         if section.name.is_empty() || section.name.len() > 64 || !section.name.chars().all(is_letter) {
@@ -253,7 +260,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         if !names.insert(&section.name) {
             return Err(fault(key("name"), format!("two histograms are named `{}`", section.name)));
         }
-        let config = section.config(0, &all).map_err(|wrong| Fault::new(key(&wrong.key), wrong.message))?;
+        let config = section.config(0, all).map_err(|wrong| Fault::new(key(&wrong.key), wrong.message))?;
         cells += config.sources.len() * config.binning.cells();
     }
     if cells > MOST_CELLS {

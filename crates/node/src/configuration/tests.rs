@@ -1,7 +1,7 @@
 //! Good configurations are read; bad ones are told where, what and what would be right.
 
 use super::*;
-use ropewalk_flow::readout::{FieldOrder, Histogrammed, IntegerField};
+use ropewalk_flow::histogram::{FieldOrder, Histogrammed, IntegerField};
 use ropewalk_monitor::alarms::{Condition, Severity};
 use std::time::Duration;
 

@@ -551,7 +551,10 @@ impl<'a> Start<'a> {
             run: directory.run,
             sources: resolved.sources.len(),
             streams: resolved.streams(),
-            histogram_definitions: HistogramDefinition::all(resolved.configuration()).into(),
+            histogram_definitions: {
+                let configuration = resolved.configuration();
+                HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into()
+            },
             addresses: Vec::new(),
             warnings: Vec::new(),
             watched: Vec::new(),

@@ -1,7 +1,7 @@
 //! What was counted of every fragment of some sources (`[[histogram]]`), with the names and edges that make sense of it.
 
-use crate::configuration::Configuration;
-use ropewalk_flow::readout::Histogrammed;
+use crate::configuration::HistogramSection;
+use ropewalk_flow::histogram::{HistogramConfig, Histogrammed};
 use ropewalk_monitor::Sample;
 use ropewalk_terms::{Binning, SourceId};
 use serde::Serialize;
@@ -50,18 +50,18 @@ pub struct HistogramCounts {
 }
 
 impl HistogramDefinition {
-    /// Those of a configuration.
-    pub(super) fn all(configuration: &Configuration) -> Vec<Self> {
-        let define = |config: ropewalk_flow::readout::HistogramConfig| {
+    /// Those of a configuration, as it has them and as those who fill them do.
+    pub(super) fn all(sections: &[HistogramSection], configs: Vec<HistogramConfig>) -> Vec<Self> {
+        let define = |config: HistogramConfig| {
             let (of, unit) = match config.of {
                 Histogrammed::Size => ("size", "bytes"),
                 Histogrammed::Interval => ("interval", "nanoseconds"),
                 Histogrammed::Field(_) => ("field", "count"),
             };
-            let name = configuration.histogram[usize::from(config.index)].name.clone();
+            let name = sections[usize::from(config.index)].name.clone();
             Self { index: config.index, name, sources: config.sources, of, unit, binning: config.binning }
         };
-        configuration.histogram_configs().into_iter().map(define).collect()
+        configs.into_iter().map(define).collect()
     }
 
     /// What `sample` knows of it: of all its sources, or of one.

@@ -54,11 +54,64 @@ fn accounts(controlled: Controlled, runs: u64) -> Vec<Value> {
     accounts
 }
 
+/// Every source's banks by their size; of one source when its packets come, and what each bank says of its own size, header included.
+const HISTOGRAMS: &str = r#"
+[[histogram]]
+name = "sizes"
+of = "size"
+bins = 64
+from = 0
+to = 256
+
+[[histogram]]
+name = "intervals"
+sources = [1005]
+of = "interval"
+scale = "logarithmic"
+from = "1us"
+to = "10s"
+
+[[histogram]]
+name = "said"
+sources = [1005]
+of = { offset = 2, bytes = 2 }
+bins = 64
+from = 0
+to = 256
+"#;
+
+/// All that a histogram counted of a source, and by bin.
+fn counted(histograms: &Value, name: &str, source: &str) -> (u64, Vec<u64>) {
+    let all = histograms.as_array().expect("a list");
+    let one = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name}: {histograms:#}"));
+    let known = &one["sources"][source];
+    let bins: Vec<u64> = serde_json::from_value(known["counts"].clone()).expect("numbers");
+    let beside = ["underflow", "overflow", "short"].map(|which| known[which].as_u64().expect("a number"));
+    (bins.iter().chain(&beside).sum(), bins)
+}
+
+/// Every fragment of the run is in its bin: ten in each packet of the source that is looked at, twenty-five in each of the first level.
+fn expect_histograms(account: &Value) {
+    let histograms = &account["histograms"];
+    let packets =
+        |flow: &str, source: &str| account["flows"][flow]["sources"][source]["packets"].as_u64().expect("a number");
+    let (of_1005, of_7) = (packets("hlt", "1005"), packets("l1", "7"));
+    let (sizes, bins) = counted(histograms, "sizes", "1005");
+    let bin = |bytes: usize| bytes / 4;
+    assert_eq!((sizes, bins[bin(100)..bin(116)].iter().sum()), (10 * of_1005, 10 * of_1005), "{bins:?}");
+    let (said, said_bins) = counted(histograms, "said", "1005");
+    assert_eq!((said, said_bins), (sizes, bins), "a bank says what it has");
+    assert_eq!(counted(histograms, "sizes", "7").0, 25 * of_7);
+    assert_eq!(counted(histograms, "intervals", "1005").0, of_1005 - 1, "of the first packet there is none");
+    assert_eq!(histograms[2]["sources"].as_object().map(serde_json::Map::len), Some(1));
+}
+
 #[test]
 fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     let directory = TemporaryDirectory::new("gateway-control");
     let slower = [("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
-    let config = example(&directory, "lhcb-gateway.toml", &slower);
+    let with_histograms = format!("{HISTOGRAMS}\n[[gateway]]");
+    let config = example(&directory, "lhcb-gateway.toml", &[slower[0], slower[1], ("[[gateway]]", &with_histograms)]);
     let output = directory.path().display().to_string();
     let controlled = Controlled::of(&["run", &config], &["--output", &output, "--idle"]);
     controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
@@ -73,6 +126,9 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
         let sources = controlled.good("sources");
         assert_eq!(sources.as_array().map(Vec::len), Some(126 + 323));
         assert_eq!(controlled.good("addresses").as_array().map(Vec::len), Some(3), "of each flow, and of nodes");
+        wait_for("bins that are filled while it goes on", || {
+            (counted(&controlled.good("histograms"), "said", "1005").0 > 0).then_some(())
+        });
         assert_eq!(controlled.good("stop")["answer"], "done", "run {run}");
     }
     let refused = controlled.ctl("pause");
@@ -81,6 +137,7 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     assert!(
         accounts.iter().all(|account| account["configuration"]["sha256"] == accounts[0]["configuration"]["sha256"])
     );
+    accounts.iter().for_each(expect_histograms);
     let listed = Program::run(["runs", "list", "--output", &output, "--json"]);
     let listed = listed.expect_status(0).account();
     let written: Vec<_> = accounts.iter().map(|account| &account["written"]).collect();

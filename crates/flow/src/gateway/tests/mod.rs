@@ -3,6 +3,7 @@
 mod by_hand;
 mod farm;
 mod halves;
+mod histograms;
 mod masking;
 mod node;
 mod throttle;

@@ -1,6 +1,7 @@
 //! What users have counted of every fragment.
 
 use super::*;
+use crate::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use core::time::Duration;
 use ropewalk_memory::{Owner, Pool, PoolConfig};
 use ropewalk_terms::Binning;
@@ -84,8 +85,9 @@ fn a_field_is_read_where_it_lies_and_what_is_too_short_is_counted_as_that() {
 fn orders_widths_and_bits_of_a_field_are_obeyed() {
     let mut pool = Pool::new(PoolConfig::heap("test", 1024, 4096)).expect("a pool");
     let payload = payload(&mut pool, &[&[0x12, 0x34, 0x56], &[0x78, 0x9a, 0xbc, 0xde, 0xf0]]);
-    let read =
-        |offset, bytes, order, lowest_bit, bits| IntegerField { offset, bytes, order, lowest_bit, bits }.read(&payload);
+    let read = |offset, bytes, order, lowest_bit, bits| {
+        IntegerField { offset, bytes, order, lowest_bit, bits }.read(payload.pieces())
+    };
     assert_eq!(read(0, 8, FieldOrder::Big, 0, 64), Some(0x1234_5678_9abc_def0));
     assert_eq!(read(0, 8, FieldOrder::Little, 0, 64), Some(0xf0de_bc9a_7856_3412));
     assert_eq!(read(2, 2, FieldOrder::Big, 0, 16), Some(0x5678));

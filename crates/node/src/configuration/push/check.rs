@@ -6,7 +6,7 @@ use super::model::{
 };
 use crate::configuration::check::required_fields;
 use crate::configuration::parse::Fault;
-use crate::configuration::{IncompleteChoice, alarms, control, policy_of};
+use crate::configuration::{IncompleteChoice, alarms, control, histogram, policy_of};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
     required_fields(&configuration.run.required_fields)?;
     alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
     control::check(&configuration.control)?;
+    histogram::check(&configuration.histogram, &configuration.source_ids())?;
     farm(configuration)
 }
 

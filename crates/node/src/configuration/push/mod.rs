@@ -16,10 +16,24 @@ pub use model::{
     TellSection, ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
 };
 
-use super::ConfigurationError;
 use super::parse::{parse_as, read_text, written};
+use super::{ConfigurationError, histogram};
+use ropewalk_flow::histogram::HistogramConfig;
+use ropewalk_terms::SourceId;
 use std::path::Path;
 use toml::de::DeTable;
+
+impl PushConfiguration {
+    /// The histograms of its sources, in the words of gateways.
+    pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
+        histogram::configs(&self.histogram, &self.source_ids())
+    }
+
+    /// The sources that are wanted, of all flows.
+    fn source_ids(&self) -> Vec<SourceId> {
+        self.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id)).collect()
+    }
+}
 
 /// Whether this text describes a push system. What cannot be read is for [`parse`] or its twin to complain of.
 pub fn is_push(text: &str) -> bool {

@@ -2,8 +2,8 @@
 
 use super::address::{Addresses, ListenAddress};
 use crate::configuration::{
-    AlarmSection, AlarmsSection, ControlSection, IncompleteChoice, LogbookSection, MonitorSection, SyncChoice,
-    ThenChoice, ThreadRule, Written,
+    AlarmSection, AlarmsSection, ControlSection, HistogramSection, IncompleteChoice, LogbookSection, MonitorSection,
+    SyncChoice, ThenChoice, ThreadRule, Written,
 };
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_flow::gateway::Address;
@@ -38,6 +38,9 @@ pub struct PushConfiguration {
     /// Alarms of the run's own.
     #[serde(default)]
     pub alarm: Vec<AlarmSection>,
+    /// What is counted of every fragment of some sources.
+    #[serde(default)]
+    pub histogram: Vec<HistogramSection>,
     /// Who hears of alarms.
     #[serde(default)]
     pub alarms: AlarmsSection,

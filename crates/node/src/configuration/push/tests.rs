@@ -43,6 +43,20 @@ fn sources_have_addresses_or_ports_one_behind_the_other() {
 }
 
 #[test]
+fn histograms_are_of_the_sources_of_all_flows_that_are_wanted() {
+    let of = "of = \"size\"\nfrom = 0\nto = 9\nbins = 3\n";
+    let both =
+        format!("[[histogram]]\nname = \"all\"\n{of}[[histogram]]\nname = \"some\"\nsources = [\"124-1001\"]\n{of}");
+    let text = GOOD
+        .replace("count = 126", "masked = [125], count = 126")
+        .replace("[[gateway]]", &format!("{both}[[gateway]]"));
+    let configs = read(&text).unwrap_or_else(|error| panic!("{error}")).histogram_configs();
+    let [all, some] = &configs[..] else { panic!("two of them") };
+    assert_eq!((all.index, all.sources.len(), some.index), (0, 125 + 323, 1));
+    assert_eq!(some.sources.iter().map(|source| source.0).collect::<Vec<_>>(), [124, 1000, 1001]);
+}
+
+#[test]
 fn a_file_with_a_gateway_is_a_push_system() {
     assert!(is_push(GOOD));
     assert!(!is_push("version = 1\n[[readout]]\nname = \"ru0\""));
@@ -91,6 +105,11 @@ fn every_fault_is_told_with_its_key() {
         ),
         ("[[gateway]]", "[farm]\nlargest_push = \"1MiB\"\n[[gateway]]", "farm.largest_push"),
         ("[[gateway]]", "[farm]\nemulate = { accept = 2.0 }\n[[gateway]]", "farm.emulate.accept"),
+        (
+            "[[gateway]]",
+            "[[histogram]]\nname = \"a\"\nsources = [999]\nof = \"size\"\nfrom = 0\nto = 9\nbins = 3\n[[gateway]]",
+            "histogram[0].sources",
+        ),
     ] {
         let text = fault(from, to);
         assert!(text.contains(key), "{key}: {text}");

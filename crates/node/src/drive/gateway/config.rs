@@ -1,6 +1,8 @@
 //! What a gateway's drives are told before the run.
 
+use super::histograms::GatewayHistograms;
 use super::order_board::OrderBoard;
+use super::report::Notice;
 use ropewalk_flow::gateway::GatewayConfig;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{RunNumber, Utc};
@@ -40,6 +42,8 @@ pub struct GatewayDriveConfig {
     pub is_held: Arc<AtomicBool>,
     /// What is said while the run goes on.
     pub orders: Arc<OrderBoard>,
+    /// Where is told what users' histograms hold.
+    pub histograms: Notice<GatewayHistograms>,
     /// The other flows have ended when this is set.
     pub is_over: Arc<AtomicBool>,
     /// How long it may take to end behind that.

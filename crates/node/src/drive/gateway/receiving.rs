@@ -1,6 +1,7 @@
 //! The receiving half of an input queue: packets become sets of events, the throttle speaks to the triggers.
 
 use super::config::GatewayDriveConfig;
+use super::histograms::GatewayHistograms;
 use super::input::Input;
 use super::message::send_bytes;
 use super::order_board::{Order, Read};
@@ -75,6 +76,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         let (flows, triggers) = (config.machine.flows.len(), config.triggers.len());
         let ReceivingParts { inputs, triggers: sender, board, evacuated } = parts;
         let is_apart = inputs.len() == flows;
+        config.histograms.renew(|told| *told = GatewayHistograms::of(&config.machine, &machine));
         let flows_of = |place: u8| if is_apart { vec![place] } else { (0..flows as u8).collect() };
         let inputs = (0..).zip(inputs).map(|(place, input)| Input::new(input, flows_of(place), config.batch)).collect();
         Self {
@@ -276,13 +278,14 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.unsent.is_empty() && self.triggers.queued() == 0
     }
 
-    /// Its part of the report; the inputs' own counters now and then, or because it is the last one.
+    /// Its part of the report; the inputs' own counters and users' histograms now and then, or because it is the last one.
     pub(super) fn report(&mut self, report: &mut GatewayReport, is_last: bool, now: Instant) {
         let asks = is_last || now >= self.ask_at;
         if asks {
             self.ask_at = now.after(ASK);
             report.received.clear();
             report.received.extend(self.inputs.iter_mut().map(|input| input.receiver.counters()));
+            GatewayHistograms::renew(&self.config.histograms, report.flows.len() as u8, &self.machine);
         }
         for (flow, known) in (0..).zip(&mut report.flows) {
             known.packets = self.machine.account(flow);

@@ -381,6 +381,7 @@ mod tests {
             gates: vec![None],
             is_held: Arc::default(),
             orders,
+            histograms: Notice::default(),
             is_over: Arc::clone(is_over),
             drain: Duration::from_secs(1),
             batch: 64,

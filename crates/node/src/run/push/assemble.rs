@@ -315,6 +315,7 @@ impl Assembly<'_> {
         let storage = self.storage(queue, directory)?;
         let machine = resolve::machine(self.configuration, queue.number, section, self.incarnation, directory.run);
         self.handle.warnings.extend(inputs.short_queues(&name, section, &machine));
+        let histograms = Notice::default();
         let config = GatewayDriveConfig {
             machine,
             gathering: resolve::gathering(section),
@@ -325,6 +326,7 @@ impl Assembly<'_> {
             gates: self.gates.clone(),
             is_held: Arc::clone(self.handle.held()),
             orders: Arc::clone(self.handle.orders()),
+            histograms: histograms.clone(),
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.run.drain.0,
             batch: BATCH,
@@ -342,7 +344,7 @@ impl Assembly<'_> {
         let tap = Some((unit, self.handle.tap.clone()));
         let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads, tap };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
-        self.handle.gateways.push(RunningGateway { name, notice, board, failure: None });
+        self.handle.gateways.push(RunningGateway { name, notice, histograms, board, failure: None });
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::drive::{RunSnapshot, phase_name};
 use crate::fields::Fields;
 use crate::run::forecast::{DiskLeft, DiskWatch};
 use crate::run::worker::Worker;
-use crate::run::{Account, ConductedRun, RunThreads};
+use crate::run::{Account, ConductedRun, HistogramDefinition, RunThreads};
 use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::Setting;
@@ -65,7 +65,7 @@ impl ConductedRun for PushHandle {
             disk: disk.map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time }),
             ..Sample::default()
         };
-        observe(&Self::snapshot(self), self.flows(), &mut sample);
+        observe(&Self::snapshot(self), self.flows(), self.counted(), &mut sample);
         sample
     }
 
@@ -132,6 +132,10 @@ impl ConductedRun for PushHandle {
 
     fn tap(&self) -> Option<&Tap> {
         (!self.gateways.is_empty()).then_some(&self.tap)
+    }
+
+    fn histograms(&self) -> Arc<[HistogramDefinition]> {
+        Self::histograms(self)
     }
 
     fn take_news(&mut self) -> Vec<String> {

@@ -4,12 +4,15 @@ use super::hardware::Hardware;
 use super::summary::PushSummary;
 use crate::configuration::push::{FlowSection, PushConfiguration};
 use crate::drive::gateway::{
-    FarmNodeReport, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown, ThrottleBoard,
+    CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown,
+    ThrottleBoard,
 };
 use crate::fields::Fields;
+use crate::run::ConductedRun;
 use crate::run::clock_summary::{ClockReading, ClockSummary};
 use crate::run::configured::Configured;
 use crate::run::forecast::{DiskWatch, StartRoom};
+use crate::run::histograms::HistogramDefinition;
 use crate::run::registry;
 use crate::run::worker::{Ending, Worker};
 use crate::tap::Tap;
@@ -28,6 +31,8 @@ use std::time::Duration;
 pub(super) struct RunningGateway {
     pub(super) name: String,
     pub(super) notice: Notice<GatewayReport>,
+    /// What users' histograms hold.
+    pub(super) histograms: Notice<GatewayHistograms>,
     /// Where hardware reads the throttle's state.
     pub(super) board: Option<Arc<ThrottleBoard>>,
     /// Why hardware could not be told, as far as it was said.
@@ -86,6 +91,8 @@ pub struct PushHandle {
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
     flows: Vec<FlowSection>,
+    /// What is counted of sources' fragments.
+    histograms: Arc<[HistogramDefinition]>,
     fields: Fields,
     configured: Configured,
     clock: MonotonicClock,
@@ -134,6 +141,7 @@ impl PushHandle {
             is_over: Arc::clone(is_over),
             ending: Arc::clone(ending),
             flows: configuration.flow.clone(),
+            histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             fields: Fields::default(),
             configured: Configured::of_push(configuration),
             clock: MonotonicClock,
@@ -271,6 +279,18 @@ impl PushHandle {
         }
     }
 
+    /// What is counted of sources' fragments (`[[histogram]]`); a sample has the numbers.
+    pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
+        Arc::clone(&self.histograms)
+    }
+
+    /// What was counted of them, over all gateways of this process.
+    pub(super) fn counted(&self) -> CellsBySource {
+        let mut all = CellsBySource::new();
+        self.gateways.iter().for_each(|gateway| gateway.histograms.read().add_to(&mut all));
+        all
+    }
+
     /// How long the run has gone on since its start.
     pub fn age(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |started| self.clock.now().since(started))
@@ -353,6 +373,7 @@ impl PushHandle {
             (false, None) => "running",
         };
         let age = self.started.map(|started| now.since(started));
+        let sample = ConductedRun::sample(self);
         let summary =
             PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole));
         PushSummary {
@@ -360,6 +381,7 @@ impl PushHandle {
             fields: self.fields.clone(),
             configuration: self.configured.summary.clone(),
             clock: ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() },
+            histograms: self.histograms.iter().map(|one| one.read(&sample, None)).collect(),
             warnings: self.warnings.clone(),
             ..summary
         }

@@ -3,7 +3,7 @@
 
 use super::handle::PushSnapshot;
 use crate::configuration::push::FlowSection;
-use crate::drive::gateway::GatewayReport;
+use crate::drive::gateway::{CellsBySource, GatewayReport};
 use crate::drive::{MaskRecord, MaskedInterval, Part, RunSnapshot};
 use ropewalk_flow::gateway::{FlowAccount, SourceAccount};
 use ropewalk_monitor::{NodeSample, Numbers, Sample, SourceSample};
@@ -133,8 +133,8 @@ pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut R
     into.lost_datagrams.insert(None, lost(snapshot));
 }
 
-/// Adds the numbers of each gateway and source to a sample that says when and of what it is.
-pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut Sample) {
+/// Adds the numbers of each gateway and source, and what was `counted` of its fragments, to a sample that says when and of what it is.
+pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], mut counted: CellsBySource, into: &mut Sample) {
     for (node, gateway) in queues(snapshot) {
         let numbers = Numbers::from_iter(gateway.numbers());
         into.nodes.push(NodeSample {
@@ -167,7 +167,7 @@ pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut
             (Counter::BackPressureTime, held_back),
             (Counter::SourceMasked, masked(source)),
         ]),
-        histograms: BTreeMap::new(),
+        histograms: counted.remove(&source).unwrap_or_default(),
     };
     into.sources = sources(snapshot, flows).into_iter().map(source).collect();
     into.lost_datagrams = lost(snapshot);

@@ -11,6 +11,7 @@ use ropewalk_flow::gateway::{
     DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource, ThrottleConfig,
     TriggerConfig,
 };
+use ropewalk_flow::histogram::HistogramConfig;
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::{Flow, ReceiveMechanism, SendMechanism, XdpMode};
@@ -26,7 +27,7 @@ fn rate_of(flow: &FlowSection) -> f64 {
     }
 }
 
-fn flow(section: &FlowSection) -> FlowConfig {
+fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
     let wanted = section.sources.entries(false);
     let sources = wanted.map(|(id, address)| PacketSource { id: SourceId(id), address }).collect();
     let accept = section.default_decision == DefaultChoice::Accept;
@@ -45,6 +46,7 @@ fn flow(section: &FlowSection) -> FlowConfig {
         decision_timeout: section.decision_timeout.0,
         default_decision: DefaultDecision { accept, word: u32::from(accept) },
         budget: section.budget.0,
+        histograms: histograms.to_vec(),
         ..FlowConfig::new(sources, section.packing)
     }
 }
@@ -73,7 +75,8 @@ pub(super) fn machine(
         bytes_per_second: section.throttle.rate.map_or(0.0, |rate| rate.bytes_per_second),
         ..usual
     };
-    let flows = configuration.flow.iter().map(flow).collect();
+    let histograms = configuration.histogram_configs();
+    let flows = configuration.flow.iter().map(|section| flow(section, &histograms)).collect();
     GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
 }
 

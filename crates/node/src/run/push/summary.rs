@@ -8,6 +8,7 @@ use crate::fields::Fields;
 use crate::run::claim::ACCOUNT;
 use crate::run::clock_summary::ClockSummary;
 use crate::run::configured::ConfigurationSummary;
+use crate::run::histograms::SourceHistograms;
 use crate::run::summary::{add_unbalanced, causes, panicked};
 use crate::whole_file;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
@@ -51,6 +52,8 @@ pub struct PushSummary {
     pub written: u64,
     /// Whether every equation holds.
     pub ledger: Value,
+    /// What was counted of sources' fragments, as `[[histogram]]` asks for.
+    pub histograms: Vec<SourceHistograms>,
     /// What was asked of the system, refused, and gone without.
     pub warnings: Vec<String>,
     #[serde(skip)]
@@ -368,6 +371,7 @@ impl PushSummary {
                 .filter_map(|(_, gateway)| gateway.storage)
                 .map(|storage| storage.events)
                 .sum(),
+            histograms: Vec::new(),
             ledger: json!({ "balanced": unbalanced.is_empty(), "unbalanced": unbalanced }),
             warnings: Vec::new(),
             is_complete: summaries.iter().all(FlowSummary::is_complete)

@@ -1,8 +1,9 @@
 //! What sets of one flow there must be in a gateway, told from the packets that it took and from nothing else.
 
 use super::super::broken::{Broken, Checker};
+use super::histograms::Due;
 use super::scenario::{FlowSetting, PLAUSIBILITY};
-use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, SourceAccount};
+use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Receiver, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,6 +80,7 @@ pub(super) struct Assembly {
     room: u64,
     account: FlowAccount,
     by_source: Vec<SourceAccount>,
+    histograms: Due,
     /// Those that were finished and not asked for.
     finished: Vec<Finished>,
 }
@@ -98,6 +100,7 @@ impl Assembly {
             room: 0,
             account: FlowAccount::default(),
             by_source: vec![SourceAccount::default(); setting.wanted().into()],
+            histograms: Due::new(setting),
             finished: Vec::new(),
         }
     }
@@ -113,6 +116,11 @@ impl Assembly {
     /// What the gateway must say of each source.
     pub(super) fn by_source(&self) -> &[SourceAccount] {
         &self.by_source
+    }
+
+    /// Whether users' histograms hold what they must.
+    pub(super) fn check_histograms(&mut self, flow: u8, receiver: &Receiver) -> Result<(), Broken> {
+        self.histograms.check(flow, receiver)
     }
 
     /// A source is out from the next set on that is newer than all that came, or in again: then newer than all of which something of it was
@@ -262,10 +270,14 @@ impl Assembly {
             State::Incomplete if !set.came.contains(&source) => return Err(Cause::Late.into()),
             State::Open | State::Complete | State::Incomplete => return Err(Cause::Duplicate.into()),
         }
-        if let Err(error) = MepView::parse(bytes) {
-            set.absent.insert(source, error.cause());
-            return Err(error.cause().into());
-        }
+        let packet = match MepView::parse(bytes) {
+            Ok(packet) => packet,
+            Err(error) => {
+                set.absent.insert(source, error.cause());
+                return Err(error.cause().into());
+            }
+        };
+        self.histograms.take(source, &packet);
         set.absent.remove(&source);
         set.came.insert(source);
         let is_whole = set.came.len() == self.due(number).len();

@@ -10,13 +10,14 @@
 //! The referee sees packets alone. From what a gateway took and when, `assembly` says which sets there must be and what is
 //! missing in them; from what nodes said, `farm` says who has which event and how it is decided; `voices` looks whether
 //! nodes and triggers say no more than they may. After every turn the gateway's own account must be the same. `samples` watches
-//! every gateway all the time, and must be shown what sources sent.
+//! every gateway all the time, and must be shown what sources sent; what users have counted of it is counted once more by `histograms`.
 
 mod address;
 mod assembly;
 mod farm;
 mod fault;
 mod files;
+mod histograms;
 mod inject;
 mod judge;
 mod lines;

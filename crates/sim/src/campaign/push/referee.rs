@@ -375,7 +375,7 @@ impl Twin {
     }
 
     /// Whether the gateway's accounts are those that follow from its packets.
-    fn check(&self, turned: Turned<'_>) -> Result<(), Broken> {
+    fn check(&mut self, turned: Turned<'_>) -> Result<(), Broken> {
         if let Some(receiver) = turned.receiver() {
             self.check_packets(receiver)?;
         }
@@ -390,8 +390,8 @@ impl Twin {
         }
     }
 
-    fn check_packets(&self, receiver: &Receiver) -> Result<(), Broken> {
-        for (flow, assembly) in (0u8..).zip(&self.flows) {
+    fn check_packets(&mut self, receiver: &Receiver) -> Result<(), Broken> {
+        for (flow, assembly) in (0u8..).zip(&mut self.flows) {
             let (packets, taken) = (receiver.account(flow), assembly.account());
             Broken::unless(packets.is_balanced(), Checker::Ledger, || format!("flow {flow}: {packets:?}"))?;
             Broken::unless(taken == packets, Checker::Ledger, || {
@@ -402,6 +402,7 @@ impl Twin {
                 format!("flow {flow}: its sources' accounts are {sources:?}, and must be {due:?}")
             })?;
             assembly.check_turns(flow, receiver.masking(flow))?;
+            assembly.check_histograms(flow, receiver)?;
         }
         Ok(())
     }

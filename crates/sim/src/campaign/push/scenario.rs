@@ -3,6 +3,7 @@
 use super::super::draw::Draw;
 use super::address::Gateways;
 use super::fault::{Fault, Scheduled, Way};
+use super::histograms;
 use super::member::Place;
 use super::{address, schedule};
 use ropewalk_flow::gateway::{
@@ -297,6 +298,7 @@ impl FlowSetting {
             decision_timeout: self.decision_timeout,
             default_decision: DefaultDecision { accept: self.default_accept, word: self.default_word() },
             budget: self.budget,
+            histograms: histograms::configs(flow, self),
             ..FlowConfig::new(sources, self.sources.packing)
         }
     }

@@ -20,7 +20,7 @@ use ropewalk_io::simulated::Network;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::gateway::{
     Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig,
-    Gathering, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
+    Gathering, Notice, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
 };
 use ropewalk_node::drive::{Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
@@ -160,6 +160,7 @@ impl Site<'_> {
             gates,
             is_held: Arc::default(),
             orders: Arc::clone(self.orders),
+            histograms: Notice::default(),
             is_over: Arc::clone(self.is_over),
             drain: DRAIN,
             batch: rooms.batch,
