@@ -504,7 +504,8 @@ impl Director {
     fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: Result<Beginning, String>) {
         let is_latest = self.beginning.take_if(|latest| *latest == number).is_some();
         let is_to_end = is_latest && matches!(self.doing, Some((_, Task::Drain)));
-        if !self.operation.is_under_way(number) && !(is_latest && beginning.is_ok()) {
+        let is_wanted = self.operation.is_under_way(number) || is_latest && beginning.is_ok();
+        if !is_wanted {
             // It came too late, or there is nothing to end.
             if is_to_end {
                 self.operation.run_over(self.clock.now());
