@@ -128,7 +128,7 @@ fn every_key_and_every_choice_of_a_push_system_stands_on_its_page() {
     let own = std::fs::read_to_string(root().join(name)).expect("the page is there");
     // Sections that every configuration has are described with the others.
     let shared = page();
-    let shared = &shared[shared.find("## `[[alarm]]`").expect("the first of them")..];
+    let shared = &shared[shared.find("## `[[histogram]]`").expect("the first of them")..];
     stand_on("docs/gateway.md or the end of docs/configuration.md", &(own.clone() + shared), &push::schema(), 50);
     let blocks = blocks(&own);
     assert!(!blocks.is_empty());
