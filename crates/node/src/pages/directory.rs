@@ -43,8 +43,8 @@ pub fn usual_directories() -> Vec<PathBuf> {
 pub struct PageDirectory {
     /// None where no pages are wanted, or can be had.
     path: RefCell<Option<PathBuf>>,
-    /// Pages that nobody writes any more, with the node and the output directory of each.
-    left: Vec<(PathBuf, String, String)>,
+    /// The pages that were there when it was opened.
+    before: Vec<PathBuf>,
     /// The output directory of the runs.
     output: String,
     incarnation: Incarnation,
@@ -56,7 +56,7 @@ impl PageDirectory {
     pub fn open(choice: &PagesChoice, output: &Path, incarnation: Incarnation) -> Self {
         let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned()).display().to_string();
         let mut opened =
-            Self { path: RefCell::new(None), left: Vec::new(), output, incarnation, trouble: RefCell::new(None) };
+            Self { path: RefCell::new(None), before: Vec::new(), output, incarnation, trouble: RefCell::new(None) };
         let path = match choice {
             PagesChoice::Nowhere => return opened,
             // Nobody has asked for pages: without such memory there are none.
@@ -67,7 +67,7 @@ impl PageDirectory {
         let made = DirBuilder::new().mode(0o755).recursive(true).create(&path);
         match made {
             Ok(()) => {
-                opened.left = left_behind(&path, MonotonicClock.utc());
+                opened.before = without_old(&path, MonotonicClock.utc());
                 opened.path = RefCell::new(Some(path));
             }
             Err(error) => opened.fail(&path, &error),
@@ -79,17 +79,27 @@ impl PageDirectory {
     /// the node left behind.
     pub fn page(&self, node: &str, role: &str, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
         let directory = self.path.borrow().clone()?;
-        let is_former = |(_, other, output): &&(PathBuf, String, String)| other == node && *output == self.output;
-        for (path, ..) in self.left.iter().filter(is_former) {
+        let names = self.names_begin(node);
+        // Of hundreds that tests or accidents have left behind but those are read that may be its own.
+        let has_such_a_name =
+            |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&names));
+        for path in self.before.iter().filter(has_such_a_name) {
+            let page = PageReading::read(path).ok();
+            let is_former = |page: &PageReading| page.label().node == node && page.label().output == self.output;
             // Where it cannot be removed there are two, and each says whose it is.
-            let _ = std::fs::remove_file(path);
+            page.filter(is_former).into_iter().for_each(|page| drop(page.remove_if_left()));
         }
         let (now, utc) = (MonotonicClock.now(), MonotonicClock.utc());
         let utc_at_zero_ns = utc.0 - now.as_nanoseconds() as i64;
         let who = Who { node, role, output: &self.output, incarnation: self.incarnation, utc_at_zero_ns };
         // No other process of the machine has this name, and no other life.
-        let path = directory.join(format!("{node}-{}-{:x}.{END}", std::process::id(), self.incarnation.0));
+        let path = directory.join(format!("{names}{}-{:x}.{END}", std::process::id(), self.incarnation.0));
         NodePage::create(&path, Label::new(who, rows)).inspect_err(|error| self.fail(&path, error)).ok()
+    }
+
+    /// What the names of a node's pages begin with, in all of its lives: the node, and a checksum of the output directory.
+    fn names_begin(&self, node: &str) -> String {
+        format!("{node}-{:08x}-", ropewalk_kernels::crc32c(0, self.output.as_bytes()))
     }
 
     /// What stands in the way, where something does: to be said once, and nodes go without pages.
@@ -108,25 +118,25 @@ impl PageDirectory {
     }
 }
 
-/// The pages of processes that are gone. Those that are too old are removed.
-fn left_behind(directory: &Path, now: Utc) -> Vec<(PathBuf, String, String)> {
-    let mut left = Vec::new();
-    for path in pages_in(directory).into_iter().flatten() {
-        let Ok(page) = PageReading::read(&path) else { continue };
-        if page.is_written() {
-            continue;
-        }
-        // One that never turned was made when its life began.
-        let last = page.turned_utc().unwrap_or(Utc(page.label().incarnation as i64));
-        let age = Duration::from_nanos(now.0.saturating_sub(last.0).max(0) as u64);
-        if age < KEPT {
-            left.push((path, page.label().node.clone(), page.label().output.clone()));
-        } else {
-            // Of another user it stays, and is nobody's harm.
-            let _ = std::fs::remove_file(&path);
-        }
+/// The pages in a directory but for those that nobody has written for too long: these are removed.
+fn without_old(directory: &Path, now: Utc) -> Vec<PathBuf> {
+    let mut pages = pages_in(directory).unwrap_or_default();
+    // Of another user it stays, and is nobody's harm.
+    pages.retain(|path| !is_old(path, now) || std::fs::remove_file(path).is_err());
+    pages
+}
+
+/// Whether a page is of a process that is gone, and whose thread had its last turn too long ago. What was written since is not even read.
+fn is_old(path: &Path, now: Utc) -> bool {
+    let written = path.metadata().and_then(|known| known.modified()).ok();
+    if written.and_then(|written| written.elapsed().ok()).is_none_or(|age| age < KEPT) {
+        return false;
     }
-    left
+    let Ok(page) = PageReading::read(path) else { return false };
+    // One that never turned was made when its life began.
+    let last = page.turned_utc().unwrap_or(Utc(page.label().incarnation as i64));
+    let age = Duration::from_nanos(now.0.saturating_sub(last.0).max(0) as u64);
+    !page.is_written() && age >= KEPT
 }
 
 /// The files in a directory that are named as pages, in order.

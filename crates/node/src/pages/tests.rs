@@ -149,6 +149,26 @@ fn a_node_that_starts_again_replaces_what_its_former_life_left_and_nothing_else(
     assert!(scratch.found().is_empty());
 }
 
+/// With hundreds of them a start would take as long as a second.
+#[test]
+fn of_what_others_left_behind_nothing_is_read() {
+    let scratch = Scratch::new("others");
+    let name = |output: &str| {
+        let page = scratch.open(output, 1).page("bu0", "builder", []).expect("it can be made");
+        let file = scratch.found()[0].file().to_owned();
+        drop(page);
+        file
+    };
+    let files = ["/data", "/other"].map(name);
+    let begin = |file: &Path| file.file_name().and_then(|name| name.to_str()).map(|name| name[..12].to_owned());
+    assert_ne!(begin(&files[0]), begin(&files[1]), "names tell output directories apart");
+    let fifo = files[1].with_file_name(format!("{}-1-1.page", begin(&files[1]).expect("a name")));
+    // Whoever opens it waits for a writer who never comes.
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    drop(scratch.open("/data", 2).page("bu0", "builder", []).expect("nobody waits"));
+    std::fs::remove_file(fifo).expect("it is there");
+}
+
 #[test]
 fn those_that_live_are_found_before_those_that_are_gone() {
     let scratch = Scratch::new("order");
@@ -168,6 +188,12 @@ fn what_was_left_behind_for_a_day_goes_when_any_node_starts() {
     let recent = scratch.killed(page);
     // It never turned, and its life began when the clock of the machine stood at one nanosecond.
     let old = scratch.killed(scratch.open("/data", 1).page("zz", "builder", []).expect("it can be made"));
+    // Files of yesterday, as both would be; but the first one's thread had a turn just now.
+    let yesterday = std::time::SystemTime::now() - Duration::from_secs(25 * 3600);
+    for file in [&recent, &old] {
+        let file = std::fs::File::options().append(true).open(file).expect("it is there");
+        file.set_modified(yesterday).expect("it is ours");
+    }
     drop(scratch.open("/other", 2));
     assert!(recent.exists() && !old.exists());
     let [left] = scratch.found().try_into().expect("one is left");
