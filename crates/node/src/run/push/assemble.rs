@@ -304,7 +304,7 @@ impl Assembly<'_> {
         places: &mut Places,
         directory: &RunDirectory,
     ) -> Result<(), RunError> {
-        let (section, name) = (queue.gateway, queue.name());
+        let (section, name, number) = (queue.gateway, queue.name(), queue.number);
         for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
             self.handle.addresses.push((format!("{name} {}", flow.name), address.to_string()));
         }
@@ -313,7 +313,7 @@ impl Assembly<'_> {
         self.handle.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
         let storage = self.storage(queue, directory)?;
-        let machine = resolve::machine(self.configuration, queue.number, section, self.incarnation, directory.run);
+        let machine = resolve::machine(self.configuration, number, section, self.incarnation, directory.run);
         self.handle.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
         let config = GatewayDriveConfig {
@@ -339,12 +339,11 @@ impl Assembly<'_> {
         let triggers = trigger_sender(&name)?;
         let receiving = ReceivingParts { inputs: inputs.receivers, triggers, board: board.clone(), evacuated };
         let readers = self.readers(queue)?;
-        // Numbered as in what is observed of it.
-        let unit = NodeId::builder(self.handle.gateways.len() as u16);
+        let unit = NodeId::builder(number);
         let tap = Some((unit, self.handle.tap.clone()));
         let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads, tap };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
-        self.handle.gateways.push(RunningGateway { name, notice, histograms, board, failure: None });
+        self.handle.gateways.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
     }
 

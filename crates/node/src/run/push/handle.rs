@@ -30,6 +30,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct RunningGateway {
     pub(super) name: String,
+    /// Its number among all input queues of the system.
+    pub(super) number: u16,
     pub(super) notice: Notice<GatewayReport>,
     /// What users' histograms hold.
     pub(super) histograms: Notice<GatewayHistograms>,
@@ -50,6 +52,8 @@ pub(super) struct FlowSource {
 /// What can be seen of a run from outside.
 #[derive(Clone, Debug, Default)]
 pub struct PushSnapshot {
+    /// The number of the first gateway of this process among all input queues of the system; those that are here follow it.
+    pub first_unit: u16,
     /// The gateways of this process, by name.
     pub gateways: Vec<(String, GatewayReport)>,
     /// What hardware was told of each of them, if it is.
@@ -272,6 +276,7 @@ impl PushHandle {
     /// The run as it was a moment ago.
     pub fn snapshot(&self) -> PushSnapshot {
         PushSnapshot {
+            first_unit: self.gateways.first().map_or(0, |gateway| gateway.number),
             gateways: self.gateways.iter().map(|one| (one.name.clone(), one.notice.read())).collect(),
             hardware: self.gateways.iter().map(|one| one.board.as_deref().map(ThrottleBoard::read)).collect(),
             sources: self.sources.iter().map(|source| (source.flow, source.notice.read())).collect(),

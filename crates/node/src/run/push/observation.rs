@@ -87,7 +87,7 @@ fn record_of(turns: &[&[EventKey]]) -> MaskRecord {
 
 /// The queues, each with its number as a builder unit.
 fn queues(snapshot: &PushSnapshot) -> impl Iterator<Item = (NodeId, &GatewayReport)> {
-    (0..).zip(&snapshot.gateways).map(|(number, (_, report))| (NodeId::builder(number), report))
+    (snapshot.first_unit..).zip(&snapshot.gateways).map(|(number, (_, report))| (NodeId::builder(number), report))
 }
 
 /// What was lost in front of all of them.
@@ -156,7 +156,7 @@ pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], mut counte
     };
     let source = |(source, (account, bytes)): (SourceId, (FragmentAccount, u64))| SourceSample {
         source,
-        readout: NodeId::builder(0),
+        readout: NodeId::builder(snapshot.first_unit),
         account,
         lost_datagrams: ByCause::default(),
         corrupt: Vec::new(),
@@ -176,6 +176,19 @@ pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], mut counte
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gateway_that_is_a_process_of_its_own_has_the_number_that_its_run_files_have() {
+        let gateway = || ("gw1".to_owned(), GatewayReport::default());
+        let snapshot = PushSnapshot { first_unit: 3, gateways: vec![gateway(), gateway()], ..PushSnapshot::default() };
+        let mut sample = Sample::default();
+        observe(&snapshot, &[], CellsBySource::new(), &mut sample);
+        let nodes: Vec<_> = sample.nodes.iter().map(|node| node.node).collect();
+        assert_eq!(nodes, [3, 4].map(NodeId::builder));
+        let mut told = RunSnapshot::default();
+        count(&snapshot, &[], &mut told);
+        assert_eq!(told.nodes, [3, 4].map(|number| (NodeId::builder(number), true)));
+    }
 
     fn record(turns: &[&[u64]]) -> (Part, Vec<(u64, Option<u64>)>) {
         let keys: Vec<Vec<EventKey>> =
