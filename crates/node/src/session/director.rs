@@ -123,7 +123,7 @@ struct Director {
     /// Which task the handle carries out.
     doing: Option<(TaskNumber, Task)>,
     /// The task that begins a run whose handle is away for that.
-    beginning: Option<TaskNumber>,
+    away_to_begin: Option<TaskNumber>,
     /// Of front ends, that were told.
     incidents: usize,
     /// What was said of the run at its start, and is said of those that follow by themselves.
@@ -167,7 +167,7 @@ impl Director {
             closing: None,
             watch: RunWatch::default(),
             doing: None,
-            beginning: None,
+            away_to_begin: None,
             incidents: 0,
             fields: Fields::default(),
             view,
@@ -437,7 +437,7 @@ impl Director {
                 let Some(handle) = &mut self.handle else {
                     // It was to begin, and whoever writes what it begins with has it still. It begins and ends when it comes, so that a
                     // run whose number is used has an account; or nobody waits any longer, and it is discarded then.
-                    if task != Task::Drain || self.beginning.is_none() {
+                    if task != Task::Drain || self.away_to_begin.is_none() {
                         self.operation.run_over(self.clock.now());
                     }
                     return;
@@ -484,7 +484,7 @@ impl Director {
     /// Has what the run begins with written, on a disk that may take its time.
     fn begin(&mut self, number: TaskNumber) {
         let Some(mut handle) = self.handle.take() else { return };
-        self.beginning = Some(number);
+        self.away_to_begin = Some(number);
         let (last, fields, bring) = (self.last(), self.fields.clone(), self.bring.clone());
         let work = move || {
             let beginning = if handle.go_on() {
@@ -502,7 +502,7 @@ impl Director {
     }
 
     fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: Result<Beginning, String>) {
-        let is_latest = self.beginning.take_if(|latest| *latest == number).is_some();
+        let is_latest = self.away_to_begin.take_if(|latest| *latest == number).is_some();
         let is_to_end = is_latest && matches!(self.doing, Some((_, Task::Drain)));
         let is_wanted = self.operation.is_under_way(number) || is_latest && beginning.is_ok();
         if !is_wanted {
@@ -535,7 +535,7 @@ impl Director {
     /// Closes a run, or gives back what was set up for one.
     fn end(&mut self, number: TaskNumber, task: Task) {
         let Some(mut handle) = self.handle.take() else {
-            self.beginning = None;
+            self.away_to_begin = None;
             self.forget_run();
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
