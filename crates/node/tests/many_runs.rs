@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 /// Runs of each kind in a row.
 const RUNS: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For so long nothing comes or goes where everything is set up.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// What comes in the runs.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -91,6 +93,30 @@ fn owned() -> (usize, usize) {
     (entries("/proc/self/task"), entries("/proc/self/fd"))
 }
 
+/// What is owned once it has stayed the same for a while: threads open their own descriptors behind the answer to whoever has them set up,
+/// and those that have done their work end behind it.
+fn settled() -> (usize, usize) {
+    let (mut last, mut since) = (owned(), Instant::now());
+    let until = since + PATIENCE;
+    while since.elapsed() < SETTLED {
+        assert!(Instant::now() < until, "threads and descriptors still come and go: {last:?}");
+        std::thread::sleep(Duration::from_millis(10));
+        let now = owned();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}
+
+/// Where every descriptor of this process leads.
+fn descriptors() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("it is there").flatten();
+    let mut targets: Vec<_> = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
+    targets.sort();
+    targets.into_iter().map(|target| target.display().to_string()).collect()
+}
+
 /// Takes that many runs; events that were built, in all.
 fn take_runs(desk: &Desk, coming: Coming, runs: u32) -> u64 {
     let mut built = 0;
@@ -125,7 +151,8 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
     for (_, session, _) in &sessions {
         ask(&session.desk(), Command::Configure);
     }
-    let (before, begun) = (owned(), Instant::now());
+    let (before, held) = (settled(), descriptors());
+    let begun = Instant::now();
     std::thread::scope(|scope| {
         for (coming, session, _) in &sessions {
             scope.spawn(move || {
@@ -144,7 +171,11 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
     while owned() != before && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(owned(), before, "threads and descriptors, behind {runs} runs of each kind and before them");
+    let (now, hold) = (owned(), descriptors());
+    assert_eq!(
+        now, before,
+        "threads and descriptors, behind {runs} runs of each kind and before them: {hold:#?} {held:#?}"
+    );
     for (coming, session, output) in sessions {
         ask(&session.desk(), Command::Shutdown);
         drop(session);
