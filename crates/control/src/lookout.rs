@@ -388,8 +388,15 @@ mod tests {
 
     #[test]
     fn what_the_journal_tells_is_an_incident_of_whoever_stands_before_it() {
-        let entry =
-            |number, kind, text: &str| Entry { number, at_ns: 5, kind, run: None, by: None, text: text.to_owned() };
+        let entry = |number, kind, text: &str| Entry {
+            number,
+            at_ns: 5,
+            kind,
+            run: None,
+            by: None,
+            text: text.to_owned(),
+            is_told: true,
+        };
         let mut wrong = Wrong::new();
         wrong.look_at_journal(&[
             entry(1, EntryKind::Command, "start, by ada"),

@@ -17,8 +17,8 @@ use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::{Bytes, Time};
 use ropewalk_node::run::{Account, RunError, RunSummary, placement};
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, EntryKind, Launch, Launcher, OperationState, Patience, Session, SessionConfig,
-    SessionView, Told,
+    AfterRun, Answer, Command, Desk, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
+    SessionConfig, SessionView, Told,
 };
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -371,17 +371,12 @@ fn watch(
     told: &mut Tellings,
 ) -> Result<(), Failure> {
     let mut progress = Progress::new();
-    let (mut entry, mut heard) = (0, 0);
+    let (mut last_told, mut heard) = (0, 0);
     while !session.is_over() {
         std::thread::sleep(Duration::from_millis(10));
         let view = desk.view();
         progress.show(&view.snapshot, view.disk_left);
-        for news in desk.journal_after(entry) {
-            entry = news.number;
-            if news.kind == EntryKind::Incident {
-                progress.tell(&news.text);
-            }
-        }
+        last_told = tell_journal(desk, last_told, is_controlled, &progress);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;
             progress.tell("stopping: what has come is still built; interrupt again to stop at once");
@@ -403,8 +398,18 @@ fn watch(
             break;
         }
     }
+    tell_journal(desk, last_told, is_controlled, &progress);
     progress.end();
     Ok(())
+}
+
+/// Tells what the log level has of what happened after the entry with this number; the number of the last one.
+fn tell_journal(desk: &Desk, after: u64, is_controlled: bool, progress: &Progress) -> u64 {
+    let news = desk.journal_after(after);
+    // What a run without run control fails of is said when the program ends.
+    let is_said_later = |entry: &Entry| entry.kind == EntryKind::Fault && !is_controlled;
+    news.iter().filter(|entry| entry.is_told && !is_said_later(entry)).for_each(|entry| progress.tell(&entry.text));
+    news.last().map_or(after, |entry| entry.number)
 }
 
 /// A run that was set up and could not begin.

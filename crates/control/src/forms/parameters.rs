@@ -1,7 +1,6 @@
 //! What can be changed while a run goes on.
 
 use ropewalk_node::session::SessionView;
-use ropewalk_terms::Parameter as Known;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -24,25 +23,28 @@ pub(crate) fn parameters(view: &SessionView) -> Vec<Parameter> {
         name: one.name.clone(),
         value: one.text(one.value),
         configured: one.text(one.configured),
-        help: explanation(one.parameter),
+        help: explanation(one.subject.help()),
     };
     view.parameters.iter().map(parameter).collect()
 }
 
 /// What a parameter is. Values are told with their unit, and not in that of the program.
-fn explanation(parameter: Known) -> &'static str {
-    parameter.help().trim().trim_end_matches("In nanoseconds.").trim_end()
+fn explanation(help: &'static str) -> &'static str {
+    help.trim().trim_end_matches("In nanoseconds.").trim_end()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_node::session::Subject;
+    use ropewalk_terms::Parameter as Known;
 
     #[test]
     fn what_is_told_in_seconds_is_not_said_to_be_in_nanoseconds() {
-        for &parameter in Known::ALL {
-            let help = explanation(parameter);
-            assert!(help.ends_with('.') && !help.contains("nanoseconds"), "{}: {help}", parameter.name());
+        let subjects = Known::ALL.iter().map(|&parameter| Subject::Nodes(parameter)).chain([Subject::Log]);
+        for subject in subjects {
+            let help = explanation(subject.help());
+            assert!(help.ends_with('.') && !help.contains("nanoseconds"), "{subject:?}: {help}");
         }
     }
 }

@@ -101,7 +101,7 @@ impl LogbookSection {
     pub const TIMEOUT: Duration = AlarmsSection::TIMEOUT;
 }
 
-/// What runs are compared with, and where their numbers stand for others to read.
+/// What runs are compared with, where their numbers stand for others to read, and what is told of them.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MonitorSection {
@@ -111,6 +111,36 @@ pub struct MonitorSection {
     #[serde(default, deserialize_with = "PagesChoice::deserialize")]
     #[schemars(with = "Option<String>")]
     pub pages: PagesChoice,
+    /// What `ropewalk run` tells of the journal as it is written, on standard error. Live: it may be changed while a run goes on.
+    #[serde(default)]
+    pub log_level: LogLevel,
+}
+
+/// What is told of what happens, the least first; each level has what those before it have.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Commands that could not be carried out, and whatever keeps runs from going on.
+    Error,
+    /// What is not as it should be while the run goes on.
+    #[default]
+    Warning,
+    /// Commands, who gave them, and changes of the state.
+    Info,
+}
+
+impl LogLevel {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Error, Self::Warning, Self::Info];
+
+    /// As it is written in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        }
+    }
 }
 
 /// Where nodes have their pages of numbers.

@@ -38,7 +38,7 @@ mod tests;
 mod written;
 
 pub use alarms::{
-    AlarmSection, AlarmsSection, LogbookSection, MonitorSection, PagesChoice, SeverityChoice, alarm_rules,
+    AlarmSection, AlarmsSection, LogLevel, LogbookSection, MonitorSection, PagesChoice, SeverityChoice, alarm_rules,
 };
 pub use black_box::BlackBoxSection;
 pub use control::ControlSection;

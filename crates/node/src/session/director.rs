@@ -7,7 +7,7 @@ use super::launch::{Launch, Rules, SessionConfig};
 use super::limits::RunWatch;
 use super::masks::{MaskRequest, Masks};
 use super::pace::Pace;
-use super::parameters::{ParameterRequest, Parameters, report_interval};
+use super::parameters::{ParameterRequest, Parameters, log_level, report_interval};
 use super::restarts::{RestartReply, Restarts};
 use super::view::SessionView;
 use crate::configuration::Differences;
@@ -140,6 +140,7 @@ impl Director {
         let (bring, brought) = channel();
         let view = SessionView::new(clock.utc());
         let rules = Rules::of(launch.settings(), &config);
+        shared.journal(|journal| journal.set_level(log_level(&rules.parameters)));
         let view = SessionView {
             required_fields: rules.required_fields.clone().into(),
             parameters: rules.parameters.all().into(),
@@ -272,16 +273,23 @@ impl Director {
         if let Some(why) = self.rota.refusal(self.clock.now(), by) {
             return Err(RequestRefusal::HeldByAnother(why));
         }
-        for (setting, words) in self.parameters.ask(request)? {
+        let changes = self.parameters.ask(request)?;
+        self.show_parameters();
+        for (setting, words) in changes {
             self.tell_command(by, format!("{words}, by {by}"));
-            if let Some(handle) = &self.handle {
+            if let (Some(handle), Some(setting)) = (&self.handle, setting) {
                 handle.set(setting);
             }
         }
-        self.view.parameters = self.parameters.all().into();
         // Whoever is told looks at once.
         self.shared.publish(self.view.clone());
         Ok(())
+    }
+
+    fn show_parameters(&mut self) {
+        self.view.parameters = self.parameters.all().into();
+        let level = log_level(&self.parameters);
+        self.shared.journal(|journal| journal.set_level(level));
     }
 
     fn take_command(&mut self, command: Command, fields: Fields, by: By, reply: Reply) {
@@ -610,7 +618,7 @@ impl Director {
         self.parameters.follow(&self.rules.parameters);
         self.view.masked = Arc::new(self.masks.masked().clone());
         self.view.required_fields = self.rules.required_fields.clone().into();
-        self.view.parameters = self.parameters.all().into();
+        self.show_parameters();
         self.view.configuration = Arc::clone(&self.rules.text);
     }
 

@@ -1,5 +1,6 @@
 //! What happened, in the order in which it did: state changes, runs, incidents.
 
+use crate::configuration::LogLevel;
 use ropewalk_terms::{RunNumber, Utc};
 use std::collections::VecDeque;
 
@@ -26,6 +27,15 @@ impl EntryKind {
             Self::Incident => "incident",
         }
     }
+
+    /// From which level on it is told.
+    const fn level(self) -> LogLevel {
+        match self {
+            Self::Fault => LogLevel::Error,
+            Self::Incident => LogLevel::Warning,
+            Self::State | Self::Command => LogLevel::Info,
+        }
+    }
 }
 
 /// One thing that happened.
@@ -43,6 +53,8 @@ pub struct Entry {
     pub by: Option<String>,
     /// For people.
     pub text: String,
+    /// The log level that held then has it.
+    pub is_told: bool,
 }
 
 /// Entries that are kept; older ones are forgotten.
@@ -53,13 +65,20 @@ const MOST: usize = 1000;
 pub(super) struct Journal {
     entries: VecDeque<Entry>,
     last: u64,
+    level: LogLevel,
 }
 
 impl Journal {
+    /// What is told of what is added from now on.
+    pub(super) const fn set_level(&mut self, level: LogLevel) {
+        self.level = level;
+    }
+
     pub(super) fn add(&mut self, at: Utc, kind: EntryKind, run: Option<RunNumber>, by: Option<&str>, text: String) {
         self.last += 1;
         let (run, by) = (run.map(|run| run.0), by.filter(|by| !by.is_empty()).map(str::to_owned));
-        self.entries.push_back(Entry { number: self.last, at_ns: at.0, kind, run, by, text });
+        let is_told = kind.level() <= self.level;
+        self.entries.push_back(Entry { number: self.last, at_ns: at.0, kind, run, by, text, is_told });
         if self.entries.len() > MOST {
             self.entries.pop_front();
         }

@@ -34,7 +34,7 @@ pub use manager_process::ManagerProcess;
 pub use masks::MaskRequest;
 pub use pace::Pace;
 pub(crate) use parameters::REPORT_INTERVAL;
-pub use parameters::{LiveParameter, ParameterRequest};
+pub use parameters::{LiveParameter, ParameterRequest, Subject};
 pub use restarts::{RestartOutcome, RestartTold, Restarted};
 pub use view::SessionView;
 

@@ -1,8 +1,8 @@
 //! Parameters that may be changed while a run goes on: for that run, and for those that follow.
 
 use super::desk::RequestRefusal;
-use crate::configuration::Configuration;
 use crate::configuration::push::{FlowSection, PushConfiguration};
+use crate::configuration::{Configuration, LogLevel};
 use crate::drive::gateway::OrderBoard;
 use crate::quantity::Time;
 use ropewalk_flow::messages::Setting;
@@ -16,14 +16,36 @@ const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(24 *
 /// Oftener than that reports would be the work; whoever watches wants them oftener than that.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
 
+/// What is changed by a parameter.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// What nodes do.
+    Nodes(Parameter),
+    /// What this program tells of what happens; the value is the level's place in [`LogLevel::ALL`].
+    Log,
+}
+
+impl Subject {
+    /// What it is, for people.
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Nodes(parameter) => parameter.help(),
+            Self::Log => {
+                "What `ropewalk run` tells of the journal on standard error: error, warning (and what is not as it should be), info \
+                 (and commands and changes of the state)."
+            }
+        }
+    }
+}
+
 /// A parameter with its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveParameter {
     /// Its name: `timeouts.readout`, `stream.physics.prescale`, or `flow.hlt.timeout`.
     pub name: String,
     /// What it is.
-    pub parameter: Parameter,
-    /// Its value now, and as it was configured, in its unit.
+    pub subject: Subject,
+    /// Its value now, in its unit.
     pub value: u64,
     /// As it was configured.
     pub configured: u64,
@@ -36,26 +58,37 @@ pub struct LiveParameter {
 impl LiveParameter {
     /// A value as it is written in a configuration.
     pub fn text(&self, value: u64) -> String {
-        match self.parameter {
-            Parameter::Prescale => value.to_string(),
-            _ => Time(Duration::from_nanos(value)).to_string(),
+        match self.subject {
+            Subject::Nodes(Parameter::Prescale) => value.to_string(),
+            Subject::Nodes(_) => Time(Duration::from_nanos(value)).to_string(),
+            Subject::Log => level(value).name().to_owned(),
         }
     }
 
-    const fn setting(&self) -> Setting {
-        Setting { parameter: self.parameter, of: self.of, value: self.value }
+    /// What nodes are told; none where it is not for them.
+    const fn setting(&self) -> Option<Setting> {
+        match self.subject {
+            Subject::Nodes(parameter) => Some(Setting { parameter, of: self.of, value: self.value }),
+            Subject::Log => None,
+        }
     }
 
     /// The value that a text says.
     fn read(&self, text: &str) -> Result<u64, String> {
         let unfit = |why: String| format!("{} = {text}: {why}", self.name);
-        if self.parameter == Parameter::Prescale {
+        if self.subject == Subject::Log {
+            let names = LogLevel::ALL.map(LogLevel::name);
+            let known = names.iter().position(|name| *name == text);
+            return known.map(|place| place as u64).ok_or_else(|| unfit(format!("one of {}", names.join(", "))));
+        }
+        if self.subject == Subject::Nodes(Parameter::Prescale) {
             let value: u32 =
                 text.parse().map_err(|_| unfit("one of so many is kept: a number from 1 on".to_owned()))?;
             return if value == 0 { Err(unfit("a prescale of 0 keeps nothing".to_owned())) } else { Ok(value.into()) };
         }
         let Time(time) = text.parse().map_err(|error| unfit(format!("{error}")))?;
-        let [least, most] = if self.parameter == Parameter::ReportInterval { INTERVALS } else { TIMES };
+        let is_interval = self.subject == Subject::Nodes(Parameter::ReportInterval);
+        let [least, most] = if is_interval { INTERVALS } else { TIMES };
         if !(least..=most).contains(&time) {
             return Err(unfit(format!("from {} to {}", Time(least), Time(most))));
         }
@@ -79,11 +112,10 @@ impl Parameters {
     pub(super) fn of(configuration: &Configuration) -> Self {
         let (times, streams) = (&configuration.timeouts, configuration.streams());
         if configuration.source.is_empty() {
-            return Self::default();
+            return Self(vec![log(configuration.monitor.log_level)]);
         }
         let time = |parameter: Parameter, time: Duration| {
-            let value = time.as_nanos() as u64;
-            LiveParameter { name: parameter.name().to_owned(), parameter, value, configured: value, of: 0, below: None }
+            new(parameter.name(), Subject::Nodes(parameter), time.as_nanos() as u64)
         };
         let times = [
             time(Parameter::SourceTimeout, times.readout.0),
@@ -94,40 +126,29 @@ impl Parameters {
             time(Parameter::ReportInterval, REPORT_INTERVAL),
         ];
         let prescale = |(index, stream): (u16, &crate::configuration::StreamSection)| {
-            let (name, value) = (format!("stream.{}.prescale", stream.name), stream.prescale.into());
-            LiveParameter { name, parameter: Parameter::Prescale, value, configured: value, of: index, below: None }
+            let name = format!("stream.{}.{}", stream.name, Parameter::Prescale.name());
+            LiveParameter { of: index, ..new(&name, Subject::Nodes(Parameter::Prescale), stream.prescale.into()) }
         };
         // Whoever checks the files of one that is meant to have every event would miss those that are left out; where filter units
         // take events as files they choose streams, and read their task once.
         let may_change = |(index, _): &(u16, _)| !streams.takes_all(StreamIndex(*index as u8));
         let prescales = (0..).zip(&configuration.stream).filter(may_change).map(prescale);
         let prescales = prescales.filter(|_| configuration.file_based.is_none());
-        Self(times.into_iter().chain(prescales).collect())
+        Self(times.into_iter().chain(prescales).chain([log(configuration.monitor.log_level)]).collect())
     }
 
     /// Those of a system whose sources push.
     pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
         let timeout = |(index, flow): (u16, &FlowSection)| {
-            let value = flow.timeout.0.as_nanos() as u64;
-            LiveParameter {
-                name: format!("flow.{}.{}", flow.name, Parameter::SetTimeout.name()),
-                parameter: Parameter::SetTimeout,
-                value,
-                configured: value,
-                of: index,
-                below: Some(flow.decision_timeout.0.as_nanos() as u64),
-            }
+            let name = format!("flow.{}.{}", flow.name, Parameter::SetTimeout.name());
+            let below = Some(flow.decision_timeout.0.as_nanos() as u64);
+            let subject = Subject::Nodes(Parameter::SetTimeout);
+            LiveParameter { of: index, below, ..new(&name, subject, flow.timeout.0.as_nanos() as u64) }
         };
-        let value = OrderBoard::INTERVAL.as_nanos() as u64;
-        let interval = LiveParameter {
-            name: Parameter::ReportInterval.name().to_owned(),
-            parameter: Parameter::ReportInterval,
-            value,
-            configured: value,
-            of: 0,
-            below: None,
-        };
-        Self((0..).zip(&configuration.flow).map(timeout).chain([interval]).collect())
+        let interval = Parameter::ReportInterval;
+        let interval = new(interval.name(), Subject::Nodes(interval), OrderBoard::INTERVAL.as_nanos() as u64);
+        let others = [interval, log(configuration.monitor.log_level)];
+        Self((0..).zip(&configuration.flow).map(timeout).chain(others).collect())
     }
 
     /// All of them.
@@ -149,11 +170,11 @@ impl Parameters {
 
     /// Those that are not as they were configured.
     pub(super) fn changed(&self) -> impl Iterator<Item = Setting> + '_ {
-        self.0.iter().filter(|one| one.value != one.configured).map(LiveParameter::setting)
+        self.0.iter().filter(|one| one.value != one.configured).filter_map(LiveParameter::setting)
     }
 
-    /// All of that is done, or nothing: what is to be told, and in words.
-    pub(super) fn ask(&mut self, request: &ParameterRequest) -> Result<Vec<(Setting, String)>, RequestRefusal> {
+    /// All of that is done, or nothing: what nodes are to be told, and each change in words.
+    pub(super) fn ask(&mut self, request: &ParameterRequest) -> Result<Vec<(Option<Setting>, String)>, RequestRefusal> {
         let mut next = self.0.clone();
         let mut told = Vec::new();
         for (name, text) in &request.changes {
@@ -175,8 +196,26 @@ impl Parameters {
 
 /// How often nodes report their numbers now.
 pub(super) fn report_interval(parameters: &Parameters) -> Duration {
-    let known = parameters.0.iter().find(|one| one.parameter == Parameter::ReportInterval);
+    let known = parameters.0.iter().find(|one| one.subject == Subject::Nodes(Parameter::ReportInterval));
     known.map_or(REPORT_INTERVAL, |one| Duration::from_nanos(one.value))
+}
+
+/// What is told of what happens now.
+pub(super) fn log_level(parameters: &Parameters) -> LogLevel {
+    let known = parameters.0.iter().find(|one| one.subject == Subject::Log);
+    known.map_or_else(LogLevel::default, |one| level(one.value))
+}
+
+fn new(name: &str, subject: Subject, value: u64) -> LiveParameter {
+    LiveParameter { name: name.to_owned(), subject, value, configured: value, of: 0, below: None }
+}
+
+fn log(level: LogLevel) -> LiveParameter {
+    new("monitor.log_level", Subject::Log, level as u64)
+}
+
+fn level(value: u64) -> LogLevel {
+    LogLevel::ALL.get(value as usize).copied().unwrap_or_default()
 }
 
 /// Each time-out waits for the one before it, as in a configuration.
@@ -188,7 +227,7 @@ fn fit(parameters: &[LiveParameter]) -> Result<(), String> {
             "{name} ({value}) has to be shorter than decision_timeout ({below}): events wait for their packets first"
         ));
     }
-    let of = |parameter| parameters.iter().find(|one| one.parameter == parameter);
+    let of = |parameter| parameters.iter().find(|one| one.subject == Subject::Nodes(parameter));
     let ordered = [
         (Parameter::SourceTimeout, Parameter::BuilderTimeout),
         (Parameter::BuilderTimeout, Parameter::ManagerTimeout),
@@ -265,12 +304,27 @@ mod tests {
         let streams = "[[stream]]\nname = \"all\"\n[[stream]]\nname = \"some\"\nprescale = 10\n";
         let mut all = parameters(streams);
         let names: Vec<_> = all.all()[6..].iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["stream.some.prescale"]);
+        assert_eq!(names, ["stream.some.prescale", "monitor.log_level"]);
         let told = all.ask(&ParameterRequest { changes: vec![("stream.some.prescale".to_owned(), "4".to_owned())] });
         let setting = Setting { parameter: Parameter::Prescale, of: 1, value: 4 };
-        assert_eq!(told.expect("it fits")[0].0, setting);
+        assert_eq!(told.expect("it fits")[0].0, Some(setting));
         for text in ["0", "-1", "1.5", "4294967296", "1s"] {
             assert!(ask(&mut all, &[("stream.some.prescale", text)]).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_may_be_changed_and_nodes_do_not_hear_of_it() {
+        let mut all = parameters("[monitor]\nlog_level = \"error\"\n");
+        assert_eq!(log_level(&all), LogLevel::Error);
+        let words = "monitor.log_level is info now, in the place of error".to_owned();
+        assert_eq!(ask(&mut all, &[("monitor.log_level", "info")]), Ok(vec![words]));
+        assert_eq!((log_level(&all), all.changed().count()), (LogLevel::Info, 0));
+        let why = "monitor.log_level = loud: one of error, warning, info".to_owned();
+        assert_eq!(ask(&mut all, &[("monitor.log_level", "loud")]), Err(RequestRefusal::Unfit(why)));
+        assert_eq!(log_level(&parameters("")), LogLevel::Warning);
+        for (place, level) in LogLevel::ALL.into_iter().enumerate() {
+            assert_eq!(level as usize, place, "{}", level.name());
         }
     }
 
@@ -288,7 +342,9 @@ mod tests {
         };
         let mut all = system("2s");
         let told: Vec<_> = all.all().iter().map(|one| format!("{} = {}", one.name, one.text(one.value))).collect();
-        assert_eq!(told, ["flow.l1.timeout = 100ms", "flow.hlt.timeout = 300ms", "monitoring.interval = 50ms"]);
+        let configured = ["flow.l1.timeout = 100ms", "flow.hlt.timeout = 300ms", "monitoring.interval = 50ms"];
+        assert_eq!(told[..3], configured);
+        assert_eq!(told[3..], ["monitor.log_level = warning"]);
         let changes = [("flow.hlt.timeout", "1s"), ("monitoring.interval", "200ms")];
         assert_eq!(ask(&mut all, &changes).map(|told| told.len()), Ok(2));
         let timeout = Setting { parameter: Parameter::SetTimeout, of: 1, value: 1_000_000_000 };

@@ -12,6 +12,30 @@ impl Controlled {
     }
 }
 
+/// What people did is told where that is asked for, from then on.
+#[test]
+fn what_is_told_follows_the_log_level() {
+    let setup = Setup::new("log-level", &[1]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    let run_and_set = |text: &str| {
+        controlled.wait("a run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+        controlled.good("start");
+        controlled.good("stop");
+        let told = controlled.set(&format!("monitor.log_level={text}"));
+        told.expect_status(0);
+    };
+    run_and_set("info");
+    run_and_set("error");
+    run_and_set("error");
+    controlled.good("shutdown");
+    let ended = controlled.program.end();
+    let count = |words: &str| ended.errors.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(count("monitor.log_level is info now, in the place of warning, by ada"), 1, "{}", ended.errors);
+    // The first run was over by then, the third one began behind it.
+    assert_eq!(count("start, by "), 1, "{}", ended.errors);
+    assert_eq!(count("monitor.log_level is error now"), 0, "{}", ended.errors);
+}
+
 /// Where a source says nothing events wait for it as long as is right now, and not as long as was right when the run began.
 #[test]
 fn a_time_out_that_is_changed_holds_at_once_and_in_the_next_run() {

@@ -307,5 +307,5 @@ fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     assert!(missing["timed_out"].as_u64() > Some(0) && missing["crowded_out"].as_u64() > Some(0), "{missing}");
     let told = view(&desk).parameters.iter().map(|one| (one.name.clone(), one.text(one.value))).collect::<Vec<_>>();
     let told: Vec<_> = told.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    assert_eq!(told, [("flow.hlt.timeout", "10ms"), ("monitoring.interval", "20ms")]);
+    assert_eq!(told[..2], [("flow.hlt.timeout", "10ms"), ("monitoring.interval", "20ms")]);
 }
