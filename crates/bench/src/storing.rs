@@ -19,10 +19,8 @@ use ropewalk_wire::run_file::{
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use std::fs::File;
-use std::io::Error;
-use std::os::unix::fs::FileExt;
+use std::io::{Error, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const SOURCES: u32 = 16;
@@ -30,12 +28,11 @@ const FRAGMENT_BYTES: usize = 2048;
 /// Blocks of memory that fragments lie in, and the bytes of one.
 const FRAGMENT_BLOCKS: usize = 256;
 const FRAGMENT_BLOCK: usize = 64 << 10;
-/// Bytes of a bare write, and how many are under way at once: as the disk does it.
+/// Bytes of a bare write: as the disk does it.
 const BLOCK: usize = 1 << 20;
-const DEPTH: usize = 2;
 const FILE_BYTES: u64 = 512 << 20;
-const NOTE_PLAIN: &str = "limit: a bare loop over ordinary memory, 1 MiB a write, 2 at once past the page cache, else 1; nothing is \
-    synced; target: 0.9";
+const NOTE_PLAIN: &str =
+    "limit: a bare loop over ordinary memory, 1 MiB a write, in order; nothing is synced; target: 0.9";
 const NOTE_HUGE: &str =
     "limit: the same loop over memory in huge pages, which is the most that this machine writes; nothing is synced";
 
@@ -272,16 +269,21 @@ fn config(directory: &Path) -> StorageConfig {
 /// Writes so many bytes into files of the same size, of which it keeps as many; 10^9 bytes a second.
 fn write_bare(mode: WriteMode, huge_pages: HugePages, directory: &Path, bytes: u64) -> std::io::Result<f64> {
     std::fs::create_dir_all(directory)?;
-    let is_direct = mode == WriteMode::Direct;
-    let (flags, depth) = if is_direct { (OFlags::DIRECT, DEPTH) } else { (OFlags::empty(), 1) };
+    let way = if mode == WriteMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
+    let mut memory =
+        Pool::new(PoolConfig { huge_pages, ..PoolConfig::anonymous("bare", BLOCK, 1) }).map_err(Error::other)?;
+    let mut block = memory.loan(Owner::SHARED).ok_or_else(|| Error::other("no block"))?;
+    block.spare().fill(0x5a);
     let begin = Instant::now();
     let mut written = 0;
     for number in 0.. {
         let path = directory.join(format!("bare{number}"));
-        let flags = flags | OFlags::WRONLY | OFlags::CREATE;
-        let file = File::from(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))?);
+        let flags = way | OFlags::WRONLY | OFlags::CREATE;
+        let mut file = File::from(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))?);
         let length = FILE_BYTES.min(bytes - written);
-        write_blocks(&file, length, depth, huge_pages)?;
+        for _ in 0..length / BLOCK as u64 {
+            file.write_all(block.spare())?;
+        }
         written += length;
         if written >= bytes {
             break;
@@ -291,31 +293,4 @@ fn write_bare(mode: WriteMode, huge_pages: HugePages, directory: &Path, bytes: u
         }
     }
     Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
-}
-
-/// Writes one file, `depth` blocks at once.
-fn write_blocks(file: &File, length: u64, depth: usize, huge_pages: HugePages) -> std::io::Result<()> {
-    let next = AtomicU64::new(0);
-    let work = || {
-        let mut memory =
-            Pool::new(PoolConfig { huge_pages, ..PoolConfig::anonymous("bare", BLOCK, 1) }).map_err(Error::other)?;
-        let mut block = memory.loan(Owner::SHARED).ok_or_else(|| Error::other("no block"))?;
-        block.spare().fill(0x5a);
-        loop {
-            let offset = next.fetch_add(BLOCK as u64, Ordering::Relaxed);
-            if offset >= length {
-                return Ok(());
-            }
-            file.write_all_at(block.spare(), offset)?;
-        }
-    };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..depth).map(|_| scope.spawn(work)).collect();
-        let mut result = work();
-        for other in others {
-            let ended = other.join().unwrap_or_else(|_| Err(Error::other("a panic")));
-            result = result.and(ended);
-        }
-        result
-    })
 }

@@ -8,7 +8,7 @@
 //! entered and is gone is made again, unless its whole file system is gone: nothing may fill another disk instead.
 
 mod files;
-mod helpers;
+mod helper;
 mod intake;
 mod lane;
 mod open_file;

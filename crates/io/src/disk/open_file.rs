@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 use ropewalk_wire::run_file::{Checksum, Compression, Packer};
 use rtrb::Producer;
 
-use super::helpers::{ALIGNMENT, Helpers};
+use super::helper::{ALIGNMENT, Helper};
 use super::intake::{Intake, Vigil};
 use super::writer::{Append, BATCH, Done, Tally};
 use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, files};
@@ -163,7 +163,7 @@ impl OpenFile {
     pub(super) fn append(
         &mut self,
         mut intake: Intake<'_>,
-        helpers: Option<&mut Helpers>,
+        helper: Option<&mut Helper>,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) {
@@ -172,8 +172,8 @@ impl OpenFile {
         }
         let total: u64 = intake.first.as_slice().iter().map(|append| append.bytes() as u64).sum();
         let is_past_cache = total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from);
-        match helpers.filter(|_| is_past_cache || self.packing.is_some()) {
-            Some(helpers) => self.append_by_helpers(intake, helpers, is_past_cache, done, tally),
+        match helper.filter(|_| is_past_cache || self.packing.is_some()) {
+            Some(helper) => self.append_by_helper(intake, helper, is_past_cache, done, tally),
             None => {
                 let mut waiting = ArrayVec::new();
                 self.take_rest(&mut intake, &mut waiting, done, tally);
@@ -239,10 +239,10 @@ impl OpenFile {
 
     /// The first ones are told to be written while others are still packed, or on their way, so that whoever has more to append
     /// can bring it before the disk has nothing to do.
-    fn append_by_helpers(
+    fn append_by_helper(
         &mut self,
         mut intake: Intake<'_>,
-        helpers: &mut Helpers,
+        helper: &mut Helper,
         is_past_cache: bool,
         done: &mut Producer<Done>,
         tally: &Tally,
@@ -250,22 +250,22 @@ impl OpenFile {
         let mut pending: ArrayVec<Append, BATCH> = ArrayVec::new();
         match self.direct.as_ref().filter(|_| is_past_cache) {
             Some(Direct { tail, .. }) => {
-                helpers.begin(tail, self.length - tail.len() as u64, ALIGNMENT);
+                helper.begin(tail, self.length - tail.len() as u64, ALIGNMENT);
                 tally.copied(tail.len() as u64);
             }
-            None => helpers.begin(&[], self.length, 1),
+            None => helper.begin(&[], self.length, 1),
         }
         let mut vigil = Vigil::new(intake.own_bell);
-        while !pending.is_full() && !helpers.has_failed() {
+        while !pending.is_full() && !helper.has_failed() {
             let next = self.next(&mut intake, pending.len(), done, tally);
             let has_next = next.is_some();
             if let Some(append) = next {
                 vigil.awake();
-                append.pieces().for_each(|piece| helpers.add(self.way(is_past_cache), piece));
+                append.pieces().for_each(|piece| helper.add(self.way(is_past_cache), piece));
                 tally.copied(append.written_bytes() as u64);
                 pending.push(append);
             }
-            let is_accepted = self.accept_written(&mut pending, helpers.written_to(), done);
+            let is_accepted = self.accept_written(&mut pending, helper.written_to(), done);
             if is_accepted {
                 // Whoever waits may have more as soon as it hears of what is written.
                 intake.user_bell.notify();
@@ -273,14 +273,14 @@ impl OpenFile {
             if has_next || is_accepted {
                 continue;
             }
-            if !intake.is_packing() && !helpers.is_at_work() {
+            if !intake.is_packing() && !helper.is_at_work() {
                 break;
             }
             vigil.nothing_to_do();
         }
         drop(vigil);
         self.take_rest(&mut intake, &mut pending, done, tally);
-        let ended = helpers.end(self.way(is_past_cache));
+        let ended = helper.end(self.way(is_past_cache));
         match ended {
             Ok(()) => self.conclude(pending, u64::MAX, None, done, tally),
             // The file system says only now that it does not know such writes.

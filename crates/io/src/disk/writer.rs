@@ -8,7 +8,7 @@ use ropewalk_memory::Slice;
 use ropewalk_wire::run_file::{Compression, Packer};
 use rtrb::{Consumer, Producer};
 
-use super::helpers::Helpers;
+use super::helper::Helper;
 use super::intake::Intake;
 use super::open_file::{GATHERED, OpenFile, fail};
 use super::packers::Packers;
@@ -141,9 +141,9 @@ pub(super) struct Writer {
     pub(super) sync_on_publish: bool,
     mode: WriteMode,
     tally: Arc<Tally>,
-    /// Those who write past the page cache, and what is packed; none where nobody wants that, or they cannot be started. Dropped
-    /// before the files.
-    helpers: Option<Helpers>,
+    /// What writes past the page cache, and what is packed; none where nobody wants that, or it cannot be started. Dropped before
+    /// the files.
+    helper: Option<Helper>,
     /// Those who pack; none where nobody wants that, or they cannot be started.
     packers: Option<Packers>,
     packing_threads: u8,
@@ -170,7 +170,7 @@ impl Writer {
             sync_on_publish,
             mode,
             tally,
-            helpers: None,
+            helper: None,
             packers: None,
             packing_threads,
             files,
@@ -181,7 +181,7 @@ impl Writer {
     /// Works until it is told to stop or its user is gone.
     pub(super) fn run(mut self) {
         if self.mode != WriteMode::Buffered {
-            self.start_helpers();
+            self.start_helper();
         }
         loop {
             match self.commands.pop() {
@@ -196,10 +196,10 @@ impl Writer {
         }
     }
 
-    /// Where there are no threads to be had, this one writes, through the page cache.
-    fn start_helpers(&mut self) {
-        if self.helpers.is_none() {
-            self.helpers = Helpers::start(Arc::clone(&self.own_bell)).ok();
+    /// Where there is no thread to be had, this one writes, through the page cache.
+    fn start_helper(&mut self) {
+        if self.helper.is_none() {
+            self.helper = Helper::start(Arc::clone(&self.own_bell)).ok();
         }
     }
 
@@ -228,7 +228,7 @@ impl Writer {
         match command {
             Command::Create { file, path, home, how } => {
                 if how.compression != Compression::None {
-                    self.start_helpers();
+                    self.start_helper();
                     self.start_packers();
                 }
                 let created = OpenFile::create(file, path, home, how, self.mode);
@@ -309,7 +309,7 @@ impl Writer {
                     own_bell: &self.own_bell,
                     user_bell: &self.user_bell,
                 };
-                file.append(intake, self.helpers.as_mut(), &mut self.done, &self.tally);
+                file.append(intake, self.helper.as_mut(), &mut self.done, &self.tally);
             }
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }

@@ -89,6 +89,24 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
     assert_eq!(write(WriteMode::Buffered, &[2 << 20]), 0);
 }
 
+/// Two threads would write it out of order, which file systems answer with many small discards.
+#[test]
+fn a_file_past_the_page_cache_is_written_by_one_thread() {
+    let directory = Directory::default();
+    let mut pool = Pool::new(PoolConfig::heap("source", BLOCK, 8)).expect("memory for a test");
+    let name = "in-order";
+    let config = RealDiskConfig { thread_name: name.to_owned(), mode: WriteMode::Direct, ..RealDiskConfig::default() };
+    let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
+    let file = disk.create(&directory.path.join("file"), NewFile::default());
+    disk.append(file, 0, &mut piece(&mut pool, 4 * BLOCK, 0).0).expect("room in the queue");
+    wait(&mut disk, 2);
+    let tasks = std::fs::read_dir("/proc/self/task").expect("every process has one");
+    let names = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    let mut ours: Vec<_> = names.map(|name| name.trim().to_owned()).filter(|found| found.starts_with(name)).collect();
+    ours.sort();
+    assert_eq!(ours, [name.to_owned(), format!("{name}.write")]);
+}
+
 /// Appends follow each other without a pause, so that each is gathered while those before are on their way.
 #[test]
 fn appends_that_follow_without_a_pause_end_in_their_order() {
