@@ -112,8 +112,11 @@ fn each_card_is_told_with_the_ways_of_its_driver() {
 fn a_machine_is_examined_and_nothing_is_left_behind() {
     let output = scratch(&std::env::temp_dir(), "doctor");
     std::fs::create_dir_all(&output).expect("a directory can be made");
+    let processors = || rustix::thread::sched_getaffinity(None).expect("every thread has some");
+    let before = processors();
     let diagnosis =
         Diagnosis::examine(&Wish::default(), &output, Scale::Tiny).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(processors(), before, "what is measured next may run where it could before");
     let left: Vec<_> = std::fs::read_dir(&output).expect("it is there").collect();
     assert!(left.is_empty(), "{left:?}");
     std::fs::remove_dir_all(&output).expect("it is ours");
