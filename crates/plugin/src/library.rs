@@ -36,9 +36,13 @@ impl Library {
     /// # Errors
     /// Where there is no such library, or no plug-in in it.
     pub fn open(path: &Path) -> Result<Self, PluginError> {
-        let whose = || path.to_owned();
         // A bare name would be looked for where the system's libraries are.
-        let full = std::path::absolute(path).unwrap_or_else(|_| whose());
+        Self::open_copy(path, &std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+    }
+
+    /// The same with a library of this path, of which a copy is loaded.
+    pub(crate) fn open_copy(path: &Path, copy: &Path) -> Result<Self, PluginError> {
+        let (whose, full) = (|| path.to_owned(), copy.to_owned());
         // SAFETY: the constructors of the library run. That they do no harm is the trust that its path in a configuration
         // states; whoever does not have it loads it in a process of its own.
         let library = unsafe { libloading::Library::new(&full) }.map_err(|error| PluginError::NotLoaded {

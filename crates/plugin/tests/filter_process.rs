@@ -1,5 +1,8 @@
 //! Filters in processes of their own, which read events where they lie, crash, hang, lie, and do what they may not.
 
+#[macro_use]
+#[path = "support/serves.rs"]
+mod serving_program;
 mod support;
 
 use ropewalk_flow::messages::Fragment;
@@ -13,18 +16,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::events::{Event, fragment, pool};
-use support::{MISBEHAVING_FILTER, SERVES, TemporaryDirectory, build, process_config as config};
+use support::{MISBEHAVING_FILTER, TemporaryDirectory, build, process_config as config};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// The process of the other tests: they start this program anew, with this test alone.
-#[test]
-fn serves_the_other_tests() {
-    if std::env::var_os(SERVES).is_some() {
-        let served = serve();
-        std::process::exit(i32::from(served.is_err()));
-    }
-}
+serves!(serve);
 
 /// What became of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,5 +1,8 @@
 //! Histograms of filters: declared when one is created, filled with its decisions, in a thread and in a process alike.
 
+#[macro_use]
+#[path = "support/serves.rs"]
+mod serving_program;
 mod support;
 
 use ropewalk_flow::filter::{Fill, Fills, HistogramShape};
@@ -11,19 +14,12 @@ use ropewalk_terms::RunNumber;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use support::events::{Event, fragment, pool};
-use support::{SERVES, TemporaryDirectory, build, process_config};
+use support::{TemporaryDirectory, build, process_config};
 
 const LONG: Duration = Duration::from_secs(60);
 const HISTOGRAMS: &str = "crates/plugin/tests/histograms.c";
 
-/// The process of the other tests: they start this program anew, with this test alone.
-#[test]
-fn serves_the_other_tests() {
-    if std::env::var_os(SERVES).is_some() {
-        let served = serve();
-        std::process::exit(i32::from(served.is_err()));
-    }
-}
+serves!(serve);
 
 /// What a decision came with.
 #[derive(Clone, PartialEq, Debug)]

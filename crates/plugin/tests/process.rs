@@ -1,5 +1,8 @@
 //! Splitters in processes of their own, which crash, hang, lie, and do what they may not.
 
+#[macro_use]
+#[path = "support/serves.rs"]
+mod serving_program;
 mod support;
 
 use ropewalk_flow::supervision::{Order, Outcome, Supervisor, SupervisorConfig};
@@ -11,26 +14,12 @@ use ropewalk_wire::framing::{Piece, PieceKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{MISBEHAVING, OLD_KERNEL, TemporaryDirectory, build, build_program, config, frame, memory};
+use support::{MISBEHAVING, OLD_KERNEL, TemporaryDirectory, build, build_program, config, frame, memory, serving};
 
-const SERVES: &str = "ROPEWALK_TEST_SERVES";
-
-/// The process of the other tests: they start this program anew, with this test alone.
-#[test]
-fn serves_the_other_tests() {
-    if std::env::var_os(SERVES).is_some() {
-        let served = serve();
-        std::process::exit(i32::from(served.is_err()));
-    }
-}
+serves!(serve);
 
 fn process_config(splitter: SplitterConfig) -> ProcessConfig {
-    let test = std::env::current_exe().expect("it runs");
-    let command = ["/usr/bin/env".into(), format!("{SERVES}=1").into(), test, "serves_the_other_tests".into()];
-    // With one thread the test is run in the program's first one, as `serve` is in the program.
-    let flags = ["--exact", "--nocapture", "--test-threads=1"];
-    let command = command.into_iter().chain(flags.map(PathBuf::from)).collect();
-    ProcessConfig { splitter, memory: 16 << 20, command }
+    ProcessConfig { splitter, memory: 16 << 20, command: serving() }
 }
 
 /// A splitter under supervision, with a real clock.

@@ -5,10 +5,13 @@ use super::greeting::{Greeting, MOST_GREETING, MOST_TEXT, ready};
 use super::worker::MOST_DESCRIPTORS;
 use crate::confinement::{Confinement, Missing};
 use crate::library::Library;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg, send};
+use std::fs::File;
 use std::io::{self, IoSliceMut, stdin};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
 /// Times that a plug-in is told about that it could do nothing with, on standard error.
 const MOST_TOLD: u32 = 10;
@@ -25,7 +28,11 @@ impl Caller {
     pub(crate) fn connect() -> io::Result<Self> {
         // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
         let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-        Ok(Self { socket: stdin().as_fd().try_clone_to_owned()?, told: 0 })
+        let socket = stdin().as_fd().try_clone_to_owned()?;
+        // A plug-in that reads standard input finds nothing there, and cannot take it for the socket.
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        print_line_by_line();
+        Ok(Self { socket, told: 0 })
     }
 
     /// The first message, with the descriptors of two memories; `user` is who has a run start such a process.
@@ -79,9 +86,15 @@ impl Caller {
             speaks_over: vec![self.socket.as_raw_fd()],
         };
         let given_up = |error: io::Error| format!("it cannot give up its rights: {error}");
-        let missing = confinement.before_loading().map_err(given_up)?;
-        // The library may lie where only the user of the run can read it.
-        let library = Library::open(&greeting.library).map_err(|error| error.to_string())?;
+        let path = &greeting.library;
+        let (found, mut copy) = (File::open(path), None);
+        let missing = confinement.before_loading(|| copy = copied(path, found)).map_err(given_up)?;
+        let library = match &copy {
+            Some(copy) => Library::open_copy(path, &Path::new("/proc/self/fd").join(copy.as_raw_fd().to_string())),
+            None => Library::open(path),
+        };
+        let library = library.map_err(|error| error.to_string())?;
+        drop(copy);
         Ok((library, missing.or(confinement.before_work().map_err(given_up)?)))
     }
 
@@ -111,4 +124,25 @@ impl Caller {
             }
         }
     }
+}
+
+/// A copy of a library that only the user of the run could read, and this process cannot any more; none where it can.
+fn copied(path: &Path, found: io::Result<File>) -> Option<OwnedFd> {
+    let mut found = found.ok()?;
+    if File::open(path).is_ok() {
+        return None;
+    }
+    let mut copy = File::from(memfd_create("library", MemfdFlags::CLOEXEC).ok()?);
+    io::copy(&mut found, &mut copy).ok()?;
+    Some(copy.into())
+}
+
+/// Standard output is a pipe, into which C would write only when much has come together, and the process may end before.
+fn print_line_by_line() {
+    // SAFETY: every C library on Linux has this name and type (stdio.h).
+    unsafe extern "C" {
+        static mut stdout: *mut libc::FILE;
+    }
+    // SAFETY: the C library has made its standard output, which nobody has written to yet.
+    let _ = unsafe { libc::setvbuf(stdout, core::ptr::null_mut(), libc::_IOLBF, 0) };
 }

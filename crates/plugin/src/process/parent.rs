@@ -4,6 +4,7 @@ use super::MOST_FRAMES;
 use super::greeting::{Greeting, MOST_GREETING};
 use super::places::{DONE, LAST_WORDS, Places};
 use super::region::{Region, Writable};
+use super::words::name_of;
 use super::worker::{Worker, send_with};
 use crate::confinement::{Missing, WORDS};
 use crate::journal::{End, Journal};
@@ -72,7 +73,7 @@ impl SplitterProcess {
             frames,
             answers,
             memories: [frames_file, answers_file],
-            worker: Worker::new(config.command.clone())?,
+            worker: Worker::new(config.command.clone(), &name_of(&config.splitter.library, &config.command))?,
             put: 0,
             lengths: [0; MOST_FRAMES],
             copied: 0,

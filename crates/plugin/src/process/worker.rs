@@ -1,6 +1,7 @@
 //! The process of a plug-in, of whatever kind: started, listened to, looked at and ended, and never waited for.
 
 use super::greeting::{MOST_TEXT, missing_of};
+use super::words::Words;
 use crate::confinement::{Ending, Missing, WORDS};
 use crate::journal::{End, Journal};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -12,7 +13,6 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,8 +23,9 @@ pub(crate) const MOST_DESCRIPTORS: usize = 64;
 /// Messages before it is ready that are kept.
 const MOST_TOLD: usize = 64;
 
-/// How long a process may take to end that has closed its socket: it does that before it has ended for certain.
-const ENDING: Duration = Duration::from_millis(20);
+/// How long a process may take to end that has closed its socket: it does that before it has ended for certain, and much later on a machine
+/// with much to do.
+const ENDING: Duration = Duration::from_millis(250);
 
 /// What is seen of a process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -61,15 +62,18 @@ pub(crate) struct Worker {
     has_failed: bool,
     journal: Journal,
     missing: Missing,
+    /// What they print.
+    words: Words,
     /// What the last one said before it was ready of which only its kind knows what it means: the first [`MOST_TOLD`] messages.
     told: Vec<Vec<u8>>,
 }
 
 impl Worker {
-    /// Nothing is started.
-    pub(crate) fn new(command: Vec<PathBuf>) -> io::Result<Self> {
+    /// Nothing is started. What the processes print is told with this name in front of it.
+    pub(crate) fn new(command: Vec<PathBuf>, name: &str) -> io::Result<Self> {
         Ok(Self {
             command,
+            words: Words::new(name)?,
             running: None,
             waits: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             has_failed: false,
@@ -100,8 +104,8 @@ impl Worker {
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::from(theirs));
-        // What it prints is for people. Signals of the terminal are for the run, which ends it in its time.
-        command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?)).process_group(0);
+        // What it prints is for people. It leaves this session by itself, and nothing of the terminal goes to it.
+        command.stdout(Stdio::from(self.words.pipe()?)).stderr(Stdio::from(self.words.pipe()?));
         let mut child = command.spawn()?;
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match end.and_then(|end| self.watch(&socket, &end).and_then(|()| greet(&socket)).map(|()| end)) {
@@ -226,7 +230,9 @@ impl Worker {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 self.end_and_wait();
-                return Err(io::Error::other(format!("it was not ready after {patience:?}: does its `create` wait?")));
+                return Err(io::Error::other(format!(
+                    "it was not ready after {patience:?}: does its `create` wait, or what runs while it is loaded?"
+                )));
             }
             let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
             poll(&mut [PollFd::new(&self.waits, PollFlags::IN)], Some(&timeout))?;

@@ -74,15 +74,16 @@ pub(crate) fn config(library: &Path, configuration: &str) -> SplitterConfig {
 /// Set for a test program that is to be a filter's process.
 pub(crate) const SERVES: &str = "ROPEWALK_TEST_SERVES";
 
-/// A library's filter in a process: this test program anew, with its test `serves_the_other_tests` alone.
+/// The command by which this test program is the process of a plug-in.
+pub(crate) fn serving() -> Vec<PathBuf> {
+    let test = std::env::current_exe().expect("it runs");
+    vec!["/usr/bin/env".into(), format!("{SERVES}=1").into(), test]
+}
+
+/// A library's filter in a process: this test program anew.
 pub(crate) fn process_config(library: &Path, configuration: &str) -> ProcessConfig {
     let filter = FilterConfig { library: library.to_owned(), configuration: configuration.to_owned() };
-    let test = std::env::current_exe().expect("it runs");
-    let command = ["/usr/bin/env".into(), format!("{SERVES}=1").into(), test, "serves_the_other_tests".into()];
-    // With one thread the test is run in the program's first one, as `serve` is in the program.
-    let flags = ["--exact", "--nocapture", "--test-threads=1"];
-    let command = command.into_iter().chain(flags.map(PathBuf::from)).collect();
-    ProcessConfig { filter, memory: 16 << 20, copies: 1 << 20, command }
+    ProcessConfig { filter, memory: 16 << 20, copies: 1 << 20, command: serving() }
 }
 
 /// Memory for frames, in small blocks.

@@ -14,6 +14,7 @@ use crate::filter::{Decision, FilterConfig, FilterEvent, MOST_RESULT, Nonsense};
 use crate::journal::{End, Journal};
 use crate::process::greeting::{Greeting, MOST_GREETING, declared};
 use crate::process::region::{Region, Writable};
+use crate::process::words::name_of;
 use crate::process::worker::{Worker, send_with};
 use ropewalk_flow::filter::{Fills, HistogramError, HistogramShape, MOST_FILLS};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
@@ -109,7 +110,7 @@ impl FilterProcess {
     /// Where the system refuses it, or the configuration is longer than 60 KiB.
     pub fn new(config: ProcessConfig) -> io::Result<Self> {
         let process = Self {
-            worker: Worker::new(config.command.clone())?,
+            worker: Worker::new(config.command.clone(), &name_of(&config.filter.library, &config.command))?,
             memories: None,
             run: None,
             offered: VecDeque::with_capacity(MOST_EVENTS),
