@@ -22,8 +22,7 @@ pub enum Format {
 pub enum Requirement {
     /// Events wait for it, and are incomplete without it.
     Required,
-    /// Its fragments are taken when they are there in time; no event waits for it. (In a readout unit without any
-    /// required source events wait for the optional ones, since somebody must say when an event is settled.)
+    /// Events wait for it as for a required source, and are complete without it.
     Optional,
     /// Its fragments are dropped and counted.
     Masked,

@@ -3,7 +3,7 @@
 use super::absence::Oldest;
 use super::announcing::Announcing;
 use super::collating::Collating;
-use super::config::{ReadoutConfig, Requirement};
+use super::config::ReadoutConfig;
 use super::edges::Stop;
 use super::framer::FrameCounts;
 use super::report::ReportCursor;
@@ -83,12 +83,7 @@ impl Readout {
     /// A readout unit before its run, with all the memory that its tables need.
     pub fn new(config: ReadoutConfig) -> Self {
         let capacity = config.capacity.clamp(2, 1 << 30).next_power_of_two();
-        let any_required = config.sources.iter().any(|source| source.requirement == Requirement::Required);
-        let waits_for = if any_required { Requirement::Required } else { Requirement::Optional };
-        let mut sources: Vec<_> = config.sources.iter().map(|source| Source::new(source, &config)).collect();
-        for source in &mut sources {
-            source.waits = source.requirement == waits_for;
-        }
+        let sources: Vec<_> = config.sources.iter().map(|source| Source::new(source, &config)).collect();
         Self {
             table: Table::new(capacity as usize, sources.len(), ORIGIN),
             sources,

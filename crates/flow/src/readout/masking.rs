@@ -147,7 +147,6 @@ impl Readout {
             input.standing = Standing::Following;
         }
         self.stop_collating(now, source);
-        self.choose_who_is_waited_for();
         self.moved(now, source);
     }
 
@@ -189,24 +188,7 @@ impl Readout {
         let key = self.timeline.key(to);
         input.standing = Standing::Following;
         input.masking.end(to, key);
-        self.choose_who_is_waited_for();
         position == to
-    }
-
-    /// Events wait for required sources; where none takes part that is required, for the others.
-    fn choose_who_is_waited_for(&mut self) {
-        let required = |input: &&super::source::Source| input.requirement == Requirement::Required;
-        let any_required = self.sources.iter().filter(required).any(|input| !input.masking.is_open());
-        for source in 0..self.sources.len() {
-            let waits = match self.sources[source].requirement {
-                Requirement::Required => true,
-                Requirement::Optional => !any_required,
-                Requirement::Masked => false,
-            };
-            if core::mem::replace(&mut self.sources[source].waits, waits) != waits {
-                self.note_frontier(source);
-            }
-        }
     }
 
     /// Which sources do not take part, for a new event manager.

@@ -22,9 +22,11 @@ pub(super) struct ReportCursor {
 impl Readout {
     /// Every counter, source by source, as they stand at `now`.
     pub fn report(&self, now: Instant) -> impl Iterator<Item = ReportEntry> + '_ {
+        let any_required = self.has_needed_source();
         (0..self.sources.len()).flat_map(move |source| {
             let input = &self.sources[source];
-            entries(input, &self.account(source), self.last_number(input), now)
+            let ended = input.is_done(any_required);
+            entries(input, &self.account(source), self.last_number(input), ended, now)
         })
     }
 
@@ -50,6 +52,7 @@ fn entries(
     source: &Source,
     account: &FragmentAccount,
     last_number: u64,
+    ended: bool,
     now: Instant,
 ) -> ArrayVec<
     ReportEntry,
@@ -88,7 +91,7 @@ fn entries(
         (Counter::BackPressureTime, source.back_pressure(now).as_nanos() as u64),
         (Counter::LastEventNumber, last_number),
         (Counter::SilentTime, silent),
-        (Counter::SourcesEnded, u64::from(source.is_done())),
+        (Counter::SourcesEnded, u64::from(ended)),
         (Counter::SourceMasked, source.masking.state()),
     ];
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };

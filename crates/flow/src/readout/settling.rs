@@ -85,8 +85,14 @@ impl Readout {
         }
     }
 
-    /// Whether nothing more can come: every source has ended, and has nothing that waits.
+    /// Whether nothing more can come: every source has ended, has nothing that waits, and is not waited for.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.sources.iter().all(super::source::Source::is_done)
+        let any_required = self.has_needed_source();
+        self.sources.iter().all(|source| source.is_done(any_required)) && self.head >= self.opened()
+    }
+
+    /// Whether a required source takes part.
+    pub(super) fn has_needed_source(&self) -> bool {
+        self.sources.iter().any(super::source::Source::is_needed)
     }
 }

@@ -73,8 +73,6 @@ pub(super) struct Source {
     on_close: OnClose,
     /// It is the trigger source.
     pub(super) triggers: bool,
-    /// Events wait for it, in this readout unit: it is required, or there is no required one.
-    pub(super) waits: bool,
     pub(super) sequence: Sequence,
     pub(super) standing: Standing,
     /// The resync count that its ids belong to.
@@ -116,7 +114,6 @@ impl Source {
             requirement: config.requirement,
             on_close: config.on_close,
             triggers: readout.trigger == Some(config.id),
-            waits: false,
             sequence: Sequence::new(config.counter_bits, config.first, readout.plausibility, ORIGIN - 1),
             standing: Standing::Following,
             resync: 0,
@@ -176,7 +173,7 @@ impl Source {
 
     /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
     pub(super) fn current_frontier(&self) -> Position {
-        if !self.waits || self.standing != Standing::Following {
+        if self.requirement == Requirement::Masked || self.standing != Standing::Following {
             return NEVER;
         }
         let next = if self.waiting_at == NEVER { self.sequence.last() + 1 } else { self.waiting_at };
@@ -207,12 +204,19 @@ impl Source {
         })
     }
 
-    /// Whether nothing more comes from it.
-    pub(super) fn is_done(&self) -> bool {
+    /// Whether nothing more comes from it. One that never came counts as done if it is masked, or if it is optional and `any_required`
+    /// says that a required source takes part in this readout unit.
+    pub(super) fn is_done(&self, any_required: bool) -> bool {
         let is_masked = self.masking.is_open() && self.ends_on_close();
-        let never_came = (!self.waits || is_masked) && self.statistics.connections == 0;
+        let may_stay_away = is_masked || any_required && self.requirement == Requirement::Optional;
+        let never_came = may_stay_away && self.statistics.connections == 0;
         self.requirement == Requirement::Masked
             || self.waiting.is_empty() && (self.presence == Presence::Ended && !self.connected || never_came)
+    }
+
+    /// Whether it is required and takes part.
+    pub(super) const fn is_needed(&self) -> bool {
+        matches!(self.requirement, Requirement::Required) && !self.masking.is_open()
     }
 
     /// The connection is there; what it brings is compared with what came before.

@@ -124,16 +124,37 @@ fn a_fragment_beyond_the_window_waits_and_is_placed_later() {
 }
 
 #[test]
-fn an_optional_source_is_taken_but_not_waited_for() {
+fn an_optional_source_is_waited_for_and_the_event_is_complete_without_it() {
     let mut settings = config(2);
     settings.sources[1].requirement = Requirement::Optional;
     let mut rig = Rig::started(settings);
-    rig.feed(1, [1]);
-    rig.feed(0, [1, 2]);
-    assert_eq!(rig.held.iter().map(|entry| entry.fragments).collect::<Vec<_>>(), [2, 1]);
-    assert_eq!(rig.missing(key(2)), [], "nobody requires it");
-    rig.feed(1, [2, 3]);
+    rig.feed(0, 1..=4);
+    assert_eq!(rig.numbers(), [0; 0], "event 1 waits for source 1");
+    rig.feed(1, [1, 3]);
+    assert_eq!(rig.held.iter().map(|entry| entry.fragments).collect::<Vec<_>>(), [2, 1, 2]);
+    assert_eq!(rig.missing(key(2)), [], "the event is complete without it");
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.numbers(), [1, 2, 3, 4], "it is waited for until the time-out");
+    rig.feed(0, [5]);
+    assert_eq!(rig.settled, key(5), "and not again until it delivers");
+    rig.feed(1, [4, 6]);
     assert_eq!(rig.account(1).late, 1);
+    rig.feed(0, [6, 7]);
+    assert_eq!(rig.settled, key(6));
+}
+
+#[test]
+fn an_optional_source_that_never_comes_does_not_keep_the_run_from_ending() {
+    let mut settings = config(2);
+    settings.sources.iter_mut().for_each(|source| source.on_close = OnClose::End);
+    settings.sources[1].requirement = Requirement::Optional;
+    let mut rig = Rig::new(settings);
+    rig.tell(Message::Start(Start::of_run(key(1))));
+    rig.connect(0);
+    rig.feed(0, 1..=3);
+    rig.disconnect(0);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.numbers(), rig.settled), (vec![1, 2, 3], EventKey::MAX));
 }
 
 #[test]
