@@ -431,7 +431,7 @@ fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {
         socket.send_to(&[0, event, index, 2, event, index], &address).expect("it is sent");
     };
     (1..=3).for_each(|event| send(event, 0));
-    std::thread::sleep(3 * ropewalk_flow::readout::PIECES_TIMEOUT);
+    std::thread::sleep(3 * ropewalk_flow::readout::DatagramLimits::USUAL.pieces_timeout);
     (1..=3).for_each(|event| send(event, 1));
     let summary = Run { handle }.end();
     assert!(summary.is_lossless(), "{summary:#?}");

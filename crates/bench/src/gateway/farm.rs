@@ -66,7 +66,7 @@ impl AtOnce {
         self.message.clear();
         message.encode(&mut self.message);
         if let Some(slice) = self.messages.write(&self.message) {
-            packets.push(Packet { from: self.home, to: 0, payload: slice.into() });
+            packets.push(Packet { from: self.home, to: 0, payload: slice.into(), came: None });
         }
     }
 }

@@ -40,8 +40,8 @@ mod timeline;
 pub use config::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 pub use error::{FramingError, ReadoutConfigError};
 pub use framer::{
-    Boards, DatagramFramer, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT, MOST_FRAMES, Opening,
-    PIECES_TIMEOUT,
+    Boards, DatagramFramer, DatagramLimits, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT,
+    MOST_FRAMES, Opening,
 };
 pub use machine::{Readout, ReadoutAction};
 pub use super_fragment::SuperFragment;

@@ -23,17 +23,20 @@ const ALIGNMENT: usize = 16;
 /// Packets of one batch.
 const BATCH: usize = 256;
 
+/// A packet on its way: who sent it, when, where a recording says so, and what.
+type Waiting = (SocketAddrV4, Option<Instant>, Slice);
+
 /// Where packets are put in: of one thread.
 pub struct LocalFeed {
     pool: Pool,
     loan: Option<Loan>,
-    queue: Producer<(SocketAddrV4, Slice)>,
+    queue: Producer<Waiting>,
     shared: Arc<Shared>,
 }
 
 /// Where they come out: of another one.
 pub struct LocalReceiver {
-    queue: Consumer<(SocketAddrV4, Slice)>,
+    queue: Consumer<Waiting>,
     shared: Arc<Shared>,
     counters: ReceiveCounters,
     blocks: usize,
@@ -69,8 +72,9 @@ impl LocalFeed {
         self.pool.block_size()
     }
 
-    /// Hands over a packet as from this address; false where there is no room now, or it is longer than [`Self::largest`].
-    pub fn send(&mut self, from: SocketAddrV4, packet: &[u8]) -> bool {
+    /// Hands over a packet as from this address, which `came` then by a recording's clock, or comes now; false where there is no
+    /// room now, or it is longer than [`Self::largest`].
+    pub fn send(&mut self, from: SocketAddrV4, came: Option<Instant>, packet: &[u8]) -> bool {
         if self.queue.is_full() {
             self.look();
             return false;
@@ -87,7 +91,7 @@ impl LocalFeed {
         loan.commit(packet.len().next_multiple_of(ALIGNMENT).max(ALIGNMENT).min(loan.spare_len()));
         let Some(mut slice) = loan.split_committed() else { return false };
         slice.truncate(packet.len());
-        let is_taken = self.queue.push((from, slice)).is_ok();
+        let is_taken = self.queue.push((from, came, slice)).is_ok();
         self.shared.bell.notify();
         is_taken
     }
@@ -129,10 +133,10 @@ impl Receiver for LocalReceiver {
         let Ok(chunk) = self.queue.read_chunk(count) else { return 0 };
         self.counters.calls += u64::from(count > 0);
         self.counters.packets += count as u64;
-        for (from, slice) in chunk {
+        for (from, came, slice) in chunk {
             self.counters.bytes += slice.len() as u64;
             let payload = if slice.is_empty() { Payload::default() } else { Payload::from(slice) };
-            packets.push(Packet { from, to: 0, payload });
+            packets.push(Packet { from, to: 0, payload, came });
         }
         count
     }
@@ -195,7 +199,7 @@ mod tests {
         let packet = |number: usize| vec![number as u8; number * 13 % 700];
         let fed = std::thread::spawn(move || {
             for number in 0..2000 {
-                while !feed.send(FROM, &packet(number)) {
+                while !feed.send(FROM, None, &packet(number)) {
                     std::thread::yield_now();
                 }
             }
@@ -220,18 +224,18 @@ mod tests {
     #[test]
     fn where_there_is_no_room_the_feed_says_so_and_goes_on_later() {
         let (mut feed, mut receiver) = line(2, 3);
-        assert!(!feed.send(FROM, &[0; 4097]), "longer than a block");
-        assert!([1, 2, 3].iter().all(|&number| feed.send(FROM, &[number])));
-        assert!(!feed.send(FROM, &[4]), "the queue is full");
+        assert!(!feed.send(FROM, None, &[0; 4097]), "longer than a block");
+        assert!([1, 2, 3].iter().all(|&number| feed.send(FROM, None, &[number])));
+        assert!(!feed.send(FROM, None, &[4]), "the queue is full");
         assert_eq!(taken(&mut receiver), [[1], [2], [3]]);
         // What is taken is held here, until there is no block left.
         let mut packets = Vec::new();
-        while feed.send(FROM, &[5; 4000]) {
+        while feed.send(FROM, None, &[5; 4000]) {
             receiver.receive(Instant::ZERO, &mut packets);
         }
         assert_eq!((packets.len(), receiver.memory_in_use()), (2, MemoryInUse { held: 2, all: 2 }));
         packets.clear();
-        assert!(feed.send(FROM, &[6]));
+        assert!(feed.send(FROM, None, &[6]));
         assert_eq!((taken(&mut receiver), receiver.is_over()), (vec![vec![6]], false));
         drop(feed);
         assert!(receiver.is_over() && receiver.memory_in_use().held == 0);

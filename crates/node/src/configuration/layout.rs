@@ -13,8 +13,9 @@ use super::parse::Fault;
 use super::splitter::KeysChoice;
 use crate::offline::foreign::Chosen;
 use crate::quantity::{Bytes, Time};
+use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_wire::description::Description;
-use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::foreign::{Counting, ForeignFormat};
 use ropewalk_wire::layout::{
     Checksum, Clock, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan, Size, Source, Status,
 };
@@ -26,7 +27,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How frames are found: `"datagram"`, or a table.
 #[derive(Clone, Debug, Default)]
@@ -156,6 +156,9 @@ pub struct PiecesTable {
     /// How long the others of a frame are waited for.
     #[serde(default = "pieces_timeout")]
     pub timeout: Time,
+    /// How many frames are put together at a time; when another one begins, the oldest is given up.
+    #[serde(default = "open_frames")]
+    pub open: u16,
 }
 
 /// The number of the event: one field, or several.
@@ -384,10 +387,22 @@ impl SourceSection {
         self.description().or(blocks)
     }
 
-    /// How long the datagrams of a frame are waited for that is sent in several.
-    pub fn pieces_timeout(&self) -> Duration {
+    /// What its datagrams are waited for: the others of a frame that is sent in several, and those that they overtook.
+    pub fn datagram_limits(&self) -> DatagramLimits {
         let pieces = self.frame.as_ref().and_then(|frame| frame.0.pieces.as_ref());
-        pieces.map_or(pieces_timeout(), |pieces| pieces.timeout).0
+        // Numbers that only grow, or that several frames have, tell no order.
+        let is_counted = !self.numbers_grow() && self.gathering().is_none();
+        let counting = match self.description().map_or(Counting::Nothing, |description| description.counting()) {
+            Counting::Events if !is_counted => Counting::Nothing,
+            counting => counting,
+        };
+        DatagramLimits {
+            pieces_timeout: pieces.map_or(pieces_timeout(), |pieces| pieces.timeout).0,
+            open_frames: pieces.map_or(open_frames(), |pieces| pieces.open).into(),
+            reorder: self.reorder.into(),
+            reorder_timeout: self.reorder_timeout.0,
+            counting,
+        }
     }
 
     /// Its counter in the run's first event.
@@ -457,8 +472,15 @@ impl SourceSection {
     }
 }
 
+/// Datagrams that may wait at a time for those that they overtook.
+const MOST_REORDERED: u8 = 32;
+
 /// The first thing that is wrong with the layout of a source, or with the way in which it comes.
 pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    if source.reorder > MOST_REORDERED {
+        let message = format!("at most {MOST_REORDERED} datagrams wait for those that they overtook; 0 turns that off");
+        return Err(fault(key("reorder"), message));
+    }
     let Some(plan) = source.plan().map_err(|wrong| Fault { key: key(&wrong.key), ..wrong })? else { return Ok(()) };
     let comes_in_datagrams = match (&source.listen, &source.connect) {
         (Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)), _) => Some(true),
@@ -597,6 +619,9 @@ impl PiecesTable {
                 return Err(fault("frame.pieces", message));
             }
         };
+        if self.open == 0 {
+            return Err(fault("frame.pieces.open", "how many frames are put together at a time: 1 or more"));
+        }
         Ok(Pieces { header: self.header, frame: self.frame.number(), place, end })
     }
 }
@@ -710,7 +735,19 @@ const fn one() -> u32 {
 }
 
 const fn pieces_timeout() -> Time {
-    Time(ropewalk_flow::readout::PIECES_TIMEOUT)
+    Time(DatagramLimits::USUAL.pieces_timeout)
+}
+
+pub(super) const fn reorder() -> u8 {
+    DatagramLimits::USUAL.reorder as u8
+}
+
+pub(super) const fn reorder_timeout() -> Time {
+    Time(DatagramLimits::USUAL.reorder_timeout)
+}
+
+const fn open_frames() -> u16 {
+    DatagramLimits::USUAL.open_frames as u16
 }
 
 #[cfg(test)]

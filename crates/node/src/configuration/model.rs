@@ -401,6 +401,12 @@ pub struct SourceSection {
     /// How long the next one of them is waited for.
     #[serde(default = "super::gathering::timeout")]
     pub gather_timeout: Time,
+    /// How many of its datagrams wait at a time for others that they overtook; 0 where none does.
+    #[serde(default = "super::layout::reorder")]
+    pub reorder: u8,
+    /// How long each of them waits.
+    #[serde(default = "super::layout::reorder_timeout")]
+    pub reorder_timeout: Time,
     /// What came last is kept, and saved when something is wrong with it.
     pub black_box: Option<BlackBoxSection>,
     /// An emulator takes its place, whichever way it comes.

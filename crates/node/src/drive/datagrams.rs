@@ -11,14 +11,15 @@
 use super::black_box::BlackBox;
 use super::dividing::Dividing;
 use ropewalk_flow::messages::{Received, ReportEntry};
-use ropewalk_flow::readout::{Boards, DatagramFramer, FrameCounts, FramerLimits, Readout, SourceConfig};
+use ropewalk_flow::readout::{
+    Boards, DatagramFramer, DatagramLimits, FrameCounts, FramerLimits, Readout, SourceConfig,
+};
 use ropewalk_io::packet::{Packet, Receiver};
 use ropewalk_terms::{ByCause, Counter, Instant, SourceId};
 use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 /// How the sources of one receiver are told apart.
 #[derive(Clone, Debug)]
@@ -35,9 +36,8 @@ pub enum Demux {
 pub struct DatagramInputConfig {
     /// What receives.
     pub receiver: Box<dyn Receiver + Send>,
-    /// Who sends there, in the order of `demux`: each source, and how long the other datagrams of a frame are waited for that
-    /// it sends in several.
-    pub sources: Vec<(SourceId, Description, Duration)>,
+    /// Who sends there, in the order of `demux`: each source, and what its datagrams are waited for.
+    pub sources: Vec<(SourceId, Description, DatagramLimits)>,
     /// How they are told apart.
     pub demux: Demux,
     /// They send whether a run is taken or not; a capture waits.
@@ -52,6 +52,8 @@ struct Route {
     /// What divides its frames, where they hold several events.
     dividing: Option<Box<Dividing>>,
     has_come: bool,
+    /// When the last one of a recording came, by that recording's clock; none of what comes now.
+    came: Option<Instant>,
     /// What came last, where that is kept.
     black_box: Option<Box<BlackBox>>,
 }
@@ -85,6 +87,8 @@ pub(super) struct Datagrams {
 
 /// Datagrams of one receiver in one turn, about.
 const AT_ONCE: usize = 512;
+/// Frames of one source that are handed on at a time: fewer than there is room for, since one may bring others that waited for it.
+const MOST_FRAMES: usize = 96;
 /// Datagrams for which there is room from the start.
 const ROOM: usize = 2048;
 /// So much of a receiver's memory may be held before what is oldest moves, in percent.
@@ -94,13 +98,13 @@ impl Datagrams {
     /// Another receiver; sources that the readout unit does not have are left out.
     pub(super) fn add(&mut self, config: DatagramInputConfig, sources: &[SourceConfig]) {
         let DatagramInputConfig { receiver, sources: own, demux, is_live } = config;
-        let routes = own.into_iter().filter_map(|(id, description, pieces_timeout)| {
+        let routes = own.into_iter().filter_map(|(id, description, waits)| {
             let source = sources.iter().position(|source| source.id == id)?;
             let SourceConfig { max_fragment, check_crc, gather, .. } = sources[source];
             let limits = FramerLimits { max_fragment, check_crc, gather };
             let dividing = Dividing::of(id, &description);
-            let framer = DatagramFramer::new(id, description, limits, pieces_timeout);
-            Some(Route { source, framer, dividing, has_come: false, black_box: None })
+            let framer = DatagramFramer::new(id, description, limits, waits);
+            Some(Route { source, framer, dividing, has_come: false, came: None, black_box: None })
         });
         self.inputs.push(Input {
             receiver,
@@ -201,8 +205,9 @@ impl Datagrams {
     /// When the next turn is due even if nothing comes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let of = |input: &Input| {
-            let pieces = input.routes.iter().filter_map(|route| route.framer.next_deadline());
-            pieces.chain(input.receiver.next_deadline().filter(|_| input.is_heard())).min()
+            let live = input.routes.iter().filter(|route| route.came.is_none());
+            let framers = live.filter_map(|route| route.framer.next_deadline());
+            framers.chain(input.receiver.next_deadline().filter(|_| input.is_heard())).min()
         };
         let dividings = self.dividings().filter_map(|dividing| dividing.next_deadline());
         self.inputs.iter().filter_map(of).chain(dividings).min()
@@ -269,7 +274,7 @@ impl Input {
         let all_was_taken = self.waiting.is_empty() && blocked_by.is_none() && work < AT_ONCE;
         for route in &mut self.routes {
             if all_was_taken {
-                route.framer.advance(now, received);
+                route.framer.advance(route.time(now), received);
                 route.hand_on(now, readout, received);
             }
             route.black_box.iter_mut().for_each(|black_box| black_box.hand_over(now));
@@ -285,7 +290,7 @@ impl Input {
     fn end(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         for route in &mut self.routes {
             route.connect(now, readout);
-            route.framer.end(received);
+            route.framer.end(route.time(now), received);
             route.hand_on(now, readout, received);
             readout.source_disconnected(now, route.source, false);
         }
@@ -365,7 +370,11 @@ impl Input {
 
     /// For how many frames of a source there is room. Who sends before the run is heard, and what he says is stale.
     fn room(&self, route: usize, readout: &Readout) -> usize {
-        if !readout.has_started() && self.is_live { AT_ONCE } else { readout.room(self.routes[route].source) }
+        if !readout.has_started() && self.is_live {
+            AT_ONCE
+        } else {
+            readout.room(self.routes[route].source).min(MOST_FRAMES)
+        }
     }
 
     /// Whoever has no room is not read, and not missed. The clocks of the others behind him go on: he is ahead by as much as
@@ -407,15 +416,22 @@ impl Route {
         }
     }
 
+    /// When what came last came, as far as its framer is concerned.
+    fn time(&self, now: Instant) -> Instant {
+        self.came.unwrap_or(now)
+    }
+
     /// Frames a datagram.
     fn take(&mut self, now: Instant, packet: Packet, readout: &mut Readout, received: &mut Vec<Received>) {
         self.connect(now, readout);
+        self.came = packet.came.map(|came| self.came.map_or(came, |last| last.max(came)));
+        let time = self.time(now);
         // Sockets hand on what lies in one piece, and what is cut they do not hand on at all.
         for slice in packet.payload.into_slices() {
             if let Some(black_box) = &mut self.black_box {
                 black_box.record(now, packet.from, &slice);
             }
-            self.framer.push(now, slice, false, received);
+            self.framer.push(time, slice, false, received);
         }
     }
 
@@ -446,16 +462,26 @@ impl Route {
 
     /// Gives the machine what was framed.
     fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
+        // What is counted beside the frames is told even where none came of them.
+        let beside = if received.is_empty() { self.framer.take_counts() } else { FrameCounts::NONE };
+        if beside != FrameCounts::NONE {
+            self.note(now, beside, readout, received);
+        }
         if !received.is_empty() {
             let divided = self.dividing.as_mut().map_or(0, |dividing| dividing.take_divided());
             let counts = FrameCounts { divided, ..self.framer.take_counts() };
-            if let Some(black_box) = &mut self.black_box {
-                black_box.look(now, received, &counts);
-            }
+            self.note(now, counts, readout, received);
             readout.receive(now, self.source, received);
-            // What went by before the run began is missed by nobody.
-            let unseen = FrameCounts { missing: 0, out_of_order: 0, ..counts };
-            readout.note_frames(self.source, if readout.has_started() { counts } else { unseen });
         }
+    }
+
+    /// Tells what was seen beside the frames.
+    fn note(&mut self, now: Instant, counts: FrameCounts, readout: &mut Readout, received: &[Received]) {
+        if let Some(black_box) = &mut self.black_box {
+            black_box.look(now, received, &counts);
+        }
+        // What went by before the run began is missed by nobody.
+        let unseen = FrameCounts { missing: 0, found: 0, out_of_order: 0, forgiven: 0, ..counts };
+        readout.note_frames(self.source, if readout.has_started() { counts } else { unseen });
     }
 }

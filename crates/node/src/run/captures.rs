@@ -16,6 +16,7 @@ use ropewalk_io::Dispatcher;
 use ropewalk_io::packet::{LocalFeed, local_packets};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_memory::PoolConfig;
+use ropewalk_terms::{Instant, Utc};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,13 +74,14 @@ pub(super) fn hand_over(
     mut feed: LocalFeed,
     is_over: &Arc<AtomicBool>,
 ) -> Result<Passed, String> {
-    let mut give = |from: IpAddr, port: u16, datagram: &[u8]| {
+    let mut give = |from: IpAddr, port: u16, time: Option<Utc>, datagram: &[u8]| {
+        let came = time.map(|time| Instant::from_nanoseconds(u64::try_from(time.0).unwrap_or(0)));
         let from = match from {
             IpAddr::V4(address) => address,
             // Readout units tell boards apart by addresses of version 4.
             IpAddr::V6(address) => address.to_ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED),
         };
-        while !feed.send(SocketAddrV4::new(from, port), datagram) {
+        while !feed.send(SocketAddrV4::new(from, port), came, datagram) {
             if feed.is_abandoned() || is_over.load(Ordering::Relaxed) || datagram.len() > feed.largest() {
                 return false;
             }

@@ -49,7 +49,7 @@ impl Workshop<'_> {
                 let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
                 readout.add_datagrams(DatagramInputConfig {
                     receiver: Box::new(receiver),
-                    sources: vec![(id, description, source.pieces_timeout())],
+                    sources: vec![(id, description, source.datagram_limits())],
                     demux: Demux::Single,
                     is_live: false,
                 });

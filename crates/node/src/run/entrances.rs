@@ -154,7 +154,7 @@ pub(super) fn datagram_input(
     is_live: bool,
 ) -> DatagramInputConfig {
     let described =
-        |source: &&SourceSection| Some((SourceId(source.id), source.description()?, source.pieces_timeout()));
+        |source: &&SourceSection| Some((SourceId(source.id), source.description()?, source.datagram_limits()));
     DatagramInputConfig {
         receiver: Box::new(receiver),
         sources: boards.iter().filter_map(described).collect(),

@@ -2,8 +2,9 @@
 
 use super::choices::Choices;
 use super::framer::{LIMITS, MOST_BYTES, agree, cuts, staged};
-use ropewalk_flow::readout::{DatagramFramer, Framer, PIECES_TIMEOUT};
+use ropewalk_flow::readout::{DatagramFramer, DatagramLimits, Framer};
 use ropewalk_terms::SourceId;
+use ropewalk_wire::foreign::Counting;
 use ropewalk_wire::framing::Framing;
 use ropewalk_wire::layout::{
     CHECKSUM_KINDS, Checksum, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place,
@@ -50,19 +51,22 @@ pub fn layout(bytes: &[u8]) {
 }
 
 fn datagrams(plan: &Arc<Plan>, choices: &mut Choices<'_>, cuts: &[usize], stream: &[u8]) {
-    let mut framer = DatagramFramer::new(SOURCE, Arc::clone(plan), LIMITS, PIECES_TIMEOUT);
+    let counting = [Counting::Nothing, Counting::Events, Counting::Frames][choices.below(3) as usize];
+    let waits = DatagramLimits { counting, ..DatagramLimits::USUAL };
+    let mut framer = DatagramFramer::new(SOURCE, Arc::clone(plan), LIMITS, waits);
     let Some(mut rest) = staged(stream) else { return };
-    let mut out = Vec::new();
+    let (mut out, mut came, mut found) = (Vec::new(), 0, 0);
     for cut in cuts.iter().cycle() {
         let datagram = rest.split_to((*cut).min(rest.len()));
         let (now, length) = (choices.now(), datagram.len());
         framer.advance(now, &mut out);
         assert!(framer.next_deadline().is_none_or(|due| due > now), "what is due was done");
-        out.clear();
         framer.push(now, datagram, choices.chance(), &mut out);
         // The oldest of the frames that are put together may be given up besides.
-        assert!(out.len() <= length + 2, "more fragments than bytes");
+        (came, found) = (came + length + 2, found + out.len());
+        assert!(found <= came, "more fragments than bytes");
         assert!(out.iter().all(|one| one.payload.len() <= plan.most().min(LIMITS.max_fragment as usize)));
+        out.clear();
         if rest.is_empty() {
             break;
         }

@@ -3,11 +3,14 @@
 use super::described::{Describer, FrameCounts};
 use super::gatherer::Gatherer;
 use super::pieces::{Assembly, Placed};
+use super::reorder::Reorder;
 use super::{FramerLimits, given_up};
 use crate::messages::Received;
 use core::time::Duration;
 use ropewalk_memory::{Payload, Slice};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_wire::foreign::Counting;
 use ropewalk_wire::framing::{Framing, Front, Search};
 
 /// Finds the frames in the datagrams of one source.
@@ -21,21 +24,61 @@ pub struct DatagramFramer<F> {
     describer: Describer,
     limits: FramerLimits,
     assembly: Option<Assembly>,
+    /// Where datagrams have numbers that go on one by one.
+    reorder: Option<Reorder<Numbered>>,
+    counting: Counting,
     /// Of sources whose events come in several frames.
     gatherer: Gatherer,
 }
 
-/// How long the datagrams of a frame are waited for, where nothing else is said.
-pub const PIECES_TIMEOUT: Duration = Duration::from_millis(100);
+/// What a source's datagrams are waited for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct DatagramLimits {
+    /// How long the other datagrams of a frame are waited for where it is sent in several.
+    pub pieces_timeout: Duration,
+    /// So many frames are put together at a time where each is sent in several datagrams; when another one begins, the oldest is
+    /// given up.
+    pub open_frames: usize,
+    /// So many datagrams wait at a time for others that they overtook; 0 where none does.
+    pub reorder: usize,
+    /// How long each of them waits.
+    pub reorder_timeout: Duration,
+    /// Which of their numbers tells their order.
+    pub counting: Counting,
+}
+
+/// A datagram that waits, and the number of its last frame.
+#[derive(Debug)]
+struct Numbered {
+    last: u64,
+    datagram: Slice,
+}
+
+impl DatagramLimits {
+    /// Where nothing else is said.
+    pub const USUAL: Self = Self {
+        pieces_timeout: Duration::from_millis(100),
+        open_frames: 64,
+        reorder: 8,
+        reorder_timeout: Duration::from_millis(5),
+        counting: Counting::Nothing,
+    };
+}
 
 impl<F: Framing> DatagramFramer<F> {
-    /// A framer for the datagrams of this source. `timeout`: how long the others of a frame are waited for where it is sent in
-    /// several.
-    pub fn new(source: SourceId, framing: F, limits: FramerLimits, timeout: Duration) -> Self {
+    /// A framer for the datagrams of this source.
+    pub fn new(source: SourceId, framing: F, limits: FramerLimits, waits: DatagramLimits) -> Self {
         let most = framing.most().min(limits.max_fragment as usize);
-        let assembly = framing.comes_in_pieces().then(|| Assembly::new(most, timeout));
+        let is_in_pieces = framing.comes_in_pieces();
+        let assembly = is_in_pieces.then(|| Assembly::new(most, waits.open_frames, waits.pieces_timeout));
+        let bits = match waits.counting {
+            Counting::Frames => framing.widths().sequence,
+            Counting::Events | Counting::Nothing => framing.widths().event,
+        };
+        let is_ordered = waits.counting != Counting::Nothing && waits.reorder > 0 && !is_in_pieces;
+        let reorder = is_ordered.then(|| Reorder::new(bits, waits.reorder, waits.reorder_timeout));
         let describer = Describer::new(source, &framing);
-        Self { describer, framing, limits, assembly, gatherer: Gatherer::default() }
+        Self { describer, framing, limits, assembly, reorder, counting: waits.counting, gatherer: Gatherer::default() }
     }
 
     /// Whose datagrams they are.
@@ -50,7 +93,10 @@ impl<F: Framing> DatagramFramer<F> {
 
     /// What was seen beside the frames since it was asked last.
     pub const fn take_counts(&mut self) -> FrameCounts {
-        let counts = core::mem::replace(&mut self.describer.counts, FrameCounts::NONE);
+        let mut counts = core::mem::replace(&mut self.describer.counts, FrameCounts::NONE);
+        if let Some(reorder) = &mut self.reorder {
+            counts.out_of_order += reorder.take_overtaken();
+        }
         self.gatherer.add_counts(counts)
     }
 
@@ -59,10 +105,52 @@ impl<F: Framing> DatagramFramer<F> {
     pub fn push(&mut self, now: Instant, datagram: Slice, is_cut: bool, out: &mut Vec<Received>) {
         if self.assembly.is_some() {
             self.push_piece(now, datagram, is_cut, out);
+        } else if let Some((first, last)) = self.numbers_of(&datagram, is_cut) {
+            self.push_in_order(now, first, Numbered { last, datagram }, out);
         } else {
             self.push_frames(now, datagram, is_cut, out);
         }
         self.gatherer.give_whole(out);
+    }
+
+    /// The numbers of a datagram's first and last frame; none where their order does not matter, or cannot be told.
+    fn numbers_of(&self, datagram: &[u8], is_cut: bool) -> Option<(u64, u64)> {
+        self.reorder.as_ref().filter(|_| !is_cut)?;
+        let (mut rest, mut numbers) = (datagram, None);
+        while !rest.is_empty() {
+            let Front::Frame { bytes } = self.framing.front(rest, &mut Search::default()) else { break };
+            let (frame, behind) = rest.split_at_checked(bytes)?;
+            let fields = self.framing.is_matched(frame).then(|| self.framing.fields(frame))?;
+            let number = if self.counting == Counting::Frames { fields.sequence } else { fields.event }?;
+            numbers = Some((numbers.map_or(number, |(first, _)| first), number));
+            rest = behind;
+        }
+        numbers
+    }
+
+    /// Takes a datagram in its turn, and what waited for it.
+    fn push_in_order(&mut self, now: Instant, first: u64, one: Numbered, out: &mut Vec<Received>) {
+        let Some(reorder) = &mut self.reorder else { return };
+        if reorder.is_next(first) {
+            reorder.pass(one.last);
+            return self.push_frames(now, one.datagram, false, out);
+        }
+        if let Some(behind) = reorder.put(now, first, one) {
+            self.push_frames(now, behind.datagram, false, out);
+        }
+        self.push_waiting(now, out);
+    }
+
+    /// Takes the datagrams that need not wait any more.
+    fn push_waiting(&mut self, now: Instant, out: &mut Vec<Received>) {
+        while let Some(reorder) = &mut self.reorder
+            && let Some((number, Numbered { last, datagram })) = reorder.pop(now)
+        {
+            if number != last {
+                reorder.pass(last);
+            }
+            self.push_frames(now, datagram, false, out);
+        }
     }
 
     fn push_frames(&mut self, now: Instant, datagram: Slice, is_cut: bool, out: &mut Vec<Received>) {
@@ -122,6 +210,7 @@ impl<F: Framing> DatagramFramer<F> {
     /// Time passes, and everything that came until now was pushed: frames whose other datagrams did not come are given up, and
     /// an event whose other frames did not come is whole.
     pub fn advance(&mut self, now: Instant, out: &mut Vec<Received>) {
+        self.push_waiting(now, out);
         let expired = self.assembly.as_mut().map_or(0, |assembly| assembly.expire(now));
         for _ in 0..expired {
             self.give_up(Cause::PiecesMissing, out);
@@ -137,7 +226,8 @@ impl<F: Framing> DatagramFramer<F> {
     pub fn next_deadline(&self) -> Option<Instant> {
         let pieces = self.assembly.as_ref().and_then(Assembly::next_deadline);
         let frames = self.limits.gather.and_then(|timeout| self.gatherer.next_deadline(timeout));
-        pieces.into_iter().chain(frames).min()
+        let overtaking = self.reorder.as_ref().and_then(Reorder::next_deadline);
+        pieces.into_iter().chain(frames).chain(overtaking).min()
     }
 
     /// Frames of which some datagrams came and others did not yet.
@@ -145,14 +235,23 @@ impl<F: Framing> DatagramFramer<F> {
         self.assembly.as_ref().map_or(0, Assembly::unfinished)
     }
 
-    /// Nothing more comes: appends the event whose frames were gathered, if there is one.
-    pub fn end(&mut self, out: &mut Vec<Received>) {
+    /// Nothing more comes: what waits goes on, frames that are not whole are given up, and the event whose frames were gathered is
+    /// appended, if there is one.
+    pub fn end(&mut self, now: Instant, out: &mut Vec<Received>) {
+        self.reorder.iter_mut().for_each(Reorder::flush);
+        self.push_waiting(now, out);
+        let unfinished = self.assembly.as_mut().map_or(0, Assembly::give_up_all);
+        for _ in 0..if is_planted(Flaw::UnfinishedUncounted) { 0 } else { unfinished } {
+            self.give_up(Cause::PiecesMissing, out);
+        }
         self.gatherer.give(out);
     }
 
-    /// Drops what was gathered, and says how many fragments that were.
+    /// Drops what waits, what is not whole and what was gathered, and says how many fragments that were.
     pub fn abandon(&mut self) -> u64 {
-        self.gatherer.abandon()
+        let unfinished = self.assembly.as_mut().map_or(0, Assembly::give_up_all);
+        let waiting = self.reorder.as_mut().map_or(0, Reorder::clear);
+        self.gatherer.abandon() + (unfinished + waiting) as u64
     }
 
     fn take(&mut self, now: Instant, payload: Payload, out: &mut Vec<Received>) {

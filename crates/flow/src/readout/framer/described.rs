@@ -1,6 +1,7 @@
 //! What is known of a frame when it was found: by what it says, what it said before, and when it came.
 
 use super::gatherer::{Gatherer, Place};
+use super::order::Order;
 use super::{FramerLimits, given_up};
 use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use ropewalk_memory::{ByteQueue, Payload};
@@ -10,8 +11,10 @@ use ropewalk_wire::framing::{Fields, Framing, Tick, Widths, Window};
 /// What was seen beside the frames of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FrameCounts {
-    /// Frames that the source's own numbering shows to be lost.
+    /// Frames that the source's own numbering shows to be missing.
     pub missing: u64,
+    /// Frames that were told as missing before, and are not: they came late, or a number that showed a gap was wrong.
+    pub found: u64,
     /// Frames whose own number is the last one or lies behind it.
     pub out_of_order: u64,
     /// Frames that were told as out of order before, and are none: the source's own numbering began anew with them.
@@ -32,6 +35,7 @@ impl FrameCounts {
     /// Nothing.
     pub const NONE: Self = Self {
         missing: 0,
+        found: 0,
         out_of_order: 0,
         forgiven: 0,
         restarts: 0,
@@ -40,6 +44,14 @@ impl FrameCounts {
         divided: 0,
         gathered: 0,
     };
+
+    /// The frame that was told as out of order last is none: its count may have been taken since.
+    pub(super) const fn take_back_out_of_order(&mut self) {
+        match self.out_of_order.checked_sub(1) {
+            Some(others) => self.out_of_order = others,
+            None => self.forgiven += 1,
+        }
+    }
 }
 
 /// Describes the frames of one source.
@@ -191,62 +203,6 @@ impl WideClock {
     }
 }
 
-/// The order of frames by their own numbers.
-#[derive(Debug)]
-struct Order {
-    /// Bits that a 64-bit number has beyond the frame's.
-    unused: u32,
-    last: Option<u64>,
-    /// The last frame was out of order and had this number.
-    strayed: Option<u64>,
-}
-
-/// A source that leaves out more numbers than this has lost no frames, but begun anew.
-const LONGEST_GAP: i64 = 1 << 20;
-
-impl Order {
-    fn new(bits: u8) -> Self {
-        Self { unused: 64 - u32::from(bits.clamp(1, 64)), last: None, strayed: None }
-    }
-
-    fn distance(&self, from: u64, to: u64) -> i64 {
-        (to.wrapping_sub(from) << self.unused) as i64 >> self.unused
-    }
-
-    #[inline]
-    fn look_at(&mut self, number: u64, counts: &mut FrameCounts) {
-        let step = self.last.map_or(1, |last| self.distance(last, number));
-        if step == 1 {
-            self.last = Some(number);
-            self.strayed = None;
-        } else {
-            self.look_closer(number, step, counts);
-        }
-    }
-
-    #[cold]
-    fn look_closer(&mut self, number: u64, step: i64, counts: &mut FrameCounts) {
-        if (2..=LONGEST_GAP).contains(&step) {
-            counts.missing += step as u64 - 1;
-            self.last = Some(number);
-            self.strayed = None;
-        } else if self.strayed.is_some_and(|strayed| self.distance(strayed, number) == 1) {
-            // Two that go on from each other, and not from what was before: the source counts anew.
-            counts.restarts += 1;
-            // The first of them was counted as out of order, and may have been told since.
-            match counts.out_of_order.checked_sub(1) {
-                Some(others) => counts.out_of_order = others,
-                None => counts.forgiven += 1,
-            }
-            self.last = Some(number);
-            self.strayed = None;
-        } else {
-            counts.out_of_order += 1;
-            self.strayed = Some(number);
-        }
-    }
-}
-
 /// The bytes of a stream that were not taken yet.
 #[derive(Debug)]
 pub(super) struct Queued<'a>(pub(super) &'a ByteQueue);
@@ -344,51 +300,7 @@ mod tests {
         assert_eq!(clock.nanoseconds(1001, at(1)), 8008);
     }
 
-    fn order(bits: u8, numbers: &[u64]) -> FrameCounts {
-        let (mut order, mut counts) = (Order::new(bits), FrameCounts::default());
-        numbers.iter().for_each(|&number| order.look_at(number, &mut counts));
-        counts
-    }
-
-    #[test]
-    fn gaps_repetitions_and_restarts_of_the_numbering_are_told_apart() {
-        let none = FrameCounts::default();
-        assert_eq!(order(32, &[943_997, 943_998, 943_999]), none);
-        assert_eq!(order(8, &[254, 255, 0, 1]), none, "it wraps");
-        assert_eq!(order(32, &[5, 6, 10, 11]), FrameCounts { missing: 3, ..none });
-        assert_eq!(order(8, &[250, 2]), FrameCounts { missing: 7, ..none });
-        assert_eq!(order(32, &[5, 6, 6, 7]), FrameCounts { out_of_order: 1, ..none }, "it came twice");
-        assert_eq!(order(32, &[5, 7, 6, 8]), FrameCounts { missing: 1, out_of_order: 1, ..none });
-        assert_eq!(order(32, &[5000, 5001, 0, 1, 2]), FrameCounts { restarts: 1, ..none }, "the board was restarted");
-        assert_eq!(order(32, &[5, 1 << 30, (1 << 30) + 1]), FrameCounts { restarts: 1, ..none });
-    }
-
-    #[test]
-    fn a_frame_that_was_told_as_out_of_order_and_began_the_numbering_anew_is_forgiven() {
-        let (mut order, mut counts) = (Order::new(8), FrameCounts::default());
-        [7, 200].iter().for_each(|&number| order.look_at(number, &mut counts));
-        let told = std::mem::take(&mut counts);
-        order.look_at(201, &mut counts);
-        assert_eq!(
-            (told.out_of_order, counts),
-            (1, FrameCounts { restarts: 1, forgiven: 1, ..FrameCounts::default() })
-        );
-    }
-
     proptest! {
-        #[test]
-        fn whatever_is_missing_is_counted(bits in 8u8..=64, first: u64, gaps in proptest::collection::vec(1u64..20, 1..50)) {
-            let mask = u64::MAX >> (64 - bits);
-            let mut number = first & mask;
-            let mut numbers = vec![number];
-            for gap in &gaps {
-                number = number.wrapping_add(*gap) & mask;
-                numbers.push(number);
-            }
-            let counts = order(bits, &numbers);
-            prop_assert_eq!(counts, FrameCounts { missing: gaps.iter().sum::<u64>() - gaps.len() as u64, ..FrameCounts::default() });
-        }
-
         #[test]
         fn no_numbers_make_a_clock_panic(bits in 1u8..=64, times in proptest::collection::vec(any::<(u64, u64)>(), 0..20)) {
             let mut clock = WideClock::new(Widths { time: bits, ..Widths::default() }, Tick::of_attoseconds(u64::MAX));

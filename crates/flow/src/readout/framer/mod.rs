@@ -19,10 +19,12 @@ mod framed;
 mod gatherer;
 mod generic;
 mod opening;
+mod order;
 mod pieces;
+mod reorder;
 
 pub use boards::Boards;
-pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
+pub use datagrams::{DatagramFramer, DatagramLimits};
 pub use described::FrameCounts;
 pub use divider::{Divider, Divides, MOST_FRAMES};
 pub use gatherer::GATHER_TIMEOUT;

@@ -1,14 +1,14 @@
 //! Frames that come in the bodies of several datagrams are put together where they lie.
+//!
+//! What comes again of a frame that was done shortly before is a repetition. What comes after longer than frames are waited for, or
+//! with other bytes than before, is of another frame with the same number: the sender was started again.
 
 use core::time::Duration;
 use ropewalk_memory::{Payload, Slice};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::framing::PieceHead;
 
-/// Frames that are put together at a time. When another one begins, the oldest is given up.
-const MOST_FRAMES: usize = 16;
-/// Frames that were done, or given up: what still comes of them is known.
-const REMEMBERED: usize = 64;
 /// Bodies are believed to have so many bytes on the average: places for them are laid out before.
 const USUAL_BODY: usize = 512;
 const MOST_PIECES: usize = 8192;
@@ -47,17 +47,18 @@ pub(super) struct Assembly {
     unfinished: Vec<Unfinished>,
     /// Places for the pieces of further frames.
     spare: Vec<Vec<(u64, Slice)>>,
-    done: [Option<u64>; REMEMBERED],
+    /// Frames that were done or given up, twice as many as can be open, each with when that was.
+    done: Vec<(u64, Instant)>,
     next_done: usize,
 }
 
 impl Assembly {
-    /// Frames of at most `most` bytes, which are given up when they are not whole after `timeout`.
-    pub(super) fn new(most: usize, timeout: Duration) -> Self {
-        let pieces = (most / USUAL_BODY + 1).clamp(16, MOST_PIECES);
-        let spare = (0..MOST_FRAMES).map(|_| Vec::with_capacity(pieces)).collect();
-        let unfinished = Vec::with_capacity(MOST_FRAMES);
-        Self { most, timeout, unfinished, spare, done: [None; REMEMBERED], next_done: 0 }
+    /// Frames of at most `most` bytes, `open` of them at a time, which are given up when they are not whole after `timeout`.
+    pub(super) fn new(most: usize, open: usize, timeout: Duration) -> Self {
+        let (pieces, open) = ((most / USUAL_BODY + 1).clamp(16, MOST_PIECES), open.max(1));
+        let spare = (0..open).map(|_| Vec::with_capacity(pieces)).collect();
+        let (unfinished, done) = (Vec::with_capacity(open), Vec::with_capacity(2 * open));
+        Self { most, timeout, unfinished, spare, done, next_done: 0 }
     }
 
     /// Takes a datagram with its header. Where it begins another frame than there are places for, the oldest one's loss is
@@ -72,8 +73,14 @@ impl Assembly {
         let Some(body) = datagram.len().checked_sub(head.header) else { return Placed::GivenUp(Cause::ShortPacket) };
         let known = self.unfinished.iter().position(|unfinished| unfinished.frame == head.frame);
         let index = match known {
+            Some(index) if self.unfinished[index].contradicts(head, &datagram) => {
+                // Another frame with the same number.
+                self.unfinished.swap_remove(index).release(&mut self.spare);
+                lost(Cause::PiecesMissing);
+                self.begin(now, head, lost)
+            }
             Some(index) => index,
-            None if self.done.contains(&Some(head.frame)) => return Placed::Repeated,
+            None if self.was_done(now, head.frame) => return Placed::Repeated,
             None => self.begin(now, head, lost),
         };
         let unfinished = &mut self.unfinished[index];
@@ -85,20 +92,20 @@ impl Assembly {
             Ok((Put::Once, false)) => Placed::Waits,
             Ok((Put::Once, true)) => {
                 let payload = unfinished.payload();
-                self.end(index);
+                self.end(now, index);
                 Placed::Whole(payload)
             }
             Err(cause) => {
-                self.end(index);
+                self.end(now, index);
                 Placed::GivenUp(cause)
             }
         }
     }
 
     fn begin(&mut self, now: Instant, head: &PieceHead, lost: &mut dyn FnMut(Cause)) -> usize {
-        if self.unfinished.len() == MOST_FRAMES {
-            let oldest = (0..MOST_FRAMES).min_by_key(|&index| self.unfinished[index].begun).unwrap_or(0);
-            self.end(oldest);
+        if self.unfinished.len() == self.unfinished.capacity() {
+            let oldest = (0..self.unfinished.len()).min_by_key(|&index| self.unfinished[index].begun).unwrap_or(0);
+            self.end(now, oldest);
             lost(Cause::PiecesMissing);
         }
         let pieces = self.spare.pop().unwrap_or_default();
@@ -108,13 +115,30 @@ impl Assembly {
         self.unfinished.len() - 1
     }
 
+    /// Whether a frame with this number was done no longer ago than frames are waited for.
+    fn was_done(&self, now: Instant, frame: u64) -> bool {
+        let is_recent = |at: Instant| is_planted(Flaw::DoneForEver) || now <= at.after(self.timeout);
+        self.done.iter().any(|&(done, at)| done == frame && is_recent(at))
+    }
+
     /// A frame is done, whole or not.
-    fn end(&mut self, index: usize) {
-        let mut unfinished = self.unfinished.swap_remove(index);
-        self.done[self.next_done] = Some(unfinished.frame);
-        self.next_done = (self.next_done + 1) % REMEMBERED;
-        unfinished.pieces.clear();
-        self.spare.push(unfinished.pieces);
+    fn end(&mut self, now: Instant, index: usize) {
+        let unfinished = self.unfinished.swap_remove(index);
+        let done = (unfinished.frame, now);
+        if self.done.len() < self.done.capacity() {
+            self.done.push(done);
+        } else {
+            self.done[self.next_done] = done;
+            self.next_done = (self.next_done + 1) % self.done.len();
+        }
+        unfinished.release(&mut self.spare);
+    }
+
+    /// Nothing more comes: gives up all frames that are not whole, and says how many those are.
+    pub(super) fn give_up_all(&mut self) -> usize {
+        let count = self.unfinished.len();
+        self.unfinished.drain(..).for_each(|unfinished| unfinished.release(&mut self.spare));
+        count
     }
 
     /// Gives up the frames whose time is over; says how many those are.
@@ -122,7 +146,7 @@ impl Assembly {
         let before = self.unfinished.len();
         for index in (0..before).rev() {
             if now >= self.unfinished[index].begun.after(self.timeout) {
-                self.end(index);
+                self.end(now, index);
             }
         }
         before - self.unfinished.len()
@@ -145,6 +169,18 @@ enum Put {
 }
 
 impl Unfinished {
+    /// Whether a piece stands in the place of another one that has other bytes.
+    fn contradicts(&self, head: &PieceHead, datagram: &Slice) -> bool {
+        let at = self.pieces.partition_point(|(place, _)| *place < head.place);
+        self.pieces.get(at).is_some_and(|(place, there)| *place == head.place && **there != **datagram)
+    }
+
+    /// Lets go of its pieces, and gives the room for them back.
+    fn release(mut self, spare: &mut Vec<Vec<(u64, Slice)>>) {
+        self.pieces.clear();
+        spare.push(self.pieces);
+    }
+
     /// Puts a piece to its place.
     fn put(&mut self, head: &PieceHead, body: usize, datagram: Slice, most: usize) -> Result<Put, Cause> {
         let at = self.pieces.partition_point(|(place, _)| *place < head.place);

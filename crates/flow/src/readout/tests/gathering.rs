@@ -237,7 +237,7 @@ fn garbage_between_the_frames_of_an_event_may_have_been_one_of_them() {
 
 #[test]
 fn packets_of_a_pulse_are_one_fragment_and_one_that_strays_ends_no_other_pulse() {
-    let mut framer = DatagramFramer::new(SOURCE, ForeignFormat::Ess, LIMITS, PIECES_TIMEOUT);
+    let mut framer = DatagramFramer::new(SOURCE, ForeignFormat::Ess, LIMITS, DatagramLimits::USUAL);
     let (mut pool, mut out) = (Pool::new(PoolConfig::heap("test", 1024, 64)).expect("a pool"), Vec::new());
     let mut push = |framer: &mut DatagramFramer<ForeignFormat>, bytes: &[u8]| {
         framer.push(Instant::ZERO, slice(&mut pool, bytes), false, &mut out);

@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
+use ropewalk_wire::foreign::Counting;
 use ropewalk_wire::framing::{Framing, Piece, PieceKey, Splitter, Window};
 use ropewalk_wire::layout::{
     Checksum, ChecksumKind, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan,
@@ -274,7 +275,7 @@ fn datagram(pool: &mut Pool, bytes: &[u8]) -> Slice {
 
 fn of_datagrams(layout: &Layout) -> (DatagramFramer<Arc<Plan>>, Arc<Plan>) {
     let plan = plan(layout);
-    (DatagramFramer::new(SOURCE, Arc::clone(&plan), LIMITS, PIECES_TIMEOUT), plan)
+    (DatagramFramer::new(SOURCE, Arc::clone(&plan), LIMITS, DatagramLimits::USUAL), plan)
 }
 
 #[test]
@@ -379,7 +380,7 @@ fn a_frame_whose_datagrams_do_not_all_come_is_given_up_in_time() {
     let begun = Instant::from_nanoseconds(1000);
     framer.push(begun, datagram(&mut pool, &pieces[0]), false, &mut out);
     let due = framer.next_deadline().expect("one waits");
-    assert_eq!(due, begun.after(PIECES_TIMEOUT));
+    assert_eq!(due, begun.after(DatagramLimits::USUAL.pieces_timeout));
     framer.advance(begun, &mut out);
     assert_eq!(out.len(), 0);
     framer.advance(due, &mut out);
@@ -411,15 +412,85 @@ fn datagrams_that_do_not_fit_together_cost_their_frame() {
 fn more_frames_than_can_be_put_together_cost_the_oldest() {
     let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
     let (mut pool, mut out) = (memory(), Vec::new());
-    for event in 0..20 {
+    for event in 0..DatagramLimits::USUAL.open_frames as u64 + 4 {
         let pieces = pieces_of(event, &[1; 150], 100);
         framer.push(Instant::from_nanoseconds(event), datagram(&mut pool, &pieces[0]), false, &mut out);
     }
     assert_eq!(outcome(&out), [Err(Cause::PiecesMissing); 4]);
-    assert_eq!(framer.unfinished(), 16);
+    assert_eq!(framer.unfinished(), DatagramLimits::USUAL.open_frames);
     let pieces = pieces_of(4, &[1; 150], 100);
     framer.push(Instant::ZERO, datagram(&mut pool, &pieces[1]), false, &mut out);
     assert_eq!(outcome(&out)[4..], [Ok(4)], "the others wait");
+}
+
+#[test]
+fn a_frame_whose_number_was_done_long_ago_is_a_new_one() {
+    let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+    let (mut pool, mut out) = (memory(), Vec::new());
+    let mut now = Instant::ZERO;
+    for again in 0..2 {
+        for event in 0..5 {
+            for piece in pieces_of(event, &[again; 150], 100) {
+                framer.push(now, datagram(&mut pool, &piece), false, &mut out);
+            }
+        }
+        now = now.after(DatagramLimits::USUAL.pieces_timeout).after(Duration::from_nanos(1));
+    }
+    assert_eq!(outcome(&out), (0..5).chain(0..5).map(Ok).collect::<Vec<_>>(), "the sender was started again");
+    assert_eq!(framer.take_counts().repeated, 0);
+}
+
+/// It is not put together from pieces of two frames.
+#[test]
+fn a_piece_with_other_bytes_in_the_same_place_begins_another_frame() {
+    let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+    let (mut pool, mut out) = (memory(), Vec::new());
+    let (before, after) = (pieces_of(7, &[1; 150], 100), pieces_of(7, &[2; 150], 100));
+    for piece in [&before[0], &before[0], &after[0], &after[1]] {
+        framer.push(Instant::ZERO, datagram(&mut pool, piece), false, &mut out);
+    }
+    assert_eq!(outcome(&out), [Err(Cause::PiecesMissing), Ok(7)]);
+    assert_eq!(out[1].payload.to_vec()[20..], [2; 150]);
+    assert_eq!(framer.take_counts().repeated, 1);
+}
+
+#[test]
+fn frames_that_are_not_whole_at_the_end_are_counted() {
+    let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+    let (mut pool, mut out) = (memory(), Vec::new());
+    for event in 1..=3 {
+        framer.push(Instant::ZERO, datagram(&mut pool, &pieces_of(event, &[1; 150], 100)[0]), false, &mut out);
+    }
+    framer.end(Instant::ZERO, &mut out);
+    assert_eq!((outcome(&out), framer.unfinished()), (vec![Err(Cause::PiecesMissing); 3], 0));
+    framer.push(Instant::ZERO, datagram(&mut pool, &pieces_of(4, &[1; 150], 100)[0]), false, &mut out);
+    assert_eq!((framer.abandon(), framer.unfinished()), (1, 0));
+}
+
+/// Datagrams with these numbers, by their own sequence, in this order; what comes out, and what was counted.
+fn overtaking(numbers: &[u64], counting: Counting) -> (Vec<Result<u64, Cause>>, FrameCounts) {
+    let plan = plan(&in_datagrams(Frame::Datagram));
+    let waits = DatagramLimits { counting, ..DatagramLimits::USUAL };
+    let mut framer = DatagramFramer::new(SOURCE, Arc::clone(&plan), LIMITS, waits);
+    let (mut pool, mut out) = (memory(), Vec::new());
+    for &number in numbers {
+        framer.push(Instant::ZERO, datagram(&mut pool, &frame(&plan, event(number), 50)), false, &mut out);
+    }
+    framer.end(Instant::ZERO, &mut out);
+    (outcome(&out), framer.take_counts())
+}
+
+#[test]
+fn datagrams_that_overtake_each_other_are_put_in_order_and_none_is_missing() {
+    for counting in [Counting::Frames, Counting::Events] {
+        let order: Vec<u64> = [1, 2, 5, 3, 4, 6, 8, 7, 9].to_vec();
+        let (out, counts) = overtaking(&order, counting);
+        assert_eq!(out, (1..=9).map(Ok).collect::<Vec<_>>());
+        assert_eq!(counts, FrameCounts { out_of_order: 3, ..FrameCounts::NONE });
+    }
+    let far: Vec<u64> = (1..=5).chain([30]).chain(6..30).chain(31..=40).collect();
+    let counts = overtaking(&far, Counting::Frames).1;
+    assert_eq!(counts.missing, counts.found, "one that is far ahead claims no loss: {counts:?}");
 }
 
 /// So many sequences of each kind; a million by hand with `PROPTEST_CASES=1000000`.

@@ -64,7 +64,7 @@ impl Receiver for SimulatedReceiver {
             };
             self.counters.packets += 1;
             self.counters.bytes += payload.len() as u64;
-            packets.push(Packet { from: first.from, to: 0, payload });
+            packets.push(Packet { from: first.from, to: 0, payload, came: None });
             inbox.pop();
         }
         self.counters.calls += 1;

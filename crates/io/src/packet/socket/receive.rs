@@ -198,7 +198,7 @@ impl SocketReceiver {
         let from = if self.config.flow == Flow::Udp { from } else { SocketAddrV4::new(*from.ip(), 0) };
         self.counters.packets += 1;
         self.counters.bytes += payload.len() as u64;
-        packets.push(Packet { from, to: 0, payload });
+        packets.push(Packet { from, to: 0, payload, came: None });
     }
 }
 

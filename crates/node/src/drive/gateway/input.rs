@@ -55,10 +55,10 @@ impl<R: Receiver> Input<R> {
             self.evacuate(evacuation);
         }
         let mut packets = self.packets.drain(..);
-        while let Some(Packet { from, to, payload }) = packets.next() {
+        while let Some(Packet { from, to, payload, came }) = packets.next() {
             let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);
             if let Some(payload) = machine.on_packet(flow, address(from), payload, now) {
-                self.waiting.push_back(Packet { from, to, payload });
+                self.waiting.push_back(Packet { from, to, payload, came });
                 self.waiting.extend(packets);
                 // Packets of the other flows that share the input wait behind it.
                 self.flows.iter().for_each(|&flow| machine.on_blocked(flow));
@@ -73,10 +73,10 @@ impl<R: Receiver> Input<R> {
 
     /// Offers what waits; false where there is still no set for it.
     pub(super) fn offer_waiting(&mut self, machine: &mut gateway::Receiver, now: Instant) -> bool {
-        while let Some(Packet { from, to, payload }) = self.waiting.pop_front() {
+        while let Some(Packet { from, to, payload, came }) = self.waiting.pop_front() {
             let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);
             if let Some(payload) = machine.on_packet(flow, address(from), payload, now) {
-                self.waiting.push_front(Packet { from, to, payload });
+                self.waiting.push_front(Packet { from, to, payload, came });
                 return false;
             }
         }

@@ -42,7 +42,7 @@ impl Datagrams {
                 self.sent = 0;
                 continue;
             };
-            if !self.feed.send(NOWHERE, &content.frames.bytes()[range]) {
+            if !self.feed.send(NOWHERE, None, &content.frames.bytes()[range]) {
                 self.is_blocked = true;
                 break;
             }

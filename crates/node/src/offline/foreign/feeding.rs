@@ -6,6 +6,7 @@ use super::frames::{Carriage, Passing};
 use super::input::Input;
 use super::wanted::{Carrier, Wanted};
 use crate::offline::{ByteOrigin, OfflineError};
+use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,7 +90,10 @@ pub fn capture_has_datagrams(path: &Path, wanted: &Wanted) -> Result<Option<bool
     Ok(Some(found))
 }
 
-/// Gives the wanted datagrams of a capture, each with who sent it, until `give` says that nobody wants any more.
+/// Takes a datagram: who sent it, when it came, and what it is; false where nobody wants any more.
+pub(super) type Give<'a> = dyn FnMut(IpAddr, u16, Option<Utc>, &[u8]) -> bool + 'a;
+
+/// Gives the wanted datagrams of a capture, each with who sent it and when, until `give` says that nobody wants any more.
 ///
 /// # Errors
 /// Where it cannot be read, or is no capture.
@@ -97,7 +101,7 @@ pub fn feed_datagrams(
     origin: &ByteOrigin,
     wanted: &Wanted,
     is_over: &Arc<AtomicBool>,
-    give: &mut dyn FnMut(IpAddr, u16, &[u8]) -> bool,
+    give: &mut Give<'_>,
 ) -> Result<Passed, OfflineError> {
     let mut input = Input::of(origin.path(), origin.open(is_over)?)?;
     if !is_capture(&mut input)? {
@@ -105,10 +109,11 @@ pub fn feed_datagrams(
     }
     let mut passed = Passed::default();
     Carriage::default().read(&mut input, &mut |passing| {
+        let time = if let Passing::Packet { time, .. } = &passing { *time } else { None };
         let Some(carried) = passed.packet(passing) else { return ControlFlow::Continue(()) };
         let is_wanted_still = match wanted.pick(Carrier::Datagrams, carried) {
-            Ok(Carried::Datagram(it)) => passed.take(|| give(it.source.ip(), it.source.port(), it.payload)),
-            Ok(Carried::Other(it)) => passed.take(|| give(it.source, 0, it.payload)),
+            Ok(Carried::Datagram(it)) => passed.take(|| give(it.source.ip(), it.source.port(), time, it.payload)),
+            Ok(Carried::Other(it)) => passed.take(|| give(it.source, 0, time, it.payload)),
             Ok(Carried::Segment(_) | Carried::Aside(_)) => true,
             Err(name) => {
                 passed.aside(name);

@@ -242,7 +242,7 @@ impl RingReceiver {
                 self.counters.bytes += u64::from(length);
                 // SAFETY: within the packet; the kernel gets the block back when it has come home.
                 let payload = unsafe { self.frames.slice(self.block, start.add(payload.start), length) };
-                append(packets, Packet { from, to, payload: payload.into() });
+                append(packets, Packet { from, to, payload: payload.into(), came: None });
             }
         }
     }

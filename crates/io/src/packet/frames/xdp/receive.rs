@@ -149,7 +149,7 @@ impl XdpReceiver {
                     slice.skip(payload.start);
                     slice.truncate(payload.len());
                     self.count(payload.len());
-                    append(packets, Packet { from, to, payload: slice.into() });
+                    append(packets, Packet { from, to, payload: slice.into(), came: None });
                 }
                 Err(cause) => self.counters.lost.add(cause, 1),
             },
@@ -187,7 +187,7 @@ impl XdpReceiver {
                 frame.skip(payload.start);
                 frame.truncate(payload.len());
                 self.count(payload.len());
-                append(packets, Packet { from, to, payload: frame });
+                append(packets, Packet { from, to, payload: frame, came: None });
             }
             Err(cause) => self.counters.lost.add(cause, 1),
         }
