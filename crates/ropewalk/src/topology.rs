@@ -71,6 +71,23 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
             text.push_str(&format!("\n{}: a frame, byte by byte\n{layout}", source.name_or_id()));
         }
     }
+    for card in &configuration.felix {
+        match &card.serve {
+            None => {}
+            Some(serve) if serve.loop_back => {
+                text.push_str(&format!(
+                    "\n{}: messages to e-links come back (`loop_back`) and reach no front end\n",
+                    card.name
+                ));
+            }
+            Some(_) => {
+                text.push_str(&format!(
+                    "\n{}: messages to e-links are refused: no down-link is connected\n",
+                    card.name
+                ));
+            }
+        }
+    }
     warn(&unusable_libraries(&configuration));
     // A page long: whoever shows its head alone has enough.
     write_out(text.as_bytes())?;

@@ -174,6 +174,8 @@ counters! {
     ChunksQueued = "chunks_queued", Count;
     /// Bytes that were copied for subscribers that may lose chunks.
     ChunkBytesCopied = "chunk_bytes_copied", Bytes;
+    /// Messages to e-links of link cards that were refused, because there is no down-link or no room in it.
+    DownLinkRefused = "down_link_refused", Count;
     /// Frames that their sources' own numbering shows to be lost.
     FramesMissing = "frames_missing", Count;
     /// Frames whose own number is the last one or lies behind it: they came twice, or in another order.

@@ -10,26 +10,21 @@ pub struct DownLink {
     encoders: BTreeMap<ELink, Encoder>,
     blocks: Vec<u8>,
     most_bytes: usize,
-    /// Chunks that became blocks, and chunks for which there was no room.
-    sent: u64,
-    refused: u64,
 }
 
 impl DownLink {
     /// Blocks of this kind, of which at most about so many bytes wait for the card.
     pub const fn new(format: BlockFormat, most_bytes: usize) -> Self {
-        Self { format, encoders: BTreeMap::new(), blocks: Vec::new(), most_bytes, sent: 0, refused: 0 }
+        Self { format, encoders: BTreeMap::new(), blocks: Vec::new(), most_bytes }
     }
 
-    /// Bytes for an e-link, as one chunk. False, and counted as refused, where there is no room.
+    /// Bytes for an e-link, as one chunk. False where there is no room.
     pub fn push(&mut self, elink: ELink, bytes: &[u8]) -> bool {
         if self.blocks.len() + bytes.len() > self.most_bytes {
-            self.refused += 1;
             return false;
         }
         let encoder = self.encoders.entry(elink).or_insert_with(|| Encoder::new(self.format, elink));
         encoder.chunk(bytes, Status::GOOD, &mut self.blocks);
-        self.sent += 1;
         true
     }
 
@@ -44,10 +39,5 @@ impl DownLink {
     /// The card has taken the first so many bytes.
     pub fn taken(&mut self, bytes: usize) {
         self.blocks.drain(..bytes.min(self.blocks.len()));
-    }
-
-    /// Chunks that became blocks, and chunks for which there was no room.
-    pub const fn counts(&self) -> (u64, u64) {
-        (self.sent, self.refused)
     }
 }

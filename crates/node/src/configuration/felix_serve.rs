@@ -22,7 +22,7 @@ pub struct ServeSection {
     pub coalesce: Bytes,
     /// What waits for so long is sent, however little it is.
     pub coalesce_time: Time,
-    /// What subscribers send to e-links comes back to them as if front ends had said it; no event has it.
+    /// What subscribers send to e-links comes back to them as if front ends had said it; no event has it. Without, it is refused.
     pub loop_back: bool,
 }
 

@@ -126,6 +126,7 @@ impl<D: Dispatcher> Audience<D> {
             Counter::ChunksDropped => all.dropped.total(),
             Counter::ChunksMoved => all.moved,
             Counter::ChunksQueued => all.queued,
+            Counter::DownLinkRefused => report.down.1,
             Counter::ChunkBytesCopied | Counter::BytesCopied => report.copied_bytes,
             _ => 0,
         }

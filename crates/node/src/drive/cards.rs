@@ -157,6 +157,7 @@ impl<D: Dispatcher> Cards<D> {
             Counter::ChunksMoved,
             Counter::ChunksQueued,
             Counter::ChunkBytesCopied,
+            Counter::DownLinkRefused,
         ];
         of_cards.into_iter().chain(of_subscribers.map(|counter| (counter, self.of_subscribers(counter))))
     }

@@ -179,6 +179,8 @@ pub struct SubscriberSummary {
     pub queued: u64,
     /// Bytes that were copied for those who may lose chunks.
     pub copied_bytes: u64,
+    /// Messages to e-links that were refused.
+    pub down_refused: u64,
 }
 
 /// The verdict about one source.
@@ -485,6 +487,7 @@ impl CardSummary {
                 moved: chunks.moved,
                 queued: chunks.queued,
                 copied_bytes: counter(Counter::ChunkBytesCopied),
+                down_refused: counter(Counter::DownLinkRefused),
             },
         }
     }

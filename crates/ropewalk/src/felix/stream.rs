@@ -12,7 +12,7 @@ use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
 use ropewalk_node::offline::ByteOrigin;
 use ropewalk_node::quantity::Bytes;
 use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError};
-use ropewalk_wire::stream::{Balance, MOST_RANGES, Policy, Range, Share, Subscribe};
+use ropewalk_wire::stream::{Balance, DownRefusal, MOST_RANGES, Policy, Range, Share, Subscribe};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -155,6 +155,10 @@ fn print_served(served: &[Served], all: &SubscriberAccount) {
     for (cause, count) in all.dropped.iter() {
         say!("dropped     {} {cause}", grouped(count));
     }
+    let refused = sum(|card| card.server.down.1);
+    if refused > 0 {
+        say!("refused     {} messages to e-links", grouped(refused));
+    }
     let unwanted = sum(|card| card.server.unwanted);
     if unwanted > 0 {
         say!("unwanted    {}", grouped(unwanted));
@@ -207,7 +211,20 @@ pub(super) fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
             eprintln!("dropped by the server: {} chunks", grouped(report.lost.chunks));
         }
     }
-    Ok(if report.lost.chunks > 0 { exit::LOST } else { exit::GOOD })
+    if let Some(refused) = &report.first_down_refused {
+        let (count, elink) = (grouped(report.down_refused), refused.elink.number());
+        eprintln!("refused by the server: {count} messages to e-links, the first one to {elink}: {}", why(refused.why));
+    }
+    Ok(if report.lost.chunks + report.down_refused > 0 { exit::LOST } else { exit::GOOD })
+}
+
+fn why(refusal: DownRefusal) -> &'static str {
+    match refusal {
+        DownRefusal::NoDownLink => {
+            "no card's down-link is connected there, so that it would reach no front end; `serve --loop-back` says it back"
+        }
+        DownRefusal::NoRoom => "the down-link has no room now; send less, or later",
+    }
 }
 
 fn client_config(options: &SubscribeOptions, ranges: Vec<Range>) -> ClientConfig {
@@ -256,6 +273,7 @@ fn subscribe_account(report: &ClientReport, came: &BTreeMap<u16, Came>, seconds:
         "connections": report.connections,
         "dropped": report.lost.chunks,
         "dropped_bytes": report.lost.bytes,
+        "down_refused": report.down_refused,
         "server": report.end.map(|end| json!({ "offered": end.offered, "sent": end.sent, "dropped": end.dropped })),
         "elinks": elinks,
     })

@@ -183,6 +183,19 @@ fn what_is_sent_to_an_e_link_comes_back_from_the_emulated_card() {
 }
 
 #[test]
+fn what_is_sent_to_an_e_link_is_refused_and_counted_where_no_down_link_is() {
+    let directory = TemporaryDirectory::new("felix-no-down");
+    let file = generated(&directory, &["--elinks", "0", "--chunks", "1000"]);
+    let (server, address) = served(&file, &["--loop", "--rate", "1MB/s"]);
+    let subscriber = subscribed(&address, &["--elinks", "0", "--send", "99=reset", "--chunks", "100", "--json"]).end();
+    assert_eq!(subscriber.expect_status(3).account()["down_refused"], 1);
+    assert!(subscriber.errors.contains("the first one to 99: no card's down-link"), "{subscriber:#?}");
+    server.interrupt();
+    let account = server.end().expect_status(0).account();
+    assert_eq!(account["down"], serde_json::json!({ "sent": 0, "refused": 1 }), "{account:#}");
+}
+
+#[test]
 fn a_server_that_is_not_there_or_refuses_is_named() {
     let directory = TemporaryDirectory::new("felix-refused");
     let file = generated(&directory, &["--elinks", "0", "--chunks", "1000"]);

@@ -130,6 +130,25 @@ pub struct Down {
     pub bytes: Vec<u8>,
 }
 
+/// Why bytes for an e-link are refused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum DownRefusal {
+    /// Nothing takes bytes for front ends: the card has no down-link.
+    NoDownLink = 1,
+    /// The down-link has no room for them now.
+    NoRoom = 2,
+}
+
+/// Bytes for an e-link were refused, and went nowhere.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct DownRefused {
+    /// The e-link.
+    pub elink: ELink,
+    /// Why.
+    pub why: DownRefusal,
+}
+
 /// A message that is not chunks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "each stands at its type and at its kind")]
@@ -142,6 +161,7 @@ pub enum Message {
     Loss(Loss),
     End(End),
     Down(Down),
+    DownRefused(DownRefused),
 }
 
 impl Message {
@@ -156,6 +176,7 @@ impl Message {
             Self::Loss(_) => Kind::Loss,
             Self::End(_) => Kind::End,
             Self::Down(_) => Kind::Down,
+            Self::DownRefused(_) => Kind::DownRefused,
         }
     }
 
@@ -196,6 +217,10 @@ impl Message {
                 to.u16(down.elink.number());
                 to.bytes(&down.bytes[..down.bytes.len().min(LARGEST_DOWN_BYTES)]);
             }
+            Self::DownRefused(DownRefused { elink, why }) => {
+                to.u16(elink.number());
+                to.u8(*why as u8);
+            }
         }
     }
 
@@ -233,6 +258,15 @@ impl Message {
                     return Err(FrameError::Long);
                 }
                 Self::Down(Down { elink, bytes })
+            }
+            Kind::DownRefused => {
+                let (elink, why) = (from.elink()?, from.u8()?);
+                let why = match why {
+                    1 => DownRefusal::NoDownLink,
+                    2 => DownRefusal::NoRoom,
+                    _ => return Err(FrameError::Meaning),
+                };
+                Self::DownRefused(DownRefused { elink, why })
             }
             Kind::Chunks => return Err(FrameError::Meaning),
         };

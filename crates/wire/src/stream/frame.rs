@@ -26,6 +26,8 @@ kinds! {
     End = 8,
     /// Bytes for an e-link.
     Down = 9,
+    /// Bytes for an e-link were refused; the connection goes on.
+    DownRefused = 10,
 }
 
 /// The longest body of a message, in bytes: of chunks there may be any number.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   subscriber -> server   Hello, Subscribe (replaces what was asked for before), Down
-//!   server -> subscriber   Welcome or Refuse (first), Subscribed, Chunks, Loss, End
+//!   server -> subscriber   Welcome or Refuse (first), Subscribed, Chunks, Loss, DownRefused, End
 //!
 //!   frame    "RWF" | kind | body length (u32)                                  8 bytes, little-endian
 //!   Chunks   count (u32) | count x head | the chunks' bytes, one after the other
@@ -19,8 +19,8 @@ mod tests;
 
 pub use chunks::{CHUNK_HEAD_BYTES, ChunkHead, ChunksView, MOST_CHUNKS, PREFIX_BYTES, encode_heads, heads_bytes};
 pub use control::{
-    Balance, Down, End, Hello, LARGEST_DOWN_BYTES, Loss, MOST_RANGES, Message, Policy, Range, RefuseReason, Share,
-    Subscribe, Subscribed,
+    Balance, Down, DownRefusal, DownRefused, End, Hello, LARGEST_DOWN_BYTES, Loss, MOST_RANGES, Message, Policy, Range,
+    RefuseReason, Share, Subscribe, Subscribed,
 };
 pub use frame::{FRAME_BYTES, Frame, Kind, LARGEST_CONTROL_BYTES};
 

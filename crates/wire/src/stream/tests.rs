@@ -36,6 +36,8 @@ fn message() -> impl Strategy<Value = Message> {
         any::<(u64, u64, u64)>().prop_map(|(offered, sent, dropped)| Message::End(End { offered, sent, dropped })),
         (elink(), prop::collection::vec(any::<u8>(), 0..300))
             .prop_map(|(elink, bytes)| Message::Down(Down { elink, bytes })),
+        (elink(), prop_oneof![Just(DownRefusal::NoDownLink), Just(DownRefusal::NoRoom)])
+            .prop_map(|(elink, why)| Message::DownRefused(DownRefused { elink, why })),
     ]
 }
 

@@ -6,7 +6,7 @@ use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
 use ropewalk_memory::{Payload, Slice, Staging};
 use ropewalk_terms::Instant;
 use ropewalk_wire::frame::FrameError;
-use ropewalk_wire::stream::{ChunkHead, Down, End, Hello, Loss, Message, RefuseReason, Subscribe};
+use ropewalk_wire::stream::{ChunkHead, Down, DownRefused, End, Hello, Loss, Message, RefuseReason, Subscribe};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -59,6 +59,10 @@ pub struct ClientReport {
     pub lost: Loss,
     /// What the server said at the end.
     pub end: Option<End>,
+    /// Messages to e-links that the server refused, and the first of them.
+    pub down_refused: u64,
+    /// See [`Self::down_refused`].
+    pub first_down_refused: Option<DownRefused>,
 }
 
 /// Takes chunks from a server and gives them to `take`.
@@ -196,6 +200,10 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
                 self.report.lost.chunks += loss.chunks.saturating_sub(self.lost.chunks);
                 self.report.lost.bytes += loss.bytes.saturating_sub(self.lost.bytes);
                 self.lost = loss;
+            }
+            Message::DownRefused(refused) => {
+                self.report.down_refused += 1;
+                self.report.first_down_refused.get_or_insert(refused);
             }
             Message::End(end) => {
                 self.report.end = Some(end);

@@ -12,7 +12,9 @@ use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder};
 use ropewalk_wire::frame::FrameError;
-use ropewalk_wire::stream::{ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed};
+use ropewalk_wire::stream::{
+    ChunkHead, Down, DownRefusal, DownRefused, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed,
+};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -38,7 +40,7 @@ pub struct ServerConfig {
     pub router: RouterConfig,
     /// Nothing is read from the card before so many subscribers want something.
     pub wait_for: u32,
-    /// What is sent to e-links comes back as if front ends had said it.
+    /// What is sent to e-links comes back as if front ends had said it. Without, there is no down-link: it is refused.
     pub loop_back: bool,
     /// The most bytes in the transport of one subscriber.
     pub transport_bytes: usize,
@@ -65,7 +67,7 @@ pub struct ServerReport {
     pub copied_bytes: u64,
     /// Connections that were refused, or said what makes no sense.
     pub refused: u64,
-    /// Chunks that were sent to e-links, and those for which there was no room.
+    /// Messages to e-links that were taken, and those that were refused.
     pub down: (u64, u64),
 }
 
@@ -74,8 +76,10 @@ pub struct StreamServer<D> {
     endpoints: D,
     events: Vec<Event>,
     router: Router,
-    down: DownLink,
-    loop_back: Option<Decoder>,
+    /// Where messages to e-links go: into the blocks of an emulated card, which says them back. None without a down-link.
+    loop_back: Option<(DownLink, Decoder)>,
+    /// Messages to e-links that were taken, and those that were refused.
+    down: (u64, u64),
     staging: Staging,
     /// By the endpoint's index.
     connections: Vec<Option<Connection>>,
@@ -100,8 +104,10 @@ impl<D: Dispatcher> StreamServer<D> {
             endpoints,
             events: Vec::with_capacity(256),
             router: Router::new(config.router),
-            down: DownLink::new(format, DOWN_BYTES),
-            loop_back: config.loop_back.then(|| Decoder::new(format, DOWN_BYTES as u64)),
+            loop_back: config
+                .loop_back
+                .then(|| (DownLink::new(format, DOWN_BYTES), Decoder::new(format, DOWN_BYTES as u64))),
+            down: (0, 0),
             staging,
             connections: Vec::new(),
             most_connections: config.router.subscribers + STRANGERS,
@@ -211,7 +217,7 @@ impl<D: Dispatcher> StreamServer<D> {
             joined: self.joined,
             copied_bytes: self.evacuated_bytes + self.gatherer.copied_bytes,
             refused: self.refused,
-            down: self.down.counts(),
+            down: self.down,
         }
     }
 
@@ -330,10 +336,10 @@ impl<D: Dispatcher> StreamServer<D> {
                     }
                 }
             }
-            Message::Down(Down { elink, bytes }) if connection.is_welcome => {
-                self.down.push(elink, &bytes);
-                return Ok(());
-            }
+            Message::Down(down) if connection.is_welcome => match self.send_down(&down) {
+                Ok(()) => return Ok(()),
+                Err(why) => Message::DownRefused(DownRefused { elink: down.elink, why }),
+            },
             _ => return Err(FrameError::Meaning),
         };
         let is_refusal = matches!(answer, Message::Refuse(_));
@@ -343,11 +349,22 @@ impl<D: Dispatcher> StreamServer<D> {
         if connection.say(&answer) { Ok(()) } else { Err(FrameError::Long) }
     }
 
-    /// What was sent to e-links goes to the card; the emulated one says it back.
+    /// Takes bytes for an e-link, or says why not.
+    fn send_down(&mut self, down: &Down) -> Result<(), DownRefusal> {
+        let taken = match &mut self.loop_back {
+            None => Err(DownRefusal::NoDownLink),
+            Some((link, _)) => link.push(down.elink, &down.bytes).then_some(()).ok_or(DownRefusal::NoRoom),
+        };
+        let (sent, refused) = &mut self.down;
+        *if taken.is_ok() { sent } else { refused } += 1;
+        taken
+    }
+
+    /// What was sent to e-links comes back from the emulated card.
     fn loop_back(&mut self, now: Instant) {
-        let Some(decoder) = &mut self.loop_back else { return self.down.taken(usize::MAX) };
+        let Some((down, decoder)) = &mut self.loop_back else { return };
         let (router, staging) = (&mut self.router, &mut self.staging);
-        let blocks = self.down.blocks();
+        let blocks = down.blocks();
         let bytes = blocks.len();
         decoder.blocks(blocks, &mut |what| {
             let Decoded::Chunk { elink, bytes, status } = what else { return };
@@ -360,7 +377,7 @@ impl<D: Dispatcher> StreamServer<D> {
                 let _ = router.offer(StreamChunk { head, event: 0, payload, is_copy: true }, now);
             }
         });
-        self.down.taken(bytes);
+        down.taken(bytes);
     }
 
     /// Sends messages of chunks to those who are due.

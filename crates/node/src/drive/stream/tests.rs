@@ -13,7 +13,9 @@ use ropewalk_memory::ring::{RingWriter, ring};
 use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
 use ropewalk_terms::Cause;
 use ropewalk_wire::felix::{BlockFormat, ELink};
-use ropewalk_wire::stream::{Balance, ChunkHead, Down, Hello, Message, Policy, Range, RefuseReason, Share, Subscribe};
+use ropewalk_wire::stream::{
+    Balance, ChunkHead, Down, DownRefusal, DownRefused, Hello, Message, Policy, Range, RefuseReason, Share, Subscribe,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -57,12 +59,21 @@ struct Host {
     turns: u64,
 }
 
+fn server_config() -> ServerConfig {
+    let router = RouterConfig { subscribers: 3, queue_bytes: 64 << 10, ..RouterConfig::default() };
+    ServerConfig { router, wait_for: 0, loop_back: true, transport_bytes: 128 << 10 }
+}
+
 impl Host {
     fn new(turns: u64, wait_for: u32) -> Self {
         Self::at("127.0.0.1:0", turns, wait_for)
     }
 
     fn at(address: &str, turns: u64, wait_for: u32) -> Self {
+        Self::with(address, turns, ServerConfig { wait_for, ..server_config() })
+    }
+
+    fn with(address: &str, turns: u64, config: ServerConfig) -> Self {
         let (writer, reader) = ring(PoolConfig::heap("card", 16 << 10, 16)).expect("memory");
         let size = SizeDistribution::Uniform { least: 10, most: 1500 };
         let card = EmulatedCard::new(EmulatedCardConfig::new(FORMAT, [1, 2, 3].map(ELink::new), size, 1));
@@ -71,8 +82,6 @@ impl Host {
         let mut endpoints = tcp();
         let point = endpoints.listen(address).expect("a free port");
         let address = endpoints.address_of(point).expect("it listens");
-        let router = RouterConfig { subscribers: 3, queue_bytes: 64 << 10, ..RouterConfig::default() };
-        let config = ServerConfig { router, wait_for, loop_back: true, transport_bytes: 128 << 10 };
         let server = CardServer::new(config, input, endpoints, Staging::new(pool(8)));
         Self { server, address, writer, card, blocks: Vec::new(), turns }
     }
@@ -306,6 +315,22 @@ fn bytes_for_an_e_link_come_back_from_the_emulated_card() {
     });
     assert_eq!(*came.borrow(), [(ELink::new(100), b"reset".to_vec())]);
     assert_eq!(host.server.report().1.down, (1, 0));
+}
+
+#[test]
+fn bytes_for_an_e_link_are_refused_where_no_card_takes_them_and_chunks_go_on() {
+    let mut host = Host::with("127.0.0.1:0", u64::MAX, ServerConfig { loop_back: false, ..server_config() });
+    let mut config = config(&host, wants(1, 3));
+    config.down = [100, 101].map(|elink| Down { elink: ELink::new(elink), bytes: b"reset".to_vec() }).to_vec();
+    config.chunks = Some(100);
+    let mut one = client(config, |_, _| {});
+    host.until("chunks", || {
+        one.turn(MonotonicClock.now());
+        one.is_done()
+    });
+    let first = DownRefused { elink: ELink::new(100), why: DownRefusal::NoDownLink };
+    assert_eq!((one.report().down_refused, one.report().first_down_refused), (2, Some(first)));
+    assert_eq!((one.report().chunks, host.server.report().1.down), (100, (0, 2)));
 }
 
 #[test]
