@@ -117,14 +117,6 @@ flaws! {
     AssignmentForgotten = "assignment_forgotten",
     /// A builder unit remembers for a successor twice as many events as it has slots, and no more.
     DoneForgotten = "done_forgotten",
-    /// A datagram that overtook others goes on at once.
-    AheadAtOnce = "ahead_at_once",
-    /// A frame that comes late goes on counting as missing.
-    LateStaysMissing = "late_stays_missing",
-    /// A frame of several datagrams that is done is remembered for ever: what a sender that was started again sends is none.
-    DoneForEver = "done_for_ever",
-    /// Frames of which datagrams are missing when nothing more comes are not counted.
-    UnfinishedUncounted = "unfinished_uncounted",
     /// A readout unit does not say of an event that a source was masked in it.
     MaskUntold = "mask_untold",
     /// A readout unit that begins again in mid-run does not hear which sources are masked.

@@ -8,7 +8,6 @@ use super::{FramerLimits, given_up};
 use crate::messages::Received;
 use core::time::Duration;
 use ropewalk_memory::{Payload, Slice};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::foreign::Counting;
 use ropewalk_wire::framing::{Framing, Front, Search};
@@ -241,7 +240,7 @@ impl<F: Framing> DatagramFramer<F> {
         self.reorder.iter_mut().for_each(Reorder::flush);
         self.push_waiting(now, out);
         let unfinished = self.assembly.as_mut().map_or(0, Assembly::give_up_all);
-        for _ in 0..if is_planted(Flaw::UnfinishedUncounted) { 0 } else { unfinished } {
+        for _ in 0..unfinished {
             self.give_up(Cause::PiecesMissing, out);
         }
         self.gatherer.give(out);

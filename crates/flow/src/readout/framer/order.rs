@@ -4,7 +4,6 @@
 //! a large gap, the number that showed the gap was wrong, and nothing is missing.
 
 use super::described::FrameCounts;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// A source that leaves out more numbers than this has lost no frames, but begun anew.
 const LONGEST_GAP: i64 = 1 << 20;
@@ -75,7 +74,7 @@ impl Order {
         }
         counts.out_of_order += 1;
         let gap = self.gaps.iter().position(|gap| gap.holds(number, self.mask()));
-        if let Some(index) = gap.filter(|_| !is_planted(Flaw::LateStaysMissing)) {
+        if let Some(index) = gap {
             counts.found += 1;
             self.fill(index, number, counts);
         } else if self.strayed.is_some_and(|strayed| self.distance(strayed, number) == 1) {

@@ -8,7 +8,6 @@
 
 use core::time::Duration;
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Something that waits for what it overtook.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ impl<T> Reorder<T> {
     /// Takes what has this number; what is behind is given back and goes on at once. [`Reorder::pop`] has the rest in its order.
     pub(super) fn put(&mut self, now: Instant, number: u64, what: T) -> Option<T> {
         if let Some(next) = self.next
-            && (self.distance(next, number) < 0 || is_planted(Flaw::AheadAtOnce))
+            && self.distance(next, number) < 0
         {
             // Two that go on from each other: the numbering begins anew, or one number ahead was wrong.
             if self.after_stray.is_some_and(|after| self.distance(after, number) == 0) {
