@@ -50,6 +50,9 @@ pub struct SourceConfig {
     pub counter_bits: u8,
     /// The counter's value in the run's first event.
     pub first: u64,
+    /// Counting may begin with another number than `first`, if the sources agree on it. Only where one readout unit has all
+    /// sources, and all of them may.
+    pub begins_anywhere: bool,
     /// The longest fragment that is believed, in bytes.
     pub max_fragment: u32,
     /// What the end of its connection means.
@@ -78,6 +81,7 @@ impl SourceConfig {
             requirement: Requirement::Required,
             counter_bits,
             first: 1,
+            begins_anywhere: false,
             max_fragment: 16 << 20,
             on_close: OnClose::Wait,
             check_crc: true,
@@ -106,6 +110,8 @@ impl SourceConfig {
 pub struct ReadoutConfig {
     /// Its index among the readout units.
     pub index: u16,
+    /// There is no other readout unit.
+    pub is_alone: bool,
     /// Its sources; at most 65,535.
     pub sources: Vec<SourceConfig>,
     /// How many builder units may ask; room for their requests is laid out before the run.
@@ -135,6 +141,7 @@ impl ReadoutConfig {
     pub const fn new(index: u16, sources: Vec<SourceConfig>) -> Self {
         Self {
             index,
+            is_alone: false,
             sources,
             builders: 1,
             window: 1024,

@@ -29,6 +29,8 @@ impl Readout {
         self.started = true;
         self.timeline = Timeline::new(first);
         self.first_number = origin.number();
+        // Who begins again in mid-run finds counters that say nothing of where they began.
+        self.first_is_open &= first == origin;
         self.begin_masked(origin);
         for source in 0..self.sources.len() {
             // Who starts again in mid-run finds the counters where they are by now.
@@ -78,11 +80,11 @@ impl Readout {
         self.end_collating();
         let mut in_flight = 0;
         for source in 0..self.sources.len() {
-            let held = self.table.withdraw(source, 0..NEVER) + self.sources[source].waiting.len() as u64;
-            in_flight += held;
-            let waiting = self.sources[source].waiting.len() as u64;
+            let withdrawn = self.table.withdraw(source, 0..NEVER);
+            let input = &self.sources[source];
+            in_flight += withdrawn + (input.waiting.len() + input.doubt.len()) as u64;
             self.drop_waiting(source, Cause::ForcedStop);
-            self.sources[source].account.dropped.add(Cause::ForcedStop, held - waiting);
+            self.sources[source].account.dropped.add(Cause::ForcedStop, withdrawn);
         }
         self.finished = true;
         self.farewell = Some(ReportCursor { sent: 0, in_flight });

@@ -43,10 +43,14 @@ pub struct Readout {
     pub(super) timeline: Timeline,
     pub(super) requests: Requests,
     pub(super) window: Position,
-    source_timeout: Duration,
+    pub(super) source_timeout: Duration,
     pub(super) resync_timeout: Duration,
     /// Some readout unit has a trigger source, which declares resynchronisations.
     pub(super) resync_declared: bool,
+    /// There is no other readout unit.
+    pub(super) is_alone: bool,
+    /// With which number counting begins is for the sources to show, and not known yet.
+    pub(super) first_is_open: bool,
     /// The run was started.
     pub(super) started: bool,
     /// The event number of the run's first event.
@@ -57,6 +61,8 @@ pub struct Readout {
     pub(super) head: Position,
     /// Sources for which the event at `head` waits.
     pub(super) behind: usize,
+    /// No source's numbers were in doubt for too long before.
+    pub(super) doubt_check: Instant,
     /// Sources whose fragments wait for room or for a resynchronisation.
     pub(super) waiting: usize,
     pub(super) oldest: Oldest,
@@ -93,11 +99,14 @@ impl Readout {
             source_timeout: config.source_timeout,
             resync_timeout: config.resync_timeout,
             resync_declared: config.trigger.is_some() || config.trigger_elsewhere,
+            is_alone: config.is_alone,
+            first_is_open: config.is_alone && config.sources.iter().all(|source| source.begins_anywhere),
             started: false,
             first_number: 0,
             shown_elsewhere: ORIGIN,
             head: ORIGIN,
             behind: 0,
+            doubt_check: Instant::FAR_FUTURE,
             waiting: 0,
             oldest: Oldest::default(),
             timeout_check: Instant::FAR_FUTURE,
@@ -297,12 +306,16 @@ impl Readout {
     pub fn next_deadline(&self) -> Option<Instant> {
         let collating = self.collating.as_ref().and_then(Collating::next_deadline).unwrap_or(Instant::FAR_FUTURE);
         let deadline = self.timeout_check.min(self.resync_deadline).min(self.restart_check).min(collating);
+        let deadline = deadline.min(self.doubt_check);
         (deadline < Instant::FAR_FUTURE).then_some(deadline)
     }
 
     fn look_at_the_clock(&mut self, now: Instant) {
         if now >= self.timeout_check {
             self.give_up_absent_sources(now);
+        }
+        if now >= self.doubt_check {
+            self.end_doubts(now);
         }
         if now >= self.restart_check {
             self.give_up_restarted_sources(now);
@@ -315,6 +328,11 @@ impl Readout {
     /// Sources for which the oldest event has waited long enough are not waited for again until they deliver.
     fn give_up_absent_sources(&mut self, now: Instant) {
         for index in 0..self.sources.len() {
+            let source = &self.sources[index];
+            if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
+                // Nothing of it is waited for any longer, numbers in doubt included.
+                self.decide(now, index, true);
+            }
             let source = &mut self.sources[index];
             if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
                 source.presence =
@@ -390,7 +408,8 @@ impl Readout {
     pub fn account(&self, source: usize) -> FragmentAccount {
         let input = &self.sources[source];
         let collated = self.collating.as_ref().map_or(0, |collating| collating.held_of(source));
-        let in_flight = self.table.held_of(source) + input.waiting.len() as u64 + collated;
+        let undecided = input.waiting.len() + input.doubt.len();
+        let in_flight = self.table.held_of(source) + undecided as u64 + collated;
         FragmentAccount { in_flight, ..input.account }
     }
 

@@ -1,11 +1,12 @@
 //! Fragments come in: the plain way, which nearly all take, and the way for everything else.
 
 use super::announcing::Announcing;
+use super::doubt::{MOST_HELD, is_unreliable};
 use super::machine::Readout;
 use super::sequence::Step;
 use super::source::{MOST_AT_ONCE, Standing};
 use super::timeline::{NEVER, ORIGIN, Position};
-use crate::messages::{FragmentFlags, Received};
+use crate::messages::Received;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 
@@ -25,6 +26,10 @@ impl Readout {
         if !input.waiting.is_empty() {
             return 0;
         }
+        if !input.has_joined && !input.trusts_numbers && (self.first_is_open || self.opened() == ORIGIN) {
+            // What the first to speak says is decided when others are heard, or its time is over.
+            return MOST_HELD - input.doubt.len().min(MOST_HELD);
+        }
         let next = input.sequence.last() + 1;
         // What finds no place anyway is taken and counted.
         let unwanted = input.masking.covers(next) || next >= self.stop_end() || next < self.head;
@@ -36,7 +41,7 @@ impl Readout {
 
     /// One past the last event that any source is read for: the window and the table end there.
     #[inline]
-    fn room_end(&self) -> Position {
+    pub(super) fn room_end(&self) -> Position {
         let beyond = Position::from(is_planted(Flaw::WindowOffByOne));
         (self.head + self.window + beyond).min(self.table.limit())
     }
@@ -72,6 +77,9 @@ impl Readout {
         let mut rest = &mut fragments[..];
         loop {
             let placed = self.place_plain(source, plain_end, rest);
+            if placed > 0 {
+                self.joins(source);
+            }
             let Some((fragment, behind)) = rest[placed..].split_first_mut() else { break };
             self.take_aside(now, source, fragment.take());
             rest = behind;
@@ -92,7 +100,7 @@ impl Readout {
         }
         let mut lane = self.table.lane(source, input.triggers);
         for (index, fragment) in fragments.iter_mut().enumerate() {
-            let plain = !fragment.restarts && !fragment.meta.flags.contains(FragmentFlags::MISSING);
+            let plain = !fragment.restarts && !is_unreliable(fragment);
             let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
             let Some(position) = step.filter(|&position| position >= self.head && plain) else { return index };
             input.sequence.advance(position, fragment.meta.raw_id);
@@ -145,20 +153,36 @@ impl Readout {
     #[cold]
     fn take_aside(&mut self, now: Instant, source: usize, fragment: Received) {
         if let Some(cause) = fragment.meta.missing_cause() {
-            let account = &mut self.sources[source].account;
-            match cause {
-                Cause::Late => account.late += 1,
-                _ => account.dropped.add(cause, 1),
+            let input = &mut self.sources[source];
+            if !input.doubt.is_empty() && input.is_following() {
+                self.hold(now, source, fragment);
+                self.admit_believed(now, source);
+                return;
             }
+            // The next number may be one further.
+            input.doubt.count(input.sequence.last());
+            input.count_given_up(cause);
             return;
         }
         let fragment =
             if self.sources[source].waiting.is_empty() { self.judge(now, source, fragment) } else { Some(fragment) };
-        if let Some(fragment) = fragment {
-            let input = &mut self.sources[source];
-            self.waiting += usize::from(input.waiting.is_empty());
-            input.waiting.push_back(fragment);
-        }
+        self.sources[source].waiting.extend(fragment);
+        self.note_waiting(source);
+        self.admit_believed(now, source);
+    }
+
+    /// Counts the source among those that wait, or not any more.
+    pub(super) fn note_waiting(&mut self, source: usize) {
+        let input = &mut self.sources[source];
+        let waits = !input.waiting.is_empty();
+        let before = core::mem::replace(&mut input.counts_as_waiting, waits);
+        self.waiting = self.waiting + usize::from(waits) - usize::from(before);
+    }
+
+    /// A source has shown where it is in the run.
+    pub(super) fn joins(&mut self, source: usize) {
+        self.sources[source].has_joined = true;
+        self.first_is_open = false;
     }
 
     /// What becomes of a fragment; gives it back where it must wait.
@@ -173,6 +197,29 @@ impl Readout {
             self.sources[source].account.dropped.add(Cause::Masked, 1);
             return None;
         }
+        let input = &mut self.sources[source];
+        if input.standing != Standing::Following {
+            self.stray_all(now, source);
+            return self.judge_strayed(now, source, fragment);
+        }
+        if fragment.restarts {
+            // It says so itself, and that is no number.
+            self.weigh(now, source, true);
+            if self.sources[source].believed > 0 {
+                return Some(fragment);
+            }
+        } else if !input.trusts_numbers
+            && (!input.doubt.is_empty() || is_unreliable(&fragment) || !input.sequence.goes_on(raw))
+        {
+            self.hold(now, source, fragment);
+            return None;
+        }
+        self.judge_believed(now, source, fragment)
+    }
+
+    /// The same where the number is not in doubt.
+    fn judge_believed(&mut self, now: Instant, source: usize, fragment: Received) -> Option<Received> {
+        let raw = fragment.meta.raw_id;
         let input = &mut self.sources[source];
         if input.standing != Standing::Following {
             return self.judge_strayed(now, source, fragment);
@@ -200,11 +247,12 @@ impl Readout {
     /// A fragment of a later event than the last.
     fn judge_forward(&mut self, source: usize, position: Position, fragment: Received) -> Option<Received> {
         let (stop_end, room_end, limit) = (self.stop_end(), self.room_end(), self.timeline.limit());
-        let input = &mut self.sources[source];
         if position >= limit {
-            input.account.corrupt += 1;
+            self.sources[source].account.corrupt += 1;
             return None;
         }
+        self.joins(source);
+        let input = &mut self.sources[source];
         let is_masked = input.masking.covers(position);
         let wanted = position < stop_end && !is_masked && position >= self.head;
         if wanted && position >= room_end {
@@ -244,16 +292,36 @@ impl Readout {
         }
     }
 
+    /// Takes in what waited of a source, where some of it is known to be right.
+    pub(super) fn admit_believed(&mut self, now: Instant, source: usize) {
+        if self.sources[source].believed > 0 && self.sources[source].waiting_at == NEVER {
+            self.admit(now, source);
+        }
+    }
+
     fn admit(&mut self, now: Instant, source: usize) {
         let last = self.sources[source].sequence.last();
         self.sources[source].waiting_at = NEVER;
         while let Some(fragment) = self.sources[source].waiting.pop_front() {
-            if let Some(fragment) = self.judge(now, source, fragment) {
-                self.sources[source].waiting.push_front(fragment);
-                break;
+            let is_believed = self.sources[source].believed > 0;
+            self.sources[source].believed -= usize::from(is_believed);
+            let left = if is_believed {
+                self.judge_believed(now, source, fragment)
+            } else {
+                self.judge(now, source, fragment)
+            };
+            let input = &mut self.sources[source];
+            if let Some(fragment) = left {
+                // Behind what was found to be right while it was looked at.
+                let place = if is_believed { 0 } else { input.believed };
+                input.believed += usize::from(is_believed);
+                input.waiting.insert(place, fragment);
+                if place == 0 {
+                    break;
+                }
             }
         }
-        self.waiting -= usize::from(self.sources[source].waiting.is_empty());
+        self.note_waiting(source);
         self.sources[source].note_delivery(last);
         self.moved(now, source);
     }

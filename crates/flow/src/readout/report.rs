@@ -63,6 +63,7 @@ fn entries(
             + 1
             + ReportEntry::MOST_TURNS
             + 3 * ReportEntry::MOST_GAPS
+            + 4 * ReportEntry::MOST_ANOMALIES
     },
 > {
     let statistics = &source.statistics;
@@ -103,5 +104,8 @@ fn entries(
     let turns = (0..).zip(source.masking.turns()).map(|(turn, key)| ReportEntry::turn(source.id, turn, key));
     let begun = source.masking.begun().map(|key| ReportEntry::begun(source.id, key));
     let gaps = (0..).zip(source.gaps.iter()).flat_map(|(index, gap)| ReportEntry::gap(source.id, index, gap));
-    counters.chain(causes).chain(missing).chain(corrupt).chain(begun).chain(turns).chain(gaps).collect()
+    let numbering = (0..).zip(source.numbering.iter());
+    let numbering = numbering.flat_map(|(index, anomaly)| ReportEntry::anomaly(source.id, index, anomaly));
+    let told = counters.chain(causes).chain(missing).chain(corrupt).chain(begun).chain(turns);
+    told.chain(gaps).chain(numbering).collect()
 }

@@ -11,7 +11,8 @@
 //! a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
 
 use super::machine::Readout;
-use super::source::{Presence, Source, Standing};
+use super::realign::Strayed;
+use super::source::{Presence, Standing};
 use super::timeline::NEVER;
 use crate::messages::Received;
 use core::time::Duration;
@@ -32,6 +33,11 @@ impl Readout {
             self.wait_for_followers(now);
         }
         self.declared.push_back(first);
+        // It may be what a source in doubt had heard before.
+        for source in 0..self.sources.len() {
+            self.weigh(now, source, false);
+            self.note_frontier(source);
+        }
     }
 
     fn wait_for_followers(&mut self, now: Instant) {
@@ -42,8 +48,10 @@ impl Readout {
     /// A source began its numbering again with this fragment, which is given back if it must wait: the trigger
     /// source declares that for all, another one waits for the declaration, which may have come already.
     pub(super) fn restarted(&mut self, now: Instant, source: usize, mut fragment: Received) -> Option<Received> {
+        self.sources[source].strayed = Strayed::default();
         if !self.resync_declared {
             let input = &mut self.sources[source];
+            input.strayed.note(&fragment.meta);
             input.standing = Standing::OutOfSync;
             input.account.dropped.add(Cause::OutOfSync, 1);
             return None;
@@ -123,7 +131,10 @@ impl Readout {
             _ if is_first => return self.restarted(now, source, fragment),
             _ => {
                 input.standing = Standing::OutOfSync;
-                input.account.dropped.add(Cause::OutOfSync, 1);
+                if self.finds_back(source, &fragment.meta) {
+                    return self.judge(now, source, fragment);
+                }
+                self.sources[source].account.dropped.add(Cause::OutOfSync, 1);
             }
         }
         None
@@ -190,8 +201,9 @@ impl Readout {
 
     /// What waits from a source is worth nothing, for this cause.
     pub(super) fn drop_waiting(&mut self, source: usize, cause: Cause) {
-        let input: &mut Source = &mut self.sources[source];
-        self.waiting -= usize::from(!input.waiting.is_empty());
+        let input = &mut self.sources[source];
+        input.strayed.skip(input.waiting.len() as u64);
         input.drop_waiting(cause);
+        self.note_waiting(source);
     }
 }

@@ -6,6 +6,12 @@
 
 use super::timeline::Position;
 
+/// How far behind the first number a numbering may begin that has lost its first fragments.
+const NEAR: u64 = 8;
+
+/// Equal steps in a row that show that a source counts so.
+const ENOUGH_STEPS: u32 = 16;
+
 /// What a raw id means.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Step {
@@ -30,6 +36,10 @@ pub(super) struct Sequence {
     unused: u32,
     /// The longest believed step.
     reach: u64,
+    /// The least step that plainly goes on, and how much longer a plain one may be.
+    plain: (u64, u64),
+    /// The last steps that did not plainly go on, and how many of the same they were in a row.
+    steps: (u64, u32),
     /// The counter's value at `last`, in the counter's bits.
     last_raw: u64,
     /// The last event that this source delivered or passed.
@@ -39,11 +49,23 @@ pub(super) struct Sequence {
 impl Sequence {
     /// A counter of `bits` bits that shows `first` at the position after `last`; steps up to `plausibility` are
     /// believed.
+    ///
+    /// Only a step to the next number goes on plainly, until [`Self::trust`] or [`Self::learn_step`] says otherwise.
     pub(super) fn new(bits: u8, first: u64, plausibility: u64, last: Position) -> Self {
         let bits = u32::from(bits.clamp(8, 64));
         let mask = u64::MAX >> (64 - bits);
         let reach = plausibility.min(1 << (bits - 2));
-        Self { first: first & mask, mask, unused: 64 - bits, reach, last_raw: first.wrapping_sub(1) & mask, last }
+        let plain = (1, 0);
+        Self {
+            first: first & mask,
+            mask,
+            unused: 64 - bits,
+            reach,
+            plain,
+            steps: (0, 0),
+            last_raw: first.wrapping_sub(1) & mask,
+            last,
+        }
     }
 
     /// The last event that the source delivered or passed.
@@ -61,9 +83,98 @@ impl Sequence {
     /// The position of an id that plainly goes on: ahead, and before `limit`. Anything else is for [`Self::step`].
     #[inline]
     pub(super) fn plain_step(&self, raw: u64, limit: Position) -> Option<Position> {
-        let position = self.last.wrapping_add_signed(self.distance(raw));
-        (position > self.last && position < limit && position - self.last <= self.reach && raw <= self.mask)
-            .then_some(position)
+        let step = self.distance(raw) as u64;
+        let position = self.last.wrapping_add(step);
+        let is_plain = step.wrapping_sub(self.plain.0) <= self.plain.1;
+        (is_plain && position < limit && raw <= self.mask).then_some(position)
+    }
+
+    /// Whether an id plainly goes on, wherever it leads.
+    pub(super) fn goes_on(&self, raw: u64) -> bool {
+        self.plain_step(raw, Position::MAX).is_some()
+    }
+
+    /// Any believed step goes on plainly.
+    pub(super) const fn trust(&mut self) {
+        self.plain = (1, self.reach - 1);
+    }
+
+    /// The numbers go on at `first` and by `step` from event to event (0: by different ones), `count` of them. A step other than 1 is
+    /// taken for the source's way of counting when it has been so for long, and 1 at once.
+    pub(super) fn learn_step(&mut self, first: u64, step: u64, count: u32) {
+        let goes_on = step == self.steps.0 && self.between(self.last_raw, first) == step;
+        self.steps = (step, if goes_on { self.steps.1 + count } else { count });
+        if step == 1 || step > 0 && self.steps.1 >= ENOUGH_STEPS {
+            self.plain.0 = step.min(self.reach);
+        }
+    }
+
+    /// Whether the counter can show this.
+    pub(super) const fn holds(&self, raw: u64) -> bool {
+        raw <= self.mask
+    }
+
+    /// The longest believed step.
+    pub(super) const fn reach(&self) -> u64 {
+        self.reach
+    }
+
+    /// The last id.
+    pub(super) const fn last_raw(&self) -> u64 {
+        self.last_raw
+    }
+
+    /// How far the counter goes from one id to another.
+    pub(super) const fn between(&self, from: u64, to: u64) -> u64 {
+        to.wrapping_sub(from) & self.mask
+    }
+
+    /// The id that lies so far behind another.
+    pub(super) const fn plus(&self, raw: u64, distance: u64) -> u64 {
+        raw.wrapping_add(distance) & self.mask
+    }
+
+    /// The id that plainly goes on behind another.
+    pub(super) const fn after(&self, raw: u64) -> u64 {
+        self.plus(raw, self.plain.0)
+    }
+
+    /// The id that plainly goes on.
+    pub(super) const fn next(&self) -> u64 {
+        self.after(self.last_raw)
+    }
+
+    /// How many plain steps lead to an id, where any do within reach.
+    pub(super) fn steps_ahead(&self, raw: u64) -> Option<u64> {
+        let distance = self.distance(raw);
+        let step = self.plain.0;
+        let is_ahead = self.holds(raw) && distance > 0 && distance as u64 <= self.reach;
+        (is_ahead && (distance as u64).is_multiple_of(step)).then(|| distance as u64 / step)
+    }
+
+    /// The position of an id ahead that can be believed, where the run has come to `horizon`.
+    pub(super) fn position_ahead(&self, raw: u64, horizon: Position) -> Option<Position> {
+        match self.step(raw, false, horizon) {
+            Step::Forward(position) => Some(position),
+            Step::Backward(_) | Step::Restart | Step::Implausible => None,
+        }
+    }
+
+    /// The position of an id that is not ahead.
+    pub(super) fn position_behind(&self, raw: u64) -> Option<Position> {
+        let distance = self.distance(raw);
+        (self.holds(raw) && distance <= 0).then(|| self.last.saturating_add_signed(distance))
+    }
+
+    /// Whether an id is one with which a numbering may begin of which the first fragments were lost, or that counts from 0.
+    pub(super) const fn is_near_first(&self, raw: u64) -> bool {
+        self.between(self.first.wrapping_sub(1), raw) <= NEAR
+    }
+
+    /// The counter shows `first` in the run's first event.
+    pub(super) const fn begin_at(&mut self, first: u64) {
+        self.first = first & self.mask;
+        self.last_raw = first.wrapping_sub(1) & self.mask;
     }
 
     /// What a raw id means, where the run has come to `horizon`.
@@ -97,6 +208,12 @@ impl Sequence {
         self.distance(raw) < 0
     }
 
+    /// The counter shows `raw` at `position`, whatever it showed before.
+    pub(super) const fn renumber(&mut self, position: Position, raw: u64) {
+        self.plain.0 = 1;
+        self.advance(position - 1, raw.wrapping_sub(1));
+    }
+
     /// The source delivered or passed this event.
     #[inline]
     pub(super) const fn advance(&mut self, position: Position, raw: u64) {
@@ -128,8 +245,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn trusting(bits: u8, plausibility: u64) -> Sequence {
+        let mut sequence = Sequence::new(bits, 1, plausibility, 0);
+        sequence.trust();
+        sequence
+    }
+
     fn fed() -> Sequence {
-        Sequence::new(24, 1, 1000, 0)
+        trusting(24, 1000)
     }
 
     #[test]
@@ -195,13 +318,26 @@ mod tests {
         assert_eq!(sequence.step(now & 0xff_ffff, false, now), Step::Forward(now));
     }
 
+    #[test]
+    fn only_the_next_number_goes_on_plainly() {
+        let mut sequence = Sequence::new(8, 1, 1000, 0);
+        sequence.advance(255, 255);
+        assert_eq!([0, 1, 255, 254].map(|raw| sequence.plain_step(raw, 1000)), [Some(256), None, None, None]);
+        sequence.learn_step(9, 10, 3);
+        assert_eq!(sequence.plain_step(9, 1000), None, "three may be chance");
+        sequence.learn_step(9, 10, 3);
+        sequence.learn_step(9, 10, 14);
+        assert_eq!([0, 9, 10].map(|raw| sequence.plain_step(raw, 1000)), [None, Some(265), None]);
+        assert_eq!([9, 19, 20, 245].map(|raw| sequence.steps_ahead(raw)), [Some(1), Some(2), None, None]);
+    }
+
     proptest! {
         #[test]
         fn the_plain_way_agrees_with_the_whole_one(
             bits in 8u8..=64, last in 1u64..1 << 40, raw: u64, limit in 0u64..1 << 41, near in -300i64..300,
             close: bool,
         ) {
-            let mut sequence = Sequence::new(bits, 1, 200, 0);
+            let mut sequence = trusting(bits, 200);
             sequence.advance(last, last);
             let raw = if close { last.saturating_add_signed(near) & sequence.mask } else { raw };
             if let Some(position) = sequence.plain_step(raw, limit) {
@@ -212,7 +348,7 @@ mod tests {
 
         #[test]
         fn any_forward_step_within_reach_is_found_again(bits in 12u8..=64, last in 1u64..1 << 45, ahead in 1u64..1000) {
-            let mut sequence = Sequence::new(bits, 1, 1000, 0);
+            let mut sequence = trusting(bits, 1000);
             sequence.advance(last, last);
             let raw = (last + ahead) & sequence.mask;
             prop_assert_eq!(sequence.plain_step(raw, u64::MAX), Some(last + ahead));

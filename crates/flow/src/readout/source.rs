@@ -2,9 +2,12 @@
 
 use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
+use super::doubt::{Doubt, MOST_HELD};
 use super::gaps::Gaps;
 use super::histogram::fill;
 use super::masking::Masking;
+use super::numbering::Numbering;
+use super::realign::Strayed;
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
 use crate::histogram::Histogram;
@@ -74,6 +77,18 @@ pub(super) struct Source {
     /// It is the trigger source.
     pub(super) triggers: bool,
     pub(super) sequence: Sequence,
+    /// Its numbers were given here, so that none is doubted.
+    pub(super) trusts_numbers: bool,
+    /// Its readout unit has no other one.
+    pub(super) is_only: bool,
+    /// It has a place in the run: one of its fragments was placed.
+    pub(super) has_joined: bool,
+    /// Fragments whose numbers are in doubt.
+    pub(super) doubt: Doubt,
+    /// What the last fragments held that came while its numbering disagreed with the run's.
+    pub(super) strayed: Strayed,
+    /// What its numbers did that they should not.
+    pub(super) numbering: Numbering,
     pub(super) standing: Standing,
     /// The resync count that its ids belong to.
     pub(super) resync: u16,
@@ -92,6 +107,10 @@ pub(super) struct Source {
     pub(super) resync_clock: AbsenceClock,
     /// Fragments that cannot be placed yet: beyond the window, or of the next resync count.
     pub(super) waiting: VecDeque<Received>,
+    /// How many of them, the first ones, have numbers that are not in doubt any more.
+    pub(super) believed: usize,
+    /// Whether it is among those that the readout unit counts as waiting.
+    pub(super) counts_as_waiting: bool,
     /// The event of the first one that waits; [`NEVER`] where none waits or its event is not known.
     pub(super) waiting_at: Position,
     pub(super) account: FragmentAccount,
@@ -109,12 +128,22 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(config: &SourceConfig, readout: &ReadoutConfig) -> Self {
         let masked = config.requirement == Requirement::Masked;
+        let mut sequence = Sequence::new(config.counter_bits, config.first, readout.plausibility, ORIGIN - 1);
+        if config.numbers_grow {
+            sequence.trust();
+        }
         Self {
             id: config.id,
             requirement: config.requirement,
             on_close: config.on_close,
             triggers: readout.trigger == Some(config.id),
-            sequence: Sequence::new(config.counter_bits, config.first, readout.plausibility, ORIGIN - 1),
+            sequence,
+            trusts_numbers: config.numbers_grow,
+            is_only: readout.sources.len() == 1,
+            has_joined: false,
+            doubt: Doubt::new(),
+            strayed: Strayed::default(),
+            numbering: Numbering::default(),
             standing: Standing::Following,
             resync: 0,
             presence: Presence::Awaited,
@@ -125,7 +154,9 @@ impl Source {
             frontier: NEVER,
             clock: AbsenceClock::default(),
             resync_clock: AbsenceClock::default(),
-            waiting: VecDeque::with_capacity(MOST_AT_ONCE),
+            waiting: VecDeque::with_capacity(MOST_AT_ONCE + MOST_HELD + 1),
+            believed: 0,
+            counts_as_waiting: false,
             waiting_at: NEVER,
             account: FragmentAccount::default(),
             statistics: Statistics::default(),
@@ -163,7 +194,20 @@ impl Source {
     /// Whether its fragments are placed in the order in which they come.
     #[inline]
     pub(super) fn is_going_on(&self) -> bool {
-        self.standing == Standing::Following && self.waiting.is_empty()
+        self.standing == Standing::Following && self.waiting.is_empty() && self.doubt.is_empty()
+    }
+
+    /// A fragment came that the framer had given up on the way.
+    pub(super) fn count_given_up(&mut self, cause: Cause) {
+        match cause {
+            Cause::Late => self.account.late += 1,
+            _ => self.account.dropped.add(cause, 1),
+        }
+    }
+
+    /// Whether its numbering agrees with the run's.
+    pub(super) fn is_following(&self) -> bool {
+        self.standing == Standing::Following
     }
 
     /// Whether it started its numbering again and waits for what becomes of that.
@@ -176,8 +220,12 @@ impl Source {
         if self.requirement == Requirement::Masked || self.standing != Standing::Following {
             return NEVER;
         }
-        let next = if self.waiting_at == NEVER { self.sequence.last() + 1 } else { self.waiting_at };
-        let awaited = self.presence == Presence::Awaited || !self.waiting.is_empty();
+        let next = match self.doubt.tentative() {
+            _ if self.waiting_at != NEVER => self.waiting_at,
+            Some(position) => position,
+            None => self.sequence.last() + 1,
+        };
+        let awaited = self.presence == Presence::Awaited || !self.waiting.is_empty() || !self.doubt.is_empty();
         if awaited { self.masking.first_wanted(next) } else { NEVER }
     }
 
@@ -211,7 +259,9 @@ impl Source {
         let may_stay_away = is_masked || any_required && self.requirement == Requirement::Optional;
         let never_came = may_stay_away && self.statistics.connections == 0;
         self.requirement == Requirement::Masked
-            || self.waiting.is_empty() && (self.presence == Presence::Ended && !self.connected || never_came)
+            || self.waiting.is_empty()
+                && self.doubt.is_empty()
+                && (self.presence == Presence::Ended && !self.connected || never_came)
     }
 
     /// Whether it is required and takes part.
@@ -258,6 +308,11 @@ impl Source {
         }
     }
 
+    /// Whether it is connected and not read.
+    pub(super) const fn is_unread(&self) -> bool {
+        self.unread_since.is_some()
+    }
+
     /// How long it was connected and not read, up to now.
     pub(super) fn back_pressure(&self, now: Instant) -> Duration {
         self.statistics.back_pressure + self.unread_since.map_or(Duration::ZERO, |since| now.since(since))
@@ -265,11 +320,13 @@ impl Source {
 
     /// Nothing that waits is worth anything: counted for this cause.
     pub(super) fn drop_waiting(&mut self, cause: Cause) {
+        let count = self.waiting.len() as u64 + self.doubt.clear();
         match cause {
-            Cause::AfterStop => self.account.after_stop += self.waiting.len() as u64,
-            _ => self.account.dropped.add(cause, self.waiting.len() as u64),
+            Cause::AfterStop => self.account.after_stop += count,
+            _ => self.account.dropped.add(cause, count),
         }
         self.waiting.clear();
+        self.believed = 0;
         self.waiting_at = NEVER;
     }
 }

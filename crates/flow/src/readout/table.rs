@@ -9,7 +9,7 @@
 //! ```
 
 use super::timeline::Position;
-use crate::messages::{Fragment, Received};
+use crate::messages::{Fragment, FragmentMeta, Received};
 use crate::moves::overwrite;
 use core::ops::{ControlFlow, Range};
 use ropewalk_memory::{Payload, Returns};
@@ -266,6 +266,15 @@ impl Table {
                 break;
             }
             self.base += 1;
+        }
+    }
+
+    /// What is known of a source's fragment of an event, where it is held.
+    pub(super) fn meta(&self, source: usize, position: Position) -> Option<&FragmentMeta> {
+        self.slot(position)?;
+        match &self.places[source * self.stride + self.index(position)] {
+            Place::Held(fragment) => Some(&fragment.meta),
+            Place::Vacant | Place::Missing(_) => None,
         }
     }
 

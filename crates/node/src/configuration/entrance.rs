@@ -208,7 +208,7 @@ pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> Str
         let message = "a source with `controlled` sends generic fragments: format = \"generic\"";
         return Err(fault(key("format"), message));
     }
-    if source.first != 1 {
+    if source.first.is_some_and(|first| first != 1) {
         return Err(fault(key("first"), "run control tells a source with `controlled` its first event's number, 1"));
     }
     let most = LARGEST_SETTINGS_BYTES;

@@ -349,9 +349,9 @@ pub struct SourceSection {
     /// It is the trigger source: it alone opens events and declares resynchronisations.
     #[serde(default)]
     pub trigger: bool,
-    /// Its counter at the run's first event.
-    #[serde(default = "one")]
-    pub first: u64,
+    /// Its counter at the run's first event. Without it counting begins where the sources agree, or at 1 where they cannot
+    /// be compared.
+    pub first: Option<u64>,
     /// How wide its counter is.
     pub counter_bits: Option<u8>,
     /// The longest fragment that is believed.
@@ -650,10 +650,6 @@ const fn slots() -> u32 {
 
 const fn credit_bytes() -> Bytes {
     Bytes(64 << 20)
-}
-
-const fn one() -> u64 {
-    1
 }
 
 const fn max_fragment() -> Bytes {

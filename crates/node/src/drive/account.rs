@@ -4,7 +4,7 @@
 //! [`RunSnapshot`] is what readers make of it on their own threads.
 
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::messages::{Gap, GapPart, Report, ReportEntry, SynchronyState};
+use ropewalk_flow::messages::{Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
     ByCause, COUNTERS, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger,
     NodeId, Role, RunNumber, SourceId, StreamAccount, StreamIndex,
@@ -273,6 +273,8 @@ pub struct RunSnapshot {
     /// In which events a source is missing that is required and takes part, in each life of its readout unit, in order; outside of these it
     /// has a fragment in every event that this settled.
     pub gaps: BTreeMap<SourceId, Vec<Gap>>,
+    /// What the numbers of each source did that they should not, in each life of its readout unit.
+    pub numbering: BTreeMap<SourceId, Vec<NumberingAnomaly>>,
     /// What masks have done to each source that was ever masked.
     pub masks: BTreeMap<SourceId, MaskRecord>,
     /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
@@ -366,7 +368,7 @@ impl RunSnapshot {
     /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
     /// source is looked up once.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
-        let Self { sources, seen, gaps, masks, lost_datagrams, .. } = self;
+        let Self { sources, seen, gaps, numbering, masks, lost_datagrams, .. } = self;
         let (account, seen) = (sources.entry(source).or_default(), seen.entry(source).or_default());
         for entry in told.entries() {
             let (value, key) = (entry.value, EventKey::from_bits(entry.value));
@@ -402,6 +404,8 @@ impl RunSnapshot {
                 masks.entry(source).or_default().turn(turn, key);
             } else if let Some((_, part)) = entry.as_gap() {
                 count_gap(gaps.entry(source).or_default(), part, value);
+            } else if entry.is_anomaly() {
+                entry.add_to(numbering.entry(source).or_default());
             }
         }
     }

@@ -155,6 +155,7 @@ impl Resolved {
         let times = &self.configuration.timeouts;
         let readout = ReadoutConfig {
             index,
+            is_alone: self.configuration.readout.len() == 1,
             sources,
             builders: self.manager.builders,
             window: section.window,
@@ -196,6 +197,7 @@ impl Resolved {
                 None => usual.counter_bits,
             }),
             first: source.first_event(),
+            begins_anywhere: source.given_first_event().is_none() && source.emulate.is_none() && !source.controlled,
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.
@@ -650,7 +652,7 @@ fn fingerprint(configuration: &Configuration) -> u64 {
         hasher.write(source.readout.as_bytes());
         hasher.write(source.format.name().as_bytes());
         hasher.write(&[source.requirement as u8, source.trigger.into(), source.is_under_run_control().into()]);
-        hasher.write_u64(source.first);
+        hasher.write_u64(source.first_event());
         if let Some(link) = &source.felix {
             hasher.write(link.card.as_bytes());
             hasher.write_u16(link.elink);

@@ -15,7 +15,7 @@ use super::transfer::TransferSummary;
 use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
 use crate::fields::Fields;
 use crate::whole_file;
-use ropewalk_flow::messages::{Gap, LumisectionEnd};
+use ropewalk_flow::messages::{Gap, LumisectionEnd, NumberingAnomaly};
 use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
@@ -77,6 +77,8 @@ pub struct RunSummary {
     pub by_source: Map<String, Value>,
     /// In which events a source is missing that is required and takes part, by its id; sources that always were there are left out.
     pub gaps: Map<String, Value>,
+    /// What the numbers of each source did that they should not, by its id.
+    pub numbering: Map<String, Value>,
     /// In which events a source took no part because it was masked, by its id; sources that always took part are left out.
     pub masked: Map<String, Value>,
     /// How sizes of events and the times that things took are distributed, by the measure's name; one without values is left out.
@@ -267,6 +269,15 @@ fn gaps(snapshot: &RunSnapshot) -> Map<String, Value> {
     snapshot.gaps.iter().map(|(id, gaps)| (id.to_string(), Value::Array(all(gaps)))).collect()
 }
 
+fn numbering(snapshot: &RunSnapshot) -> Map<String, Value> {
+    let anomaly = |one: &NumberingAnomaly| {
+        let NumberingAnomaly { kind, key, from, to, size } = one;
+        json!({ "kind": kind.name(), "event": key.to_string(), "from": from, "to": to, "size": size })
+    };
+    let all = |anomalies: &Vec<NumberingAnomaly>| anomalies.iter().map(anomaly).collect();
+    snapshot.numbering.iter().map(|(id, one)| (id.to_string(), Value::Array(all(one)))).collect()
+}
+
 fn masked(snapshot: &RunSnapshot) -> Map<String, Value> {
     let interval =
         |one: &MaskedInterval| json!({ "from": one.from.to_string(), "to": one.to.map(|to| to.to_string()) });
@@ -383,6 +394,7 @@ impl RunSummary {
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
             gaps: gaps(snapshot),
+            numbering: numbering(snapshot),
             masked: masked(snapshot),
             measures: BTreeMap::new(),
             histograms: Vec::new(),

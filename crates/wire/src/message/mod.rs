@@ -31,7 +31,7 @@ pub use body::{
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
-pub use report::{Gap, GapPart, Report, ReportEntry};
+pub use report::{Gap, GapPart, NumberingAnomaly, NumberingKind, Report, ReportEntry};
 pub use super_fragments::{
     FRAGMENT_ENTRY_BYTES, FragmentEntry, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
     SuperFragmentsEncoder, SuperFragmentsView,

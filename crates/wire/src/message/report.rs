@@ -27,6 +27,54 @@ pub enum GapPart {
     Missing,
 }
 
+/// What happened to the numbers of a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum NumberingKind {
+    /// Counting began with another number than the configured one, as the sources agreed.
+    Begin,
+    /// Fragments of an earlier run came in front of the first event.
+    LeftOver,
+    /// Numbers that the following ones disproved: one fragment lost for each.
+    WrongNumber,
+    /// Numbers that are missing.
+    Gap,
+    /// The source started its numbering again.
+    Restart,
+    /// After a restart the place of its fragments in the run was found by what they hold.
+    Recovered,
+}
+
+impl NumberingKind {
+    const ALL: [Self; 6] = [Self::Begin, Self::LeftOver, Self::WrongNumber, Self::Gap, Self::Restart, Self::Recovered];
+
+    /// The name in accounts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Begin => "begin",
+            Self::LeftOver => "left_over",
+            Self::WrongNumber => "wrong_number",
+            Self::Gap => "gap",
+            Self::Restart => "restart",
+            Self::Recovered => "recovered",
+        }
+    }
+}
+
+/// One thing that happened to the numbers of a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct NumberingAnomaly {
+    /// What.
+    pub kind: NumberingKind,
+    /// The event that the source should have shown next.
+    pub key: EventKey,
+    /// The number that it showed before.
+    pub from: u64,
+    /// The number that came.
+    pub to: u64,
+    /// Events or fragments concerned.
+    pub size: u64,
+}
+
 /// One cumulative number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReportEntry {
@@ -39,6 +87,7 @@ pub struct ReportEntry {
     /// key at which a readout unit began that began later than the run, and behind that the keys at which a source was masked (odd
     /// numbers) or took part again (even ones);
     /// or 0x0200 + 3 × a gap's number for its first key, and behind that its last key and in how many events it is missing;
+    /// or 0x0300 + 4 × an anomaly's number for its kind and size, and behind that its key, the number before and the one that came;
     /// or 0x5000 + 512 × a histogram's place in the configuration + a cell (`terms::Binning`) for so many values of a source in it.
     pub what: u16,
     /// How much since the node's run began.
@@ -53,6 +102,9 @@ impl ReportEntry {
     const CORRUPT: u16 = 0x0800;
     const TURN: u16 = 0x0400;
     const GAP: u16 = 0x0200;
+    const ANOMALY: u16 = 0x0300;
+    /// Anomalies of numbering that are told of a source.
+    pub const MOST_ANOMALIES: usize = 16;
     /// Gaps that are told of a source.
     pub const MOST_GAPS: usize = 16;
     /// How often a source can be masked and take part again, together, in one run.
@@ -137,6 +189,38 @@ impl ReportEntry {
             _ => GapPart::Missing,
         };
         Some(((number / 3) as usize, part))
+    }
+
+    /// All that is told of an anomaly of a source's numbers.
+    pub fn anomaly(source: SourceId, index: u16, anomaly: NumberingAnomaly) -> [Self; 4] {
+        let NumberingAnomaly { kind, key, from, to, size } = anomaly;
+        let values = [(kind as u64) << 56 | size.min(u64::MAX >> 8), key.to_bits(), from, to];
+        let mut what = Self::ANOMALY + 4 * index;
+        values.map(|value| {
+            what += 1;
+            Self { source: Some(source), what: what - 1, value }
+        })
+    }
+
+    /// Whether `what` says that this is a part of an anomaly of a source's numbers.
+    pub const fn is_anomaly(&self) -> bool {
+        self.what >= Self::ANOMALY && self.what < Self::ANOMALY + 4 * Self::MOST_ANOMALIES as u16
+    }
+
+    /// Adds a part of an anomaly to those of its source. The parts of each come in order.
+    pub fn add_to(&self, anomalies: &mut Vec<NumberingAnomaly>) {
+        match (self.what.wrapping_sub(Self::ANOMALY) % 4, anomalies.last_mut()) {
+            (0, _) => {
+                let kind = NumberingKind::ALL.get((self.value >> 56) as usize).copied();
+                let size = self.value & u64::MAX >> 8;
+                let new = |kind| NumberingAnomaly { kind, key: EventKey::MIN, from: 0, to: 0, size };
+                anomalies.extend(kind.map(new));
+            }
+            (1, Some(last)) => last.key = EventKey::from_bits(self.value),
+            (2, Some(last)) => last.from = self.value,
+            (3, Some(last)) => last.to = self.value,
+            _ => {}
+        }
     }
 
     /// What a source's histogram, by its place in the configuration, has in a cell.

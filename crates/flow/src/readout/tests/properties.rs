@@ -197,8 +197,10 @@ proptest! {
         requirements in proptest::array::uniform4(requirement()),
         ends: [bool; SOURCES],
         inputs in vec(input(), 1..120),
+        doubts: bool,
     ) {
-        let mut rig = Rig::started(settings(trigger, requirements, ends));
+        let settings = settings(trigger, requirements, ends);
+        let mut rig = if doubts { Rig::doubting(settings).start() } else { Rig::started(settings) };
         let mut counters = [0; SOURCES];
         for input in inputs {
             apply(&mut rig, &mut counters, input);

@@ -174,9 +174,9 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Re
     let shift = widest.shift.wrapping_add_signed(earliest);
     for source in sources {
         // Bits beyond the counter's mean nothing.
-        source.first = source.first_event().wrapping_add(shift);
+        source.first = Some(source.first_event().wrapping_add(shift));
         if let Some(event) = &mut source.event {
-            event.first = Some(source.first);
+            event.first = source.first;
         }
     }
     Ok(())

@@ -204,6 +204,8 @@ fn flags_of_the_card_are_flags_of_the_fragment() {
         rig.encode(0, |encoder, out| encoder.chunk(&chunk, status, out));
         (1..LINKS).for_each(|link| rig.say(link, number, 20));
     }
+    // Damaged fragments have their events when what follows bears them out.
+    (0..LINKS).for_each(|link| rig.say(link, 6, 20));
     rig.turn();
     for (number, (status, expected)) in (1..).zip(flags) {
         let fragments = rig.fragments(number).expect("it is settled");
@@ -364,7 +366,12 @@ fn every_fault_ends_in_an_account_that_balances() {
             (received, dropped) = (received + account.received, dropped + account.dropped.total());
         }
         let counts = rig.input.counts();
-        assert_eq!((received, dropped), (counts.chunks.chunks + counts.given_up, counts.given_up), "seed {seed}");
+        let causes: Vec<_> = (0..LINKS).map(|link| rig.account(link).dropped.iter().collect::<Vec<_>>()).collect();
+        assert_eq!(
+            (received, dropped),
+            (counts.chunks.chunks + counts.given_up, counts.given_up),
+            "seed {seed}: {causes:?}"
+        );
         let written = card.injected_by_all().chunks;
         assert!(received <= written && received > written * 7 / 10, "seed {seed}: {received} of {written}");
         seen.iter_mut().zip(counts.chunks.chunk_errors).for_each(|(all, one)| *all += one);

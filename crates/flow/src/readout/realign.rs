@@ -1,0 +1,183 @@
+//! Where fragments belong whose numbers say nothing: bunch crossings, trigger types and time stamps of other sources tell.
+//!
+//! ```text
+//!   source 0, event      97   98   99  100  101  102        a row of marks fits at one place alone:
+//!   bunch crossing      712 3001   88 1950   17 2400        source 1 has restarted, and its 1 is event 99
+//!   source 1, number               1    2    3    4
+//!   bunch crossing                88 1950   17 2400
+//! ```
+
+use super::machine::Readout;
+use super::source::Standing;
+use super::timeline::Position;
+use crate::messages::{FragmentFlags, FragmentMeta, NumberingKind};
+use arrayvec::ArrayVec;
+
+/// Marks that are compared at once.
+pub(super) const MOST_MARKS: usize = 8;
+
+/// Bunch crossings in a row that fit at one place alone.
+const ENOUGH_CROSSINGS: usize = 4;
+
+/// Time stamps in a row of which the intervals fit at one place alone.
+const ENOUGH_TIMES: usize = 6;
+
+/// Numbers in a row that show that a source goes on with the old numbering after all.
+const ENOUGH_NUMBERS: u32 = 3;
+
+/// What a fragment holds that fragments of other sources of the same event hold as well.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Mark {
+    crossing: Option<u16>,
+    tag: u16,
+    time: Option<u64>,
+}
+
+impl Mark {
+    pub(super) fn of(meta: &FragmentMeta) -> Self {
+        let has = |flag| meta.flags.contains(flag);
+        Self {
+            crossing: has(FragmentFlags::HAS_BUNCH_CROSSING).then_some(meta.bunch_crossing),
+            tag: meta.trigger_type,
+            time: has(FragmentFlags::HAS_TIME).then_some(meta.time),
+        }
+    }
+
+    /// Whether nothing tells it from a mark of the same event.
+    fn fits(&self, other: &Self) -> bool {
+        let is_other = |one: Option<u16>, two: Option<u16>| one.zip(two).is_some_and(|(one, two)| one != two);
+        let tag = |mark: &Self| (mark.tag != 0).then_some(mark.tag);
+        !is_other(self.crossing, other.crossing) && !is_other(tag(self), tag(other))
+    }
+}
+
+/// Whether a row of marks is of the same events as another one, as far as that can be told; false where nothing tells.
+fn is_same_row(row: &[Mark], other: &[Mark]) -> bool {
+    if row.len() != other.len() || !row.iter().zip(other).all(|(one, two)| one.fits(two)) {
+        return false;
+    }
+    let crossings = row.iter().zip(other).filter(|(one, two)| one.crossing.is_some() && two.crossing.is_some()).count();
+    crossings >= ENOUGH_CROSSINGS || row.len() >= ENOUGH_TIMES && intervals_agree(row, other)
+}
+
+/// Whether intervals between time stamps have the same ratios to each other, whatever the clocks' units.
+fn intervals_agree(row: &[Mark], other: &[Mark]) -> bool {
+    let intervals = |row: &[Mark]| -> Option<ArrayVec<u64, MOST_MARKS>> {
+        let interval = |pair: &[Mark]| Some(pair[1].time?.checked_sub(pair[0].time?)?.max(1));
+        row.windows(2).map(interval).collect()
+    };
+    let (Some(own), Some(others)) = (intervals(row), intervals(other)) else { return false };
+    let total = |row: &[u64]| row.iter().map(|&interval| interval as f64).sum::<f64>();
+    let scale = total(&own) / total(&others);
+    own.iter().zip(&others).all(|(&own, &other)| {
+        let (own, other) = (own as f64, other as f64 * scale);
+        (own - other).abs() <= 0.02 * own.max(other) + 1.0
+    })
+}
+
+/// What came of a source while its numbering disagreed with the run's.
+#[derive(Debug, Default)]
+pub(super) struct Strayed {
+    marks: ArrayVec<Mark, MOST_MARKS>,
+    /// The last number.
+    raw: u64,
+    /// Numbers that went on, the last ones.
+    in_a_row: u32,
+    /// Fragments that came since the numbering seemed to start again.
+    count: u64,
+}
+
+impl Strayed {
+    /// So many more fragments came of which nothing is known.
+    pub(super) const fn skip(&mut self, count: u64) {
+        self.count += count;
+    }
+
+    pub(super) fn note(&mut self, meta: &FragmentMeta) {
+        let goes_on = !self.marks.is_empty() && meta.raw_id == self.raw.wrapping_add(1);
+        if !goes_on {
+            self.marks.clear();
+            self.in_a_row = 0;
+        }
+        if self.marks.is_full() {
+            self.marks.remove(0);
+        }
+        self.marks.push(Mark::of(meta));
+        (self.raw, self.in_a_row, self.count) = (meta.raw_id, self.in_a_row + 1, self.count + 1);
+    }
+}
+
+impl Readout {
+    /// The one event, from `first` on, at which a row of marks of this source fits those of another source.
+    pub(super) fn place_of(&self, source: usize, marks: &[Mark], first: Position) -> Option<Position> {
+        let length = marks.len() as Position;
+        if marks.len() < ENOUGH_CROSSINGS {
+            return None;
+        }
+        let fits = |&position: &Position| {
+            let row = |other: usize| -> Option<ArrayVec<Mark, MOST_MARKS>> {
+                (position..position + length).map(|at| self.table.meta(other, at).map(Mark::of)).collect()
+            };
+            let others = (0..self.sources.len()).filter(|&other| other != source);
+            others.filter_map(row).any(|row| is_same_row(marks, &row))
+        };
+        let end = (self.table.end() + 1).saturating_sub(length);
+        let mut places = (first.max(self.head)..end).filter(fits);
+        let place = places.next()?;
+        places.next().is_none().then_some(place)
+    }
+
+    /// A fragment came whose source is out of sync. Whether the source goes on with the run from this fragment on, since its numbers do
+    /// after all, or since what the last ones held says where they belong.
+    pub(super) fn finds_back(&mut self, source: usize, meta: &FragmentMeta) -> bool {
+        self.sources[source].strayed.note(meta);
+        let input = &self.sources[source];
+        let (strayed, sequence) = (&input.strayed, &input.sequence);
+        // One wrong number may have looked like a restart: then as many have come as numbers have passed.
+        let passed = sequence.steps_ahead(meta.raw_id).filter(|_| strayed.in_a_row >= ENOUGH_NUMBERS);
+        let went_on = passed.filter(|passed| passed.abs_diff(strayed.count) <= 1);
+        let old = went_on.and_then(|_| sequence.position_ahead(meta.raw_id, self.head));
+        let is_due = strayed.marks.is_full() && strayed.count.is_multiple_of(MOST_MARKS as u64);
+        let length = strayed.marks.len() as Position;
+        let place = || self.place_of(source, &strayed.marks, self.head).map(|first| first + length - 1);
+        let Some(position) = old.or_else(|| if is_due { place() } else { None }) else { return false };
+        let key = self.timeline.key(position);
+        let input = &mut self.sources[source];
+        let size = position.saturating_sub(input.sequence.last() + 1);
+        input.numbering.note(NumberingKind::Recovered, key, input.sequence.last_raw(), meta.raw_id, size);
+        input.sequence.renumber(position, meta.raw_id);
+        input.standing = Standing::Following;
+        input.strayed = Strayed::default();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(times: &[u64]) -> Vec<Mark> {
+        times.iter().map(|&time| Mark { crossing: None, tag: 0, time: Some(time) }).collect()
+    }
+
+    #[test]
+    fn intervals_are_compared_whatever_the_clocks() {
+        let own = timed(&[100, 350, 420, 900, 1000, 1700]);
+        let others: Vec<u64> = [100, 350, 420, 900, 1000, 1700].iter().map(|time| 77_000 + 10 * time).collect();
+        assert!(is_same_row(&own, &timed(&others)));
+        assert!(!is_same_row(&own, &timed(&[100, 350, 420, 900, 1100, 1700])));
+        assert!(!is_same_row(&own[..5], &timed(&others[..5])), "five may fit by chance");
+    }
+
+    #[test]
+    fn crossings_and_tags_that_differ_are_of_other_events() {
+        let mark = |crossing, tag| Mark { crossing: Some(crossing), tag, time: None };
+        let row = [mark(1, 0), mark(2, 5), mark(3, 0), mark(4, 0)];
+        assert!(is_same_row(&row, &row));
+        assert!(is_same_row(&row, &[mark(1, 9), mark(2, 5), mark(3, 0), mark(4, 0)]));
+        assert!(!is_same_row(&row, &[mark(1, 0), mark(2, 6), mark(3, 0), mark(4, 0)]));
+        assert!(!is_same_row(&row, &[mark(1, 0), mark(2, 5), mark(3, 0), mark(5, 0)]));
+        let silent = [Mark { crossing: None, tag: 0, time: None }; 8];
+        assert!(!is_same_row(&silent, &silent), "nothing tells");
+    }
+}

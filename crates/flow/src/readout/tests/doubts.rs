@@ -1,0 +1,415 @@
+//! Numbers that do not continue their sequence: what follows, and what others show, decides what they mean.
+
+use super::*;
+use proptest::prelude::*;
+
+const WINDOW: u32 = 64;
+
+fn wide(sources: u32) -> ReadoutConfig {
+    ReadoutConfig { window: WINDOW, capacity: 4096, ..config(sources) }
+}
+
+fn started(config: ReadoutConfig) -> Rig {
+    Rig::doubting(config).start()
+}
+
+fn damaged(source: u32, raw: u64) -> Received {
+    let mut damaged = fragment(source, raw);
+    damaged.meta.flags = FragmentFlags::CRC_CHECKED.with(FragmentFlags::CRC_ERROR);
+    damaged
+}
+
+/// A fragment that knows which event it really is of, whatever number it has.
+fn truly(source: u32, number: u64, raw: u64) -> Received {
+    let mut one = fragment(source, raw);
+    (one.meta.time, one.meta.flags) = (number, FragmentFlags::HAS_TIME);
+    one
+}
+
+fn release_settled(rig: &mut Rig) {
+    rig.release(key(1), rig.settled.number() as u32, Outcome::Complete);
+}
+
+/// The events in which a source has a fragment that is of another one.
+fn wrong_pairs(rig: &Rig) -> Vec<(EventKey, u64)> {
+    let all = rig.held.iter().flat_map(|entry| rig.fragments(entry.key).into_iter().map(|one| (entry.key, one.meta)));
+    let wrong = all.filter(|(key, meta)| meta.missing_cause().is_none() && meta.time != key.number());
+    wrong.map(|(key, meta)| (key, meta.time)).collect()
+}
+
+fn kinds(rig: &Rig, source: usize) -> Vec<(NumberingKind, u64, u64, u64)> {
+    rig.readout.sources[source].numbering.iter().map(|one| (one.kind, one.from, one.to, one.size)).collect()
+}
+
+#[test]
+fn one_wrong_number_costs_one_fragment() {
+    for wrong in [5, 3, 499, 501, 600, 500 + 3000, 500 ^ 1 << 10, 500 ^ 1 << 20, 0, 1] {
+        let mut rig = started(wide(2));
+        for number in 1..=1000 {
+            rig.feed(0, [number]);
+            rig.feed(1, [if number == 500 { wrong } else { number }]);
+        }
+        assert_eq!(rig.numbers(), (1..=1000).collect::<Vec<_>>(), "{wrong}");
+        let full = rig.held.iter().filter(|entry| rig.missing(entry.key).is_empty()).count();
+        assert_eq!(full, 999, "{wrong}: {:?}", rig.account(1));
+        assert_eq!(rig.missing(key(500)).len(), 1, "{wrong}");
+        assert!(kinds(&rig, 1).len() <= 1, "{wrong}: {:?}", kinds(&rig, 1));
+    }
+}
+
+#[test]
+fn a_damaged_fragment_moves_nothing_and_is_in_its_event_if_it_says_so() {
+    for (raw, full) in [(5, true), (5 ^ 1 << 14, false), (4, false), (6, false), (1, false)] {
+        let mut rig = started(wide(2));
+        rig.feed(0, 1..=9);
+        rig.feed(1, 1..=4);
+        rig.feed_fragments(1, vec![damaged(1, raw)]);
+        assert_eq!(rig.settled, key(4), "what a damaged fragment says is no evidence");
+        rig.feed(1, 6..=9);
+        assert_eq!(rig.settled, key(9), "{raw}");
+        assert_eq!(rig.missing(key(5)).is_empty(), full, "{raw}");
+        assert_eq!(rig.account(1).corrupt, u64::from(!full), "{raw}");
+        assert!((6..=9).all(|number| rig.missing(key(number)).is_empty()), "{raw}");
+    }
+}
+
+#[test]
+fn fragments_that_are_all_damaged_have_their_events() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=20);
+    for number in 1..=20 {
+        rig.feed_fragments(1, vec![damaged(1, number)]);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.account(1).corrupt, rig.account(1).in_flight), (0, 20));
+}
+
+#[test]
+fn a_damaged_fragment_opens_no_event() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=3);
+    rig.feed(1, 1..=3);
+    rig.feed_fragments(0, vec![damaged(0, 4)]);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.numbers(), rig.account(0).corrupt), (vec![1, 2, 3], 1));
+}
+
+#[test]
+fn a_gap_is_believed_when_three_numbers_go_on_behind_it() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=60);
+    rig.feed(1, 1..=9);
+    rig.feed(1, [20, 21]);
+    assert_eq!(rig.settled, key(9), "two may be mistakes");
+    rig.feed(1, [22]);
+    assert_eq!(rig.settled, key(22));
+    assert_eq!(kinds(&rig, 1), [(NumberingKind::Gap, 9, 20, 10)]);
+    assert_eq!(rig.gaps(1), [(10, 19, 10)]);
+}
+
+#[test]
+fn a_gap_longer_than_the_window_is_believed_when_eight_numbers_go_on() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=60);
+    rig.feed(1, 1..=9);
+    rig.feed(1, 500..=506);
+    assert_eq!(rig.settled, key(9));
+    rig.feed(1, 507..=510);
+    for number in 61..=512 {
+        rig.feed(0, [number]);
+    }
+    rig.feed(1, 511..=512);
+    assert_eq!(rig.settled, key(512));
+    assert!((500..=512).all(|number| rig.missing(key(number)).is_empty()));
+}
+
+#[test]
+fn a_gap_at_a_low_rate_is_believed_where_the_run_is_just_there() {
+    let mut rig = started(wide(2));
+    for number in [1, 2, 3, 7, 8, 9] {
+        rig.feed(0, [number]);
+        rig.wait(SOURCE_TIMEOUT / 4);
+        rig.feed(1, [number]);
+        rig.wait(SOURCE_TIMEOUT * 3);
+    }
+    assert_eq!(rig.numbers(), [1, 2, 3, 7, 8, 9]);
+    assert!(rig.held.iter().all(|entry| entry.fragments == 2), "{:?}", rig.held);
+}
+
+#[test]
+fn a_wrong_number_at_a_low_rate_opens_nothing() {
+    let mut rig = started(wide(2));
+    for number in 1..=9 {
+        rig.feed(0, [number]);
+        rig.feed(1, [if number == 5 { 13 } else { number }]);
+        rig.wait(SOURCE_TIMEOUT * 3);
+    }
+    assert_eq!(rig.numbers(), (1..=9).collect::<Vec<_>>());
+    assert_eq!(rig.held.iter().filter(|entry| entry.fragments == 2).count(), 8);
+    assert_eq!(rig.account(1).dropped.get(Cause::ImplausibleJump), 1);
+}
+
+#[test]
+fn left_overs_in_front_of_the_first_event_are_stale_however_many() {
+    for count in [1, 3, 8, 30] {
+        let mut rig = started(wide(2));
+        rig.feed(0, 1..=20);
+        rig.feed(1, 901..901 + count);
+        rig.feed(1, 1..=20);
+        assert_eq!(rig.account(1).stale, count, "{:?}", rig.account(1));
+        assert_eq!(rig.settled, key(20));
+        assert!((1..=20).all(|number| rig.missing(key(number)).is_empty()));
+    }
+}
+
+#[test]
+fn who_comes_later_joins_where_the_others_are() {
+    let mut rig = started(wide(2));
+    for number in 1..=200 {
+        rig.feed(0, [number]);
+        if number == 1 {
+            rig.wait(SOURCE_TIMEOUT);
+        }
+    }
+    rig.feed(1, 198..=203);
+    rig.feed(0, 201..=203);
+    assert_eq!(rig.missing(key(203)), []);
+    assert_eq!(rig.settled, key(203));
+}
+
+/// Sources that may begin anywhere, in the only readout unit.
+fn open(sources: u32) -> ReadoutConfig {
+    let mut config = ReadoutConfig { is_alone: true, ..wide(sources) };
+    config.sources.iter_mut().for_each(|source| source.begins_anywhere = true);
+    config
+}
+
+#[test]
+fn counting_begins_where_the_sources_agree() {
+    for first in [0, 1, 2, 5000, 0xff_fff0] {
+        let mut rig = started(open(3));
+        for number in 0..30 {
+            (0..3).for_each(|source| rig.feed(source, [(first + number) & 0xff_ffff]));
+        }
+        assert_eq!(rig.numbers(), (1..=30).collect::<Vec<_>>(), "from {first}");
+        assert!(rig.held.iter().all(|entry| entry.fragments == 3), "from {first}");
+    }
+}
+
+#[test]
+fn counting_begins_where_most_agree_whatever_is_in_front() {
+    let mut rig = started(open(3));
+    rig.feed(0, 5000..=5007);
+    rig.feed(1, [77, 78]);
+    rig.feed(1, 5000..=5005);
+    assert_eq!([0, 1, 2].map(|source| rig.readout.room(source)), [0, 0, 8]);
+    rig.feed(2, 5002..=5009);
+    rig.feed(0, 5008..=5009);
+    rig.feed(1, 5006..=5009);
+    assert_eq!(rig.numbers(), (1..=10).collect::<Vec<_>>());
+    assert_eq!(rig.held.iter().map(|entry| entry.fragments).collect::<Vec<_>>(), [2, 2, 3, 3, 3, 3, 3, 3, 3, 3]);
+    assert_eq!(rig.account(1).stale, 2);
+}
+
+#[test]
+fn two_that_change_places_are_put_in_order() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=9);
+    rig.feed(1, [1, 2, 3, 5, 4, 6, 7, 8, 9]);
+    assert_eq!(rig.settled, key(9));
+    assert!((1..=9).all(|number| rig.missing(key(number)).is_empty()));
+}
+
+#[test]
+fn numbers_with_a_fixed_step_go_on_plainly() {
+    let mut rig = started(wide(2));
+    for number in 1..=200 {
+        rig.feed(0, [10 * number]);
+        rig.feed(1, [10 * number]);
+        release_settled(&mut rig);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    for source in 0..2 {
+        let account = rig.account(source);
+        assert_eq!(account.in_flight + account.in_complete_events, 200, "{account:?}");
+    }
+}
+
+#[test]
+fn numbers_with_irregular_steps_are_all_taken() {
+    let mut rig = started(wide(2));
+    let numbers: Vec<u64> = (1..400_u64).filter(|number| number * 7919 % 5 < 2 || number % 11 == 3).collect();
+    for chunk in numbers.chunks(4) {
+        rig.feed(0, chunk.iter().copied());
+        rig.feed(1, chunk.iter().copied());
+        release_settled(&mut rig);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    assert!(rig.held.iter().all(|entry| entry.fragments == 2), "{:?}", rig.held.iter().find(|one| one.fragments != 2));
+    assert_eq!(rig.held.len(), numbers.len());
+}
+
+/// A fragment with a bunch crossing and a time stamp, as the trigger of this event gives them.
+fn marked(source: u32, number: u64, raw: u64) -> Received {
+    let mut one = fragment(source, raw);
+    one.meta.flags = FragmentFlags::HAS_BUNCH_CROSSING.with(FragmentFlags::HAS_TIME);
+    one.meta.bunch_crossing = (number * 7919 % 3564) as u16;
+    one.meta.time = (1 + u64::from(source)) * (number * 1000 + number * number * 37 % 901);
+    one
+}
+
+/// Source 1 restarts its numbering at event 31 while source 0 goes on; what it holds tells where it is.
+fn restarted_at_31(mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
+    let mut rig = started(wide(2));
+    for number in 1..=60 {
+        rig.feed_fragments(0, vec![mark(0, number, number)]);
+    }
+    for number in 1..=60 {
+        rig.feed_fragments(1, vec![mark(1, number, if number > 30 { number - 30 } else { number })]);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    rig
+}
+
+#[test]
+fn after_a_restart_bunch_crossings_or_times_tell_where_a_source_is() {
+    let both = restarted_at_31(marked);
+    let crossings = restarted_at_31(|source, number, raw| {
+        let mut one = marked(source, number, raw);
+        one.meta.flags = FragmentFlags::HAS_BUNCH_CROSSING;
+        one
+    });
+    let times = restarted_at_31(|source, number, raw| {
+        let mut one = marked(source, number, raw);
+        one.meta.flags = FragmentFlags::HAS_TIME;
+        one
+    });
+    for rig in [both, crossings, times] {
+        assert_eq!((rig.settled, rig.account(1).in_flight), (key(60), 60), "{:?}", rig.account(1));
+        let expected = [(NumberingKind::Restart, 30, 1, 0), (NumberingKind::Recovered, 30, 1, 0)];
+        assert_eq!(kinds(&rig, 1), expected);
+    }
+}
+
+#[test]
+fn after_a_restart_of_which_nothing_tells_the_place_a_source_is_out_of_sync() {
+    let rig = restarted_at_31(|source, _, raw| fragment(source, raw));
+    assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 30);
+    assert_eq!((rig.settled, kinds(&rig, 1)), (key(60), vec![(NumberingKind::Restart, 30, 1, 0)]));
+    let rig = restarted_at_31(|source, _, raw| Received {
+        meta: FragmentMeta { bunch_crossing: 7, ..marked(source, 1, raw).meta },
+        ..fragment(source, raw)
+    });
+    assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 30, "what is the same everywhere tells nothing");
+}
+
+#[test]
+fn a_source_that_was_out_of_sync_by_mistake_comes_back() {
+    let mut rig = started(wide(2));
+    for number in 1..=20 {
+        rig.feed(0, [number]);
+        rig.feed(1, [if number == 5 { 1 } else { number }]);
+        rig.wait(SOURCE_TIMEOUT * 3);
+    }
+    assert!(rig.account(1).dropped.total() <= 4, "{:?}", rig.account(1));
+    assert!((9..=20).all(|number| rig.missing(key(number)).is_empty()));
+}
+
+#[test]
+fn a_restart_is_named_when_it_is_proved() {
+    let mut rig = started(ReadoutConfig { trigger_elsewhere: true, ..wide(2) });
+    rig.feed(0, 1..=30);
+    rig.feed(1, 1..=10);
+    rig.feed(1, 1..=3);
+    assert_eq!(kinds(&rig, 1), [(NumberingKind::Restart, 10, 1, 0)]);
+    assert_eq!(rig.settled, key(30));
+}
+
+#[test]
+fn what_is_sent_once_more_is_no_restart() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=60);
+    rig.feed(1, 1..=40);
+    rig.feed(1, 21..=60);
+    assert_eq!((rig.settled, rig.account(1).duplicate), (key(60), 20));
+    assert!((1..=60).all(|number| rig.missing(key(number)).is_empty()));
+}
+
+#[test]
+fn doubt_is_bounded_in_fragments_and_time() {
+    let mut rig = started(wide(1));
+    rig.feed(0, 1..=4);
+    rig.feed(0, (0..40).map(|number| 100_000 + 7001 * (number % 3) + number));
+    assert!(rig.readout.sources[0].doubt.len() <= 8);
+    rig.wait(SOURCE_TIMEOUT / 2);
+    assert!(rig.readout.sources[0].doubt.is_empty());
+}
+
+#[test]
+fn a_fragment_that_the_framer_gave_up_has_a_place() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=9);
+    let lost = || Received { meta: FragmentMeta::missing(SourceId(1), Cause::CutShort), ..fragment(1, 0) };
+    rig.feed_fragments(1, vec![fragment(1, 1), lost(), fragment(1, 3), lost(), lost(), fragment(1, 6), fragment(1, 7)]);
+    assert_eq!(rig.settled, key(7));
+    rig.feed_fragments(1, vec![lost(), fragment(1, 8), fragment(1, 10)]);
+    assert_eq!(rig.settled, key(8), "one was given up before event 8, and none behind it");
+}
+
+/// What may happen to one number.
+#[derive(Copy, Clone, Debug)]
+enum Fault {
+    Flip { bit: u32, is_checked: bool },
+    Garbage(u64),
+}
+
+fn fault(bits: u32) -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        (0..bits, any::<bool>()).prop_map(|(bit, is_checked)| Fault::Flip { bit, is_checked }),
+        (0..1_u64 << bits).prop_map(Fault::Garbage),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+    /// The promise: k bad numbers cost at most k fragments, pair nothing wrongly, and hold nothing up.
+    #[test]
+    fn bad_numbers_cost_no_more_than_themselves(
+        bits in prop_oneof![Just(16_u32), Just(24), Just(32)],
+        faults in prop::collection::btree_map((0..3_usize, 1_u64..300), fault(16), 0..12),
+        lag in 0_u64..40,
+        rest in 0_u64..3,
+    ) {
+        const EVENTS: u64 = 320;
+        let mut settings = wide(3);
+        settings.sources.iter_mut().for_each(|source| source.counter_bits = bits as u8);
+        let mut rig = started(settings);
+        let mask = (1_u64 << bits) - 1;
+        let made = |source: usize, number: u64| {
+            let (raw, is_checked) = match faults.get(&(source, number)) {
+                Some(Fault::Flip { bit, is_checked }) => (number ^ 1 << (bit % bits), *is_checked),
+                Some(Fault::Garbage(raw)) => (*raw, false),
+                None => (number, false),
+            };
+            let mut one = truly(source as u32, number, raw & mask);
+            if is_checked {
+                one.meta.flags = one.meta.flags.with(FragmentFlags::CRC_ERROR);
+            }
+            one
+        };
+        for number in 1..=EVENTS + 2 * lag {
+            for (source, behind) in [(0, 0), (1, lag), (2, lag / 2)] {
+                let Some(number) = number.checked_sub(behind).filter(|&number| number > 0 && number <= EVENTS) else { continue };
+                rig.feed_fragments(source, vec![made(source, number)]);
+            }
+        }
+        rig.wait(SOURCE_TIMEOUT * (1 + rest as u32));
+        prop_assert_eq!(wrong_pairs(&rig), vec![]);
+        prop_assert_eq!(rig.settled, key(EVENTS));
+        for source in 0..3 {
+            let bad = faults.keys().filter(|(whose, _)| *whose == source).count() as u64;
+            let account = rig.account(source);
+            prop_assert!(account.in_flight + bad >= EVENTS, "source {}: {:?} {:?}", source, account, kinds(&rig, source));
+        }
+    }
+}
