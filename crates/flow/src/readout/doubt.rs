@@ -522,7 +522,7 @@ impl Readout {
             let input = &self.sources[source];
             let chain = input.doubt.chain(&input.sequence, false);
             let is_shown = chain.is_some_and(|chain| chain.length >= PROOF) || input.doubt.is_full();
-            if !is_last_word && input.waits && !input.masking.is_open() && !is_shown {
+            if !is_last_word && !input.masking.is_open() && !is_shown {
                 return;
             }
             let Some(chain) = chain else { continue };
