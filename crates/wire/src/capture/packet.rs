@@ -53,7 +53,7 @@ impl<'a> IpPacket<'a> {
     }
 
     fn version_4(bytes: &'a [u8]) -> Result<Self, InternetError> {
-        let packet = Ipv4Packet::parse(bytes)?;
+        let packet = Ipv4Packet::parse_captured(bytes)?;
         let (header, fragmentation) = (packet.to_header(), packet.fragmentation());
         let part = fragmentation.is_fragment().then_some(Part {
             identification: header.identification.into(),
@@ -66,7 +66,9 @@ impl<'a> IpPacket<'a> {
 
     fn version_6(bytes: &'a [u8]) -> Result<Self, InternetError> {
         let (header, rest) = bytes.split_first_chunk::<IPV6_BYTES>().ok_or(InternetError::Short)?;
-        let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let stated = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        // As in IPv4: the network card has yet to cut this packet into several.
+        let length = if stated == 0 { rest.len() } else { stated };
         let mut payload = rest.get(..length).ok_or(InternetError::Length)?;
         let address = |at: usize| {
             let mut octets = [0; 16];

@@ -110,13 +110,38 @@ impl<'a> Ipv4Packet<'a> {
     /// All but [`InternetError::Protocol`].
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let packet = Self::split_by(bytes, |stated| stated)?;
+        if checksum(packet.header) != 0 {
+            return Err(InternetError::HeaderChecksum);
+        }
+        Ok(packet)
+    }
+
+    /// Looks at a packet of a capture. A capture on the sending host sees packets before the network card completes them: a
+    /// header checksum of 0 is one that the card computes, and a length of 0 is that of a packet which the card cuts into
+    /// several.
+    ///
+    /// # Errors
+    /// All but [`InternetError::Protocol`].
+    pub fn parse_captured(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let packet = Self::split_by(bytes, |stated| if stated == 0 { bytes.len() } else { stated })?;
+        let is_offloaded = u16_at(packet.header, 10) == 0;
+        if !is_offloaded && checksum(packet.header) != 0 {
+            return Err(InternetError::HeaderChecksum);
+        }
+        Ok(packet)
+    }
+
+    /// Divides a packet into header and payload; `length` makes of the stated length the one that counts.
+    #[inline]
+    fn split_by(bytes: &'a [u8], length: impl Fn(usize) -> usize) -> Result<Self, InternetError> {
         if bytes.len() < IPV4_BYTES {
             return Err(InternetError::Short);
         }
         if bytes[0] >> 4 != 4 {
             return Err(InternetError::NotIpv4);
         }
-        let (header_bytes, total) = (usize::from(bytes[0] & 0xF) * 4, usize::from(u16_at(bytes, 2)));
+        let (header_bytes, total) = (usize::from(bytes[0] & 0xF) * 4, length(usize::from(u16_at(bytes, 2))));
         if header_bytes < IPV4_BYTES || header_bytes > bytes.len() {
             return Err(InternetError::HeaderLength);
         }
@@ -124,9 +149,6 @@ impl<'a> Ipv4Packet<'a> {
             return Err(InternetError::Length);
         }
         let (header, payload) = bytes[..total].split_at(header_bytes);
-        if checksum(header) != 0 {
-            return Err(InternetError::HeaderChecksum);
-        }
         Ok(Self { header, payload })
     }
 

@@ -97,6 +97,27 @@ fn what_is_no_datagram_is_told_apart() {
     assert!(matches!(other, Carried::Other(ip) if ip.payload == b"multi-event packet"), "{other:?}");
 }
 
+/// Captures on the sending host see packets before the network card has filled in what it computes.
+#[test]
+fn what_the_network_card_computes_may_be_zero_in_a_capture() {
+    let right = ipv4(UDP_PROTOCOL, &udp(b"x"), |_| {});
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut packet = right.clone();
+        packet[at..at + bytes.len()].copy_from_slice(bytes);
+        packet
+    };
+    let unsummed = changed(10, &[0, 0]);
+    let mut unmeasured = unsummed.clone();
+    unmeasured[2..4].fill(0);
+    for bytes in [unsummed, unmeasured] {
+        assert_eq!(payload_of(&mut Traffic::new(), &packet(LinkType::RAW, &bytes)), b"x");
+    }
+    let wrong = u16::from_be_bytes([right[10], right[11]]) ^ 0x0101;
+    assert_ne!(wrong, 0);
+    assert_eq!(aside(LinkType::RAW, &changed(10, &wrong.to_be_bytes())), Aside::Malformed);
+    assert_eq!(aside(LinkType::RAW, &changed(10, &[0xFF, 0xFF])), Aside::Malformed);
+}
+
 /// The IP fragments of a datagram, each of so many bytes.
 fn parts(payload: &[u8], step: usize, identification: u16) -> Vec<Vec<u8>> {
     let datagram = udp(payload);
