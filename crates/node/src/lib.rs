@@ -7,6 +7,7 @@
 //! session        runs one after the other, as an operator has them
 //! monitoring     what filters counted, in documents beside the events
 //! pages          what nodes count, in memory that others read without asking them
+//! status         the exit status of commands, and why
 //! tap            copies of single events, for those who watch
 //! user_command   commands of the user's, which are ended when they take too long
 //! whole_file     files that are whole, or as they were before
@@ -24,6 +25,7 @@ pub mod pages;
 pub mod quantity;
 pub mod run;
 pub mod session;
+pub mod status;
 pub mod tap;
 pub mod user_command;
 pub mod whole_file;

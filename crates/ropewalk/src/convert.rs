@@ -46,9 +46,7 @@ fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
         let _ = std::fs::remove_dir(&run.path);
     })?;
     write_out(converted_text(&converted, &run.path).as_bytes())?;
-    let bad = converted.skipped_bytes + converted.left_out + converted.duplicates + converted.incomplete;
-    let is_whole = bad + converted.wrong_checksums == 0;
-    Ok(if is_whole && converted.events > 0 { exit::GOOD } else { exit::LOST })
+    Ok(exit::with_reasons(&converted.status()))
 }
 
 /// Takes a run of what was recorded of a configuration's sources.
@@ -83,7 +81,7 @@ fn from_run(options: &ConvertOptions, format: ExportFormat) -> Result<u8, Failur
     std::fs::create_dir_all(to).map_err(failed)?;
     let exported = export(&options.files, format, to)?;
     write_out(exported_text(&exported).as_bytes())?;
-    Ok(if exported.wrong_checksums == 0 && exported.events > 0 { exit::GOOD } else { exit::LOST })
+    Ok(exit::with_reasons(&exported.status))
 }
 
 fn converted_text(converted: &Converted, directory: &Path) -> String {

@@ -1,15 +1,17 @@
-//! Exit statuses and errors, as `docs/cli.md` promises them.
+//! Exit statuses and errors, as `docs/cli.md` promises them. Those of runs and files follow from what was found: `terms::status`.
 
-use ropewalk_node::run::{Account, RunError};
+use crate::render::grouped;
+use ropewalk_node::run::RunError;
+use ropewalk_node::status::StatusSummary;
 use std::fmt;
 
-/// Everything is good. Fragments that came with a wrong checksum are neither lost nor missing.
+/// Nothing was lost, misplaced or doubtful.
 pub(crate) const GOOD: u8 = 0;
 /// The ledger does not balance, or a file holds damage.
 pub(crate) const UNBALANCED: u8 = 1;
 /// Usage or configuration.
 pub(crate) const USAGE: u8 = 2;
-/// Balanced, but events were lost or are incomplete.
+/// Something was lost, misplaced or is doubtful.
 pub(crate) const LOST: u8 = 3;
 /// Port, disk, rights.
 pub(crate) const ENVIRONMENT: u8 = 4;
@@ -56,15 +58,41 @@ impl From<RunError> for Failure {
     }
 }
 
-/// The status of a run that has ended.
-pub(crate) fn of_run(account: &Account) -> u8 {
-    if account.is_forced() {
-        FORCED
-    } else if !account.is_balanced() {
-        UNBALANCED
-    } else if !account.is_lossless() {
-        LOST
-    } else {
-        GOOD
+/// The exit status, whose reasons are told on standard error.
+pub(crate) fn with_reasons(status: &StatusSummary) -> u8 {
+    if !status.is_good() {
+        eprintln!("{}", reasons(status));
+    }
+    status.code
+}
+
+/// `exit status 3: late 1,234, wrong_source 7`.
+pub(crate) fn reasons(status: &StatusSummary) -> String {
+    let reasons = status.reasons.iter().map(|(name, count)| format!("{name} {}", grouped(*count)));
+    format!("exit status {}: {}", status.code, reasons.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::{Asked, FACTS};
+
+    #[test]
+    fn the_table_of_the_manual_is_the_list_of_facts() {
+        let manual = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md"));
+        let row = |fact: &ropewalk_terms::Fact| {
+            let (taken, checked) = (fact.status(Asked::Taken) as u8, fact.status(Asked::Checked) as u8);
+            format!("| `{}` | {taken} | {checked} | {} |", fact.name(), fact.help().trim().trim_end_matches('.'))
+        };
+        let expected: Vec<String> = FACTS.iter().map(row).collect();
+        let begin = manual.lines().skip_while(|line| !line.starts_with("| Found | ")).skip(2);
+        let table: Vec<&str> = begin.take_while(|line| line.starts_with('|')).collect();
+        assert_eq!(table, expected, "docs/cli.md should have these rows:\n{}", expected.join("\n"));
+    }
+
+    #[test]
+    fn a_status_is_told_with_its_reasons() {
+        let status = StatusSummary { code: 3, reasons: [("late", 1234), ("wrong_source", 7)].into() };
+        assert_eq!(reasons(&status), "exit status 3: late 1,234, wrong_source 7");
     }
 }

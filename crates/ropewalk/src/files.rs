@@ -63,19 +63,27 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         say!("missing keys    {}", grouped(report.gaps));
         say!("second copies   {}", grouped(report.duplicates));
         say!("incomplete      {}", grouped(report.incomplete));
+        say!("doubtful        {}", grouped(report.doubtful));
+        for (name, count) in &report.flagged {
+            say!("  {}: {} fragments", name.replace('_', " "), grouped(*count));
+        }
+        for (name, count) in [
+            ("quarantined", report.quarantined),
+            ("malformed", report.malformed),
+            ("damaged bytes", report.damaged_bytes),
+            ("wrong footers", report.wrong_footers),
+            ("unfinished files", report.unfinished_segments),
+        ] {
+            if count > 0 {
+                say!("{name:<15} {}", grouped(count));
+            }
+        }
         for stream in &report.streams {
             let (events, duplicates) = (grouped(stream.events), grouped(stream.duplicates));
             say!("stream {}: {events} events, {duplicates} second copies", stream.name);
         }
     }
-    let damaged = report.crc_errors + report.malformed + report.damaged_bytes + report.wrong_footers > 0;
-    Ok(if damaged || report.unfinished_segments > 0 {
-        exit::UNBALANCED
-    } else if report.incomplete > 0 || (report.gaps > 0 && !report.selected) {
-        exit::LOST
-    } else {
-        exit::GOOD
-    })
+    Ok(exit::with_reasons(&report.status))
 }
 
 pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
@@ -119,7 +127,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     let sent = offline::replay(&options.directories, &wanted, |_| TcpStream::connect(&options.to))?;
     let (events, fragments, bytes) = (grouped(sent.events), grouped(sent.fragments), grouped(sent.bytes));
     say!("sent {events} events, {fragments} fragments, {bytes} bytes");
-    Ok(exit::GOOD)
+    Ok(exit::with_reasons(&sent.status))
 }
 
 pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {

@@ -48,13 +48,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     } else {
         write_out(report_text(&report).as_bytes())?;
     }
-    Ok(if !report.is_intact() {
-        exit::UNBALANCED
-    } else if !report.is_complete() {
-        exit::LOST
-    } else {
-        exit::GOOD
-    })
+    Ok(exit::with_reasons(&report.status))
 }
 
 pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {

@@ -136,7 +136,7 @@ fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits)
     if let Account::Push(summary) = &account {
         tell(summary, limits.json)?;
     }
-    Ok(exit::of_run(&account))
+    Ok(exit::with_reasons(account.status()))
 }
 
 /// How often progress is shown.

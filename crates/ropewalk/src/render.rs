@@ -37,6 +37,13 @@ fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
     (!by_name.is_empty()).then(|| named(&by_name))
 }
 
+/// A line for each source with fragments that are in doubt for another reason than their checksum.
+pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
+    let flagged = summary.by_source.iter().filter_map(|(id, account)| Some((id, account["flagged"].as_object()?)));
+    let flagged = flagged.filter(|(_, flags)| !flags.is_empty());
+    flagged.map(|(id, flags)| format!("source {id}: fragments in doubt, kept and flagged: {}", named(flags))).collect()
+}
+
 /// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     const FRAMES: [(&str, &str); 4] = [
@@ -110,32 +117,10 @@ pub(crate) fn table_of_two_columns() -> Table {
 pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     let mut table = table_of_two_columns();
     table.set_header(["run", &format!("{:06}  {}", summary.run, summary.state)]);
-    let fragments = &summary.fragments;
     let mut row = |name: &str, value: String| {
         table.add_row([name, &value]);
     };
-    row("fragments received", grouped(fragments.received));
-    row("  in complete events", grouped(fragments.in_complete_events));
-    for (name, count) in [
-        ("  in incomplete events", fragments.in_incomplete_events),
-        ("  duplicate", fragments.duplicate),
-        ("  late", fragments.late),
-        ("  corrupt", fragments.corrupt),
-        ("  before the start", fragments.stale),
-        ("  after the stop", fragments.after_stop),
-        ("  in flight", fragments.in_flight),
-        ("  with a wrong checksum", fragments.seen.crc_errors),
-    ] {
-        if count > 0 {
-            row(name, grouped(count));
-        }
-    }
-    if !fragments.dropped.is_empty() {
-        row("  dropped", named(&fragments.dropped));
-    }
-    if let Some(lost) = lost_on_the_way(summary) {
-        row("lost on the way here", lost);
-    }
+    fragment_rows(summary, &mut row);
     if let Some(trigger) = summary.front_ends.as_ref().and_then(|front_ends| front_ends.trigger.as_ref()) {
         row("triggers issued", grouped(trigger.issued));
         row("  accepted", grouped(trigger.accepted));
@@ -164,6 +149,9 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         row("deleted to keep the newest", format!("{bytes} in {} files", number(&summary.deleted, "segments")));
     }
     row("duration", format!("{:.2} s", summary.duration_s));
+    if !summary.status.is_good() {
+        row("exit status", summary.status.code.to_string());
+    }
     row(
         "ledger",
         if summary.is_balanced() {
@@ -176,6 +164,36 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// What became of fragments.
+fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
+    let fragments = &summary.fragments;
+    row("fragments received", grouped(fragments.received));
+    row("  in complete events", grouped(fragments.in_complete_events));
+    for (name, count) in [
+        ("  in incomplete events", fragments.in_incomplete_events),
+        ("  duplicate", fragments.duplicate),
+        ("  late", fragments.late),
+        ("  corrupt", fragments.corrupt),
+        ("  before the start", fragments.stale),
+        ("  after the stop", fragments.after_stop),
+        ("  in flight", fragments.in_flight),
+        ("  with a wrong checksum", fragments.seen.crc_errors),
+    ] {
+        if count > 0 {
+            row(name, grouped(count));
+        }
+    }
+    if !fragments.flagged.is_empty() {
+        row("  in doubt", named(&fragments.flagged));
+    }
+    if !fragments.dropped.is_empty() {
+        row("  dropped", named(&fragments.dropped));
+    }
+    if let Some(lost) = lost_on_the_way(summary) {
+        row("lost on the way here", lost);
+    }
 }
 
 /// What became of events.

@@ -4,7 +4,9 @@ use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
 use crate::progress::Progress;
 use crate::push;
-use crate::render::{checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
+use crate::render::{
+    checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table, synchrony_lines,
+};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
@@ -306,7 +308,7 @@ pub(crate) fn conduct(
         }
         (None, Some(account)) => {
             advised.iter().for_each(|line| eprintln!("advice: {line}"));
-            Ok(exit::of_run(account))
+            Ok(exit::with_reasons(account.status()))
         }
     }
 }
@@ -424,7 +426,7 @@ fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     say!("{}", ledger_table(summary));
-    let lines = [synchrony_lines, checksum_lines, frame_lines, disk_lines, incident_lines];
+    let lines = [synchrony_lines, checksum_lines, flag_lines, frame_lines, disk_lines, incident_lines];
     for line in lines.into_iter().flat_map(|lines| lines(summary)) {
         say!("{line}");
     }

@@ -43,13 +43,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     } else {
         write_out(report_text(&report, &options.config, &key).as_bytes())?;
     }
-    Ok(if !report.is_intact() || report.frames == 0 {
-        exit::UNBALANCED
-    } else if !report.is_complete() {
-        exit::LOST
-    } else {
-        exit::GOOD
-    })
+    Ok(exit::with_reasons(&report.status))
 }
 
 fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {

@@ -73,6 +73,8 @@ counters! {
     FragmentsCorrupt = "fragments_corrupt", Count;
     /// Fragments of before the run's start.
     FragmentsStale = "fragments_stale", Count;
+    /// Of the stale fragments, those that came before the run began.
+    FragmentsBeforeStart = "fragments_before_start", Count;
     /// Fragments of after the run's last event.
     FragmentsAfterStop = "fragments_after_stop", Count;
     /// Fragments held by the readout unit now.

@@ -1,7 +1,7 @@
 //! The words of Ropewalk: every room speaks in these and in no others.
 //!
-//! Ids, the event key, time, the causes of loss, the one list of counters, what is measured and the arithmetic of the
-//! ledger. This crate depends on nothing, holds no state and does no input or output.
+//! Ids, the event key, time, the causes of loss, the one list of counters, what is measured, the arithmetic of the
+//! ledger and the exit status. This crate depends on nothing, holds no state and does no input or output.
 #![forbid(unsafe_code)]
 
 mod binning;
@@ -15,6 +15,7 @@ mod ledger;
 mod level;
 mod measure;
 mod parameter;
+mod status;
 mod time;
 
 pub use binning::Binning;
@@ -27,4 +28,5 @@ pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance
 pub use level::{AcknowledgementLevel, Ending, Outcome, Verdict};
 pub use measure::{BUCKETS, MEASURES, Measure, Recorder, bucket_of, greatest_in};
 pub use parameter::Parameter;
+pub use status::{Asked, FACTS, Fact, Facts, Status};
 pub use time::{Instant, Utc};

@@ -27,7 +27,7 @@ impl Builder {
         }
         if let Some(observer) = &mut self.observer {
             let fragments = self.slots.fragments_mut(number);
-            match observer.observe(key, &self.config.sources, fragments) {
+            match observer.observe(key, &self.config.sources, fragments, &mut self.displaced) {
                 Some((Action::Stop, cause)) => self.ask_to_stop(cause),
                 Some((Action::Pause, cause)) => self.paused = Some(cause),
                 Some((Action::Flag, _)) | None => {}

@@ -7,7 +7,7 @@ use super::slots::{Slot, Slots, Stage};
 use super::synchrony::Synchrony;
 use super::{BuilderConfig, EventView, Requirement};
 use crate::lumisections::KnownLumisections;
-use crate::messages::{AcknowledgeEntry, Credit, LumisectionEnd, Message, ReportEntry};
+use crate::messages::{AcknowledgeEntry, Credit, FragmentFlags, LumisectionEnd, Message, ReportEntry};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
@@ -84,7 +84,9 @@ pub struct Builder {
     pub(super) hints: Hints,
     pub(super) ledger: EventAccount,
     pub(super) counts: BuilderCounts,
+    /// Fragments of each source whose bunch crossing was not the majority's, and those that were displaced.
     pub(super) mismatches: Vec<u64>,
+    pub(super) displaced: Vec<u64>,
     /// Freed since the beginning.
     pub(super) freed: Credit,
     /// What was freed and what was in use when the manager's connection began.
@@ -130,6 +132,7 @@ impl Builder {
             ledger: EventAccount::default(),
             counts: BuilderCounts::default(),
             mismatches: vec![0; config.sources.len()],
+            displaced: vec![0; config.sources.len()],
             freed: Credit::default(),
             freed_before: Credit::default(),
             used_before: Credit::default(),
@@ -381,7 +384,19 @@ impl Builder {
         let dropped = account.incomplete_dropped;
         let causes = ropewalk_terms::CAUSES.iter().map(move |&cause| (ReportEntry::cause(cause), dropped.get(cause)));
         let causes = causes.filter(|&(_, value)| value > 0);
-        counted.chain(causes).map(|(what, value)| ReportEntry { source: None, what, value })
+        let own = counted.chain(causes).map(|(what, value)| ReportEntry { source: None, what, value });
+        own.chain(self.doubts())
+    }
+
+    /// Fragments in built events whose doubt only the whole event shows, by source.
+    fn doubts(&self) -> impl Iterator<Item = ReportEntry> {
+        const SHOWN: [FragmentFlags; 2] = [FragmentFlags::BUNCH_CROSSING_MISMATCH, FragmentFlags::DISPLACED];
+        SHOWN.into_iter().zip([&self.mismatches, &self.displaced]).flat_map(|(flag, counts)| {
+            let by_source = self.config.sources.iter().zip(counts).filter(|&(_, &count)| count > 0);
+            by_source.flat_map(move |(source, &count)| {
+                flag.doubts().map(move |doubt| ReportEntry::doubt(source.id, doubt, count))
+            })
+        })
     }
 
     /// Whether there is no room for further events: every slot holds one, or so many bytes are held that an event more may be too much.

@@ -126,6 +126,7 @@ impl Builder {
         self.ledger = EventAccount::default();
         self.counts = super::BuilderCounts::default();
         self.mismatches.fill(0);
+        self.displaced.fill(0);
         for peer in &mut self.peers {
             peer.present = true;
         }

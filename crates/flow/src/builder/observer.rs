@@ -42,6 +42,7 @@ impl Observer {
         key: EventKey,
         sources: &[BuilderSource],
         fragments: &mut [Option<Fragment>],
+        displaced: &mut [u64],
     ) -> Option<(Action, Cause)> {
         let places = self.observations.iter_mut().zip(sources).zip(fragments.iter());
         for ((observation, source), fragment) in places {
@@ -55,6 +56,7 @@ impl Observer {
             for (place, fragment) in fragments.iter_mut().enumerate() {
                 if let (Some(_), Some(fragment)) = (self.machine.cause(place), fragment) {
                     fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::DISPLACED);
+                    displaced[place] += 1;
                 }
             }
         }

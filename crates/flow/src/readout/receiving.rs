@@ -142,7 +142,10 @@ impl Readout {
         for fragment in fragments.drain(..) {
             input.statistics.payload_bytes += u64::from(fragment.meta.length);
             match cause {
-                Cause::Stale => input.account.stale += 1,
+                Cause::Stale => {
+                    input.account.stale += 1;
+                    input.statistics.before_start += 1;
+                }
                 Cause::Late => input.account.late += 1,
                 _ => input.account.dropped.add(cause, 1),
             }

@@ -3,7 +3,7 @@
 use super::machine::Readout;
 use super::source::Source;
 use super::timeline::ORIGIN;
-use crate::messages::ReportEntry;
+use crate::messages::{FragmentFlags, ReportEntry};
 use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant};
 
@@ -59,6 +59,8 @@ fn entries(
     {
         COUNTERS
             + 2 * Cause::COUNT
+            + 1
+            + FragmentFlags::DOUBTS.len()
             + ReportEntry::CORRUPT_WORDS
             + 1
             + ReportEntry::MOST_TURNS
@@ -80,7 +82,7 @@ fn entries(
         (Counter::FragmentsInFlight, account.in_flight),
         (Counter::FragmentsInDroppedEvents, account.in_dropped_events),
         (Counter::PayloadBytesReceived, statistics.payload_bytes),
-        (Counter::CrcErrors, statistics.crc_errors),
+        (Counter::CrcErrors, statistics.doubts[0]),
         (Counter::SourceConnections, statistics.connections),
         (Counter::SourceDisconnections, statistics.disconnections),
         (Counter::ConnectionsRefused, statistics.framing_errors),
@@ -106,6 +108,24 @@ fn entries(
     let gaps = (0..).zip(source.gaps.iter()).flat_map(|(index, gap)| ReportEntry::gap(source.id, index, gap));
     let numbering = (0..).zip(source.numbering.iter());
     let numbering = numbering.flat_map(|(index, anomaly)| ReportEntry::anomaly(source.id, index, anomaly));
-    let told = counters.chain(causes).chain(missing).chain(corrupt).chain(begun).chain(turns);
-    told.chain(gaps).chain(numbering).collect()
+    counters
+        .chain(causes)
+        .chain(missing)
+        .chain(rare(source))
+        .chain(corrupt)
+        .chain(begun)
+        .chain(turns)
+        .chain(gaps)
+        .chain(numbering)
+        .collect()
+}
+
+/// What is told where it happened alone, so that a report has few messages.
+fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
+    let (id, statistics) = (source.id, &source.statistics);
+    let before_start = Some(statistics.before_start).filter(|&count| count > 0);
+    let what = Counter::FragmentsBeforeStart as u16;
+    let before_start = before_start.map(|value| ReportEntry { source: Some(id), what, value });
+    let doubts = statistics.doubts.into_iter().enumerate().filter(|&(_, count)| count > 0);
+    before_start.into_iter().chain(doubts.map(move |(doubt, count)| ReportEntry::doubt(id, doubt, count)))
 }

@@ -56,7 +56,10 @@ pub(super) enum Presence {
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Statistics {
     pub(super) payload_bytes: u64,
-    pub(super) crc_errors: u64,
+    /// Fragments that came before the run began.
+    pub(super) before_start: u64,
+    /// Fragments with each of `FragmentFlags::DOUBTS`.
+    pub(super) doubts: [u64; FragmentFlags::DOUBTS.len()],
     pub(super) connections: u64,
     pub(super) disconnections: u64,
     pub(super) garbage_bytes: u64,
@@ -183,12 +186,25 @@ impl Source {
 
     /// Counts what fragments say of themselves that came.
     pub(super) fn note_contents(&mut self, fragments: &[Received]) {
-        let mut errors = fragments.iter().filter(|fragment| fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
-        if let Some(first) = errors.next() {
-            self.statistics.crc_errors += 1 + errors.count() as u64;
-            self.corrupt.get_or_insert_with(|| first_words(first));
+        let (mut flags, mut bytes) = (FragmentFlags::default(), 0);
+        for fragment in fragments {
+            flags = flags.with(fragment.meta.flags);
+            bytes += u64::from(fragment.meta.length);
         }
-        self.statistics.payload_bytes += fragments.iter().map(|fragment| u64::from(fragment.meta.length)).sum::<u64>();
+        self.statistics.payload_bytes += bytes;
+        if flags.has_error() {
+            self.note_doubts(fragments);
+        }
+    }
+
+    #[cold]
+    fn note_doubts(&mut self, fragments: &[Received]) {
+        for fragment in fragments {
+            fragment.meta.flags.doubts().for_each(|doubt| self.statistics.doubts[doubt] += 1);
+            if fragment.meta.flags.contains(FragmentFlags::CRC_ERROR) {
+                self.corrupt.get_or_insert_with(|| first_words(fragment));
+            }
+        }
     }
 
     /// Whether its fragments are placed in the order in which they come.

@@ -4,7 +4,7 @@
 //! [`RunSnapshot`] is what readers make of it on their own threads.
 
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::messages::{Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
+use ropewalk_flow::messages::{FragmentFlags, Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
     ByCause, COUNTERS, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger,
     NodeId, Role, RunNumber, SourceId, StreamAccount, StreamIndex,
@@ -177,11 +177,16 @@ impl Standing {
     }
 }
 
+/// How many fragments have each of [`FragmentFlags::DOUBTS`].
+pub type Doubts = [u64; FragmentFlags::DOUBTS.len()];
+
 /// What was seen of a source beside the account of its fragments.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Seen {
     /// Fragments whose checksum was wrong.
     pub crc_errors: u64,
+    /// Of the stale fragments, those that came before the run began: they are none of it.
+    pub before_start: u64,
     /// Frames that its own numbering shows to be lost.
     pub frames_missing: u64,
     /// Frames that came twice, or in another order than they were numbered.
@@ -201,6 +206,7 @@ impl Seen {
     const fn of(&mut self, counter: Counter) -> Option<&mut u64> {
         match counter {
             Counter::CrcErrors => Some(&mut self.crc_errors),
+            Counter::FragmentsBeforeStart => Some(&mut self.before_start),
             Counter::FramesMissing => Some(&mut self.frames_missing),
             Counter::FramesOutOfOrder => Some(&mut self.frames_out_of_order),
             Counter::GarbageBytes => Some(&mut self.garbage_bytes),
@@ -270,6 +276,8 @@ pub struct RunSnapshot {
     pub sources: BTreeMap<SourceId, FragmentAccount>,
     /// What was seen of each source beside its fragments' account.
     pub seen: BTreeMap<SourceId, Seen>,
+    /// Fragments of each source that are in doubt; one without any is left out.
+    pub doubts: BTreeMap<SourceId, Doubts>,
     /// In which events a source is missing that is required and takes part, in each life of its readout unit, in order; outside of these it
     /// has a fragment in every event that this settled.
     pub gaps: BTreeMap<SourceId, Vec<Gap>>,
@@ -314,8 +322,12 @@ impl RunSnapshot {
                     (None, _) => snapshot.count_node(report.node, &told, &mut sums),
                     (Some(source), Role::Readout) => snapshot.count_source(source, &told, &mut sums),
                     (Some(stream), Role::Builder) => {
+                        // A source's doubts, or a stream's numbers; their ids may be the same.
+                        let (doubts, numbers): (Vec<_>, Vec<_>) =
+                            told.entries().partition(|entry| entry.as_doubt().is_some());
+                        doubts.iter().for_each(|entry| snapshot.count_doubt(stream, entry));
                         let stream = StreamIndex(stream.0 as u8);
-                        told.entries().for_each(|entry| snapshot.count_stream(told.connected, stream, &entry));
+                        numbers.iter().for_each(|entry| snapshot.count_stream(told.connected, stream, entry));
                     }
                     _ => {}
                 }
@@ -351,6 +363,12 @@ impl RunSnapshot {
         self.counters.get(&counter).copied().unwrap_or(0)
     }
 
+    fn count_doubt(&mut self, source: SourceId, entry: &ReportEntry) {
+        if let Some(doubt) = entry.as_doubt() {
+            self.doubts.entry(source).or_default()[doubt] += entry.value;
+        }
+    }
+
     /// What a node told of itself.
     fn count_node(&mut self, node: NodeId, told: &Told<'_>, sums: &mut Sums) {
         for entry in told.entries() {
@@ -368,7 +386,7 @@ impl RunSnapshot {
     /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
     /// source is looked up once.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
-        let Self { sources, seen, gaps, numbering, masks, lost_datagrams, .. } = self;
+        let Self { sources, seen, gaps, numbering, masks, lost_datagrams, doubts, .. } = self;
         let (account, seen) = (sources.entry(source).or_default(), seen.entry(source).or_default());
         for entry in told.entries() {
             let (value, key) = (entry.value, EventKey::from_bits(entry.value));
@@ -396,6 +414,8 @@ impl RunSnapshot {
                 account.missing.add(cause, value);
             } else if let Some(cause) = entry.as_lost() {
                 lost_datagrams.entry(Some(source)).or_default().add(cause, value);
+            } else if let Some(doubt) = entry.as_doubt() {
+                doubts.entry(source).or_default()[doubt] += value;
             } else if entry.is_begun() {
                 // Of the life before that it may not have told that it took part again.
                 let open = masks.get_mut(&source).and_then(|record| record.intervals.last_mut());
@@ -519,6 +539,7 @@ mod tests {
         let other = SourceId(8);
         let numbers = [
             (Some(SOURCE), Counter::CrcErrors, 3),
+            (Some(SOURCE), Counter::FragmentsBeforeStart, 2),
             (Some(SOURCE), Counter::FramesMissing, 4),
             (Some(SOURCE), Counter::FramesOutOfOrder, 5),
             (Some(SOURCE), Counter::GarbageBytes, 6),
@@ -531,6 +552,7 @@ mod tests {
         let snapshot = RunSnapshot::of(&standing);
         let seen = Seen {
             crc_errors: 3,
+            before_start: 2,
             frames_missing: 4,
             frames_out_of_order: 5,
             garbage_bytes: 6,

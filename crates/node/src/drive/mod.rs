@@ -48,7 +48,7 @@ pub mod stream;
 mod table;
 mod writer;
 
-pub use account::{MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing};
+pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;

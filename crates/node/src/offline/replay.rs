@@ -7,7 +7,8 @@
 //! makes one of them wait can always go on with the rest, and memory holds one fragment.
 
 use super::{OfflineError, RunIndex};
-use ropewalk_terms::SourceId;
+use crate::status::StatusSummary;
+use ropewalk_terms::{Asked, SourceId};
 use ropewalk_wire::run_file::{FragmentFlags, FragmentView, SourceEntry, SourceFormat};
 use ropewalk_wire::{fed, ferol, generic};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub struct ReplayOptions {
 }
 
 /// What was sent.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replayed {
     /// Events.
     pub events: u64,
@@ -35,6 +36,8 @@ pub struct Replayed {
     pub fragments: u64,
     /// Bytes of these, framing not counted.
     pub bytes: u64,
+    /// The exit status, and why: what of the files could not be read.
+    pub status: StatusSummary,
 }
 
 /// Sends the fragments of the run in these directories or files; `connect` opens the line of each source.
@@ -49,7 +52,8 @@ pub fn replay<P: AsRef<Path>, W: Write>(
 ) -> Result<Replayed, OfflineError> {
     let index = RunIndex::build(places)?;
     let mut lines = open_lines(&index.sources(), options, &mut connect)?;
-    let mut sent = Replayed::default();
+    let status = StatusSummary::of(&index.facts(), Asked::Taken);
+    let mut sent = Replayed { status, ..Replayed::default() };
     let keys = || index.events().map(|copy| copy.entry.key.number());
     let (Some(first), Some(last)) = (keys().min(), keys().max()) else { return Ok(sent) };
     let mut time = 0;

@@ -3,8 +3,8 @@
 //! An event that went to several streams stands in each of them: within one the same key is a repetition.
 
 use super::segment_bytes::SegmentBytes;
-use super::{OfflineError, RunEvent, SegmentFile, SegmentScan, segment_files};
-use ropewalk_terms::{Attempt, Incarnation, RunNumber};
+use super::{FooterState, OfflineError, RunEvent, SegmentFile, SegmentScan, segment_files};
+use ropewalk_terms::{Attempt, Fact, Facts, Incarnation, RunNumber};
 use ropewalk_wire::run_file::{EventFlags, EventView, IndexEntry, Record, SourceEntry, StreamName};
 use std::cmp::Reverse;
 use std::iter::repeat_with;
@@ -92,6 +92,21 @@ impl RunIndex {
     /// The run, where a segment's header is readable.
     pub fn run(&self) -> Option<RunNumber> {
         self.scans.iter().find_map(|scan| scan.header.as_ref()).map(|header| header.run)
+    }
+
+    /// What could not be read, or is not sure to be whole.
+    pub(super) fn facts(&self) -> Facts {
+        let of_files = self.files.iter().zip(&self.scans).flat_map(|(file, scan)| {
+            let is_wrong = !file.open && scan.footer != FooterState::Right;
+            [
+                (Fact::CrcErrors, scan.crc_errors),
+                (Fact::Malformed, scan.malformed),
+                (Fact::DamagedBytes, scan.damaged_bytes),
+                (Fact::WrongFooters, u64::from(is_wrong)),
+                (Fact::UnfinishedSegments, u64::from(file.open)),
+            ]
+        });
+        Facts::default().with(of_files)
     }
 
     /// The sources that any segment names, each once, in the order of the first segment that names it.

@@ -7,6 +7,7 @@ use super::push::PushSummary;
 use super::summary::RunSummary;
 use crate::drive::{FrontEndsAccount, Refusal, RunSnapshot};
 use crate::fields::Fields;
+use crate::status::StatusSummary;
 use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::Setting;
@@ -318,19 +319,11 @@ impl Account {
         }
     }
 
-    /// It was stopped at once: what was not done was dropped.
-    pub fn is_forced(&self) -> bool {
+    /// The exit status, and why.
+    pub const fn status(&self) -> &StatusSummary {
         match self {
-            Self::Pull(summary) => summary.state == "forced",
-            Self::Push(summary) => summary.state == "forced",
-        }
-    }
-
-    /// Nothing was lost and no event is incomplete; where a farm decides, it decided on each.
-    pub fn is_lossless(&self) -> bool {
-        match self {
-            Self::Pull(summary) => summary.is_lossless(),
-            Self::Push(summary) => summary.is_complete(),
+            Self::Pull(summary) => &summary.status,
+            Self::Push(summary) => &summary.status,
         }
     }
 

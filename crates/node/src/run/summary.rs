@@ -12,11 +12,12 @@ use super::histograms::SourceHistograms;
 use super::lumisections::LumisectionSummary;
 use super::measures::MeasureSummary;
 use super::transfer::TransferSummary;
-use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
+use crate::drive::{Doubts, MaskRecord, MaskedInterval, RunSnapshot, Seen};
 use crate::fields::Fields;
+use crate::status::{StatusSummary, named};
 use crate::whole_file;
-use ropewalk_flow::messages::{Gap, LumisectionEnd, NumberingAnomaly};
-use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, SourceId, Utc};
+use ropewalk_flow::messages::{FragmentFlags, Gap, LumisectionEnd, NumberingAnomaly};
+use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -73,6 +74,8 @@ pub struct RunSummary {
     pub transfer: Option<TransferSummary>,
     /// Whether every equation holds.
     pub ledger: Value,
+    /// The exit status, and why.
+    pub status: StatusSummary,
     /// The account of each source.
     pub by_source: Map<String, Value>,
     /// In which events a source is missing that is required and takes part, by its id; sources that always were there are left out.
@@ -118,6 +121,8 @@ pub struct FragmentSummary {
     pub in_flight: u64,
     pub in_dropped_events: u64,
     pub missing: Map<String, Value>,
+    /// How many are in doubt, by flag; wrong checksums are `crc_errors`.
+    pub flagged: Map<String, Value>,
     /// What was seen beside them.
     #[serde(flatten)]
     pub seen: Seen,
@@ -257,7 +262,8 @@ fn datagrams(snapshot: &RunSnapshot) -> Value {
 fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     let account = |(id, account): (&SourceId, &FragmentAccount)| {
         let seen = snapshot.seen.get(id).copied().unwrap_or_default();
-        (id.to_string(), json!(FragmentSummary::new(account, seen)))
+        let doubts = snapshot.doubts.get(id).copied().unwrap_or_default();
+        (id.to_string(), json!(FragmentSummary::new(account, seen, &doubts)))
     };
     snapshot.sources.iter().map(account).collect()
 }
@@ -289,6 +295,7 @@ fn masked(snapshot: &RunSnapshot) -> Map<String, Value> {
 fn seen(snapshot: &RunSnapshot) -> Seen {
     Seen {
         crc_errors: snapshot.counter(Counter::CrcErrors),
+        before_start: snapshot.counter(Counter::FragmentsBeforeStart),
         frames_missing: snapshot.counter(Counter::FramesMissing),
         frames_out_of_order: snapshot.counter(Counter::FramesOutOfOrder),
         garbage_bytes: snapshot.counter(Counter::GarbageBytes),
@@ -298,12 +305,29 @@ fn seen(snapshot: &RunSnapshot) -> Seen {
     }
 }
 
+/// Fragments in doubt of all sources together.
+fn doubts(snapshot: &RunSnapshot) -> Doubts {
+    let mut sums = Doubts::default();
+    for of_source in snapshot.doubts.values() {
+        sums.iter_mut().zip(of_source).for_each(|(sum, count)| *sum += count);
+    }
+    sums
+}
+
+/// The same by name, but for wrong checksums, which have a count of their own.
+fn flagged(doubts: &Doubts) -> impl Iterator<Item = (&'static str, u64)> {
+    let by_flag = FragmentFlags::DOUBTS.into_iter().zip(*doubts);
+    by_flag
+        .filter(|((flag, _), count)| *flag != FragmentFlags::CRC_ERROR && *count > 0)
+        .map(|((_, name), count)| (name, count))
+}
+
 pub(super) fn causes(by_cause: &ByCause) -> Map<String, Value> {
     by_cause.iter().map(|(cause, count)| (cause.name().to_owned(), count.into())).collect()
 }
 
 impl FragmentSummary {
-    fn new(account: &FragmentAccount, seen: Seen) -> Self {
+    fn new(account: &FragmentAccount, seen: Seen, doubts: &Doubts) -> Self {
         Self {
             received: account.received,
             in_complete_events: account.in_complete_events,
@@ -317,8 +341,35 @@ impl FragmentSummary {
             in_flight: account.in_flight,
             in_dropped_events: account.in_dropped_events,
             missing: causes(&account.missing),
+            flagged: flagged(doubts).map(|(name, count)| (name.to_owned(), count.into())).collect(),
             seen,
         }
+    }
+}
+
+impl FragmentSummary {
+    fn facts(&self) -> Facts {
+        let masked = Cause::Masked.name();
+        let but_masked = |by_cause: &Map<String, Value>| -> u64 {
+            by_cause.iter().filter(|(cause, _)| *cause != masked).filter_map(|(_, count)| count.as_u64()).sum()
+        };
+        let flagged = self.flagged.iter().filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?)));
+        Facts::default().with(named(flagged)).with([
+            (Fact::Late, self.late),
+            (Fact::Duplicate, self.duplicate),
+            (Fact::Corrupt, self.corrupt),
+            (Fact::Stale, self.stale.saturating_sub(self.seen.before_start)),
+            (Fact::BeforeStart, self.seen.before_start),
+            (Fact::Dropped, but_masked(&self.dropped)),
+            (Fact::Missing, but_masked(&self.missing)),
+            (Fact::InFlight, self.in_flight),
+            (Fact::CrcErrors, self.seen.crc_errors),
+            (Fact::FramesMissing, self.seen.frames_missing),
+            (Fact::OutOfOrder, self.seen.frames_out_of_order),
+            (Fact::GarbageBytes, self.seen.garbage_bytes),
+            (Fact::AfterStop, self.after_stop),
+            (Fact::Masked, self.dropped.get(masked).and_then(Value::as_u64).unwrap_or(0)),
+        ])
     }
 }
 
@@ -368,7 +419,7 @@ impl RunSummary {
             clock: ClockSummary::default(),
             duration_s: times.whole,
             sources: parts.sources,
-            fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),
+            fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot), &doubts(snapshot)),
             events: EventSummary::new(events),
             bytes: json!({
                 "payload_received": counter(Counter::PayloadBytesReceived),
@@ -392,6 +443,7 @@ impl RunSummary {
             disk: disks(snapshot),
             transfer: None,
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
+            status: StatusSummary::default(),
             by_source: by_source(snapshot),
             gaps: gaps(snapshot),
             numbering: numbering(snapshot),
@@ -406,6 +458,14 @@ impl RunSummary {
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
             warnings: Vec::new(),
         }
+        .judged()
+    }
+
+    /// The same with its status, after whatever was added to it.
+    #[must_use]
+    pub(super) fn judged(mut self) -> Self {
+        self.status = StatusSummary::of(&self.facts(), Asked::Taken);
+        self
     }
 
     /// The same with what front ends under run control say, whose equations join the ledger.
@@ -413,7 +473,7 @@ impl RunSummary {
     pub(super) fn with_front_ends(mut self, front_ends: FrontEndsSummary) -> Self {
         add_unbalanced(&mut self.ledger, front_ends.unbalanced.iter().cloned());
         self.front_ends = Some(front_ends);
-        self
+        self.judged()
     }
 
     /// The same with what filter units made of files of events, whose equations join the ledger.
@@ -422,14 +482,14 @@ impl RunSummary {
         add_unbalanced(&mut self.ledger, file_based.unbalanced.drain(..));
         self.warnings.append(&mut file_based.failures);
         self.file_based = Some(file_based);
-        self
+        self.judged()
     }
 
     /// The same, where these threads panicked: what they had counted is what they told of themselves before.
     #[must_use]
     pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
         add_unbalanced(&mut self.ledger, panicked(threads));
-        self
+        self.judged()
     }
 
     /// The same with what is left of the disks of this process.
@@ -455,24 +515,45 @@ impl RunSummary {
         self.ledger["balanced"] == true
     }
 
-    /// Nothing was lost, on its way here neither, and no event is incomplete.
-    pub fn is_lossless(&self) -> bool {
-        let fragments = &self.fragments;
-        let lost = fragments.late + fragments.corrupt + fragments.in_flight + self.events.in_flight;
-        lost == 0
-            && fragments.dropped.is_empty()
-            && fragments.seen.frames_missing == 0
-            && self.datagrams["lost"] == 0
+    /// Nothing was lost, misplaced or doubtful.
+    pub const fn is_lossless(&self) -> bool {
+        self.status.is_good()
+    }
+
+    /// What its exit status depends on.
+    fn facts(&self) -> Facts {
+        let (events, cards) = (&self.events, &self.cards);
+        let decided_away = events.rejected + events.unselected;
+        let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
+        let unbalanced = self.ledger["unbalanced"].as_array().map_or(0, Vec::len);
+        let displaced = self.synchrony.iter().filter(|state| matches!(state.verdict, "offset" | "lost")).count();
+        let without_event = |front_ends: &FrontEndsSummary| front_ends.without_event();
+        self.fragments.facts().with([
+            (Fact::Forced, u64::from(self.state == "forced")),
+            (Fact::Unbalanced, unbalanced as u64),
+            (Fact::DatagramsLost, number(&self.datagrams, "lost")),
+            (Fact::DatagramsNobodys, number(&self.datagrams, "nobodys")),
+            (Fact::CardBlocksDamaged, cards.blocks_damaged),
+            (Fact::CardBlocksMissing, cards.blocks_missing),
+            (Fact::CardChunksGivenUp, cards.given_up),
             // What was in the rest of such a block nobody knows.
-            && self.cards.left_over_bytes == 0
-            && self.events.incomplete_emitted == 0
-            && self.events.incomplete_dropped == 0
+            (Fact::CardBytesLeftOver, cards.left_over_bytes),
+            (Fact::Synchrony, displaced as u64),
+            (Fact::Incomplete, events.incomplete_emitted),
+            (Fact::EventsDropped, events.incomplete_dropped),
+            (Fact::EventsInFlight, events.in_flight),
             // At levels below `written` an event may be released that no file will ever hold.
-            && self.events.written + self.events.rejected + self.events.unselected >= self.events.built
-            && self.streams.values().all(|stream| stream.failed == 0)
-            && self.disk["events_gone"] == 0
-            && self.file_based.as_ref().is_none_or(|files| files.set_aside == 0)
-            && self.front_ends.as_ref().is_none_or(FrontEndsSummary::is_lossless)
+            (Fact::Unwritten, events.built.saturating_sub(events.written + decided_away)),
+            (Fact::Quarantined, events.quarantined),
+            (Fact::StreamFailed, self.streams.values().map(|stream| stream.failed).sum()),
+            (Fact::EventsOutOfOrder, self.filter.out_of_order),
+            (Fact::EventsGone, number(&self.disk, "events_gone")),
+            (Fact::FilesSetAside, self.file_based.as_ref().map_or(0, |files| files.set_aside)),
+            (Fact::TriggersWithoutEvent, self.front_ends.as_ref().map_or(0, without_event)),
+            (Fact::Rejected, decided_away),
+            (Fact::KeptNewest, number(&self.deleted, "events")),
+            (Fact::SecondCopies, events.rebuilt_duplicate),
+        ])
     }
 }
 
@@ -533,7 +614,6 @@ pub(super) fn panicked(threads: &[String]) -> impl Iterator<Item = Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_terms::Cause;
 
     fn summary(events: EventAccount) -> RunSummary {
         let mut snapshot = RunSnapshot::default();
@@ -542,17 +622,17 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_lost_packets_on_the_way_to_it_says_so_by_name_and_is_not_lossless() {
+    fn a_run_that_lost_packets_on_the_way_to_it_says_so_by_name_and_is_not_good() {
         let mut snapshot = RunSnapshot::default();
-        let lossless = |snapshot: &RunSnapshot| {
+        let is_lossless = |snapshot: &RunSnapshot| {
             RunSummary::new(snapshot, PathBuf::new(), Parts::default(), false, Durations::default()).is_lossless()
         };
         snapshot.counters.insert(Counter::DatagramsNobodys, 7);
         snapshot.counters.insert(Counter::FramesOutOfOrder, 7);
-        assert!(lossless(&snapshot), "strangers and doubles are no loss");
+        assert!(is_lossless(&snapshot), "strangers and doubles are no loss");
         for counter in [Counter::FramesMissing, Counter::DatagramsLost] {
             snapshot.counters.insert(counter, 3);
-            assert!(!lossless(&snapshot), "{counter:?}");
+            assert!(!is_lossless(&snapshot), "{counter:?}");
             snapshot.counters.remove(&counter);
         }
         for (source, cause) in [(Some(SourceId(8)), Cause::Truncated), (None, Cause::SocketQueueFull)] {
@@ -572,5 +652,37 @@ mod tests {
             summary(EventAccount { accepted: 8, rejected: 1, ..events }).is_lossless(),
             "what is rejected is not lost"
         );
+    }
+
+    #[test]
+    fn a_run_with_exchanged_cables_says_so_of_each_source_and_ends_with_3() {
+        let mut snapshot = RunSnapshot::default();
+        let place = |name| FragmentFlags::DOUBTS.iter().position(|(_, known)| *known == name).expect("it has a name");
+        for (source, name, count) in [(7, "wrong_source", 5), (8, "wrong_source", 4), (8, "bunch_crossing_mismatch", 3)]
+        {
+            snapshot.sources.entry(SourceId(source)).or_default();
+            snapshot.doubts.entry(SourceId(source)).or_default()[place(name)] = count;
+        }
+        let summary = RunSummary::new(&snapshot, PathBuf::new(), Parts::default(), false, Durations::default());
+        assert_eq!(summary.by_source["8"]["flagged"], json!({ "wrong_source": 4, "bunch_crossing_mismatch": 3 }));
+        let reasons = [("wrong_source", 9), ("bunch_crossing_mismatch", 3)].into();
+        assert_eq!(summary.status, StatusSummary { code: 3, reasons });
+    }
+
+    #[test]
+    fn what_an_operator_asked_for_is_no_loss() {
+        let mut snapshot = RunSnapshot::default();
+        let fragments = &mut snapshot.ledger.fragments;
+        fragments.received = 7;
+        fragments.after_stop = 4;
+        fragments.dropped.add(Cause::Masked, 3);
+        fragments.missing.add(Cause::Masked, 9);
+        let status = |snapshot: &RunSnapshot, forced| {
+            RunSummary::new(snapshot, PathBuf::new(), Parts::default(), forced, Durations::default()).status.code
+        };
+        assert_eq!((status(&snapshot, false), status(&snapshot, true)), (0, 130));
+        snapshot.ledger.fragments.received = 8;
+        snapshot.ledger.fragments.stale = 1;
+        assert_eq!(status(&snapshot, false), 3, "a first number that is not expected may be a lost event");
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers that nodes report: what each of them is, and what it says.
 
-use super::Batch;
 use super::body::flag;
+use super::{Batch, FragmentFlags};
 use crate::frame::{FrameError, Reader, Writer};
 use ropewalk_terms::{BUCKETS, Cause, Counter, EventKey, Measure, Recorder, SourceId};
 
@@ -88,6 +88,7 @@ pub struct ReportEntry {
     /// numbers) or took part again (even ones);
     /// or 0x0200 + 3 × a gap's number for its first key, and behind that its last key and in how many events it is missing;
     /// or 0x0300 + 4 × an anomaly's number for its kind and size, and behind that its key, the number before and the one that came;
+    /// or 0x0360 + a place in `FragmentFlags::DOUBTS` for so many fragments of a source with that flag;
     /// or 0x5000 + 512 × a histogram's place in the configuration + a cell (`terms::Binning`) for so many values of a source in it.
     pub what: u16,
     /// How much since the node's run began.
@@ -105,6 +106,7 @@ impl ReportEntry {
     const ANOMALY: u16 = 0x0300;
     /// Anomalies of numbering that are told of a source.
     pub const MOST_ANOMALIES: usize = 16;
+    const DOUBT: u16 = 0x0360;
     /// Gaps that are told of a source.
     pub const MOST_GAPS: usize = 16;
     /// How often a source can be masked and take part again, together, in one run.
@@ -221,6 +223,17 @@ impl ReportEntry {
             (3, Some(last)) => last.to = self.value,
             _ => {}
         }
+    }
+
+    /// How many fragments of a source have the flag at this place in [`FragmentFlags::DOUBTS`].
+    pub const fn doubt(source: SourceId, doubt: usize, value: u64) -> Self {
+        Self { source: Some(source), what: Self::DOUBT + doubt as u16, value }
+    }
+
+    /// The place in [`FragmentFlags::DOUBTS`] of the flag that `value` fragments have, if `what` says so.
+    pub const fn as_doubt(&self) -> Option<usize> {
+        let is_one = self.what >= Self::DOUBT && self.what < Self::DOUBT + FragmentFlags::DOUBTS.len() as u16;
+        if is_one { Some((self.what - Self::DOUBT) as usize) } else { None }
     }
 
     /// What a source's histogram, by its place in the configuration, has in a cell.

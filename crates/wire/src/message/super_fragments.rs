@@ -71,6 +71,18 @@ impl FragmentFlags {
         TEXTS.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, text)| text)
     }
 
+    /// Every bit that puts the content in doubt, with its stable name: that of a `terms::Fact`.
+    pub const DOUBTS: [(Self, &str); 8] = [
+        (Self::CRC_ERROR, "crc_errors"),
+        (Self::MALFORMED, "malformed"),
+        (Self::WRONG_SOURCE, "wrong_source"),
+        (Self::LENGTH_MISMATCH, "length_mismatch"),
+        (Self::BUNCH_CROSSING_MISMATCH, "bunch_crossing_mismatch"),
+        (Self::DISPLACED, "displaced"),
+        (Self::STATUS_ERROR, "status_error"),
+        (Self::FRAMES_MISSING, "fragment_incomplete"),
+    ];
+
     /// Both sets of bits.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
@@ -82,9 +94,14 @@ impl FragmentFlags {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the content is in doubt: any bit that names an error.
+    /// Whether the content is in doubt: any of [`FragmentFlags::DOUBTS`].
     pub const fn has_error(self) -> bool {
         self.0 & 0x1fe != 0
+    }
+
+    /// The places in [`FragmentFlags::DOUBTS`] of those that are set.
+    pub fn doubts(self) -> impl Iterator<Item = usize> {
+        (0..Self::DOUBTS.len()).filter(move |&doubt| self.contains(Self::DOUBTS[doubt].0))
     }
 }
 

@@ -16,7 +16,8 @@ mod raw;
 mod tests;
 
 use super::{OfflineError, RunEvent, RunIndex};
-use ropewalk_terms::{EventKey, RunNumber, SourceId};
+use crate::status::StatusSummary;
+use ropewalk_terms::{Asked, EventKey, Fact, RunNumber, SourceId};
 use ropewalk_wire::foreign::ENVELOPE;
 use ropewalk_wire::frd::Version;
 use ropewalk_wire::run_file::{EventFlags, FragmentFlags, FragmentView, SourceEntry, SourceFormat};
@@ -67,6 +68,8 @@ pub struct Exported {
     pub not_carried: BTreeMap<&'static str, u64>,
     /// The files.
     pub files: Vec<PathBuf>,
+    /// The exit status, and why.
+    pub status: StatusSummary,
 }
 
 /// Makes files of another format of the run in these directories or files; they come into `directory`, which is there.
@@ -91,6 +94,12 @@ pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Pa
         writer.event(&parts, &mut exported)?;
     }
     exported.files = writer.finish()?;
+    let facts = index.facts().with([
+        (Fact::Nothing, u64::from(exported.events == 0)),
+        (Fact::CrcErrors, exported.wrong_checksums),
+        (Fact::NotCarried, exported.not_carried.values().sum()),
+    ]);
+    exported.status = StatusSummary::of(&facts, Asked::Taken);
     Ok(exported)
 }
 

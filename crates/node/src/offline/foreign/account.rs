@@ -2,8 +2,9 @@
 
 use super::frames::{Found, Frame, Peer};
 use crate::offline::utc::utc_text;
+use crate::status::StatusSummary;
 use ropewalk_flow::trial::Numbers;
-use ropewalk_terms::Utc;
+use ropewalk_terms::{Asked, Fact, Facts, Status, Utc};
 use ropewalk_wire::foreign::{Announced, Counting, Describe, ForeignFormat, Inspector, Value};
 use ropewalk_wire::framing::{Fields, Framing};
 use serde::Serialize;
@@ -48,6 +49,8 @@ pub struct ForeignReport {
     pub same_events: bool,
     /// Each source, by its address and number.
     pub sources: Vec<SourceReport>,
+    /// The exit status of `verify`, and why.
+    pub status: StatusSummary,
 }
 
 /// A file.
@@ -153,18 +156,45 @@ pub struct SourceReport {
 
 impl ForeignReport {
     /// Whether every byte belongs to a frame that is as it should be.
-    pub fn is_intact(&self) -> bool {
-        self.faults.is_empty() && self.skipped_bytes == 0 && self.left_over_bytes == 0 && self.checksums.wrong == 0
+    pub const fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8
     }
 
-    /// Whether nothing is missing.
+    /// Whether nothing is missing, misplaced or doubtful.
     pub fn is_complete(&self) -> bool {
-        self.sources.iter().all(|source| source.missing == 0)
-            && self
-                .files
-                .iter()
-                .filter_map(|file| file.capture.as_ref())
-                .all(|capture| capture.unfinished_datagrams + capture.unfinished_frames + capture.missed_bytes == 0)
+        self.facts().reasons(Asked::Checked).all(|(fact, _)| fact.status(Asked::Checked) != Status::Lost)
+    }
+
+    /// What the status depends on. Events of a file need not be in the order of their numbers.
+    fn facts(&self) -> Facts {
+        let captures = self.files.iter().filter_map(|file| file.capture.as_ref());
+        let captured = captures.flat_map(|capture| {
+            [
+                (Fact::DatagramsUnfinished, capture.unfinished_datagrams),
+                (Fact::FramesUnfinished, capture.unfinished_frames),
+                (Fact::MissedBytes, capture.missed_bytes),
+            ]
+        });
+        let numbered = self.sources.iter().flat_map(|source| {
+            [
+                (Fact::FramesMissing, source.missing),
+                (Fact::Duplicate, source.duplicates),
+                (Fact::Restarts, source.restarts),
+            ]
+        });
+        Facts::default().with(captured).with(numbered).with([
+            (Fact::Nothing, u64::from(self.frames == 0)),
+            (Fact::Faults, self.faults.values().sum()),
+            (Fact::GarbageBytes, self.skipped_bytes),
+            (Fact::FillerBytes, self.filler_bytes),
+            (Fact::LeftOverBytes, self.left_over_bytes),
+            (Fact::CrcErrors, self.checksums.wrong),
+        ])
+    }
+
+    pub(super) fn judged(mut self) -> Self {
+        self.status = StatusSummary::of(&self.facts(), Asked::Checked);
+        self
     }
 }
 
@@ -462,6 +492,8 @@ impl Account {
             first_faults: self.first_faults,
             same_events: events.len() > 1 && events.iter().all(|each| *each == events[0]),
             sources: sources.collect(),
+            status: StatusSummary::default(),
         }
+        .judged()
     }
 }

@@ -12,7 +12,8 @@ use super::input::Input;
 use super::sniff::now;
 use crate::offline::OfflineError;
 use crate::offline::run_writer::RunWriter;
-use ropewalk_terms::{Attempt, Cause, EventKey, RunNumber, SourceId};
+use crate::status::StatusSummary;
+use ropewalk_terms::{Asked, Attempt, Cause, EventKey, Fact, Facts, RunNumber, SourceId};
 use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::{Describe, ENVELOPE, Enclosed, ForeignFormat, UNDIVIDED};
 use ropewalk_wire::framing::{Fields, Framing, Piece, PieceKey, Splitter, Tick};
@@ -49,6 +50,21 @@ pub struct Converted {
     pub wrong_checksums: u64,
     /// The sources.
     pub sources: Vec<u32>,
+}
+
+impl Converted {
+    /// The exit status, and why.
+    pub fn status(&self) -> StatusSummary {
+        let facts = Facts::default().with([
+            (Fact::Nothing, u64::from(self.events == 0)),
+            (Fact::Incomplete, self.incomplete),
+            (Fact::Duplicate, self.duplicates),
+            (Fact::LeftOut, self.left_out),
+            (Fact::GarbageBytes, self.skipped_bytes),
+            (Fact::CrcErrors, self.wrong_checksums),
+        ]);
+        StatusSummary::of(&facts, Asked::Taken)
+    }
 }
 
 /// Where a fragment lies in the spool, and what is known of it.

@@ -7,7 +7,9 @@ use super::input::Input;
 use super::wanted::{Carrier, Wanted};
 use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
+use crate::status::StatusSummary;
 use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, Trial, TrialAccount};
+use ropewalk_terms::{Asked, Fact, Facts, Status};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use ropewalk_wire::description::Description;
 use serde::Serialize;
@@ -63,6 +65,8 @@ pub struct TrialReport {
     pub bad_places: u64,
     /// The first of them.
     pub first_bad: Option<BadReport>,
+    /// The exit status of `source test`, and why.
+    pub status: StatusSummary,
 }
 
 /// What a board sent.
@@ -91,7 +95,7 @@ pub struct BoardReport {
 }
 
 /// What was seen of numbers that should be one more each time.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct NumbersReport {
     /// The first one.
     pub first: u64,
@@ -278,7 +282,9 @@ fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) ->
             let (key, what, offset) = (place.key, place.what.clone(), place.offset);
             BadReport { key, what, offset, line: rule.line, column: rule.column, place }
         }),
+        status: StatusSummary::default(),
     }
+    .judged()
 }
 
 fn board_report((board, account): &(Board, BoardAccount)) -> BoardReport {
@@ -313,18 +319,40 @@ fn numbers(numbers: &Numbers) -> Option<NumbersReport> {
 }
 
 impl TrialReport {
-    /// Whether every byte belongs to a frame whose checksum, if it has one, is right.
-    pub fn is_intact(&self) -> bool {
-        let wrong: u64 = self.boards.iter().map(|board| board.checksums.wrong).sum();
-        self.faults.is_empty() && self.skipped_bytes + self.left_over_bytes + wrong == 0
+    /// Whether every byte belongs to a frame that is as it should be.
+    pub const fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8
     }
 
-    /// Whether no frame is missing, doubled or out of its order.
+    /// Whether nothing is missing, misplaced or doubtful.
     pub fn is_complete(&self) -> bool {
-        let is_gapless = |numbers: NumbersReport| {
-            numbers.missing + numbers.gaps + numbers.duplicates + numbers.out_of_order + numbers.restarts == 0
-        };
-        self.unfinished_frames == 0
-            && self.boards.iter().all(|board| board.sequence.or(board.event).is_none_or(is_gapless))
+        self.facts().reasons(Asked::Checked).all(|(fact, _)| fact.status(Asked::Checked) != Status::Lost)
+    }
+
+    /// What the status depends on.
+    fn facts(&self) -> Facts {
+        let boards = self.boards.iter().flat_map(|board| {
+            let numbers = board.sequence.or(board.event).unwrap_or_default();
+            [
+                (Fact::CrcErrors, board.checksums.wrong),
+                (Fact::FramesMissing, numbers.missing.max(numbers.gaps)),
+                (Fact::Duplicate, numbers.duplicates),
+                (Fact::OutOfOrder, numbers.out_of_order),
+                (Fact::Restarts, numbers.restarts),
+            ]
+        });
+        Facts::default().with(boards).with([
+            (Fact::Nothing, u64::from(self.frames == 0)),
+            (Fact::Faults, self.faults.values().sum()),
+            (Fact::GarbageBytes, self.skipped_bytes),
+            (Fact::FillerBytes, self.filler_bytes),
+            (Fact::LeftOverBytes, self.left_over_bytes),
+            (Fact::FramesUnfinished, self.unfinished_frames),
+        ])
+    }
+
+    fn judged(mut self) -> Self {
+        self.status = StatusSummary::of(&self.facts(), Asked::Checked);
+        self
     }
 }

@@ -5,9 +5,9 @@
 use crate::offline::{OfflineError, RunEvent, RunIndex};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::fed;
-use ropewalk_wire::run_file::{EventFlags, SourceEntry, SourceFormat};
+use ropewalk_wire::run_file::{EventFlags, FragmentFlags, SourceEntry, SourceFormat};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
@@ -21,6 +21,10 @@ const BLOCKS: usize = 4;
 pub(super) struct Content {
     pub(super) events: u64,
     pub(super) incomplete: u64,
+    pub(super) doubtful: u64,
+    pub(super) quarantined: u64,
+    /// Fragments with each of `FragmentFlags::DOUBTS`.
+    doubts: [u64; FragmentFlags::DOUBTS.len()],
     pub(super) fragments: u64,
     pub(super) payload_bytes: u64,
     pub(super) payload_sha256: String,
@@ -97,7 +101,10 @@ impl Content {
         payload: &mut PayloadBlocks,
     ) {
         self.events += 1;
-        self.incomplete += u64::from(event.event.head().flags.contains(EventFlags::INCOMPLETE));
+        let flags = event.event.head().flags;
+        self.incomplete += u64::from(flags.contains(EventFlags::INCOMPLETE));
+        self.quarantined += u64::from(flags.contains(EventFlags::QUARANTINED));
+        let mut is_doubtful = flags.contains(EventFlags::DOUBTFUL);
         let fragments = event.event.fragments();
         order.clear();
         order.extend(fragments.clone().enumerate().map(|(place, fragment)| (fragment.entry.source, place)));
@@ -107,6 +114,9 @@ impl Content {
         for &(source, place) in &*order {
             let Some(fragment) = fragments.clone().nth(place) else { continue };
             self.fragments += 1;
+            let flags = fragment.entry.flags;
+            flags.doubts().for_each(|doubt| self.doubts[doubt] += 1);
+            is_doubtful |= flags.has_error();
             self.payload_bytes += fragment.payload.len() as u64;
             if sources.fed.contains(&source) {
                 match fed::Fragment::parse(fragment.payload) {
@@ -116,6 +126,13 @@ impl Content {
             }
             payload.append(fragment.payload);
         }
+        self.doubtful += u64::from(is_doubtful);
+    }
+
+    /// Fragments in doubt, by the name of their flag.
+    pub(super) fn flagged(&self) -> BTreeMap<&'static str, u64> {
+        let by_flag = FragmentFlags::DOUBTS.into_iter().zip(self.doubts);
+        by_flag.filter(|(_, count)| *count > 0).map(|((_, name), count)| (name, count)).collect()
     }
 }
 

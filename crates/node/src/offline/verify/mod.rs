@@ -6,8 +6,10 @@
 mod content;
 
 use super::{EventCopy, FooterState, OfflineError, RunIndex, SegmentScan, StreamContent};
-use ropewalk_terms::EventKey;
+use crate::status::{StatusSummary, named};
+use ropewalk_terms::{Asked, EventKey, Fact, Facts, Status};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The form's name and version.
@@ -40,6 +42,12 @@ pub struct VerifyReport {
     pub duplicates: u64,
     /// Events with a missing source.
     pub incomplete: u64,
+    /// Events with a fragment whose content is in doubt.
+    pub doubtful: u64,
+    /// Events on which no filter decided.
+    pub quarantined: u64,
+    /// Fragments in doubt, by flag; a wrong checksum that was seen when the fragment came is here, too.
+    pub flagged: BTreeMap<&'static str, u64>,
     /// Event records and FED fragments that contradict themselves.
     pub malformed: u64,
     /// Files, unfinished ones included.
@@ -62,17 +70,38 @@ pub struct VerifyReport {
     pub selected: bool,
     /// What each named stream holds, in the order of their names; nothing where the run was not divided.
     pub streams: Vec<StreamReport>,
+    /// The exit status of `verify`, and why.
+    pub status: StatusSummary,
 }
 
 impl VerifyReport {
     /// Whether every byte is as it was written and no key is missing that was meant to be there. Incomplete events are no fault of the files.
-    pub const fn is_intact(&self) -> bool {
-        self.crc_errors == 0
-            && (self.gaps == 0 || self.selected)
-            && self.malformed == 0
-            && self.damaged_bytes == 0
-            && self.unfinished_segments == 0
-            && self.wrong_footers == 0
+    pub fn is_intact(&self) -> bool {
+        self.status.code != Status::Wrong as u8 && !self.status.reasons.contains_key(Fact::MissingKeys.name())
+    }
+
+    /// What the status depends on.
+    fn facts(&self) -> Facts {
+        // A flag is a doubt, and not damage of the files: that is found by looking.
+        let is_doubt = |fact: &Fact| fact.status(Asked::Checked) == Status::Lost;
+        let flagged = named(self.flagged.iter().map(|(name, count)| (*name, *count)));
+        Facts::default().with(flagged.filter(|(fact, _)| is_doubt(fact))).with([
+            (Fact::Doubtful, self.doubtful),
+            (Fact::CrcErrors, self.crc_errors),
+            (Fact::Malformed, self.malformed),
+            (Fact::DamagedBytes, self.damaged_bytes),
+            (Fact::WrongFooters, self.wrong_footers),
+            (Fact::UnfinishedSegments, self.unfinished_segments),
+            (Fact::MissingKeys, if self.selected { 0 } else { self.gaps }),
+            (Fact::Incomplete, self.incomplete),
+            (Fact::Quarantined, self.quarantined),
+            (Fact::SecondCopies, self.duplicates),
+        ])
+    }
+
+    fn judged(mut self) -> Self {
+        self.status = StatusSummary::of(&self.facts(), Asked::Checked);
+        self
     }
 }
 
@@ -103,6 +132,7 @@ pub struct Gap {
 pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError> {
     let index = RunIndex::build(places)?;
     let content = content::read(&index)?;
+    let flagged = content.flagged();
     let (gaps, first_gaps) = gaps(index.events());
     let scans = index.scans();
     let sum = |count: fn(&SegmentScan) -> u64| scans.iter().map(count).sum::<u64>();
@@ -120,6 +150,9 @@ pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError
         gaps,
         duplicates: index.streams().iter().map(|stream| stream.duplicates).sum(),
         incomplete: content.incomplete,
+        doubtful: content.doubtful,
+        quarantined: content.quarantined,
+        flagged,
         malformed: content.malformed + sum(|scan| scan.malformed),
         segments: scans.len() as u64,
         unfinished_segments: index.files().iter().filter(|file| file.open).count() as u64,
@@ -131,7 +164,9 @@ pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError
         first_gaps,
         selected: index.streams().iter().any(|stream| stream.selected),
         streams: index.streams().iter().filter(|stream| !stream.name.is_unnamed()).map(StreamReport::of).collect(),
-    })
+        status: StatusSummary::default(),
+    }
+    .judged())
 }
 
 impl StreamReport {

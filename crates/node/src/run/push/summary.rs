@@ -10,9 +10,10 @@ use crate::run::clock_summary::ClockSummary;
 use crate::run::configured::ConfigurationSummary;
 use crate::run::histograms::SourceHistograms;
 use crate::run::summary::{add_unbalanced, causes, panicked};
+use crate::status::StatusSummary;
 use crate::whole_file;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
-use ropewalk_terms::{ByCause, Cause, EventKey, FragmentAccount, RunNumber};
+use ropewalk_terms::{Asked, ByCause, Cause, EventKey, Fact, Facts, FragmentAccount, RunNumber};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -52,12 +53,14 @@ pub struct PushSummary {
     pub written: u64,
     /// Whether every equation holds.
     pub ledger: Value,
+    /// The exit status, and why.
+    pub status: StatusSummary,
     /// What was counted of sources' fragments, as `[[histogram]]` asks for.
     pub histograms: Vec<SourceHistograms>,
     /// What was asked of the system, refused, and gone without.
     pub warnings: Vec<String>,
     #[serde(skip)]
-    pub(super) is_complete: bool,
+    pub(super) facts: Facts,
 }
 
 /// One flow over all gateways, and the equations that it breaks.
@@ -183,16 +186,26 @@ impl FlowSummary {
         flow
     }
 
-    /// Every event was complete and decided by a node.
-    fn is_complete(&self) -> bool {
-        let packets = &self.packets;
-        packets.incomplete == 0
-            && packets.dropped.total() == 0
-            && packets.refused.total() == 0
-            && packets.packets.late == 0
-            && self.lost.total() == 0
-            && self.events.by_default == 0
-            && self.events.events.in_flight == 0
+    /// What the exit status depends on.
+    fn facts(&self) -> Facts {
+        let (flow, farm) = (&self.packets, &self.events);
+        let dropped = flow.packets.dropped.total() - flow.packets.dropped.get(Cause::Masked);
+        Facts::default().with([
+            (Fact::Late, flow.packets.late),
+            (Fact::Duplicate, flow.packets.duplicate),
+            (Fact::Corrupt, flow.packets.corrupt),
+            (Fact::Stale, flow.packets.stale),
+            (Fact::AfterStop, flow.packets.after_stop),
+            (Fact::Dropped, dropped - self.strangers()),
+            (Fact::DatagramsNobodys, self.strangers()),
+            (Fact::Masked, flow.packets.dropped.get(Cause::Masked)),
+            (Fact::DatagramsLost, self.lost.total()),
+            (Fact::Incomplete, flow.incomplete),
+            (Fact::EventsDropped, flow.dropped.total() + flow.refused.total()),
+            (Fact::EventsInFlight, farm.events.in_flight),
+            (Fact::DecidedByDefault, farm.by_default),
+            (Fact::Rejected, farm.events.rejected),
+        ])
     }
 }
 
@@ -275,9 +288,10 @@ fn masked(report: &GatewayReport, flows: &[FlowSection]) -> Map<String, Value> {
     masked
 }
 
-/// Nothing was lost where flows come in together, and everything was written.
-fn is_whole(gateway: &GatewayReport) -> bool {
-    gateway.not_written == 0 && gateway.received_together().is_none_or(|input| input.lost.total() == 0)
+/// What was lost where flows come in together, and what was not written.
+fn facts_of(gateway: &GatewayReport) -> [(Fact, u64); 2] {
+    let lost = gateway.received_together().map_or(0, |input| input.lost.total());
+    [(Fact::DatagramsLost, lost), (Fact::Unwritten, gateway.not_written)]
 }
 
 /// The equation of a gateway's files, where it does not hold.
@@ -342,6 +356,8 @@ impl PushSummary {
         let unbalanced: Vec<Value> = unbalanced.chain(unexplained_together(snapshot, &summaries)).collect();
         let json_of =
             |(section, flow): (&FlowSection, &FlowSummary)| (section.name.clone(), flow.to_json(section, running));
+        let of_gateways = snapshot.gateways.iter().flat_map(|(_, gateway)| facts_of(gateway));
+        let found = summaries.iter().fold(Facts::default(), |all, flow| all.and(&flow.facts())).with(of_gateways);
         let nodes = &snapshot.nodes;
         let gateways = snapshot.gateways.iter().zip(&snapshot.hardware);
         Self {
@@ -373,16 +389,25 @@ impl PushSummary {
                 .sum(),
             histograms: Vec::new(),
             ledger: json!({ "balanced": unbalanced.is_empty(), "unbalanced": unbalanced }),
+            status: StatusSummary::default(),
             warnings: Vec::new(),
-            is_complete: summaries.iter().all(FlowSummary::is_complete)
-                && snapshot.gateways.iter().all(|(_, gateway)| is_whole(gateway)),
+            facts: found,
         }
+        .judged()
+    }
+
+    /// The same with its status, after whatever was added to it.
+    fn judged(mut self) -> Self {
+        let unbalanced = self.ledger["unbalanced"].as_array().map_or(0, Vec::len);
+        let facts = [(Fact::Forced, u64::from(self.state == "forced")), (Fact::Unbalanced, unbalanced as u64)];
+        self.status = StatusSummary::of(&self.facts.with(facts), Asked::Taken);
+        self
     }
 
     /// The same, where these threads panicked: what they had counted is what they told of themselves before.
     pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
         add_unbalanced(&mut self.ledger, panicked(threads));
-        self
+        self.judged()
     }
 
     /// Keeps the account in the run's directory; of a process without a gateway, which has none, nowhere.
@@ -402,9 +427,9 @@ impl PushSummary {
         self.ledger["balanced"] == true
     }
 
-    /// Nothing was lost, no event is incomplete, and a node decided on each.
+    /// Nothing was lost, misplaced or doubtful.
     pub const fn is_complete(&self) -> bool {
-        self.is_complete
+        self.status.is_good()
     }
 }
 

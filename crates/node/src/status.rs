@@ -1,0 +1,49 @@
+//! The exit status and its reasons, as accounts and reports carry them.
+
+use ropewalk_terms::{Asked, Fact, Facts, Status};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// With which status a command ends, and why. The names are those of the table in `docs/cli.md`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct StatusSummary {
+    /// The exit status.
+    pub code: u8,
+    /// How often each fact was found that leads to another status than 0.
+    pub reasons: BTreeMap<&'static str, u64>,
+}
+
+impl StatusSummary {
+    /// What these facts lead to.
+    pub fn of(facts: &Facts, asked: Asked) -> Self {
+        let reasons = facts.reasons(asked).map(|(fact, count)| (fact.name(), count));
+        Self { code: facts.status(asked) as u8, reasons: reasons.collect() }
+    }
+
+    /// Nothing was lost, misplaced or doubtful.
+    pub const fn is_good(&self) -> bool {
+        self.code == Status::Good as u8
+    }
+}
+
+/// Facts with these names and counts, as flags of fragments have them; other names are left out.
+pub(crate) fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> impl Iterator<Item = (Fact, u64)> {
+    counts.into_iter().filter_map(|(name, count)| Some((Fact::from_name(name)?, count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_wire::message::FragmentFlags;
+
+    #[test]
+    fn every_flag_that_puts_a_fragment_in_doubt_leads_to_a_status() {
+        let all = FragmentFlags::DOUBTS.iter().fold(FragmentFlags::default(), |all, (flag, _)| all.with(*flag));
+        assert_eq!((0..32).filter(|bit| FragmentFlags(1 << bit).has_error()).count(), FragmentFlags::DOUBTS.len());
+        assert!(all.has_error() && all.doubts().eq(0..FragmentFlags::DOUBTS.len()));
+        for (_, name) in FragmentFlags::DOUBTS {
+            let facts = Facts::default().with(named([(name, 1)]));
+            assert_eq!(StatusSummary::of(&facts, Asked::Taken).reasons, [(name, 1)].into());
+        }
+    }
+}
