@@ -496,6 +496,52 @@ fn boards_of_a_named_format_share_a_file_or_a_port() {
     }
 }
 
+/// Frames of 12 bytes: the event, the board in some bits of a word, and what they were made of.
+fn numbered(board: u16, event: u32) -> Vec<u8> {
+    let board_bits = (board << 3 | 0x8001).to_be_bytes();
+    [&event.to_le_bytes()[..], &board_bits, &[board as u8; 6]].concat()
+}
+
+/// Frames of a layout in one plain file, and in one captured connection: a number in them tells the boards apart.
+#[test]
+fn boards_of_a_layout_share_a_file_and_each_source_has_its_own_frames() {
+    let output = TemporaryDirectory::new("captures-layout");
+    let (file, capture) = (output.path().join("boards.raw"), output.path().join("connection.pcapng"));
+    // Board 9 is no source.
+    let frames: Vec<u8> = (1..=50).flat_map(|event| [9, 6, 5].map(|id| numbered(id, event)).concat()).collect();
+    std::fs::write(&file, &frames).expect("the directory is ours");
+    let segments: Vec<_> =
+        frames.chunks(100).enumerate().map(|(index, part)| tcp(board(1), 100 * index, part)).collect();
+    write_capture(&capture, &segments);
+    let keys = |place: &Path, is: &str| {
+        format!(
+            "input = {:?}\nframe = {{ fixed = \"12B\" }}\nevent = {{ at = 0, type = \"u32le\" }}\n\
+             demux = {{ at = 4, type = \"u16be\", mask = 0x7ff8{is} }}",
+            place.display().to_string()
+        )
+    };
+    let named = [", is = 5", ", is = [6, 7]"];
+    for (place, is, boards) in [(&file, named, [5, 6]), (&capture, named, [5, 6]), (&file, [""; 2], [9, 6])] {
+        let sources = is.map(|is| keys(place, is));
+        let summary = taken(launched(&output, &sources), 50);
+        assert!(summary.is_lossless() && summary.events.written == 50, "{is:?}: {summary:#?}");
+        let stranger = if is == named { "board 9: 50" } else { "board 5: 50" };
+        let told = summary.warnings.iter().filter(|warning| warning.contains(stranger)).count();
+        assert_eq!(told, 1, "the frames of nobody are told once: {:?}", summary.warnings);
+        let (converted, _) = converted(&output, &[place.as_path()], &sources, &[]);
+        assert!(converted.is_lossless() && converted.events.written == 50, "{is:?}: {converted:#?}");
+        for directory in [&summary.directory, &converted.directory] {
+            let index = RunIndex::build(&[directory]).expect("the files are whole");
+            let (mut reader, mut number) = (index.reader(), 0);
+            while let Some(event) = reader.next_event().expect("it can be read") {
+                number += 1;
+                let found: Vec<_> = event.event.fragments().map(|fragment| fragment.payload.to_vec()).collect();
+                assert_eq!(found, boards.map(|board| numbered(board, number)), "{is:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_recording_that_does_not_fit_says_what_would() {
     let output = TemporaryDirectory::new("captures-unfit");

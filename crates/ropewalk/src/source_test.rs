@@ -35,8 +35,10 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         _ => {}
     }
     wanted.port = options.port.or(wanted.port);
-    let gathers = source.gathering().is_some();
-    let tried = TrialOptions { framing: &framing, gathers, input: &options.input, wanted: &wanted };
+    let (gathers, grows, own) =
+        (source.gathering().is_some(), source.numbers_grow(), source.tried_board(&wanted));
+    let (own, input) = (own.as_ref(), &options.input);
+    let tried = TrialOptions { framing: &framing, gathers, grows, own, input, wanted: &wanted };
     let report = try_layout(&tried, &options.config, &key)?;
     if options.json {
         print_json(&report)?;
@@ -49,6 +51,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
 fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
     let mut text = format!("frames     {}\n", grouped(report.frames));
     for (name, count) in [
+        ("of others", report.other_frames),
         ("datagrams", report.datagrams),
         ("skipped", report.skipped_bytes),
         ("filler", report.filler_bytes),

@@ -24,6 +24,8 @@ pub struct TrialAccount {
     pub faults: BTreeMap<&'static str, u64>,
     /// What each board sent.
     pub boards: Vec<(Board, BoardAccount)>,
+    /// Frames of boards that are not the source's.
+    pub other_frames: u64,
     /// Places where something was not as the description wants it.
     pub bad_places: u64,
     /// The first of them.

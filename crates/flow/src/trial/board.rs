@@ -15,6 +15,28 @@ pub struct Board {
     pub number: Option<u64>,
 }
 
+/// The board of a source, where several boards send to one place or into one file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OwnBoard {
+    /// It has one of these numbers.
+    Numbers(Vec<u64>),
+    /// It has one of these addresses.
+    Addresses(Vec<IpAddr>),
+    /// It is the one that appears after so many others.
+    InOrder(usize),
+}
+
+impl OwnBoard {
+    /// Whether this is the board, which appeared after `others` others.
+    pub fn is(&self, board: &Board, others: usize) -> bool {
+        match self {
+            Self::Numbers(numbers) => board.number.is_some_and(|number| numbers.contains(&number)),
+            Self::Addresses(addresses) => board.from.is_some_and(|from| addresses.contains(&from)),
+            Self::InOrder(order) => *order == others,
+        }
+    }
+}
+
 impl fmt::Display for Board {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.from, self.number) {

@@ -18,7 +18,7 @@ mod parts;
 mod tests;
 
 pub use account::{BadPlace, TrialAccount};
-pub use board::{Board, BoardAccount};
+pub use board::{Board, BoardAccount, OwnBoard};
 pub use intervals::{Interval, Intervals};
 pub use numbers::Numbers;
 pub use parts::Parts;
@@ -45,6 +45,12 @@ pub struct Trial<'a> {
     framing: &'a Description,
     /// Several frames of an event that follow each other belong together.
     gathers: bool,
+    /// Event numbers grow, but not one by one.
+    grows: bool,
+    /// Whose frames are looked at; everybody's where this is none.
+    own: Option<&'a OwnBoard>,
+    /// The boards in the order in which they appeared, where that tells whose they are.
+    seen: Vec<Board>,
     account: TrialAccount,
     parts: Parts,
     /// Bytes of the stream that are no whole frame yet, and what is before them.
@@ -83,6 +89,9 @@ impl<'a> Trial<'a> {
         Self {
             framing,
             gathers: false,
+            grows: false,
+            own: None,
+            seen: Vec::new(),
             account: TrialAccount::default(),
             parts: Parts::default(),
             rest: Vec::new(),
@@ -97,6 +106,18 @@ impl<'a> Trial<'a> {
     #[must_use]
     pub fn gathering(self, gathers: bool) -> Self {
         Self { gathers, ..self }
+    }
+
+    /// Event numbers grow, but not one by one.
+    #[must_use]
+    pub fn growing(self, grows: bool) -> Self {
+        Self { grows, ..self }
+    }
+
+    /// Frames of other boards are counted and not looked at.
+    #[must_use]
+    pub fn of(self, own: Option<&'a OwnBoard>) -> Self {
+        Self { own, ..self }
     }
 
     /// Takes a datagram.
@@ -260,11 +281,15 @@ impl<'a> Trial<'a> {
         }
         let (fields, widths, counting) = (self.framing.fields(frame), self.framing.widths(), self.framing.counting());
         let board = Board { from: arrival.from, number: self.framing.board_of(frame) };
+        if !self.is_own(&board) {
+            self.account.other_frames += 1;
+            return;
+        }
         let account = self.account.board(board);
         account.add(frame.len(), arrival.time);
         let sequence = fields.sequence.map(|number| ("sequence", account.sequence.add(number, widths.sequence, 1)));
         // What a format calls an event may be a time, or come again in each frame of it.
-        let counts = matches!(self.framing, Description::Layout(_)) || counting == Counting::Events;
+        let counts = !self.grows && (matches!(self.framing, Description::Layout(_)) || counting == Counting::Events);
         let step = self.framing.events_in(frame);
         let goes_on = |number: u64| self.gathers && account.event.last == Some(number);
         let begins = fields.event.filter(|&number| !self.framing.goes_on(frame) && !goes_on(number));
@@ -292,6 +317,18 @@ impl<'a> Trial<'a> {
             let marked = Some(at.min(frame.len())..frame.len().min(at + 1));
             self.bad_at(arrival.offset, FORMAT, fault, marked, before, frame);
         }
+    }
+
+    fn is_own(&mut self, board: &Board) -> bool {
+        let Some(own) = self.own else { return true };
+        let OwnBoard::InOrder(order) = own else { return own.is(board, 0) };
+        let known = self.seen.iter().position(|seen| seen == board);
+        // Who comes after the source's own board need not be remembered.
+        let others = known.unwrap_or(self.seen.len());
+        if known.is_none() && others <= *order {
+            self.seen.push(*board);
+        }
+        own.is(board, others)
     }
 
     /// Keeps the first bad place: what the rule with this key looks at is marked.

@@ -2,13 +2,14 @@
 
 use super::check::fault;
 use super::format::FormatName;
-use super::layout::{FrameChoice, FrameTable};
+use super::layout::{DemuxTable, FrameChoice, FrameTable};
 use super::layout_text::PeerOrPlace;
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::offline::ByteOrigin;
-use crate::offline::foreign::Wanted;
+use crate::offline::foreign::{Chosen, Wanted};
 use crate::quantity::read_from_text;
+use ropewalk_flow::trial::OwnBoard;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -121,17 +122,24 @@ pub struct PacketsTable {
 }
 
 impl SourceSection {
-    /// Which packets are its own, where it is read from a capture.
+    /// Which packets are its own, where it is read from a capture, and which frames, where it is read from a stream.
     pub fn wanted(&self) -> Wanted {
         let PacketsTable { port, from, from_port, to, protocol, connection } = self.packets.clone().unwrap_or_default();
         let connection = connection.map_or(0, |number| number.get() as usize - 1);
-        Wanted { port, from, from_port, to, protocol, connection, others: Vec::new(), chosen: self.chosen() }
+        let chosen = self.chosen();
+        let senders = match self.named_board() {
+            Some(OwnBoard::Addresses(addresses)) => addresses,
+            _ => Vec::new(),
+        };
+        Wanted { port, from, from_port, to, protocol, senders, connection, others: Vec::new(), chosen }
     }
 
-    /// The same beside all sources of its configuration, in their order: those that are read from the same connections of the
-    /// same capture have one each, the first the first, unless it is said which.
+    /// The same beside all sources of its configuration, in their order. Sources that are read from the same connections of the
+    /// same capture have one each, the first source the first one, unless `connection` says which. Sources that are told apart by a number
+    /// in the frames of the same stream know of each other.
     pub fn wanted_beside<'s>(&self, sources: impl Iterator<Item = &'s Self>) -> Wanted {
-        let beside = sources.filter(|source| self.shares_connections(source)).enumerate();
+        let sources: Vec<&Self> = sources.collect();
+        let beside = sources.iter().filter(|source| self.shares_connections(source)).enumerate();
         let numbered = beside.map(|(place, source)| {
             let is_said = source.packets.as_ref().is_some_and(|packets| packets.connection.is_some());
             (source.id, if is_said { source.wanted().connection } else { place })
@@ -139,7 +147,29 @@ impl SourceSection {
         let (own, others): (Vec<_>, Vec<_>) = numbered.partition(|(id, _)| *id == self.id);
         let wanted = self.wanted();
         let connection = own.first().map_or(wanted.connection, |(_, number)| *number);
-        Wanted { connection, others: others.into_iter().map(|(_, number)| number).collect(), ..wanted }
+        let chosen = wanted.chosen.map(|chosen| self.chosen_beside(chosen, &sources));
+        Wanted { connection, others: others.into_iter().map(|(_, number)| number).collect(), chosen, ..wanted }
+    }
+
+    /// Whose frames a trial of it looks at; everybody's where nothing tells which board it is.
+    pub fn tried_board(&self, wanted: &Wanted) -> Option<OwnBoard> {
+        wanted.chosen.as_ref().map(|chosen| chosen.board.clone()).or_else(|| self.named_board())
+    }
+
+    /// Which frames are its own, where other sources are read from the same stream.
+    fn chosen_beside(&self, chosen: Chosen, sources: &[&Self]) -> Chosen {
+        let is_beside = |source: &&&Self| self.input == source.input && self.packets == source.packets;
+        let boards = sources.iter().filter(is_beside).filter_map(|source| Some((source.id, source.chosen()?.board)));
+        let boards = boards.enumerate().map(|(place, (id, board))| match board {
+            OwnBoard::InOrder(_) => (id, OwnBoard::InOrder(place)),
+            board => (id, board),
+        });
+        let boards: Vec<_> = boards.collect();
+        let is_first = boards.first().is_none_or(|(id, _)| *id == self.id);
+        let (own, others): (Vec<_>, Vec<_>) = boards.into_iter().partition(|(id, _)| *id == self.id);
+        let board = own.into_iter().next().map_or(chosen.board, |(_, board)| board);
+        let others = others.into_iter().map(|(_, board)| board).collect();
+        Chosen { board, others, is_first, ..chosen }
     }
 
     /// Whether it is read from a connection that the same words of the same capture mean; it does with itself.
@@ -148,8 +178,12 @@ impl SourceSection {
             let packets = source.packets.clone().unwrap_or_default();
             PacketsTable { connection: None, ..packets }
         };
-        let in_connections =
-            |source: &Self| source.input.is_some() && !source.has_datagrams() && source.demux.is_none();
+        // Whoever says which board it is need not be told by the order of the connections.
+        let is_told_apart =
+            |demux: &DemuxTable| demux.is.is_some() || matches!(demux.at, PeerOrPlace::Place(_) | PeerOrPlace::Frame);
+        let in_connections = |source: &Self| {
+            source.input.is_some() && !source.has_datagrams() && !source.demux.as_ref().is_some_and(is_told_apart)
+        };
         in_connections(self) && in_connections(other) && self.input == other.input && packets(self) == packets(other)
     }
 
@@ -242,15 +276,7 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
             format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
         return Err(fault(key("format"), message));
     }
-    if source.demux.as_ref().is_some_and(|demux| demux.at == PeerOrPlace::Frame) && source.emulate.is_none() {
-        if !source.comes_in_datagrams() && source.input.is_none() {
-            let message = "one board sends over a connection; those of several are told apart in datagrams and in files (`input`)";
-            return Err(fault(key("demux"), message));
-        }
-        if source.input.is_some() && source.chosen().is_none() {
-            return Err(fault(key("demux"), "each source takes its own frames of the file: which ones? `is = 3`"));
-        }
-    }
+    check_demux(source).map_err(|message| fault(key("demux"), message))?;
     if source.packets.is_some() && source.input.is_none() {
         return Err(fault(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`"));
     }
@@ -259,6 +285,18 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
     }
     if let Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) = source.connect {
         return Err(fault(key("connect"), "only TCP connects; datagrams are listened for: `listen`"));
+    }
+    Ok(())
+}
+
+/// Whether boards can be told apart in the way in which the source comes.
+fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
+    let Some(demux) = source.demux.as_ref().filter(|_| source.emulate.is_none()) else { return Ok(()) };
+    if !source.comes_in_datagrams() && source.input.is_none() {
+        return Err("one board sends over a connection; those of several are told apart in datagrams and in files (`input`)");
+    }
+    if demux.at == PeerOrPlace::Frame && source.input.is_some() && source.chosen().is_none() {
+        return Err("each source takes its own frames of the file: which ones? `is = 3`");
     }
     Ok(())
 }

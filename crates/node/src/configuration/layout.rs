@@ -14,6 +14,7 @@ use super::splitter::KeysChoice;
 use crate::offline::foreign::Chosen;
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::readout::DatagramLimits;
+use ropewalk_flow::trial::OwnBoard;
 use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::{Counting, ForeignFormat};
 use ropewalk_wire::layout::{
@@ -25,7 +26,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// How frames are found: `"datagram"`, or a table.
@@ -289,6 +290,16 @@ pub enum BoardChoice {
     Address(Ipv4Addr),
 }
 
+impl BoardChoice {
+    const fn number(self) -> Option<u64> {
+        if let Self::Number(number) = self { Some(number) } else { None }
+    }
+
+    const fn address(self) -> Option<IpAddr> {
+        if let Self::Address(address) = self { Some(IpAddr::V4(address)) } else { None }
+    }
+}
+
 /// What the board says of its health.
 #[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -359,25 +370,48 @@ impl SourceSection {
         if let Ok(Some(plan)) = self.plan() {
             return Some(Arc::new(plan).into());
         }
-        match (self.format, self.chosen().as_ref().map(|chosen| &chosen.boards[..])) {
+        match (self.format, self.own_board()) {
             (FormatName::Ferol | FormatName::Generic, _) => None,
-            (FormatName::Foreign(format), Some([board])) if self.emulate.is_none() => {
-                Some(Description::Board(format, u32::try_from(*board).unwrap_or(u32::MAX)))
+            (FormatName::Foreign(format), Some(OwnBoard::Numbers(boards))) if boards.len() == 1 && self.emulate.is_none() => {
+                Some(Description::Board(format, u32::try_from(boards[0]).unwrap_or(u32::MAX)))
             }
             (FormatName::Foreign(format), _) => Some(format.into()),
         }
     }
 
-    /// Which frames of a stream of its format are its own, where they say whose they are.
+    /// Which frames of a stream of several boards are its own; none where it takes all of them.
     pub fn chosen(&self) -> Option<Chosen> {
-        let (FormatName::Foreign(format), Some(demux)) = (self.format, &self.demux) else { return None };
-        let names = demux.is.as_ref().filter(|_| demux.at == PeerOrPlace::Frame && !self.has_layout())?.all();
-        let number = |name: &BoardChoice| match name {
-            BoardChoice::Number(number) => Some(*number),
-            BoardChoice::Address(_) => None,
+        let board = self.own_board()?;
+        let description = match (self.plan(), self.format) {
+            (Ok(Some(plan)), _) => Arc::new(plan).into(),
+            (_, FormatName::Foreign(format)) => format.into(),
+            _ => return None,
         };
         let max_frame = usize::try_from(self.max_fragment.0).unwrap_or(usize::MAX);
-        Some(Chosen { format, boards: names.iter().filter_map(number).collect(), max_frame })
+        Some(Chosen { description, board, others: Vec::new(), is_first: true, max_frame })
+    }
+
+    /// Its board, where it says which one it is.
+    pub fn named_board(&self) -> Option<OwnBoard> {
+        let demux = self.demux.as_ref()?;
+        let names = demux.is.as_ref()?.all().iter();
+        Some(match demux.at {
+            PeerOrPlace::Peer => OwnBoard::Addresses(names.filter_map(|name| name.address()).collect()),
+            PeerOrPlace::Place(_) | PeerOrPlace::Frame => {
+                OwnBoard::Numbers(names.filter_map(|name| name.number()).collect())
+            }
+        })
+    }
+
+    /// Its board in a stream of several, where a number in the frame tells them apart. Without a name it is the first one that
+    /// appears.
+    fn own_board(&self) -> Option<OwnBoard> {
+        let is_numbered = match self.demux.as_ref()?.at {
+            PeerOrPlace::Peer => false,
+            PeerOrPlace::Place(_) => self.has_layout() && !self.has_datagrams(),
+            PeerOrPlace::Frame => !self.has_layout() && self.named_board().is_some(),
+        };
+        is_numbered.then(|| self.named_board().unwrap_or(OwnBoard::InOrder(0)))
     }
 
     /// What describes its frames where nothing but these was kept: FEROL blocks, too. None of generic fragments, which say

@@ -1,38 +1,94 @@
-//! The frames of some boards out of the bytes of many, where a format with a name says in each frame whose it is.
+//! Selects the frames of one source from a stream that holds the frames of several boards.
 //!
-//! ```text
-//!  bytes as they come --> frames --> those of the boards that are meant, one after the other, as if nobody else had sent
-//! ```
-//! Bytes that are no frame are handed on as well: whose they were nobody knows, and the run counts them.
+//! The number that tells the boards apart stands in each frame: where a layout says (`demux`), or where a format with a name has it.
+//! Bytes that belong to no frame are passed on by the first of the sources, so that they are counted once. So are frames of boards
+//! that no source takes.
 
-use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_flow::trial::{Board, OwnBoard};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::framing::{Framing, Front, Search};
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// Which frames of a stream are meant.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Boards without a source that are counted one by one; further ones are counted together.
+const MOST_STRANGERS: usize = 16;
+
+/// Which frames of a stream are a source's.
+#[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Their format.
-    pub format: ForeignFormat,
-    /// What they say whose they are: any of these.
-    pub boards: Vec<u64>,
-    /// Bytes of the longest frame. Where one would be longer, nothing behind it is looked at, but all is handed on.
+    /// What describes the frames.
+    pub description: Description,
+    /// Whose frames are taken.
+    pub board: OwnBoard,
+    /// The boards of the other sources that read the same stream.
+    pub others: Vec<OwnBoard>,
+    /// Whether this source accounts for what is no source's.
+    pub is_first: bool,
+    /// The largest frame in bytes. Framing is given up at a larger one: everything behind it is passed on.
     pub max_frame: usize,
 }
 
-/// Chooses frames from bytes as they come.
+/// How many frames of a stream were taken.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChosenFrames {
+    /// Frames of the source.
+    pub own: u64,
+    /// Frames of boards that no source takes, by their number; none where a frame is too short to hold it.
+    pub strangers: BTreeMap<Option<u64>, u64>,
+    /// Frames of further such boards.
+    pub further: u64,
+}
+
+impl ChosenFrames {
+    /// Whether every frame was some source's, and at least one was this source's.
+    pub fn is_pure(&self) -> bool {
+        self.own > 0 && self.strangers.is_empty()
+    }
+
+    fn count_stranger(&mut self, board: Option<u64>) {
+        if self.strangers.len() < MOST_STRANGERS || self.strangers.contains_key(&board) {
+            *self.strangers.entry(board).or_default() += 1;
+        } else {
+            self.further += 1;
+        }
+    }
+}
+
+impl fmt::Display for ChosenFrames {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} frames were the source's", self.own)?;
+        let strangers = self.strangers.values().sum::<u64>() + self.further;
+        if strangers == 0 {
+            return Ok(());
+        }
+        let named = self.strangers.iter().map(|(board, count)| match board {
+            Some(board) => format!("board {board}: {count}"),
+            None => format!("too short for a board number: {count}"),
+        });
+        let further = (self.further > 0).then(|| format!("others: {}", self.further));
+        let named = named.chain(further).collect::<Vec<_>>().join(", ");
+        write!(out, "; {strangers} frames belong to no source ({named})")
+    }
+}
+
+/// Selects frames from bytes as they come.
 #[derive(Debug)]
 pub(super) struct Chooser {
     chosen: Chosen,
     /// Bytes that are no whole frame yet.
     held: Vec<u8>,
     search: Search,
-    /// No frame can be found any more.
+    /// Framing was given up.
     is_lost: bool,
+    /// The boards in the order in which they appeared, where that tells whose they are.
+    seen: Vec<u64>,
+    frames: ChosenFrames,
 }
 
 impl Chooser {
     pub(super) fn new(chosen: Chosen) -> Self {
-        Self { chosen, held: Vec::new(), search: Search::default(), is_lost: false }
+        let (held, seen) = (Vec::new(), Vec::new());
+        Self { chosen, held, search: Search::default(), is_lost: false, seen, frames: ChosenFrames::default() }
     }
 
     /// Takes bytes, and gives what is chosen of them; false where nobody wants any more.
@@ -41,34 +97,70 @@ impl Chooser {
             return give(bytes);
         }
         self.held.extend_from_slice(bytes);
+        let held = std::mem::take(&mut self.held);
         let mut at = 0;
         let mut is_wanted_still = true;
         while is_wanted_still && !self.is_lost {
-            let rest = &self.held[at..];
-            match self.chosen.format.front(rest, &mut self.search) {
+            let rest = &held[at..];
+            match self.chosen.description.front(rest, &mut self.search) {
                 Front::Frame { bytes } => {
-                    let source = self.chosen.format.fields(&rest[..bytes]).source.map(u64::from);
-                    if source.is_some_and(|source| self.chosen.boards.contains(&source)) {
-                        is_wanted_still = give(&rest[..bytes]);
-                    }
+                    is_wanted_still = !self.is_own(&rest[..bytes]) || give(&rest[..bytes]);
                     (self.search, at) = (Search::default(), at + bytes);
                 }
                 Front::Skip { bytes, .. } => {
-                    is_wanted_still = give(&rest[..bytes]);
+                    is_wanted_still = !self.chosen.is_first || give(&rest[..bytes]);
                     at += bytes;
                 }
                 Front::Needs { bytes } if bytes <= self.chosen.max_frame && rest.len() < bytes => break,
                 Front::Needs { .. } | Front::Lost { .. } => self.is_lost = true,
             }
         }
+        self.held = held;
         self.held.drain(..at);
-        if self.is_lost { is_wanted_still && self.end(give) } else { is_wanted_still }
+        if self.is_lost { is_wanted_still && self.give_rest(give) } else { is_wanted_still }
     }
 
-    /// Nothing comes any more: gives what is left; false where nobody wants it.
-    pub(super) fn end(&mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    /// The stream has ended: gives what is left, and says how many frames there were.
+    pub(super) fn end(mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> ChosenFrames {
+        if self.chosen.is_first {
+            self.give_rest(give);
+        }
+        self.frames
+    }
+
+    fn give_rest(&mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let held = std::mem::take(&mut self.held);
         held.is_empty() || give(&held)
+    }
+
+    /// Whether a frame is the source's; counts it.
+    fn is_own(&mut self, frame: &[u8]) -> bool {
+        let number = self.chosen.description.board_of(frame);
+        let (board, others) = (Board { from: None, number }, self.boards_before(number));
+        let is_own = self.chosen.board.is(&board, others);
+        self.frames.own += u64::from(is_own);
+        let is_of_another = || self.chosen.others.iter().any(|another| another.is(&board, others));
+        if !is_own && self.chosen.is_first && !is_of_another() {
+            self.frames.count_stranger(number);
+        }
+        is_own
+    }
+
+    /// How many boards appeared before this one, where that tells whose it is.
+    fn boards_before(&mut self, number: Option<u64>) -> usize {
+        if !matches!(self.chosen.board, OwnBoard::InOrder(_)) {
+            return 0;
+        }
+        let Some(number) = number else { return usize::MAX };
+        let known = self.seen.iter().position(|seen| *seen == number);
+        known.unwrap_or_else(|| {
+            // Boards beyond the number of sources need not be told apart.
+            if self.seen.len() <= self.chosen.others.len() {
+                self.seen.push(number);
+                return self.seen.len() - 1;
+            }
+            usize::MAX
+        })
     }
 }
 
@@ -76,20 +168,79 @@ impl Chooser {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use ropewalk_wire::foreign::ForeignFormat;
+    use ropewalk_wire::layout::{Frame, Layout, Number, Plan};
+    use std::sync::Arc;
 
     fn frames(format: ForeignFormat, source: u32, events: std::ops::Range<u32>) -> Vec<Vec<u8>> {
         events.flat_map(|event| format.emulate(source, event, &[7; 40]).expect("it is short")).collect()
     }
 
-    fn chosen(stream: &[u8], piece: usize, chosen: Chosen) -> Vec<u8> {
+    fn of_board(description: impl Into<Description>, board: OwnBoard) -> Chosen {
+        let description = description.into();
+        Chosen { description, board, others: Vec::new(), is_first: true, max_frame: 1 << 16 }
+    }
+
+    fn named(board: u64) -> OwnBoard {
+        OwnBoard::Numbers(vec![board])
+    }
+
+    fn chosen(stream: &[u8], piece: usize, chosen: Chosen) -> (Vec<u8>, ChosenFrames) {
         let (mut chooser, mut out) = (Chooser::new(chosen), Vec::new());
         let mut give = |bytes: &[u8]| {
             out.extend_from_slice(bytes);
             true
         };
         stream.chunks(piece).for_each(|piece| _ = chooser.push(piece, &mut give));
-        chooser.end(&mut give);
-        out
+        let frames = chooser.end(&mut give);
+        (out, frames)
+    }
+
+    /// Frames of 8 bytes with the board's number in some bits of the last two.
+    fn layout() -> Description {
+        let demux = Number { at: 6, bytes: 2, is_big_endian: false, mask: Some(0x3f0), shift: None };
+        let layout = Layout { demux: Some(demux), ..Layout::new(Frame::Fixed { bytes: 8 }, 8) };
+        Arc::new(Plan::compile(&layout).expect("it makes sense")).into()
+    }
+
+    fn board_frame(board: u16, event: u8) -> [u8; 8] {
+        let [low, high] = (board << 4 | 0x8005).to_le_bytes();
+        [event, 1, 2, 3, 4, 5, low, high]
+    }
+
+    #[test]
+    fn a_number_in_a_layout_tells_whose_a_frame_is() {
+        let stream: Vec<u8> = (0..12).flat_map(|index| board_frame(u16::from(index % 3) + 20, index)).collect();
+        for piece in [1, 5, 8, 96] {
+            let (out, frames) = chosen(&stream, piece, Chosen { others: vec![named(22)], ..of_board(layout(), named(21)) });
+            assert_eq!(out, [1, 4, 7, 10].map(|index| board_frame(21, index)).concat());
+            let strangers = BTreeMap::from([(Some(20), 4)]);
+            assert_eq!(frames, ChosenFrames { own: 4, strangers, further: 0 });
+            let text = frames.to_string();
+            assert_eq!(text, "4 frames were the source's; 4 frames belong to no source (board 20: 4)");
+        }
+    }
+
+    #[test]
+    fn boards_without_names_are_taken_in_the_order_in_which_they_appear() {
+        let stream = [board_frame(9, 0), board_frame(3, 1), board_frame(9, 2), board_frame(5, 3)].concat();
+        let order = |board| Chosen {
+            others: vec![OwnBoard::InOrder(1 - board)],
+            is_first: board == 0,
+            ..of_board(layout(), OwnBoard::InOrder(board))
+        };
+        let (first, frames) = chosen(&stream, 7, order(0));
+        assert_eq!(first, [board_frame(9, 0), board_frame(9, 2)].concat());
+        assert_eq!((frames.own, frames.strangers), (2, BTreeMap::from([(Some(5), 1)])));
+        assert_eq!(chosen(&stream, 7, order(1)).0, board_frame(3, 1));
+    }
+
+    #[test]
+    fn bytes_of_no_frame_are_passed_on_by_the_first_source_alone() {
+        let stream = [&board_frame(1, 0)[..], &board_frame(2, 1), b"cut"].concat();
+        let second = Chosen { is_first: false, ..of_board(layout(), named(2)) };
+        assert_eq!(chosen(&stream, 4, of_board(layout(), named(1))).0, [&board_frame(1, 0)[..], b"cut"].concat());
+        assert_eq!(chosen(&stream, 4, second).0, board_frame(2, 1));
     }
 
     proptest! {
@@ -98,11 +249,11 @@ mod tests {
             let format = ForeignFormat::Fed;
             let [one, other] = [1, 2].map(|source| frames(format, source, 1..20));
             let mixed: Vec<u8> = one.iter().zip(&other).flat_map(|(one, other)| [&other[..], one].concat()).collect();
-            let whole = Chosen { format, boards: vec![1], max_frame: 1 << 16 };
-            prop_assert_eq!(chosen(&mixed, piece, whole.clone()), one.concat());
+            let whole = of_board(format, named(1));
+            prop_assert_eq!(chosen(&mixed, piece, whole.clone()).0, one.concat());
             // What is left of a frame that was cut belongs to nobody.
             let cut = &mixed[..mixed.len() - cut];
-            prop_assert!(chosen(cut, piece, whole).starts_with(&one[..18].concat()));
+            prop_assert!(chosen(cut, piece, whole).0.starts_with(&one[..18].concat()));
         }
 
         #[test]
@@ -110,8 +261,8 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..2000),
             piece in 1_usize..100,
         ) {
-            let format = ForeignFormat::Midas;
-            let mut chooser = Chooser::new(Chosen { format, boards: vec![1], max_frame: 256 });
+            let chosen = Chosen { max_frame: 256, ..of_board(ForeignFormat::Midas, named(1)) };
+            let mut chooser = Chooser::new(chosen);
             let mut given = 0;
             for piece in bytes.chunks(piece) {
                 chooser.push(piece, &mut |bytes| {

@@ -1,6 +1,6 @@
 //! A file in the place of a source: a capture's datagrams or connection, or the bytes of any other file.
 
-use super::choosing::Chooser;
+use super::choosing::{Chooser, ChosenFrames};
 use super::connections::Connections;
 use super::frames::{Carriage, Passing};
 use super::input::Input;
@@ -27,6 +27,8 @@ pub struct Passed {
     pub connections: BTreeMap<String, u64>,
     /// Places at which the capture is damaged.
     pub damaged: u64,
+    /// Frames of a stream, where it holds those of several boards.
+    pub chosen: Option<ChosenFrames>,
 }
 
 impl Passed {
@@ -34,15 +36,23 @@ impl Passed {
         *self.aside.entry(name).or_default() += 1;
     }
 
-    /// Whether every packet was the source's, and there was one.
+    /// Whether every packet and frame was some source's, and one was this source's.
     pub fn is_pure(&self) -> bool {
-        self.aside.is_empty() && self.damaged == 0 && self.taken > 0
+        let has_some = self.chosen.as_ref().map_or(self.taken > 0, ChosenFrames::is_pure);
+        self.aside.is_empty() && self.damaged == 0 && has_some
     }
 }
 
 impl fmt::Display for Passed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 8;
+        if let Some(chosen) = &self.chosen {
+            chosen.fmt(out)?;
+            if self.taken == 0 && self.aside.is_empty() && self.damaged == 0 {
+                return Ok(());
+            }
+            out.write_str("; ")?;
+        }
         write!(out, "{} packets were the source's", self.taken)?;
         if self.aside.is_empty() && self.damaged == 0 {
             return Ok(());
@@ -126,7 +136,7 @@ pub fn feed_datagrams(
 }
 
 /// Gives the bytes of a file, unpacked if it is an LZ4 frame; of a capture those of the connection that is wanted; of the frames
-/// of several boards those that are chosen. Says what passed in a capture.
+/// of several boards those that are chosen. Says what passed in a capture, and how many frames were chosen.
 ///
 /// # Errors
 /// Where it cannot be read.
@@ -139,8 +149,8 @@ pub fn feed_stream(
     let Some(chosen) = &wanted.chosen else { return feed_bytes(origin, wanted, is_over, give) };
     let mut chooser = Chooser::new(chosen.clone());
     let passed = feed_bytes(origin, wanted, is_over, &mut |bytes| chooser.push(bytes, give))?;
-    chooser.end(give);
-    Ok(passed)
+    let chosen = Some(chooser.end(give));
+    Ok(Some(Passed { chosen, ..passed.unwrap_or_default() }))
 }
 
 fn feed_bytes(

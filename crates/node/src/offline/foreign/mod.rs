@@ -38,7 +38,7 @@ mod trial;
 mod wanted;
 
 pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, SourceReport};
-pub use choosing::Chosen;
+pub use choosing::{Chosen, ChosenFrames};
 pub use convert::{Converted, convert};
 pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};

@@ -11,11 +11,11 @@ use super::input::Input;
 use super::trial::{TrialOptions, tried};
 use super::wanted::Wanted;
 use crate::configuration::{
-    BoardChoice, Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice,
+    Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice,
     ReadoutSection, SourceSection,
 };
 use crate::offline::{ByteOrigin, OfflineError};
-use ropewalk_flow::trial::{Board, TrialAccount};
+use ropewalk_flow::trial::TrialAccount;
 use ropewalk_wire::capture::CaptureReader;
 use ropewalk_wire::framing::Framing;
 use std::net::IpAddr;
@@ -185,29 +185,24 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Re
 /// What there is of a source; none where only a run finds its frames.
 fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
     let Some(framing) = source.framing() else { return Ok(None) };
-    let (account, _) =
-        tried(&TrialOptions { framing: &framing, gathers: source.gathering().is_some(), input: recording, wanted })?;
+    let own = source.tried_board(wanted);
+    let (gathers, grows) = (source.gathering().is_some(), source.numbers_grow());
+    let options = TrialOptions { framing: &framing, gathers, grows, own: own.as_ref(), input: recording, wanted };
+    let (account, _) = tried(&options)?;
     Ok(Some(account))
 }
 
 /// Where a source's numbers begin; none where it has none, or nothing of it was recorded.
 fn begin(source: &SourceSection, account: &TrialAccount) -> Option<Begin> {
     let widths = source.framing()?.widths();
-    let (first, bits) = first_of(source, account, (widths.event, widths.sequence))?;
+    let (first, bits) = first_of(account, (widths.event, widths.sequence))?;
     let bits = u32::from(source.counter_bits.unwrap_or(bits).clamp(8, 64));
     Some(Begin { bits, shift: first.wrapping_sub(source.first_event()) })
 }
 
 /// The first number of a source's own boards, and its bits.
-fn first_of(source: &SourceSection, account: &TrialAccount, (event, sequence): (u8, u8)) -> Option<(u64, u8)> {
-    let is_so_called = |board: &Board, name: &BoardChoice| match *name {
-        BoardChoice::Address(address) => board.from == Some(IpAddr::V4(address)),
-        BoardChoice::Number(number) => board.number == Some(number),
-    };
-    let names = source.demux.as_ref().and_then(|demux| demux.is.as_ref());
-    let is_its_own = |board: &Board| names.is_none_or(|names| names.all().iter().any(|name| is_so_called(board, name)));
-    let mut boards = account.boards.iter().filter(|(board, _)| is_its_own(board));
-    boards.find_map(|(_, account)| {
+fn first_of(account: &TrialAccount, (event, sequence): (u8, u8)) -> Option<(u64, u8)> {
+    account.boards.iter().find_map(|(_, account)| {
         account.event.first.map(|first| (first, event)).or(account.sequence.first.map(|first| (first, sequence)))
     })
 }

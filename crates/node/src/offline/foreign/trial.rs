@@ -8,7 +8,7 @@ use super::wanted::{Carrier, Wanted};
 use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
 use crate::status::StatusSummary;
-use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, Trial, TrialAccount};
+use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, OwnBoard, Trial, TrialAccount};
 use ropewalk_terms::{Asked, Fact, Facts, Status};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use ropewalk_wire::description::Description;
@@ -30,6 +30,10 @@ pub struct TrialOptions<'a> {
     pub framing: &'a Description,
     /// Several frames of an event that follow each other are one fragment.
     pub gathers: bool,
+    /// Event numbers grow, but not one by one.
+    pub grows: bool,
+    /// Whose frames are looked at; everybody's where this is none.
+    pub own: Option<&'a OwnBoard>,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,
     /// Which packets of a capture are meant.
@@ -41,8 +45,10 @@ pub struct TrialOptions<'a> {
 pub struct TrialReport {
     /// [`TRIAL_SCHEMA`].
     pub schema: &'static str,
-    /// Whole frames.
+    /// Whole frames of the source.
     pub frames: u64,
+    /// Whole frames of other boards.
+    pub other_frames: u64,
     /// Datagrams, of a capture.
     pub datagrams: u64,
     /// Bytes that belong to no frame.
@@ -174,7 +180,8 @@ pub(super) struct Others {
 
 /// What came of it, and which packets of a capture are none of the source.
 pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
-    let (mut trial, mut others) = (Trial::new(options.framing).gathering(options.gathers), Others::default());
+    let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows).of(options.own);
+    let (mut trial, mut others) = (trial, Others::default());
     let mut input = Input::open(options.input)?;
     if CaptureReader::recognises(input.begin()?) {
         try_capture(options, carrier(options)?, &mut input, &mut trial, &mut others)?;
@@ -267,6 +274,7 @@ fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) ->
     TrialReport {
         schema: TRIAL_SCHEMA,
         frames: account.frames(),
+        other_frames: account.other_frames,
         datagrams: account.datagrams,
         skipped_bytes: account.skipped_bytes,
         filler_bytes: account.filler_bytes,

@@ -5,7 +5,7 @@ use ropewalk_wire::capture::{Aside, Carried, IpPacket};
 use std::net::IpAddr;
 
 /// Which packets of a capture are meant: all of them, where nothing is said.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Those that went to this port.
     pub port: Option<u16>,
@@ -17,6 +17,8 @@ pub struct Wanted {
     pub to: Option<IpAddr>,
     /// Those that lie straight in IP, with this protocol number.
     pub protocol: Option<u8>,
+    /// Those of connections that any of these addresses sent; of all where there are none.
+    pub senders: Vec<IpAddr>,
     /// Which of the connections that are left, in the order in which they begin to carry something, from 0.
     pub connection: usize,
     /// Which of them others want.
@@ -66,7 +68,9 @@ impl Wanted {
             return Err("other_protocol");
         }
         let is_from_elsewhere = self.from_port.is_some_and(|wanted| ports.map(|(from, _)| from) != Some(wanted));
-        if differs(self.from, source) || differs(self.to, destination) || is_from_elsewhere {
+        let is_of_another_board =
+            carrier == Carrier::Connections && !self.senders.is_empty() && !self.senders.contains(&source);
+        if differs(self.from, source) || differs(self.to, destination) || is_from_elsewhere || is_of_another_board {
             return Err("other_address");
         }
         Ok(carried)

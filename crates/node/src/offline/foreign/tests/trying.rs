@@ -35,7 +35,7 @@ impl Tried {
         let framing = self.configuration.source[0].framing().expect("it describes its frames");
         let wanted = Wanted::port(Some(port));
         try_layout(
-            &TrialOptions { framing: &framing, gathers: false, input, wanted: &wanted },
+            &TrialOptions { framing: &framing, gathers: false, grows: false, own: None, input, wanted: &wanted },
             &self.config(),
             "source[0]",
         )
