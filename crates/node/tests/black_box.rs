@@ -88,8 +88,12 @@ fn tried(configuration: &Configuration, config: &Path, input: &Path) -> TrialRep
     let source = &configuration.source[0];
     let framing = source.framing().expect("it describes its frames");
     let wanted = source.wanted();
-    try_layout(&TrialOptions { framing: &framing, gathers: false, grows: false, own: None, input, wanted: &wanted }, config, "source[0]")
-        .expect("it can be read")
+    try_layout(
+        &TrialOptions { framing: &framing, gathers: false, grows: false, own: None, input, wanted: &wanted },
+        config,
+        "source[0]",
+    )
+    .expect("it can be read")
 }
 
 fn name(file: &Path) -> String {

@@ -35,8 +35,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         _ => {}
     }
     wanted.port = options.port.or(wanted.port);
-    let (gathers, grows, own) =
-        (source.gathering().is_some(), source.numbers_grow(), source.tried_board(&wanted));
+    let (gathers, grows, own) = (source.gathering().is_some(), source.numbers_grow(), source.tried_board(&wanted));
     let (own, input) = (own.as_ref(), &options.input);
     let tried = TrialOptions { framing: &framing, gathers, grows, own, input, wanted: &wanted };
     let report = try_layout(&tried, &options.config, &key)?;

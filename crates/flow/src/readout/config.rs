@@ -59,6 +59,8 @@ pub struct SourceConfig {
     pub on_close: OnClose,
     /// Whether the checksums of its fragments are computed.
     pub check_crc: bool,
+    /// Its numbers are taken at their word: any believable step ahead is taken at once, and what follows does not correct it.
+    pub trusts_numbers: bool,
     /// Its event numbers grow, but not by one: the times of pulses, say. Such events are numbered from 1 on by what the
     /// sources of this readout unit show, each once none of them can show a lower one any more.
     pub numbers_grow: bool,
@@ -82,6 +84,7 @@ impl SourceConfig {
             counter_bits,
             first: 1,
             begins_anywhere: false,
+            trusts_numbers: true,
             max_fragment: 16 << 20,
             on_close: OnClose::Wait,
             check_crc: true,

@@ -132,7 +132,9 @@ impl Source {
     pub(super) fn new(config: &SourceConfig, readout: &ReadoutConfig) -> Self {
         let masked = config.requirement == Requirement::Masked;
         let mut sequence = Sequence::new(config.counter_bits, config.first, readout.plausibility, ORIGIN - 1);
-        if config.numbers_grow {
+        // Those that grow were made here.
+        let trusts_numbers = config.trusts_numbers || config.numbers_grow;
+        if trusts_numbers {
             sequence.trust();
         }
         Self {
@@ -141,7 +143,7 @@ impl Source {
             on_close: config.on_close,
             triggers: readout.trigger == Some(config.id),
             sequence,
-            trusts_numbers: config.numbers_grow,
+            trusts_numbers,
             is_only: readout.sources.len() == 1,
             has_joined: false,
             doubt: Doubt::new(),

@@ -293,7 +293,9 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
 fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
     let Some(demux) = source.demux.as_ref().filter(|_| source.emulate.is_none()) else { return Ok(()) };
     if !source.comes_in_datagrams() && source.input.is_none() {
-        return Err("one board sends over a connection; those of several are told apart in datagrams and in files (`input`)");
+        return Err(
+            "one board sends over a connection; those of several are told apart in datagrams and in files (`input`)",
+        );
     }
     if demux.at == PeerOrPlace::Frame && source.input.is_some() && source.chosen().is_none() {
         return Err("each source takes its own frames of the file: which ones? `is = 3`");

@@ -372,7 +372,9 @@ impl SourceSection {
         }
         match (self.format, self.own_board()) {
             (FormatName::Ferol | FormatName::Generic, _) => None,
-            (FormatName::Foreign(format), Some(OwnBoard::Numbers(boards))) if boards.len() == 1 && self.emulate.is_none() => {
+            (FormatName::Foreign(format), Some(OwnBoard::Numbers(boards)))
+                if boards.len() == 1 && self.emulate.is_none() =>
+            {
                 Some(Description::Board(format, u32::try_from(boards[0]).unwrap_or(u32::MAX)))
             }
             (FormatName::Foreign(format), _) => Some(format.into()),

@@ -66,16 +66,6 @@ struct Rig {
 impl Rig {
     /// Before the start, no source connected. Numbers are taken at their word: what is in doubt has tests of its own.
     fn new(config: ReadoutConfig) -> Self {
-        let mut rig = Self::doubting(config);
-        for source in &mut rig.readout.sources {
-            source.trusts_numbers = true;
-            source.sequence.trust();
-        }
-        rig
-    }
-
-    /// The same where numbers are claims.
-    fn doubting(config: ReadoutConfig) -> Self {
         Self {
             readout: Readout::new(config),
             now: Instant::from_nanoseconds(1_000),
@@ -84,6 +74,12 @@ impl Rig {
             answers: Vec::new(),
             others: Vec::new(),
         }
+    }
+
+    /// The same where numbers are claims.
+    fn doubting(mut config: ReadoutConfig) -> Self {
+        config.sources.iter_mut().for_each(|source| source.trusts_numbers = false);
+        Self::new(config)
     }
 
     /// All sources connected and read, the run started with event 1.

@@ -212,7 +212,8 @@ mod tests {
     fn a_number_in_a_layout_tells_whose_a_frame_is() {
         let stream: Vec<u8> = (0..12).flat_map(|index| board_frame(u16::from(index % 3) + 20, index)).collect();
         for piece in [1, 5, 8, 96] {
-            let (out, frames) = chosen(&stream, piece, Chosen { others: vec![named(22)], ..of_board(layout(), named(21)) });
+            let (out, frames) =
+                chosen(&stream, piece, Chosen { others: vec![named(22)], ..of_board(layout(), named(21)) });
             assert_eq!(out, [1, 4, 7, 10].map(|index| board_frame(21, index)).concat());
             let strangers = BTreeMap::from([(Some(20), 4)]);
             assert_eq!(frames, ChosenFrames { own: 4, strangers, further: 0 });

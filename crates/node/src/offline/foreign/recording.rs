@@ -11,8 +11,8 @@ use super::input::Input;
 use super::trial::{TrialOptions, tried};
 use super::wanted::Wanted;
 use crate::configuration::{
-    Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice,
-    ReadoutSection, SourceSection,
+    Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice, ReadoutSection,
+    SourceSection,
 };
 use crate::offline::{ByteOrigin, OfflineError};
 use ropewalk_flow::trial::TrialAccount;
