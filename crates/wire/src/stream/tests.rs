@@ -126,9 +126,10 @@ fn what_a_field_cannot_mean_is_refused() {
     }
     let many = [body, &[0; 4 * MOST_RANGES]].concat();
     assert_eq!(Message::decode(Kind::Subscribe, &many), Err(FrameError::Long));
+    assert_eq!(Message::decode(Kind::DownRefused, &[5, 0, 3]), Err(FrameError::Meaning), "no such reason");
     assert_eq!(Message::decode(Kind::Hello, b"RWSOMETHING"), Err(FrameError::Magic));
     assert_eq!(Frame::parse(b"GET / HT"), Err(FrameError::Magic));
-    assert_eq!(Frame::parse(b"RWF\x0A\0\0\0\0"), Err(FrameError::Meaning));
+    assert_eq!(Frame::parse(b"RWF\x0B\0\0\0\0"), Err(FrameError::Meaning));
     assert_eq!(Frame::parse(b"RWF\x01\0\0\xFF\0"), Err(FrameError::Long));
     let many = (MOST_CHUNKS as u32 + 1).to_le_bytes();
     assert_eq!(ChunksView::table_bytes(many, u32::MAX), Err(FrameError::Long));
