@@ -157,8 +157,6 @@ facts! {
     Unwritten = "unwritten", Lost, Lost;
     /// Events that could not be written to one of their streams.
     StreamFailed = "stream_failed", Lost, Lost;
-    /// Events on which no filter decided; they are in the stream of errors.
-    Quarantined = "quarantined", Lost, Lost;
     /// Events on which no node of a farm decided in time.
     DecidedByDefault = "decided_by_default", Lost, Lost;
     /// Events of ordered streams that were written after later ones.
@@ -177,6 +175,8 @@ facts! {
     WrongFooters = "wrong_footers", Lost, Wrong;
     /// Run files that were never closed.
     UnfinishedSegments = "unfinished_segments", Lost, Wrong;
+    /// Events on which no filter decided: all of them are kept, in the stream of errors.
+    Quarantined = "quarantined", Good, Good;
     /// Fragments that came before the run began.
     BeforeStart = "before_start", Good, Good;
     /// Fragments of after the last event that was asked for.

@@ -199,7 +199,7 @@ fn wrong_checksums_of_a_front_end_are_told_by_the_run_and_are_an_error_to_verify
             bad.send_content(event, &content);
         }
         let ended = program.end();
-        ended.expect_status(0);
+        ended.expect_status(3);
         if arguments.contains(&"--json") {
             assert_eq!(ended.account()["fragments"]["crc_errors"], 2, "{ended:#?}");
         } else {
