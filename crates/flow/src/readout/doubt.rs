@@ -7,7 +7,7 @@
 //! ```
 //! A number is a claim. One that does not continue is held, with what follows, until there is evidence: the old sequence
 //! goes on, the new one does, or other sources show how far the run has come. At most [`MOST_HELD`] fragments are held,
-//! for at most half the source time-out. A fragment whose checksum is wrong proves nothing: it takes the place that its
+//! for at most half the source time-out or a second. A fragment whose checksum is wrong proves nothing: it takes the place that its
 //! neighbours leave for it, or none.
 
 use super::machine::Readout;
@@ -18,6 +18,7 @@ use super::timeline::{ORIGIN, Position};
 use crate::messages::{FragmentFlags, NumberingKind, Received};
 use arrayvec::ArrayVec;
 use core::cmp::Ordering;
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
@@ -26,6 +27,9 @@ pub(super) const MOST_HELD: usize = 8;
 
 /// Equal steps in a row that prove a new sequence where the run has come as far.
 const PROOF: u32 = 3;
+
+/// Events wait no longer than this for a source whose numbers are in doubt, whatever the source time-out.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
 /// Growing numbers in a row, in unequal steps, that prove as much.
 const LOOSE_PROOF: u32 = 4;
@@ -161,13 +165,19 @@ impl Doubt {
 }
 
 impl Readout {
+    /// How long events wait for a source whose numbers are in doubt.
+    fn patience(&self) -> Duration {
+        (self.source_timeout / 2).min(LONGEST_DOUBT)
+    }
+
     /// A fragment came that does not continue its source's sequence, or that is unreliable, or one behind such.
     pub(super) fn hold(&mut self, now: Instant, source: usize, fragment: Received) {
+        let patience = self.patience();
         let input = &mut self.sources[source];
         let doubt = &mut input.doubt;
         if doubt.is_empty() {
             doubt.since = now;
-            self.doubt_check = self.doubt_check.min(now.after(self.source_timeout / 2));
+            self.doubt_check = self.doubt_check.min(now.after(patience));
         }
         doubt.count(input.sequence.last());
         let raw = fragment.meta.raw_id;
@@ -572,7 +582,7 @@ impl Readout {
     /// Sources whose numbers were in doubt for too long are decided with what is known.
     pub(super) fn end_doubts(&mut self, now: Instant) {
         self.doubt_check = Instant::FAR_FUTURE;
-        let patience = self.source_timeout / 2;
+        let patience = self.patience();
         for source in 0..self.sources.len() {
             let input = &self.sources[source];
             if input.doubt.is_empty() {
@@ -580,7 +590,7 @@ impl Readout {
             }
             let deadline = |doubt: &Doubt| doubt.since.after(patience * (1 + u32::from(doubt.tentative.is_some())));
             if now >= deadline(&input.doubt) {
-                self.decide(now, source, now >= input.doubt.since.after(self.source_timeout));
+                self.decide(now, source, now >= input.doubt.since.after(2 * patience));
                 self.moved(now, source);
             }
             let doubt = &self.sources[source].doubt;

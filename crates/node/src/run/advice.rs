@@ -57,12 +57,12 @@ fn way(source: &SourceSection) -> String {
 fn remedy(source: &SourceSection, cause: &str) -> Option<String> {
     let jump = if cause == "stale" { "lie before that of the first event" } else { "do not go on one by one" };
     let text = match cause {
-        "corrupt" | "out_of_sync" | "stale" if source.numbers_grow() => return None,
-        "corrupt" | "out_of_sync" | "stale" if source.has_layout() => format!(
+        "corrupt" | "implausible_jump" | "out_of_sync" | "stale" if source.numbers_grow() => return None,
+        "corrupt" | "implausible_jump" | "out_of_sync" | "stale" if source.has_layout() => format!(
             "the numbers of its events {jump}. Where they are times, which only grow: `numbers = \"growing\"` in `event`. \
              Otherwise compare place, type and byte order of `event`, and `first`, with what the board sends"
         ),
-        "corrupt" | "out_of_sync" | "stale" => {
+        "corrupt" | "implausible_jump" | "out_of_sync" | "stale" => {
             format!("the numbers of its events {jump}: compare `first` with what it sends")
         }
         "not_matched" => format!("they do not have the bytes of `match`; {}", trial(source)),

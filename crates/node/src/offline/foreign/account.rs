@@ -176,11 +176,8 @@ impl ForeignReport {
             ]
         });
         let numbered = self.sources.iter().flat_map(|source| {
-            [
-                (Fact::FramesMissing, source.missing),
-                (Fact::Duplicate, source.duplicates),
-                (Fact::Restarts, source.restarts),
-            ]
+            // Several kinds of events of one file may each have numbers of their own, so that a restart is no fault.
+            [(Fact::FramesMissing, source.missing), (Fact::Duplicate, source.duplicates)]
         });
         Facts::default().with(captured).with(numbered).with([
             (Fact::Nothing, u64::from(self.frames == 0)),
