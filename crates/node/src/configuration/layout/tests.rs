@@ -134,7 +134,8 @@ fn what_contradicts_itself_is_shown_with_its_place() {
 
 #[test]
 fn a_stream_and_datagrams_are_told_apart() {
-    assert_eq!(wrong(&PULSES.replace("udp://", "tcp://")).0, "source[0].frame");
+    // Boards that share an address are told apart in datagrams, and a connection has one board.
+    assert_eq!(wrong(&PULSES.replace("udp://", "tcp://")).0, "source[0].demux");
     let (key, text) = wrong(&DIGITISER.replace("connect = \"tcp://daqpc2:5000\"", "listen = \"udp://0.0.0.0:5000\""));
     assert_eq!(key, "source[0].frame");
     assert!(text.contains("frame = \"datagram\""), "{text}");
