@@ -197,7 +197,6 @@ impl Resolved {
                 None => usual.counter_bits,
             }),
             first: source.first_event(),
-            trusts_numbers: false,
             begins_anywhere: source.given_first_event().is_none() && source.emulate.is_none() && !source.controlled,
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
