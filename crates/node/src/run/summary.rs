@@ -366,7 +366,6 @@ impl FragmentSummary {
             (Fact::CrcErrors, self.seen.crc_errors),
             (Fact::FramesMissing, self.seen.frames_missing),
             (Fact::OutOfOrder, self.seen.frames_out_of_order),
-            (Fact::GarbageBytes, self.seen.garbage_bytes),
             (Fact::AfterStop, self.after_stop),
             (Fact::Masked, self.dropped.get(masked).and_then(Value::as_u64).unwrap_or(0)),
         ])
@@ -528,7 +527,10 @@ impl RunSummary {
         let unbalanced = self.ledger["unbalanced"].as_array().map_or(0, Vec::len);
         let displaced = self.synchrony.iter().filter(|state| matches!(state.verdict, "offset" | "lost")).count();
         let without_event = |front_ends: &FrontEndsSummary| front_ends.without_event();
+        // What strangers sent that makes no sense is no source's, and no loss.
+        let garbage = self.by_source.values().map(|source| number(source, "garbage_bytes")).sum();
         self.fragments.facts().with([
+            (Fact::GarbageBytes, garbage),
             (Fact::Forced, u64::from(self.state == "forced")),
             (Fact::Unbalanced, unbalanced as u64),
             (Fact::DatagramsLost, number(&self.datagrams, "lost")),
