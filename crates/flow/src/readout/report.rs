@@ -106,8 +106,6 @@ fn entries(
     let turns = (0..).zip(source.masking.turns()).map(|(turn, key)| ReportEntry::turn(source.id, turn, key));
     let begun = source.masking.begun().map(|key| ReportEntry::begun(source.id, key));
     let gaps = (0..).zip(source.gaps.iter()).flat_map(|(index, gap)| ReportEntry::gap(source.id, index, gap));
-    let numbering = (0..).zip(source.numbering.iter());
-    let numbering = numbering.flat_map(|(index, anomaly)| ReportEntry::anomaly(source.id, index, anomaly));
     counters
         .chain(causes)
         .chain(missing)
@@ -116,7 +114,7 @@ fn entries(
         .chain(begun)
         .chain(turns)
         .chain(gaps)
-        .chain(numbering)
+        .chain(numbering(source))
         .collect()
 }
 
@@ -128,4 +126,10 @@ fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
     let before_start = before_start.map(|value| ReportEntry { source: Some(id), what, value });
     let doubts = statistics.doubts.into_iter().enumerate().filter(|&(_, count)| count > 0);
     before_start.into_iter().chain(doubts.map(move |(doubt, count)| ReportEntry::doubt(id, doubt, count)))
+}
+
+/// What the source's numbers did that they should not.
+fn numbering(source: &Source) -> impl Iterator<Item = ReportEntry> {
+    let id = source.id;
+    (0..).zip(source.numbering.iter()).flat_map(move |(index, anomaly)| ReportEntry::anomaly(id, index, anomaly))
 }
