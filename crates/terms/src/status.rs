@@ -79,7 +79,7 @@ facts! {
     Forced = "forced", Forced, Forced;
     /// Equations of the ledger that do not hold, or threads that panicked: an error in Ropewalk.
     Unbalanced = "unbalanced", Wrong, Wrong;
-    /// Nodes whose last numbers nobody has: the account is partial.
+    /// Nodes whose last numbers are unknown: the account is partial.
     Partial = "partial", Lost, Lost;
     /// Nothing was found where data should be.
     Nothing = "nothing", Lost, Wrong;
@@ -161,7 +161,7 @@ facts! {
     DecidedByDefault = "decided_by_default", Lost, Lost;
     /// Events of ordered streams that were written after later ones.
     EventsOutOfOrder = "events_out_of_order", Lost, Lost;
-    /// Events in files that somebody deleted or moved in mid-run.
+    /// Events in files that were deleted or moved during the run.
     EventsGone = "events_gone", Lost, Lost;
     /// Files of events that no filter unit could work on.
     FilesSetAside = "files_set_aside", Lost, Lost;

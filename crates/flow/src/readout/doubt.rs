@@ -359,7 +359,7 @@ impl Readout {
         match [loose, strict].into_iter().find(|&chain| is_likely(chain)) {
             Some(chain) => Verdict::Jump(chain),
             None => {
-                // Where nobody is read any further, others cannot show it.
+                // Other sources that are held back cannot show this event.
                 let is_blocked = shown >= self.room_end() || input.is_unread();
                 let place = ahead(loose).filter(|&position| is_blocked || is_reached(position));
                 place.map_or(Verdict::Nothing, Verdict::Perhaps)
@@ -402,7 +402,7 @@ impl Readout {
             // The trigger source has said that numbering starts again.
             1 => is_first && (is_last_word || !self.declared.is_empty()),
             2 => is_first && (is_last_word || !self.declared.is_empty()),
-            // Where nobody declares it, what its fragments hold may say where they belong, when there are enough of them.
+            // Without a declaration, wait until there are enough fragments to compare bunch crossings and times.
             _ if !is_last_word && !self.resync_declared && !input.doubt.is_full() => false,
             // What a source sends once more, after it was connected anew, is no new numbering: it ends where it began.
             length => is_first || is_last_word && length as usize >= MOST_HELD && input.doubt.is_full(),

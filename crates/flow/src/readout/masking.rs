@@ -171,7 +171,7 @@ impl Readout {
             // Its numbers were compared with those of a count that is over: all began again since, and so did it.
             self.join(source);
         }
-        // Nobody looked at its numbers meanwhile.
+        // Its numbers were not checked while it was masked.
         let doubtful = self.sources[source].doubt.clear();
         self.sources[source].account.dropped.add(Cause::Masked, doubtful);
         let (head, end, window) = (self.head, self.stop_end().min(self.timeline.limit()), self.window);

@@ -118,7 +118,7 @@ fn entries(
         .collect()
 }
 
-/// What is told where it happened alone, so that a report has few messages.
+/// Counters that are left out while they are zero, to keep reports short.
 fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
     let (id, statistics) = (source.id, &source.statistics);
     let before_start = Some(statistics.before_start).filter(|&count| count > 0);

@@ -104,7 +104,7 @@ impl ReportEntry {
     const TURN: u16 = 0x0400;
     const GAP: u16 = 0x0200;
     const ANOMALY: u16 = 0x0300;
-    /// Anomalies of numbering that are told of a source.
+    /// The most numbering anomalies reported for a source.
     pub const MOST_ANOMALIES: usize = 16;
     const DOUBT: u16 = 0x0360;
     /// Gaps that are told of a source.
@@ -193,7 +193,7 @@ impl ReportEntry {
         Some(((number / 3) as usize, part))
     }
 
-    /// All that is told of an anomaly of a source's numbers.
+    /// The report entries of one numbering anomaly.
     pub fn anomaly(source: SourceId, index: u16, anomaly: NumberingAnomaly) -> [Self; 4] {
         let NumberingAnomaly { kind, key, from, to, size } = anomaly;
         let values = [(kind as u64) << 56 | size.min(u64::MAX >> 8), key.to_bits(), from, to];
