@@ -2,8 +2,8 @@
 
 use crate::arguments::{ConvertOptions, ConvertTo};
 use crate::exit::{self, Failure};
-use crate::files::write_out;
 use crate::foreign::is_meant;
+use crate::output::write_results;
 use crate::render::grouped;
 use crate::running::{Limits, take_run};
 use ropewalk_node::configuration;
@@ -45,7 +45,7 @@ fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
         // What holds something stays.
         let _ = std::fs::remove_dir(&run.path);
     })?;
-    write_out(converted_text(&converted, &run.path).as_bytes())?;
+    write_results(converted_text(&converted, &run.path).as_bytes());
     Ok(exit::with_reasons(&converted.status()))
 }
 
@@ -54,7 +54,7 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     let Recorded { mut configuration, left_out } =
         of_recordings(&configuration::read(config)?, &options.files, &options.source)?;
     for name in left_out {
-        eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
+        tell!("warning: {name} is left out: nothing in the configuration describes its frames");
     }
     configuration.run.output.clone_from(&options.output);
     // All of the recordings, whatever ends the runs that were recorded.
@@ -80,7 +80,7 @@ fn from_run(options: &ConvertOptions, format: ExportFormat) -> Result<u8, Failur
     let failed = |error| Failure::Environment(format!("{}: cannot make the directory: {error}", to.display()));
     std::fs::create_dir_all(to).map_err(failed)?;
     let exported = export(&options.files, format, to)?;
-    write_out(exported_text(&exported).as_bytes())?;
+    write_results(exported_text(&exported).as_bytes());
     Ok(exit::with_reasons(&exported.status))
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn counters(options: &CountersOptions) -> Result<u8, Failure> {
 fn report(found: &Findings) -> Result<(), Failure> {
     match found.errors.iter().find(|error| error.is_not_found()) {
         Some(missing) => return Err(Failure::Usage(missing.to_string())),
-        None => found.errors.iter().for_each(|error| eprintln!("error: {error}")),
+        None => found.errors.iter().for_each(|error| tell!("error: {error}")),
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn remove(pages: &[PageReading]) -> Result<(), Failure> {
         let removed = page.remove_if_left().map_err(|error: PageError| Failure::Environment(error.to_string()))?;
         count += usize::from(removed);
     }
-    eprintln!("{} of processes that are gone removed", counted(count, "page"));
+    tell!("{} of processes that are gone removed", counted(count, "page"));
     Ok(())
 }
 

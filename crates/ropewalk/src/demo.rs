@@ -60,7 +60,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let ended = take_run(Arc::new(Launcher::new(configuration)), &limits);
     if ended.is_ok() && !harmful.is_empty() {
         let rules = harmful.into_iter().collect::<Vec<_>>().join(", ");
-        eprintln!(
+        tell!(
             "note: settings of this machine are harmful ({rules}); `ropewalk tune check` says why, `ropewalk doctor` what it could do"
         );
     }

@@ -1,7 +1,8 @@
 //! What this machine can do with Ropewalk.
 
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::tune::LookOptions;
 use clap::Args;
 use ropewalk_bench::Scale;
@@ -52,14 +53,14 @@ pub(crate) fn doctor(options: &DoctorOptions) -> Result<u8, Failure> {
     let diagnosis = if options.look {
         Diagnosis::look(&wish)
     } else {
-        eprintln!("measuring for about twenty seconds: nothing else should run meanwhile");
+        tell!("measuring for about twenty seconds: nothing else should run meanwhile");
         Diagnosis::examine(&wish, &options.output, Scale::Full)
     };
     let diagnosis = diagnosis.map_err(failed)?;
     if options.json {
         print_json(&diagnosis)?;
     } else {
-        write_out(diagnosis.to_string().as_bytes())?;
+        write_results(diagnosis.to_string().as_bytes());
     }
     Ok(exit::GOOD)
 }

@@ -61,7 +61,7 @@ impl From<RunError> for Failure {
 /// The exit status, whose reasons are told on standard error.
 pub(crate) fn with_reasons(status: &StatusSummary) -> u8 {
     if !status.is_good() {
-        eprintln!("{}", reasons(status));
+        tell!("{}", reasons(status));
     }
     status.code
 }

@@ -3,11 +3,12 @@
 use crate::arguments::{InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
 use crate::foreign;
+use crate::output;
 use crate::render::grouped;
 use ropewalk_node::offline;
 use ropewalk_terms::SourceId;
 use serde::Serialize;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::TcpStream;
 
 impl From<offline::OfflineError> for Failure {
@@ -34,17 +35,8 @@ impl From<offline::OfflineError> for Failure {
 
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
-    say!("{line}");
+    output::awaited(&line);
     Ok(())
-}
-
-/// Writes to standard output. Who stops reading, as `head` does, has enough.
-pub(crate) fn write_out(text: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(offline::OfflineError::from(error).into()),
-        _ => Ok(()),
-    }
 }
 
 pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {

@@ -2,7 +2,8 @@
 
 use crate::arguments::{FilterFilesOptions, FilterNodeOptions, FilterUnitOptions, UnitTaskOptions};
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::render::grouped;
 use crate::running::warn;
 use crate::signals::Interrupts;
@@ -50,7 +51,7 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
     if options.json {
         print_json(&summary)?;
     } else {
-        write_out(summary_text(&summary).as_bytes())?;
+        write_results(summary_text(&summary).as_bytes());
     }
     Ok(match (summary.balanced, summary.set_aside) {
         (false, _) => exit::UNBALANCED,
@@ -75,12 +76,12 @@ pub(crate) fn filter_node(options: &FilterNodeOptions) -> Result<u8, Failure> {
     say!("ready filter-node {}", node.address());
     while interrupts.count() == 0 && !node.has_ended() {
         std::thread::sleep(Duration::from_millis(20));
-        node.take_news().iter().for_each(|line| eprintln!("{line}"));
+        node.take_news().iter().for_each(|line| tell!("{line}"));
     }
     let has_ended = node.has_ended();
     let summary = node.finish();
     let (welcomed, refused) = (grouped(summary.welcomed), grouped(summary.refused));
-    eprintln!("{} decisions; {welcomed} callers were welcomed, and {refused} refused", grouped(summary.decisions));
+    tell!("{} decisions; {welcomed} callers were welcomed, and {refused} refused", grouped(summary.decisions));
     Ok(if has_ended { exit::UNBALANCED } else { exit::GOOD })
 }
 

@@ -2,7 +2,8 @@
 
 use crate::arguments::{ForeignName, InspectOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -46,7 +47,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&Inspected { report: &report, records: &[] })?;
     } else {
-        write_out(report_text(&report).as_bytes())?;
+        write_results(report_text(&report).as_bytes());
     }
     Ok(exit::with_reasons(&report.status))
 }
@@ -77,7 +78,7 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
         text.push(b'\n');
         text.extend_from_slice(report_text(&report).as_bytes());
     }
-    write_out(&text)?;
+    write_results(&text);
     Ok(exit::GOOD)
 }
 
@@ -98,7 +99,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     sent.lines.iter().for_each(|(peer, local)| text.push_str(&format!("  {peer} from {local}\n")));
     text.extend(address_advice(&sent).filter(|_| matches!(target, Target::Udp(_))));
     sent.aside.iter().for_each(|(name, count)| text.push_str(&format!("  aside: {name} {}\n", grouped(*count))));
-    write_out(text.as_bytes())?;
+    write_results(text.as_bytes());
     Ok(exit::GOOD)
 }
 

@@ -2,7 +2,8 @@
 
 use crate::arguments::HistogramsOptions;
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -12,7 +13,7 @@ pub(crate) fn histograms(options: &HistogramsOptions) -> Result<u8, Failure> {
     let sum = match merge(&options.directories) {
         Ok(sum) => sum,
         Err(error @ (MergeError::Malformed { .. } | MergeError::Shapes { .. } | MergeError::SeveralRuns { .. })) => {
-            eprintln!("error: {error}");
+            tell!("error: {error}");
             return Ok(exit::UNBALANCED);
         }
         Err(MergeError::System { error, path, action }) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -23,7 +24,7 @@ pub(crate) fn histograms(options: &HistogramsOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&sum)?;
     } else {
-        write_out(text(&sum).as_bytes())?;
+        write_results(text(&sum).as_bytes());
     }
     Ok(exit::GOOD)
 }

@@ -1,7 +1,7 @@
 //! The program: arguments in, text out. What it does is done by `ropewalk-node` and its neighbours.
 
 #[macro_use]
-mod say;
+mod output;
 
 mod alarms;
 mod arguments;
@@ -53,13 +53,31 @@ fn main() -> ExitCode {
             return ExitCode::from(if usage { exit::USAGE } else { exit::GOOD });
         }
     };
-    match dispatch(arguments.command) {
-        Ok(status) => ExitCode::from(status),
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            ExitCode::from(failure.status())
-        }
-    }
+    let started = if prints_apart(&arguments.command) { output::start() } else { Ok(()) };
+    let started = started.map_err(|error| Failure::Environment(format!("standard output: {error}")));
+    let status = started.and_then(|()| dispatch(arguments.command)).unwrap_or_else(|failure| {
+        tell!("error: {failure}");
+        failure.status()
+    });
+    ExitCode::from(output::finish(status))
+}
+
+/// Whether this is a command that no terminal may hold up. A plug-in's process is none: it may have no thread.
+const fn prints_apart(command: &Command) -> bool {
+    use felix::FelixCommand;
+    matches!(
+        command,
+        Command::Demo(_)
+            | Command::Run(_)
+            | Command::Node(_)
+            | Command::Source { command: SourceCommand::Mep(_) }
+            | Command::FarmNode(_)
+            | Command::FilterFiles(_)
+            | Command::FilterUnit(_)
+            | Command::FilterNode(_)
+            | Command::Felix { command: FelixCommand::Serve(_) | FelixCommand::Subscribe(_) | FelixCommand::Card(_) }
+            | Command::Simulate(_)
+    )
 }
 
 fn dispatch(command: Command) -> Result<u8, Failure> {

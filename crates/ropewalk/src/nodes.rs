@@ -83,7 +83,7 @@ fn unit(configuration: &Configuration, mut addresses: Addresses, role: Role, ind
         }
         while !handle.is_ended() {
             std::thread::sleep(Duration::from_millis(20));
-            handle.take_news().iter().for_each(|line| eprintln!("{line}"));
+            handle.take_news().iter().for_each(|line| tell!("{line}"));
             // The manager stops the run; a node that is interrupted leaves it, and the others go on.
             if interrupts.count() > 0 {
                 return Ok(exit::FORCED);
@@ -97,7 +97,7 @@ fn unit(configuration: &Configuration, mut addresses: Addresses, role: Role, ind
             None if comes_again => {}
             None => return Ok(exit::GOOD),
             Some(refusal) if comes_again && refusal.is_of_run() => {
-                eprintln!(
+                tell!(
                     "the run that this node was in was closed without what it still had; it is there for the next one"
                 );
             }

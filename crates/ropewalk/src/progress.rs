@@ -1,7 +1,7 @@
 //! How a run goes, on stderr while it goes on: a small live table in a terminal, a line every few seconds in a pipe.
 
+use crate::output;
 use crate::render::grouped;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::drive::RunSnapshot;
 use ropewalk_node::quantity::Bytes;
@@ -13,11 +13,15 @@ use std::time::{Duration, Instant};
 
 const REFRESH: Duration = Duration::from_millis(250);
 const PIPE_REFRESH: Duration = Duration::from_secs(5);
+/// Says on a terminal that the program is alive.
+const SPINNER: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇'];
 
 /// Shows a run while it goes on.
 pub(crate) struct Progress {
-    bar: ProgressBar,
     terminal: bool,
+    begin: Instant,
+    /// How often it was drawn.
+    drawn: usize,
     shown: Instant,
     before: (Instant, Totals),
     /// Disks that wait for somebody, as they were shown last.
@@ -57,13 +61,8 @@ impl Totals {
 impl Progress {
     pub(crate) fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
-            bar.set_style(style);
-        }
-        let before = (Instant::now(), Totals::default());
-        Self { bar, terminal, shown: Instant::now(), before, disks: String::new() }
+        let now = Instant::now();
+        Self { terminal, begin: now, drawn: 0, shown: now, before: (now, Totals::default()), disks: String::new() }
     }
 
     /// Shows where the run is, if it is time to.
@@ -81,25 +80,20 @@ impl Progress {
         let rates = totals.per_second(&before, self.shown.duration_since(then));
         let left = left.filter(|left| left.time.is_some()).map_or_else(String::new, |left| format!("  disk {left}"));
         if self.terminal {
-            self.bar.set_message(table(snapshot, totals, rates, &left, &self.disks));
-            self.bar.tick();
+            let spinner = SPINNER[self.drawn % SPINNER.len()];
+            self.drawn += 1;
+            let table = table(snapshot, totals, rates, &left, &self.disks);
+            output::live(Some(format!("{spinner} {}s {table}", self.begin.elapsed().as_secs())));
         } else {
-            eprintln!("{}{left}", line(snapshot, totals, rates, &self.disks));
-        }
-    }
-
-    /// Says something once.
-    pub(crate) fn tell(&self, text: &str) {
-        if self.terminal {
-            self.bar.println(text);
-        } else {
-            eprintln!("{text}");
+            tell!("{}{left}", line(snapshot, totals, rates, &self.disks));
         }
     }
 
     /// Removes the live table.
     pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
+        if self.drawn > 0 {
+            output::live(None);
+        }
     }
 }
 

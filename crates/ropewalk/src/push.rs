@@ -2,6 +2,7 @@
 
 use crate::arguments::{ControlOptions, FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
 use crate::exit::{self, Failure};
+use crate::files::print_json;
 use crate::render::grouped;
 use crate::running::{Limits, Overruled, Watching, overrule, take_run, warn};
 use crate::signals::Interrupts;
@@ -129,7 +130,7 @@ fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits)
     let mut handle = launch_push(configuration, part, limits.events)?;
     warn(handle.warnings());
     for (name, address) in handle.addresses() {
-        eprintln!("{name} listens on {address}");
+        tell!("{name} listens on {address}");
     }
     conduct(&mut handle, limits, &interrupts);
     let account = Account::Push(Box::new(handle.finish()));
@@ -150,12 +151,12 @@ fn conduct(handle: &mut PushHandle, limits: &PushLimits, interrupts: &Interrupts
         std::thread::sleep(Duration::from_millis(10));
         if shown.elapsed() >= if is_terminal { PROGRESS } else { 5 * PROGRESS } {
             let now = Totals::of(&handle.snapshot());
-            eprintln!("{}", now.since(&before, shown.elapsed()));
+            tell!("{}", now.since(&before, shown.elapsed()));
             (before, shown) = (now, Instant::now());
         }
         let is_over = limits.duration.is_some_and(|duration| handle.age() >= duration);
         if interrupts.count() > 0 && !std::mem::replace(&mut told, true) {
-            eprintln!("stopping: what has come is still built and decided; interrupt again to stop at once");
+            tell!("stopping: what has come is still built and decided; interrupt again to stop at once");
         }
         if interrupts.count() > 1 {
             handle.force_stop();
@@ -203,9 +204,7 @@ impl Totals {
 /// Tells the account of a run.
 pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
     if json {
-        let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
-        say!("{line}");
-        return Ok(());
+        return print_json(summary);
     }
     say!("{}", table(summary));
     for broken in summary.ledger["unbalanced"].as_array().into_iter().flatten() {

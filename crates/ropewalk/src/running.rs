@@ -2,6 +2,7 @@
 
 use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
+use crate::files::print_json;
 use crate::progress::Progress;
 use crate::push;
 use crate::render::{
@@ -243,7 +244,7 @@ pub(crate) fn take_run(launch: Arc<dyn Launch>, limits: &Limits) -> Result<u8, F
     let tell = |view: &SessionView| {
         warn(&view.warnings);
         for (name, address) in &view.addresses {
-            eprintln!("{name} listens on {address}");
+            tell!("{name} listens on {address}");
         }
     };
     conduct(launch, limits, &interrupts, tell)
@@ -252,7 +253,7 @@ pub(crate) fn take_run(launch: Arc<dyn Launch>, limits: &Limits) -> Result<u8, F
 /// Tells what the run goes without.
 pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        tell!("warning: {warning}");
     }
 }
 
@@ -307,7 +308,7 @@ pub(crate) fn conduct(
             Err(Failure::Environment(view.trouble.clone().unwrap_or_else(|| "there is no account".to_owned())))
         }
         (None, Some(account)) => {
-            advised.iter().for_each(|line| eprintln!("advice: {line}"));
+            advised.iter().for_each(|line| tell!("advice: {line}"));
             Ok(exit::with_reasons(account.status()))
         }
     }
@@ -326,7 +327,7 @@ fn serve(control: &Controlled, desk: &Desk) -> Result<Server, Failure> {
         _ => Failure::Environment(format!("--control {error}")),
     })?;
     let scheme = if control.config.identity.is_some() { "https" } else { "http" };
-    eprintln!("run control and dashboard: {scheme}://{}/", server.address());
+    tell!("run control and dashboard: {scheme}://{}/", server.address());
     Ok(server)
 }
 
@@ -378,10 +379,10 @@ fn watch(
         std::thread::sleep(Duration::from_millis(10));
         let view = desk.view();
         progress.show(&view.snapshot, view.disk_left);
-        last_told = tell_journal(desk, last_told, is_controlled, &progress);
+        last_told = tell_journal(desk, last_told, is_controlled);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;
-            progress.tell("stopping: what has come is still built; interrupt again to stop at once");
+            tell!("stopping: what has come is still built; interrupt again to stop at once");
             desk.command(Command::Shutdown, BY, |_| ());
         }
         if interrupts.count() > 1 && heard == 1 {
@@ -390,7 +391,7 @@ fn watch(
         }
         if is_controlled && told.is_news(&view) {
             progress.end();
-            told.tell(&view)?.iter().for_each(|line| eprintln!("advice: {line}"));
+            told.tell(&view)?.iter().for_each(|line| tell!("advice: {line}"));
             progress = Progress::new();
         }
         // What could not be begun, or failed, waits for somebody to look at it: without run control that is whoever reads what is
@@ -400,17 +401,17 @@ fn watch(
             break;
         }
     }
-    tell_journal(desk, last_told, is_controlled, &progress);
+    tell_journal(desk, last_told, is_controlled);
     progress.end();
     Ok(())
 }
 
 /// Tells what the log level has of what happened after the entry with this number; the number of the last one.
-fn tell_journal(desk: &Desk, after: u64, is_controlled: bool, progress: &Progress) -> u64 {
+fn tell_journal(desk: &Desk, after: u64, is_controlled: bool) -> u64 {
     let news = desk.journal_after(after);
     // What a run without run control fails of is said when the program ends.
     let is_said_later = |entry: &Entry| entry.kind == EntryKind::Fault && !is_controlled;
-    news.iter().filter(|entry| entry.is_told && !is_said_later(entry)).for_each(|entry| progress.tell(&entry.text));
+    news.iter().filter(|entry| entry.is_told && !is_said_later(entry)).for_each(|entry| tell!("{}", entry.text));
     news.last().map_or(after, |entry| entry.number)
 }
 
@@ -421,9 +422,7 @@ fn is_given_up(view: &SessionView) -> bool {
 
 fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
     if json {
-        let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
-        say!("{line}");
-        return Ok(());
+        return print_json(summary);
     }
     say!("{}", ledger_table(summary));
     let lines = [synchrony_lines, checksum_lines, flag_lines, frame_lines, disk_lines, incident_lines];

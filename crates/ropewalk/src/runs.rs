@@ -1,7 +1,8 @@
 //! Commands on the runs of an output directory: what there is, what it holds, what people say of it.
 
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::render::{grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -99,7 +100,7 @@ impl<'a> Output<'a> {
         let directories = self.registry.runs().map_err(|error| cannot(self.path, &error))?;
         let record = |directory| {
             RunRecord::read(directory).unwrap_or_else(|error| {
-                eprintln!("warning: {error}");
+                tell!("warning: {error}");
                 RunRecord { run: directory.run.0, directory: directory.path.clone(), ..RunRecord::default() }
             })
         };
@@ -235,7 +236,7 @@ impl<'a> Output<'a> {
                 .collect();
             text += &csv_line(&record, &said.join("; "));
         }
-        write_out(text.as_bytes())?;
+        write_results(text.as_bytes());
         Ok(exit::GOOD)
     }
 }

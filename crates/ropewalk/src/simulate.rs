@@ -2,9 +2,12 @@
 
 use crate::arguments::SimulateOptions;
 use crate::exit::{self, Failure};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::output;
+use crate::render::grouped;
 use ropewalk_sim::campaign::{Campaign, Orders, Scenario, World};
+use std::io::IsTerminal;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A campaign ends when so many seeds have failed: what comes then is mostly the same.
 const MOST_FAILURES: usize = 10;
@@ -24,29 +27,43 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
     Ok(campaign(options))
 }
 
+/// How often it is told how far the campaign is.
+const REFRESH: Duration = Duration::from_millis(250);
+
+/// How far the campaign is after this time.
+fn so_far(done: u64, seeds: u64, time: Duration) -> String {
+    let per_second = done as f64 / time.as_secs_f64().max(1e-3);
+    let left = seeds.saturating_sub(done) as f64 / per_second.max(1e-3);
+    format!("{} of {} seeds, {per_second:.0}/s, {left:.0} s to go", grouped(done), grouped(seeds))
+}
+
 /// Runs the seeds and tells what they found.
 fn campaign(options: &SimulateOptions) -> u8 {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };
-    let bar = ProgressBar::new(seeds);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} seeds, {per_sec}, {eta} to go {msg}") {
-        bar.set_style(style);
-    }
-    let mut told = 0;
+    let is_terminal = std::io::stderr().is_terminal();
+    let (begin, mut done, mut told) = (Instant::now(), 0, 0);
+    let mut drawn = begin;
     let campaign = Campaign::run(orders, |campaign| {
-        bar.inc(1);
+        done += 1;
         for failure in &campaign.failures[told..] {
-            bar.suspend(|| eprintln!("{failure}"));
+            tell!("{failure}");
         }
         told = campaign.failures.len();
+        if is_terminal && drawn.elapsed() > REFRESH {
+            drawn = Instant::now();
+            output::live(Some(so_far(done, seeds, begin.elapsed())));
+        }
         true
     });
-    bar.finish_and_clear();
+    if is_terminal {
+        output::live(None);
+    }
     for failure in &campaign.failures[told..] {
-        eprintln!("{failure}");
+        tell!("{failure}");
     }
     if options.json {
-        say!("{}", campaign.to_json());
+        output::awaited(&campaign.to_json().to_string());
     } else {
         say!("{}", campaign.coverage);
         say!(
@@ -65,11 +82,11 @@ fn campaign(options: &SimulateOptions) -> u8 {
 fn write_trace(seed: u64, file: &Path) -> Result<(), Failure> {
     let mut world = World::with_trace(Scenario::draw(seed));
     if let Err(broken) = world.run().and_then(|()| world.judge()) {
-        eprintln!("seed {seed}: {broken}");
+        tell!("seed {seed}: {broken}");
     }
     let trace = world.take_trace().unwrap_or_default();
     let told = |error: std::io::Error| Failure::Environment(format!("cannot write {}: {error}", file.display()));
     std::fs::write(file, trace.to_string()).map_err(told)?;
-    eprintln!("seed {seed}: trace in {}; open it at https://ui.perfetto.dev", file.display());
+    tell!("seed {seed}: trace in {}; open it at https://ui.perfetto.dev", file.display());
     Ok(())
 }

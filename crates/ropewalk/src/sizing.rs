@@ -84,7 +84,7 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
     let mut runs = Vec::with_capacity(systems.len());
     for (system, value) in systems.iter().zip(values) {
         let name = value.map_or(String::new(), |value| format!(", {key} = {value}"));
-        eprintln!("simulating {} of {}{name} ...", system.times().0, file.display());
+        tell!("simulating {} of {}{name} ...", system.times().0, file.display());
         let begin = Instant::now();
         let outcome = system.simulate();
         let wall_s = begin.elapsed().as_secs_f64();

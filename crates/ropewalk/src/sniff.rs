@@ -2,7 +2,8 @@
 
 use crate::arguments::SniffOptions;
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::render::grouped;
 use ropewalk_flow::sniff::{Findings, Group, Transport};
 use ropewalk_node::offline::foreign::{SniffReport, draft_text, sniff_capture, sniff_connections, sniff_datagrams};
@@ -16,11 +17,11 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
     let environment = |error: std::io::Error| Failure::Environment(format!("{}: {error}", options.input));
     let findings = if let Some(place) = options.input.strip_prefix("udp:") {
         let socket = UdpSocket::bind(address(place, &options.input)?).map_err(environment)?;
-        ready("udp", socket.local_addr().map_err(environment)?)?;
+        ready("udp", socket.local_addr().map_err(environment)?);
         sniff_datagrams(&socket, time, save)?
     } else if let Some(place) = options.input.strip_prefix("tcp-listen:") {
         let listener = TcpListener::bind(address(place, &options.input)?).map_err(environment)?;
-        ready("tcp", listener.local_addr().map_err(environment)?)?;
+        ready("tcp", listener.local_addr().map_err(environment)?);
         sniff_connections(&listener, time, save)?
     } else {
         sniff_capture(Path::new(&options.input))?
@@ -28,7 +29,7 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&SniffReport::from(&findings))?;
     } else {
-        write_out(findings_text(&findings).as_bytes())?;
+        write_results(findings_text(&findings).as_bytes());
     }
     Ok(if findings.groups.is_empty() { exit::LOST } else { exit::GOOD })
 }
@@ -43,8 +44,8 @@ fn address(place: &str, whole: &str) -> Result<std::net::SocketAddr, Failure> {
 }
 
 /// Ports may be 0: whoever sends is told.
-fn ready(scheme: &str, local: std::net::SocketAddr) -> Result<(), Failure> {
-    write_out(format!("ready {scheme} {local}\n").as_bytes())
+fn ready(scheme: &str, local: std::net::SocketAddr) {
+    say!("ready {scheme} {local}");
 }
 
 fn findings_text(findings: &Findings) -> String {

@@ -2,7 +2,8 @@
 
 use crate::arguments::SourceTestOptions;
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use crate::render::grouped;
 use ropewalk_node::configuration::{self, NetworkAddress, SourceSection};
 use ropewalk_node::offline::foreign::{
@@ -42,7 +43,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&report)?;
     } else {
-        write_out(report_text(&report, &options.config, &key).as_bytes())?;
+        write_results(report_text(&report, &options.config, &key).as_bytes());
     }
     Ok(exit::with_reasons(&report.status))
 }

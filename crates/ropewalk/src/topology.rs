@@ -2,7 +2,8 @@
 
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json, write_out};
+use crate::files::{counted, print_json};
+use crate::output::write_results;
 use crate::running::warn;
 use ropewalk_host::{Kind, Machine, Picture, Plan};
 use ropewalk_node::configuration::{self, Configuration, push};
@@ -39,7 +40,7 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
     if options.config.is_some() {
         text.push_str(&format!("\n{plan}"));
     }
-    write_out(text.as_bytes())?;
+    write_results(text.as_bytes());
     Ok(exit::GOOD)
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     }
     warn(&unusable_libraries(&configuration));
     // A page long: whoever shows its head alone has enough.
-    write_out(text.as_bytes())?;
+    write_results(text.as_bytes());
     Ok(exit::GOOD)
 }
 
@@ -107,12 +108,10 @@ pub(crate) fn foresee(
             Kind::Pool => ("pool", &configuration.pool[rule.number - 1].pattern),
         };
         let number = rule.number;
-        eprintln!(
-            "warning: [[{section}]]: rule {number}, `{pattern}`, matches no {section}; `config check` lists them"
-        );
+        tell!("warning: [[{section}]]: rule {number}, `{pattern}`, matches no {section}; `config check` lists them");
     }
     for remark in &plan.remarks {
-        eprintln!("note: {remark}");
+        tell!("note: {remark}");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::library::Library;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg, send};
 use std::fs::File;
-use std::io::{self, IoSliceMut, stdin};
+use std::io::{self, IoSliceMut, Write, stdin};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -120,7 +120,8 @@ impl Caller {
             self.told += 1;
             let why = why();
             if !why.is_empty() {
-                eprintln!("{}: {why}", what());
+                // Nobody may be there to read it.
+                let _ = writeln!(io::stderr(), "{}: {why}", what());
             }
         }
     }

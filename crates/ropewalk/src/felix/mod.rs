@@ -4,7 +4,8 @@ mod arguments;
 mod stream;
 
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json, write_out};
+use crate::files::{counted, print_json};
+use crate::output::write_results;
 use crate::render::grouped;
 pub(crate) use arguments::FelixCommand;
 use arguments::{DecodeOptions, DumpOptions, GenerateOptions};
@@ -34,7 +35,7 @@ fn decode(options: &DecodeOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&report)?;
     } else {
-        write_out(report_text(&report).as_bytes())?;
+        write_results(report_text(&report).as_bytes());
     }
     Ok(if report.is_damaged() { exit::UNBALANCED } else { exit::GOOD })
 }
@@ -126,9 +127,9 @@ fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
     };
     let (bytes, chunks) = (grouped(made.bytes), grouped(made.chunks_per_elink));
     let elinks = counted(wanted.card.links.len(), "e-link");
-    eprintln!("{bytes} bytes of blocks: {chunks} chunks of each of {elinks}");
+    tell!("{bytes} bytes of blocks: {chunks} chunks of each of {elinks}");
     if !made.faults.is_empty() {
-        eprintln!("faults: {}", by_name(&made.faults));
+        tell!("faults: {}", by_name(&made.faults));
     }
     Ok(exit::GOOD)
 }

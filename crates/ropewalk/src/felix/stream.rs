@@ -3,6 +3,7 @@
 use super::arguments::{BalanceName, CardOptions, PolicyName, ServeOptions, SubscribeOptions};
 use crate::exit::{self, Failure};
 use crate::files::print_json;
+use crate::output;
 use crate::render::grouped;
 use crate::signals::Interrupts;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
@@ -44,7 +45,7 @@ pub(super) fn serve(options: &ServeOptions) -> Result<u8, Failure> {
             say!("ready {name} {address}");
         }
         if interrupts.count() > 1 {
-            std::process::exit(i32::from(exit::FORCED));
+            std::process::exit(i32::from(output::finish(exit::FORCED)));
         }
         interrupts.count() == 0
     })?;
@@ -114,7 +115,7 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
 pub(super) fn card(options: &CardOptions) -> Result<u8, Failure> {
     let configuration = configuration::read(&options.config)?;
     let interrupts = interrupts()?;
-    eprintln!("{} is written by process {}", options.name, std::process::id());
+    tell!("{} is written by process {}", options.name, std::process::id());
     run::write_card(&configuration, &options.name, options.events, || interrupts.count() == 0)?;
     Ok(exit::GOOD)
 }
@@ -206,14 +207,14 @@ pub(super) fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&subscribe_account(&report, &came, begin.elapsed().as_secs_f64()))?;
     } else {
-        eprintln!("chunks {}, {} bytes, of {} e-links", grouped(report.chunks), grouped(report.bytes), came.len());
+        tell!("chunks {}, {} bytes, of {} e-links", grouped(report.chunks), grouped(report.bytes), came.len());
         if report.lost.chunks > 0 {
-            eprintln!("dropped by the server: {} chunks", grouped(report.lost.chunks));
+            tell!("dropped by the server: {} chunks", grouped(report.lost.chunks));
         }
     }
     if let Some(refused) = &report.first_down_refused {
         let (count, elink) = (grouped(report.down_refused), refused.elink.number());
-        eprintln!("refused by the server: {count} messages to e-links, the first one to {elink}: {}", why(refused.why));
+        tell!("refused by the server: {count} messages to e-links, the first one to {elink}: {}", why(refused.why));
     }
     Ok(if report.lost.chunks + report.down_refused > 0 { exit::LOST } else { exit::GOOD })
 }

@@ -113,7 +113,7 @@ fn names(text: &str, setting: &Setting) -> bool {
 
 fn say_troubles(troubles: &[Trouble]) {
     for Trouble { setting, value, why } in troubles {
-        eprintln!("warning: {setting} could not be brought back to {value}: {why}");
+        tell!("warning: {setting} could not be brought back to {value}: {why}");
     }
 }
 
@@ -137,10 +137,7 @@ pub(super) fn undo(options: &UndoOptions) -> Result<u8, Failure> {
             };
             let persisted = options.root.join(persist::FILE);
             if persisted.exists() {
-                eprintln!(
-                    "note: {} is read at each start all the same; delete it if it shall not",
-                    persisted.display()
-                );
+                tell!("note: {} is read at each start all the same; delete it if it shall not", persisted.display());
             }
             Ok(status)
         }
@@ -163,14 +160,14 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
         match fate {
             Fate::BroughtBack { from } => say!("{setting}: {from} -> {old}"),
             Fate::AlreadyBack => {}
-            Fate::Gone if undone.is_put_away => eprintln!("note: {setting}: this machine does not have it any more"),
-            Fate::Gone => eprintln!(
+            Fate::Gone if undone.is_put_away => tell!("note: {setting}: this machine does not have it any more"),
+            Fate::Gone => tell!(
                 "warning: {setting}: this machine does not have it now; if it comes back, `ropewalk tune undo` takes it back"
             ),
-            Fate::Ended => eprintln!("note: {setting}: it has ended, and nothing is left to be brought back"),
-            Fate::Unreadable { why } => eprintln!("warning: {setting} cannot be read: {why}"),
+            Fate::Ended => tell!("note: {setting}: it has ended, and nothing is left to be brought back"),
+            Fate::Unreadable { why } => tell!("warning: {setting} cannot be read: {why}"),
             Fate::Foreign { present } => {
-                eprintln!(
+                tell!(
                     "warning: {setting} is left at {present}: somebody else has changed it since; it was {old} before"
                 );
             }
@@ -183,14 +180,12 @@ fn say_undone(undone: &Undone, history: &History) -> Result<u8, Failure> {
     }
     let has = |is_it: fn(&Fate) -> bool| undone.fault.is_none() && undone.fates.iter().any(|(_, fate)| is_it(fate));
     if has(|fate| matches!(fate, Fate::Foreign { .. })) {
-        eprintln!(
+        tell!(
             "note: `ropewalk tune undo --force` writes the old values all the same, `--keep` leaves these as they are"
         );
     }
     if has(|fate| *fate == Fate::Gone) {
-        eprintln!(
-            "note: for what is not there the journal stays until the machine is started again, or `--keep` is said"
-        );
+        tell!("note: for what is not there the journal stays until the machine is started again, or `--keep` is said");
     }
     status(undone)
 }

@@ -2,7 +2,8 @@
 
 use super::{LookOptions, place};
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
@@ -52,7 +53,7 @@ pub(crate) fn check(options: &CheckOptions) -> Result<u8, Failure> {
         print_json(&Report { schema: "ropewalk-tune-check-1", wish: &wish, counts, findings: &findings })?;
     } else {
         findings.retain(|finding| options.all || finding.grade != Grade::Good);
-        write_out(text(&findings, counts).as_bytes())?;
+        write_results(text(&findings, counts).as_bytes());
     }
     Ok(if counts.harmful > 0 { exit::UNBALANCED } else { exit::GOOD })
 }

@@ -148,7 +148,7 @@ impl ChangeOptions {
         let (found, plan) = self.looked(place)?;
         let plan = self.part(plan);
         if let Some(told) = rules::moved_back(&found, &plan) {
-            eprintln!("warning: {told}");
+            tell!("warning: {told}");
         }
         Ok(plan)
     }

@@ -62,8 +62,8 @@ pub(super) fn persist(options: &PersistOptions) -> Result<u8, Failure> {
         say!("{name}: {count}, read at each start of the machine; `sysctl -p {name}` reads it at once");
     }
     if !others.is_empty() {
-        eprintln!("note: a file of sysctl.d cannot carry these; run `ropewalk tune apply` at each start, or type:");
-        others.iter().for_each(|(setting, value)| eprintln!("  {}", setting.command(value)));
+        tell!("note: a file of sysctl.d cannot carry these; run `ropewalk tune apply` at each start, or type:");
+        others.iter().for_each(|(setting, value)| tell!("  {}", setting.command(value)));
     }
     Ok(exit::GOOD)
 }

@@ -2,7 +2,8 @@
 
 use super::{ChangeOptions, place};
 use crate::exit::{self, Failure};
-use crate::files::{print_json, write_out};
+use crate::files::print_json;
+use crate::output::write_results;
 use clap::Args;
 use ropewalk_tune::{Change, Plan};
 use serde::Serialize;
@@ -36,7 +37,7 @@ pub(super) fn plan(options: &PlanOptions) -> Result<u8, Failure> {
         let line = |change| Line { change, command: change.setting.command(&change.to) };
         print_json(&Report { schema: "ropewalk-tune-plan-1", changes: plan.changes.iter().map(line).collect() })?;
     } else {
-        write_out(text(&plan).as_bytes())?;
+        write_results(text(&plan).as_bytes());
     }
     Ok(exit::GOOD)
 }

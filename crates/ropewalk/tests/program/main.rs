@@ -45,3 +45,4 @@ mod support;
 mod terminal;
 mod topology;
 mod tune;
+mod unread;

@@ -4,6 +4,7 @@ mod arrows;
 mod islands;
 mod licences;
 mod metadata;
+mod printing;
 mod purity;
 mod reach;
 mod sizes;

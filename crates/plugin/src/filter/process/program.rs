@@ -3,7 +3,7 @@
 use crate::confinement::Confinement;
 use rustix::net::{SendFlags, send};
 use std::ffi::OsString;
-use std::io::{self, stdin};
+use std::io::{self, Write, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -14,7 +14,8 @@ pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: 
     let confinement = Confinement { memory, starter, speaks_over: Vec::new() };
     let why = match confinement.before_program() {
         Ok(missing) => {
-            missing.texts().for_each(|text| eprintln!("filter: {text}"));
+            // Nobody may be there to read it.
+            missing.texts().for_each(|text| _ = writeln!(io::stderr(), "filter: {text}"));
             let error = Command::new(program).args(arguments).exec();
             format!("`{}` cannot be started: {error}", program.to_string_lossy())
         }

@@ -1,0 +1,124 @@
+//! Everything that the program prints: results on standard output, and words for people on standard error.
+//!
+//! ```text
+//! say!   results --\                        /--> thread of standard output
+//! tell!  words   ----> queues of the printer
+//! live   table   --/                        \--> thread of standard error
+//! ```
+//!
+//! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails, whatever has
+//! become of the terminal: it was closed, stopped with Ctrl-S, or is a pipe that nobody reads. Other commands write at once and wait
+//! for whoever reads, as a pager. [`finish`] waits for the last results, and says whether some were lost.
+
+mod printer;
+
+use crate::exit;
+use printer::{Printer, Stream, write_whole};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long the last results are waited for where nobody reads them.
+const RESULTS_WAIT: Duration = Duration::from_secs(2);
+/// The same of words for people.
+const WORDS_WAIT: Duration = Duration::from_millis(500);
+
+static PRINTER: OnceLock<Printer> = OnceLock::new();
+/// Why results of a command without a printer could not be written.
+static FAULT: Mutex<Option<String>> = Mutex::new(None);
+
+/// Prints a line of results on standard output.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
+}
+
+/// Prints a line for people on standard error.
+macro_rules! tell {
+    ($($words:tt)*) => { $crate::output::words(&format!($($words)*)) };
+}
+
+/// From now on printing waits for nobody.
+pub(crate) fn start() -> io::Result<()> {
+    let file =
+        |stream: io::Result<std::os::fd::OwnedFd>| stream.map(|descriptor| Box::new(File::from(descriptor)) as _);
+    let results = file(io::stdout().as_fd().try_clone_to_owned())?;
+    let words = file(io::stderr().as_fd().try_clone_to_owned())?;
+    let printer = Printer::start(results, words)?;
+    let _ = PRINTER.set(printer);
+    ropewalk_plugin::process::print_with(words_of_plugin);
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = std::backtrace::Backtrace::capture();
+        let is_captured = backtrace.status() == std::backtrace::BacktraceStatus::Captured;
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name").to_owned();
+        tell!("thread {name} {panic}{}", if is_captured { format!("\n{backtrace}") } else { String::new() });
+        if let Some(printer) = PRINTER.get() {
+            printer.wait(Stream::Words, WORDS_WAIT);
+        }
+    }));
+    Ok(())
+}
+
+fn words_of_plugin(line: &str) {
+    words(line);
+}
+
+/// Prints a line of results.
+pub(crate) fn result(line: &str) {
+    write_results(format!("{line}\n").as_bytes());
+}
+
+/// Prints a line of results that a program reads.
+pub(crate) fn awaited(line: &str) {
+    match PRINTER.get() {
+        Some(printer) => printer.add_awaited(format!("{line}\n").into_bytes()),
+        None => result(line),
+    }
+}
+
+/// Prints results as they are.
+pub(crate) fn write_results(text: &[u8]) {
+    if let Some(printer) = PRINTER.get() {
+        return printer.add(Stream::Results, text.to_vec());
+    }
+    // Who stops reading, as `head` does, has enough.
+    if let Err(error) = write_whole(&mut io::stdout().lock(), text)
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        FAULT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// Prints a line for people.
+pub(crate) fn words(line: &str) {
+    let line = format!("{line}\n");
+    match PRINTER.get() {
+        Some(printer) => printer.add(Stream::Words, line.into_bytes()),
+        // Nobody may be there to read it.
+        None => _ = io::stderr().lock().write_all(line.as_bytes()),
+    }
+}
+
+/// Draws these lines on the terminal of standard error in the place of those drawn before; wipes them with none.
+pub(crate) fn live(lines: Option<String>) {
+    if let Some(printer) = PRINTER.get() {
+        printer.draw(lines);
+    }
+}
+
+/// Waits for what is printed, for a bounded time; the exit status, which tells where results were lost.
+pub(crate) fn finish(status: u8) -> u8 {
+    let fault = match PRINTER.get() {
+        Some(printer) => printer.end_results(RESULTS_WAIT).err(),
+        None => FAULT.lock().unwrap_or_else(PoisonError::into_inner).take(),
+    };
+    if let Some(why) = &fault {
+        tell!("error: results are missing on standard output: {why}");
+    }
+    if let Some(printer) = PRINTER.get() {
+        printer.wait(Stream::Words, WORDS_WAIT);
+    }
+    if fault.is_some() && status == exit::GOOD { exit::ENVIRONMENT } else { status }
+}
