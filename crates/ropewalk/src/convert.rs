@@ -100,10 +100,14 @@ fn converted_text(converted: &Converted, directory: &Path) -> String {
         ("left out", converted.left_out),
         ("skipped", converted.skipped_bytes),
         ("wrong checksums", converted.wrong_checksums),
+        ("unreadable", converted.unreadable_packets),
     ] {
         if count > 0 {
             text.push_str(&format!("{name:<10} {}\n", grouped(count)));
         }
+    }
+    for (path, cut_off) in &converted.cut_off {
+        text.push_str(&format!("CUT OFF    {}: {}\n", path.display(), cut_off.why));
     }
     text + &format!("files      {}\n", directory.display())
 }

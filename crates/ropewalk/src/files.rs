@@ -26,11 +26,17 @@ impl From<offline::OfflineError> for Failure {
             Error::DoesNotFit { .. }
             | Error::NeedsCapture { .. }
             | Error::NoCapture { .. }
+            | Error::Unreadable { .. }
             | Error::Recording { .. } => Self::Usage(text),
-            Error::System { error, .. } if error.kind() == ErrorKind::NotFound => Self::Usage(text),
+            Error::System { error, .. } if names_no_file(error.kind()) => Self::Usage(text),
             _ => Self::Environment(text),
         }
     }
+}
+
+/// Whether what was named is not there, or is something else than a file.
+const fn names_no_file(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory)
 }
 
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {

@@ -63,7 +63,7 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     }
     if options.json {
         print_json(&Inspected { report: &report, records: &records })?;
-        return Ok(exit::GOOD);
+        return Ok(shown(&report));
     }
     let mut text = Vec::new();
     if options.record.is_some() {
@@ -79,7 +79,12 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
         text.extend_from_slice(report_text(&report).as_bytes());
     }
     write_results(&text);
-    Ok(exit::GOOD)
+    Ok(shown(&report))
+}
+
+/// The status of what was shown: damage is shown as well as anything else, and only what cannot be is lost.
+fn shown(report: &ForeignReport) -> u8 {
+    if report.files.iter().all(|file| file.cut_off.is_none()) { exit::GOOD } else { exit::LOST }
 }
 
 pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
@@ -99,8 +104,16 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     sent.lines.iter().for_each(|(peer, local)| text.push_str(&format!("  {peer} from {local}\n")));
     text.extend(address_advice(&sent).filter(|_| matches!(target, Target::Udp(_))));
     sent.aside.iter().for_each(|(name, count)| text.push_str(&format!("  aside: {name} {}\n", grouped(*count))));
+    if let Some(cut_off) = &sent.cut_off {
+        text.push_str(&format!("  CUT OFF: {}\n", cut_off.why));
+    }
+    for (name, count) in [("skipped bytes", sent.skipped_bytes), ("damaged places", sent.faults)] {
+        if count > 0 {
+            text.push_str(&format!("  {name}: {}\n", grouped(count)));
+        }
+    }
     write_results(text.as_bytes());
-    Ok(exit::GOOD)
+    Ok(exit::with_reasons(&sent.status()))
 }
 
 /// What to do about boards that are told apart by addresses, where these are others now.
@@ -131,8 +144,11 @@ fn report_text(report: &ForeignReport) -> String {
     let mut text = String::new();
     let mut line = |name: &str, words: String| text.push_str(&format!("{name:<16}{words}\n"));
     for file in &report.files {
-        let packed = if file.packed { ", unpacked" } else { "" };
+        let packed = if file.packed { format!(", unpacked ({})", file.packing.name()) } else { String::new() };
         line("file", format!("{}: {} bytes{packed}", file.path, grouped(file.bytes)));
+        if let Some(why) = &file.cut_off {
+            line("CUT OFF", format!("{why}; {} bytes before that are no whole frame", grouped(file.cut_off_bytes)));
+        }
         let Some(capture) = &file.capture else { continue };
         let times =
             capture.first_time.iter().zip(&capture.last_time).map(|(first, last)| format!(", {first} to {last}"));

@@ -6,7 +6,9 @@ use crate::files::print_json;
 use crate::output::write_results;
 use crate::render::grouped;
 use ropewalk_flow::sniff::{Findings, Group, Transport};
-use ropewalk_node::offline::foreign::{SniffReport, draft_text, sniff_capture, sniff_connections, sniff_datagrams};
+use ropewalk_node::offline::foreign::{
+    SniffReport, Sniffed, draft_text, sniff_capture, sniff_connections, sniff_datagrams,
+};
 use std::fmt::Write;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
@@ -15,23 +17,25 @@ use std::time::Duration;
 pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
     let (time, save) = (Duration::from_secs(options.seconds), options.save.as_deref());
     let environment = |error: std::io::Error| Failure::Environment(format!("{}: {error}", options.input));
-    let findings = if let Some(place) = options.input.strip_prefix("udp:") {
+    let whole = |findings| Sniffed { findings, cut_off: None };
+    let sniffed = if let Some(place) = options.input.strip_prefix("udp:") {
         let socket = UdpSocket::bind(address(place, &options.input)?).map_err(environment)?;
         ready("udp", socket.local_addr().map_err(environment)?);
-        sniff_datagrams(&socket, time, save)?
+        whole(sniff_datagrams(&socket, time, save)?)
     } else if let Some(place) = options.input.strip_prefix("tcp-listen:") {
         let listener = TcpListener::bind(address(place, &options.input)?).map_err(environment)?;
         ready("tcp", listener.local_addr().map_err(environment)?);
-        sniff_connections(&listener, time, save)?
+        whole(sniff_connections(&listener, time, save)?)
     } else {
         sniff_capture(Path::new(&options.input))?
     };
     if options.json {
-        print_json(&SniffReport::from(&findings))?;
+        print_json(&SniffReport::new(&sniffed))?;
     } else {
-        write_results(findings_text(&findings).as_bytes());
+        let cut_off = sniffed.cut_off.iter().map(|cut_off| format!("CUT OFF: {}\n", cut_off.why));
+        write_results((findings_text(&sniffed.findings) + &cut_off.collect::<String>()).as_bytes());
     }
-    Ok(if findings.groups.is_empty() { exit::LOST } else { exit::GOOD })
+    Ok(if sniffed.findings.groups.is_empty() || sniffed.cut_off.is_some() { exit::LOST } else { exit::GOOD })
 }
 
 /// `PORT`, at all interfaces, or `ADDRESS:PORT`.

@@ -65,6 +65,9 @@ fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
     for (name, count) in report.faults.iter().chain(&report.aside) {
         text.push_str(&format!("{name:<10} {}\n", grouped(*count)));
     }
+    if let Some(why) = &report.cut_off {
+        text.push_str(&format!("CUT OFF    {why}\n"));
+    }
     report.boards.iter().for_each(|board| text.push_str(&board_text(board)));
     text.extend(advice(report).filter(|_| report.frames == 0));
     if let Some(bad) = &report.first_bad {

@@ -127,6 +127,12 @@ facts! {
     GarbageBytes = "garbage_bytes", Lost, Wrong;
     /// Bytes at the end of a file that are no whole frame.
     LeftOverBytes = "left_over_bytes", Lost, Wrong;
+    /// Inputs that break off: a capture that ends within a packet, a packed file that is cut off or damaged.
+    InputsCutOff = "inputs_cut_off", Lost, Lost;
+    /// Packets of a capture that cannot be read: kept only in part, damaged, or with wrong lengths or checksums.
+    PacketsUnreadable = "packets_unreadable", Lost, Lost;
+    /// Inputs of which nothing could be read.
+    InputsUnread = "inputs_unread", Lost, Lost;
     /// Frames that contradict themselves or each other.
     Faults = "faults", Lost, Wrong;
     /// Frames that could not be converted.

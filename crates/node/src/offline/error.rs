@@ -18,6 +18,14 @@ pub enum OfflineError {
         /// What the system said.
         error: io::Error,
     },
+    /// Nothing of a file can be read or unpacked.
+    #[error("{}: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// No segment was found.
     #[error("{places}: no run files here; name a run directory, such as run000001, or files that end in .rwk")]
     NoSegments {

@@ -10,6 +10,7 @@
 //! verify, inspect, recover, replay
 //! checksum         of a run file, and the file beside it in which it stands
 //! origin           bytes of a file, a FIFO or standard input
+//! unpack           packed files (gzip, bzip2, xz, zstd, lz4) read as if they were not
 //! felix            blocks of a FELIX card in place of run files: decode, dump, generate
 //! export           run files as files of other formats
 //! foreign          files of other people's formats, and captures of network traffic
@@ -37,6 +38,7 @@ mod segment_reader;
 mod segment_scan;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod utc;
 mod verify;
 
@@ -53,4 +55,5 @@ pub use run_index::{EventCopy, OrderedReader, RunIndex, StreamContent};
 pub use run_reader::{RunEvent, RunReader};
 pub use segment_reader::{Found, SegmentReader};
 pub use segment_scan::{FooterState, SegmentScan};
+pub use unpack::Packing;
 pub use verify::{Gap, StreamReport, VERIFY_SCHEMA, VerifyReport, verify};

@@ -8,10 +8,10 @@
 use super::assemble::{RunError, Workshop, system};
 use super::entrances::{DATAGRAM_BLOCK, DATAGRAM_BLOCKS, Fed, Opened, Writing, datagram_input, together};
 use super::placement::{Purpose, pool_of};
-use crate::configuration::{FormatName, InputChoice, SourceSection};
+use crate::configuration::{FormatName, InputChoice, RequirementChoice, SourceSection};
 use crate::drive::ReadoutDrive;
 use crate::offline::ByteOrigin;
-use crate::offline::foreign::{Passed, Wanted, capture_has_datagrams, feed_datagrams};
+use crate::offline::foreign::{Passed, Wanted, capture_has_datagrams, feed_datagrams, is_capture_file};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::packet::{LocalFeed, local_packets};
 use ropewalk_io::tcp::Tcp;
@@ -49,6 +49,32 @@ impl Workshop<'_> {
                 .push(Fed { name, writing: Writing::Capture(origin.clone(), first.wanted(), Box::new(feed)) });
         }
         Ok(())
+    }
+}
+
+/// Looks whether the file in the place of a required source can be read.
+///
+/// # Errors
+/// Where it cannot, or is no capture though the source's frames come in datagrams. A FIFO is looked at when it is read.
+pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
+    let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
+    if source.requirement != RequirementChoice::Required {
+        return Ok(());
+    }
+    let is_special = std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir());
+    if is_special || path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let name = source.name_or_id();
+    let unfit = |why: String| Err(RunError::Unfit(format!("source {name} cannot be read: {why}")));
+    match is_capture_file(path) {
+        Err(error) => unfit(error.to_string()),
+        Ok(false) if source.has_datagrams() || source.wanted().protocol.is_some() => {
+            let why =
+                "its frames come in datagrams, whose ends a plain file does not have: capture them (pcap, pcapng)";
+            unfit(format!("{}: {why}", path.display()))
+        }
+        Ok(_) => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use super::assemble::{RunError, Workshop, endpoint, system};
 use super::captures;
 use super::card_process::{ChildSlot, how_it_ended};
 use super::feeder::FeederNotes;
+use super::input_summary::InputSummary;
 use super::placement::{Purpose, pool_of};
 use super::push::packet_error;
 use super::resolve::Resolved;
@@ -81,6 +82,8 @@ impl Workshop<'_> {
         let mut opened = Opened::default();
         self.sockets(index, readout, &mut opened)?;
         self.captures(index, readout, &mut opened)?;
+        let mut fed = self.resolved.sources_of(index).filter(|source| source.emulate.is_none());
+        fed.try_for_each(captures::check_input)?;
         let streams = |source: &&SourceSection| source.emulate.is_none() && !captures::is_capture(source);
         for source in self.resolved.sources_of(index).filter(streams) {
             let name = source.name_or_id();
@@ -216,24 +219,28 @@ fn entrance(
 impl Fed {
     /// Writes until there is no more, nobody reads any more, or `is_over` is set; the notes say what was wrong.
     pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
-        let said = match self.writing {
-            Writing::Origin(origin, wanted, socket) => told(&origin, copy(&origin, &wanted, socket, is_over)),
-            Writing::Capture(origin, wanted, feed) => {
-                told(&origin, captures::hand_over(&origin, &wanted, *feed, is_over).map(Some))
+        let (origin, read) = match self.writing {
+            Writing::Origin(origin, wanted, socket) => {
+                let read = copy(&origin, &wanted, socket, is_over);
+                (origin, read)
             }
-            Writing::Program(program, output) => run(&program, output, child, is_over).err(),
+            Writing::Capture(origin, wanted, feed) => {
+                let read = captures::hand_over(&origin, &wanted, *feed, is_over);
+                (origin, read)
+            }
+            Writing::Program(program, output) => {
+                return notes.leave(run(&program, output, child, is_over).err().into_iter().collect());
+            }
         };
-        notes.leave(said.into_iter().collect());
+        notes.leave_input(InputSummary::new(&self.name, &origin, &read, is_over.load(Ordering::Relaxed)));
+        notes.leave(told(&origin, read).into_iter().collect());
     }
 }
 
 /// What there is to say of a file that was read: what went wrong, or that a capture held more than the source's packets.
-fn told(origin: &ByteOrigin, read: Result<Option<Passed>, String>) -> Option<String> {
+fn told(origin: &ByteOrigin, read: Result<Passed, String>) -> Option<String> {
     match read {
-        Ok(passed) => {
-            let mixed = passed.filter(|passed| !passed.is_pure());
-            mixed.map(|passed| format!("{}: {passed}", origin.path().display()))
-        }
+        Ok(passed) => (!passed.is_pure()).then(|| format!("{}: {passed}", origin.path().display())),
         Err(error) => Some(error),
     }
 }
@@ -247,7 +254,7 @@ fn copy(
     wanted: &Wanted,
     mut socket: UnixStream,
     is_over: &Arc<AtomicBool>,
-) -> Result<Option<Passed>, String> {
+) -> Result<Passed, String> {
     let limited = socket.set_write_timeout(Some(LOOK));
     limited.map_err(|error| format!("cannot write to its readout unit: {error}"))?;
     let fed = feed_stream(origin, wanted, is_over, &mut |bytes| write(&mut socket, bytes, is_over));

@@ -1,6 +1,7 @@
 //! Blocks of a file, a FIFO or standard input into a ring, in the place of a card.
 
 use super::card_process::ChildSlot;
+use super::input_summary::InputSummary;
 use crate::offline::felix::BlockInput;
 use crate::offline::{ByteOrigin, OfflineError};
 use ropewalk_io::wait::Bell;
@@ -18,20 +19,28 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// It is looked at least this often whether anybody still reads.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// What the writer of a ring leaves behind, for people.
+/// What the writer of a ring or of a source leaves behind.
 #[derive(Debug, Default)]
-pub(super) struct FeederNotes(OnceLock<Vec<String>>);
+pub(super) struct FeederNotes {
+    said: OnceLock<Vec<String>>,
+    input: OnceLock<InputSummary>,
+}
 
 impl FeederNotes {
     /// What was wrong: known when it has ended.
     pub(super) fn all(&self) -> &[String] {
-        self.0.get().map_or(&[], Vec::as_slice)
+        self.said.get().map_or(&[], Vec::as_slice)
     }
 
     /// Says what was wrong, once.
     pub(super) fn leave(&self, notes: Vec<String>) {
         // Nobody else says anything.
-        let _ = self.0.set(notes);
+        let _ = self.said.set(notes);
+    }
+
+    /// Says what was read of a file, once.
+    pub(super) fn leave_input(&self, input: InputSummary) {
+        let _ = self.input.set(input);
     }
 }
 
@@ -49,6 +58,11 @@ pub(super) struct RunningFeeder {
 }
 
 impl RunningFeeder {
+    /// What was read of a file in the place of a source: known when it has ended.
+    pub(super) fn input(&self) -> Option<InputSummary> {
+        self.notes.input.get().cloned()
+    }
+
     /// What was wrong, with the card's name.
     pub(super) fn remarks(&self) -> impl Iterator<Item = String> {
         self.notes.all().iter().map(|note| format!("{}: {note}", self.name))

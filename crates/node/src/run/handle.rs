@@ -582,9 +582,11 @@ impl RunHandle {
         let sample = self.sample();
         let histograms = self.histogram_definitions.iter().map(|one| one.read(&sample, None)).collect();
         let measures = MeasureSummary::all(&sample);
-        let summary = RunSummary { warnings, transfer, fields, configuration, clock, histograms, measures, ..summary }
-            .with_disk_left(self.disk_left())
-            .with_panicked(&self.ending.panicked());
+        let inputs = self.feeders.iter().filter_map(RunningFeeder::input).collect();
+        let summary =
+            RunSummary { inputs, warnings, transfer, fields, configuration, clock, histograms, measures, ..summary }
+                .with_disk_left(self.disk_left())
+                .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {
             None => summary,
             Some(file_based) => summary.with_file_based(file_based),

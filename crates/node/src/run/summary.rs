@@ -9,6 +9,7 @@ use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::forecast::DiskLeft;
 use super::front_end_summary::FrontEndsSummary;
 use super::histograms::SourceHistograms;
+use super::input_summary::InputSummary;
 use super::lumisections::LumisectionSummary;
 use super::measures::MeasureSummary;
 use super::transfer::TransferSummary;
@@ -88,6 +89,8 @@ pub struct RunSummary {
     pub measures: BTreeMap<String, MeasureSummary>,
     /// What was counted of sources' fragments, as the configuration asks for.
     pub histograms: Vec<SourceHistograms>,
+    /// Files that were read in the place of sources.
+    pub inputs: Vec<InputSummary>,
     /// Front ends under run control; null where there are none.
     pub front_ends: Option<FrontEndsSummary>,
     /// What became of filter units and of what they had.
@@ -449,6 +452,7 @@ impl RunSummary {
             masked: masked(snapshot),
             measures: BTreeMap::new(),
             histograms: Vec::new(),
+            inputs: Vec::new(),
             front_ends: None,
             filter: FilterSummary::new(snapshot),
             file_based: None,
@@ -529,7 +533,7 @@ impl RunSummary {
         let without_event = |front_ends: &FrontEndsSummary| front_ends.without_event();
         // What strangers sent that makes no sense is no source's, and no loss.
         let garbage = self.by_source.values().map(|source| number(source, "garbage_bytes")).sum();
-        self.fragments.facts().with([
+        self.fragments.facts().and(&InputSummary::facts(&self.inputs)).with([
             (Fact::GarbageBytes, garbage),
             (Fact::Forced, u64::from(self.state == "forced")),
             (Fact::Unbalanced, unbalanced as u64),

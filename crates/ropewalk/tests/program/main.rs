@@ -24,6 +24,7 @@ mod front_ends;
 mod gateway;
 mod gateway_control;
 mod init;
+mod inputs;
 mod interrupts;
 mod limits;
 mod manager_killed;

@@ -16,11 +16,13 @@ const ALLOWED: &[&str] = &[
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
+    // Four clauses of the BSD kind: keep the notice, and do not claim to be the original.
+    "bzip2-1.0.6",
 ];
 
 /// Crates of others that building and testing the workspace may need on one platform; the terminal view alone names 51, a third
-/// of which are optional parts that are not built. TLS is nine of them.
-const MOST_CRATES: usize = 208;
+/// of which are optional parts that are not built. TLS is nine of them, and unpacking gzip, bzip2 and xz another nine.
+const MOST_CRATES: usize = 217;
 
 /// Whether the licence expression lets us choose allowed licences alone. `AND` binds stronger than `OR`.
 fn is_allowed(expression: &str) -> bool {

@@ -65,6 +65,9 @@ impl Aside {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Icmp, Self::Part, Self::NoIp, Self::Cut, Self::Malformed, Self::UnknownLink];
 
+    /// Those that may have been a source's, if they could be read.
+    pub const UNREADABLE: [Self; 2] = [Self::Cut, Self::Malformed];
+
     /// The name under which reports count it.
     pub const fn name(self) -> &'static str {
         match self {

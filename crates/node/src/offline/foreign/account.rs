@@ -1,10 +1,12 @@
 //! What each source sent, and every fault by its name.
 
 use super::frames::{Found, Frame, Peer};
+use crate::offline::Packing;
 use crate::offline::utc::utc_text;
 use crate::status::StatusSummary;
 use ropewalk_flow::trial::Numbers;
 use ropewalk_terms::{Asked, Fact, Facts, Status, Utc};
+use ropewalk_wire::capture::Aside;
 use ropewalk_wire::foreign::{Announced, Counting, Describe, ForeignFormat, Inspector, Value};
 use ropewalk_wire::framing::{Fields, Framing};
 use serde::Serialize;
@@ -60,8 +62,14 @@ pub struct FileReport {
     pub path: String,
     /// Its bytes, unpacked.
     pub bytes: u64,
-    /// Whether it was packed (LZ4).
+    /// Whether it was packed.
     pub packed: bool,
+    /// How.
+    pub packing: Packing,
+    /// Why it ends before its end, where it does.
+    pub cut_off: Option<String>,
+    /// Bytes before that place that are no whole packet or frame.
+    pub cut_off_bytes: u64,
     /// What is in it beside frames, if it is a capture.
     pub capture: Option<CaptureReport>,
 }
@@ -173,6 +181,7 @@ impl ForeignReport {
                 (Fact::DatagramsUnfinished, capture.unfinished_datagrams),
                 (Fact::FramesUnfinished, capture.unfinished_frames),
                 (Fact::MissedBytes, capture.missed_bytes),
+                (Fact::PacketsUnreadable, unreadable(&capture.aside)),
             ]
         });
         let numbered = self.sources.iter().flat_map(|source| {
@@ -185,6 +194,7 @@ impl ForeignReport {
             (Fact::GarbageBytes, self.skipped_bytes),
             (Fact::FillerBytes, self.filler_bytes),
             (Fact::LeftOverBytes, self.left_over_bytes),
+            (Fact::InputsCutOff, self.files.iter().filter(|file| file.cut_off.is_some()).count() as u64),
             (Fact::CrcErrors, self.checksums.wrong),
         ])
     }
@@ -193,6 +203,11 @@ impl ForeignReport {
         self.status = StatusSummary::of(&self.facts(), Asked::Checked);
         self
     }
+}
+
+/// How many of the packets that are none of a source cannot be read.
+pub(super) fn unreadable(aside: &BTreeMap<&'static str, u64>) -> u64 {
+    Aside::UNREADABLE.iter().filter_map(|unreadable| aside.get(unreadable.name())).sum()
 }
 
 /// Counts what is found.
@@ -364,8 +379,16 @@ const fn mixed(number: u64) -> u64 {
 }
 
 impl Account {
-    pub(super) fn begin_file(&mut self, path: &Path, packed: bool) {
-        self.files.push(FileReport { path: path.display().to_string(), bytes: 0, packed, capture: None });
+    pub(super) fn begin_file(&mut self, path: &Path, packing: Packing) {
+        self.files.push(FileReport {
+            path: path.display().to_string(),
+            bytes: 0,
+            packed: packing != Packing::None,
+            packing,
+            cut_off: None,
+            cut_off_bytes: 0,
+            capture: None,
+        });
         (self.capture, self.times) = (None, None);
     }
 
@@ -394,6 +417,11 @@ impl Account {
             }
             Found::Lost { offset, cause } => self.fault(offset, cause.name()),
             Found::LeftOver { bytes } => self.left_over_bytes += bytes,
+            Found::CutOff(ref cut_off) => {
+                if let Some(file) = self.files.last_mut() {
+                    (file.cut_off, file.cut_off_bytes) = (Some(cut_off.why.clone()), cut_off.bytes);
+                }
+            }
             Found::Packet { time } => {
                 self.capture().packets += 1;
                 if let Some(time) = time {

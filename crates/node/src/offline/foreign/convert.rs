@@ -8,12 +8,13 @@
 //! What goes on over several frames (FEROL blocks, pages) or datagrams is one fragment. Fragments may come in any order, and the files one after the other: memory holds a line of the list for each.
 
 use super::frames::{self, Found, Frame};
-use super::input::Input;
+use super::input::{CutOff, Input};
 use super::sniff::now;
 use crate::offline::OfflineError;
 use crate::offline::run_writer::RunWriter;
 use crate::status::StatusSummary;
 use ropewalk_terms::{Asked, Attempt, Cause, EventKey, Fact, Facts, RunNumber, SourceId};
+use ropewalk_wire::capture::Aside;
 use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::{Describe, ENVELOPE, Enclosed, ForeignFormat, UNDIVIDED};
 use ropewalk_wire::framing::{Fields, Framing, Piece, PieceKey, Splitter, Tick};
@@ -50,6 +51,10 @@ pub struct Converted {
     pub wrong_checksums: u64,
     /// The sources.
     pub sources: Vec<u32>,
+    /// Packets of captures that cannot be read.
+    pub unreadable_packets: u64,
+    /// Files that end before their end, and why.
+    pub cut_off: Vec<(PathBuf, CutOff)>,
 }
 
 impl Converted {
@@ -61,6 +66,8 @@ impl Converted {
             (Fact::Duplicate, self.duplicates),
             (Fact::LeftOut, self.left_out),
             (Fact::GarbageBytes, self.skipped_bytes),
+            (Fact::PacketsUnreadable, self.unreadable_packets),
+            (Fact::InputsCutOff, self.cut_off.len() as u64),
             (Fact::CrcErrors, self.wrong_checksums),
         ]);
         StatusSummary::of(&facts, Asked::Taken)
@@ -93,7 +100,9 @@ pub fn convert<P: AsRef<Path>>(
         let mut input = Input::open(file.as_ref())?;
         let mut failed = Ok(());
         let found = frames::read(&mut input, format, &mut |found| {
-            if failed.is_ok() {
+            if let Found::CutOff(cut_off) = &found {
+                gatherer.told.cut_off.push((file.as_ref().to_owned(), cut_off.clone()));
+            } else if failed.is_ok() {
                 failed = gatherer.take(&found);
             }
         })?;
@@ -161,6 +170,10 @@ impl Gatherer {
             }
             Found::LeftOver { bytes } | Found::Missed { bytes } => {
                 self.told.skipped_bytes += bytes;
+                Ok(())
+            }
+            Found::Aside { aside } => {
+                self.told.unreadable_packets += u64::from(Aside::UNREADABLE.contains(aside));
                 Ok(())
             }
             Found::Lost { .. } | Found::Capture { .. } => {

@@ -1,11 +1,12 @@
 //! A file in the place of a source: a capture's datagrams or connection, or the bytes of any other file.
 
+use super::account::unreadable;
 use super::choosing::{Chooser, ChosenFrames};
 use super::connections::Connections;
 use super::frames::{Carriage, Passing};
-use super::input::Input;
+use super::input::{CutOff, Input};
 use super::wanted::{Carrier, Wanted};
-use crate::offline::{ByteOrigin, OfflineError};
+use crate::offline::{ByteOrigin, OfflineError, Packing};
 use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use std::collections::BTreeMap;
@@ -14,11 +15,17 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was in a capture.
+/// What was read of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
+    /// How it is packed.
+    pub packing: Packing,
+    /// Whether it is a capture.
+    pub is_capture: bool,
+    /// Bytes that were read, unpacked.
+    pub bytes: u64,
     /// Packets that the source was given.
     pub taken: u64,
     /// Packets that are none of it, by the reason's name.
@@ -27,8 +34,12 @@ pub struct Passed {
     pub connections: BTreeMap<String, u64>,
     /// Places at which the capture is damaged.
     pub damaged: u64,
+    /// Datagrams of which some IP fragments are missing.
+    pub unfinished_datagrams: u64,
     /// Frames of a stream, where it holds those of several boards.
     pub chosen: Option<ChosenFrames>,
+    /// The file breaks off.
+    pub cut_off: Option<CutOff>,
 }
 
 impl Passed {
@@ -38,42 +49,85 @@ impl Passed {
 
     /// Whether every packet and frame was some source's, and one was this source's.
     pub fn is_pure(&self) -> bool {
-        let has_some = self.chosen.as_ref().map_or(self.taken > 0, ChosenFrames::is_pure);
-        self.aside.is_empty() && self.damaged == 0 && has_some
+        let has_some = self.chosen.as_ref().map_or(self.has_some(), ChosenFrames::is_pure);
+        let is_whole = self.cut_off.is_none() && self.damaged == 0 && self.unfinished_datagrams == 0;
+        self.aside.is_empty() && is_whole && has_some
+    }
+
+    /// Whether something of it was the source's.
+    pub fn has_some(&self) -> bool {
+        match &self.chosen {
+            Some(chosen) => chosen.own > 0,
+            None if self.is_capture => self.taken > 0,
+            None => self.bytes > 0,
+        }
+    }
+
+    /// Packets that cannot be read: damaged, kept in part, or with wrong lengths or checksums.
+    pub fn unreadable_packets(&self) -> u64 {
+        self.damaged + unreadable(&self.aside)
+    }
+
+    /// What an input was, from which all has been read that is wanted.
+    fn of(self, input: &Input, is_over: &AtomicBool) -> Self {
+        // Who is told to stop does not read to the end.
+        let cut_off = self.cut_off.or_else(|| input.cut_off()).filter(|_| !is_over.load(Ordering::Relaxed));
+        Self { packing: input.packing(), bytes: input.bytes_read(), cut_off, ..self }
     }
 }
 
 impl fmt::Display for Passed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 8;
         if let Some(chosen) = &self.chosen {
             chosen.fmt(out)?;
-            if self.taken == 0 && self.aside.is_empty() && self.damaged == 0 {
-                return Ok(());
-            }
-            out.write_str("; ")?;
         }
-        write!(out, "{} packets were the source's", self.taken)?;
-        if self.aside.is_empty() && self.damaged == 0 {
-            return Ok(());
+        if self.is_capture {
+            out.write_str(if self.chosen.is_some() { "; " } else { "" })?;
+            self.write_packets(out)?;
+        } else if self.chosen.is_none() {
+            write!(out, "{} bytes were read", self.bytes)?;
         }
-        out.write_str("; not")?;
-        let damaged = (self.damaged > 0).then_some(("damaged", self.damaged));
-        for (index, (name, count)) in self.aside.iter().map(|(name, count)| (*name, *count)).chain(damaged).enumerate()
-        {
-            write!(out, "{} {name}: {count}", if index == 0 { "" } else { "," })?;
-        }
-        if !self.connections.is_empty() {
-            let named = self.connections.iter().take(MOST).map(|(whose, count)| format!("{whose} ({count})"));
-            let named = named.collect::<Vec<_>>().join(", ");
-            let count = self.connections.len();
-            write!(
-                out,
-                "; connections that no source reads: {count}: {named}: `from`, `from_port` or `connection` in `packets` \
-                 says which one is meant"
-            )?;
+        if let Some(CutOff { why, .. }) = &self.cut_off {
+            write!(out, "; it breaks off: {why}")?;
         }
         Ok(())
+    }
+}
+
+impl Passed {
+    fn write_packets(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 8;
+        write!(out, "{} packets were the source's", self.taken)?;
+        let aside = self.aside.iter().map(|(name, count)| (*name, *count));
+        let others = [("damaged", self.damaged), ("unfinished_datagrams", self.unfinished_datagrams)];
+        let not = aside.chain(others.into_iter().filter(|(_, count)| *count > 0));
+        let not = not.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>();
+        if !not.is_empty() {
+            write!(out, "; not {}", not.join(", "))?;
+        }
+        if self.connections.is_empty() {
+            return Ok(());
+        }
+        let named = self.connections.iter().take(MOST).map(|(whose, count)| format!("{whose} ({count})"));
+        let (named, count) = (named.collect::<Vec<_>>().join(", "), self.connections.len());
+        write!(
+            out,
+            "; connections that no source reads: {count}: {named}: `from`, `from_port` or `connection` in `packets` says \
+             which one is meant"
+        )
+    }
+}
+
+/// Whether a file is a capture, packed or not.
+///
+/// # Errors
+/// Where it cannot be opened, or nothing of it can be read.
+pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
+    let mut input = Input::open(path)?;
+    let is_capture = CaptureReader::recognises(input.begin());
+    match input.unreadable() {
+        Some(error) => Err(error),
+        None => Ok(is_capture),
     }
 }
 
@@ -84,7 +138,7 @@ impl fmt::Display for Passed {
 /// Where it cannot be read.
 pub fn capture_has_datagrams(path: &Path, wanted: &Wanted) -> Result<Option<bool>, OfflineError> {
     let mut input = Input::open(path)?;
-    if !CaptureReader::recognises(input.begin()?) {
+    if !CaptureReader::recognises(input.begin()) {
         return Ok(None);
     }
     let mut found = false;
@@ -96,7 +150,7 @@ pub fn capture_has_datagrams(path: &Path, wanted: &Wanted) -> Result<Option<bool
         } else {
             ControlFlow::Continue(())
         }
-    })?;
+    });
     Ok(Some(found))
 }
 
@@ -113,12 +167,12 @@ pub fn feed_datagrams(
     is_over: &Arc<AtomicBool>,
     give: &mut Give<'_>,
 ) -> Result<Passed, OfflineError> {
-    let mut input = Input::of(origin.path(), origin.open(is_over)?)?;
-    if !is_capture(&mut input)? {
+    let mut input = Input::of_origin(origin, is_over)?;
+    if !is_capture(&mut input) {
         return Err(OfflineError::NeedsCapture { path: origin.path().to_owned(), format: "a source of datagrams" });
     }
-    let mut passed = Passed::default();
-    Carriage::default().read(&mut input, &mut |passing| {
+    let mut passed = Passed { is_capture: true, ..Passed::default() };
+    let rest = Carriage::default().read(&mut input, &mut |passing| {
         let time = if let Passing::Packet { time, .. } = &passing { *time } else { None };
         let Some(carried) = passed.packet(passing) else { return ControlFlow::Continue(()) };
         let is_wanted_still = match wanted.pick(Carrier::Datagrams, carried) {
@@ -131,12 +185,13 @@ pub fn feed_datagrams(
             }
         };
         if is_wanted_still { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok(passed)
+    });
+    let (unfinished_datagrams, cut_off) = (rest.unfinished_datagrams, rest.cut_off);
+    Ok(Passed { unfinished_datagrams, cut_off, ..passed }.of(&input, is_over))
 }
 
-/// Gives the bytes of a file, unpacked if it is an LZ4 frame; of a capture those of the connection that is wanted; of the frames
-/// of several boards those that are chosen. Says what passed in a capture, and how many frames were chosen.
+/// Gives the bytes of a file, unpacked where it is packed; of a capture those of the connection that is wanted; of the frames
+/// of several boards those that are chosen. Says what was read, and how many frames were chosen.
 ///
 /// # Errors
 /// Where it cannot be read.
@@ -145,12 +200,12 @@ pub fn feed_stream(
     wanted: &Wanted,
     is_over: &Arc<AtomicBool>,
     give: &mut dyn FnMut(&[u8]) -> bool,
-) -> Result<Option<Passed>, OfflineError> {
+) -> Result<Passed, OfflineError> {
     let Some(chosen) = &wanted.chosen else { return feed_bytes(origin, wanted, is_over, give) };
     let mut chooser = Chooser::new(chosen.clone());
     let passed = feed_bytes(origin, wanted, is_over, &mut |bytes| chooser.push(bytes, give))?;
     let chosen = Some(chooser.end(give));
-    Ok(Some(Passed { chosen, ..passed.unwrap_or_default() }))
+    Ok(Passed { chosen, ..passed })
 }
 
 fn feed_bytes(
@@ -158,36 +213,32 @@ fn feed_bytes(
     wanted: &Wanted,
     is_over: &Arc<AtomicBool>,
     give: &mut dyn FnMut(&[u8]) -> bool,
-) -> Result<Option<Passed>, OfflineError> {
-    let mut input = Input::of(origin.path(), origin.open(is_over)?)?;
-    if is_capture(&mut input)? {
-        return feed_connection(&mut input, wanted, give).map(Some);
+) -> Result<Passed, OfflineError> {
+    let mut input = Input::of_origin(origin, is_over)?;
+    if is_capture(&mut input) {
+        return Ok(feed_connection(&mut input, wanted, give).of(&input, is_over));
     }
     // As it comes: whoever writes it may take his time.
-    while !input.window().is_empty() || input.fill(1)? {
+    while !input.window().is_empty() || input.fill(1) {
         let count = input.window().len();
         if !give(input.window()) {
             break;
         }
         input.take(count);
     }
-    Ok(None)
+    Ok(Passed::default().of(&input, is_over))
 }
 
 /// Asks for no more bytes than it takes to see that.
-fn is_capture(input: &mut Input) -> Result<bool, OfflineError> {
-    input.fill(CaptureReader::MAGIC_BYTES)?;
-    Ok(CaptureReader::recognises(input.window()))
+fn is_capture(input: &mut Input) -> bool {
+    input.fill(CaptureReader::MAGIC_BYTES);
+    CaptureReader::recognises(input.window())
 }
 
-fn feed_connection(
-    input: &mut Input,
-    wanted: &Wanted,
-    give: &mut dyn FnMut(&[u8]) -> bool,
-) -> Result<Passed, OfflineError> {
+fn feed_connection(input: &mut Input, wanted: &Wanted, give: &mut dyn FnMut(&[u8]) -> bool) -> Passed {
     let (mut passed, mut streams, mut bytes) = (Passed::default(), Streams::new(), Vec::new());
     let mut connections = Connections::default();
-    Carriage::default().read(input, &mut |passing| {
+    let rest = Carriage::default().read(input, &mut |passing| {
         let Some(carried) = passed.packet(passing) else { return ControlFlow::Continue(()) };
         let segment = match wanted.pick(Carrier::Connections, carried) {
             Ok(Carried::Segment(segment)) => segment,
@@ -210,8 +261,8 @@ fn feed_connection(
             _ => true,
         };
         if is_wanted_still { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok(passed)
+    });
+    Passed { is_capture: true, cut_off: rest.cut_off, ..passed }
 }
 
 impl Passed {

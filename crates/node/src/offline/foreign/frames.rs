@@ -1,6 +1,6 @@
 //! The frames of a file: one behind the other, or in the datagrams and connections of a capture.
 
-use super::input::Input;
+use super::input::{CutOff, Input};
 use crate::offline::OfflineError;
 use ropewalk_flow::trial::Parts;
 use ropewalk_terms::{Cause, Utc};
@@ -70,6 +70,8 @@ pub(super) enum Found<'a> {
     LeftOver {
         bytes: u64,
     },
+    /// The file breaks off.
+    CutOff(CutOff),
     /// A packet of a capture.
     Packet {
         time: Option<Utc>,
@@ -104,10 +106,10 @@ pub(super) fn read(
     format: Option<ForeignFormat>,
     tell: &mut impl FnMut(Found<'_>),
 ) -> Result<ForeignFormat, OfflineError> {
-    let first = input.begin()?;
+    let first = input.begin();
     if CaptureReader::recognises(first) {
         let mut capture = Capture::new(format);
-        capture.read(input, tell)?;
+        capture.read(input, tell);
         return capture.format.ok_or_else(|| OfflineError::NothingKnown { path: input.path().to_owned() });
     }
     let format = format.or_else(|| ForeignFormat::recognise(first)).ok_or_else(|| input.unknown_format())?;
@@ -118,7 +120,7 @@ pub(super) fn read(
     loop {
         let front = format.front(input.window(), &mut search);
         if let Front::Needs { bytes } = front
-            && input.fill(bytes)?
+            && input.fill(bytes)
         {
             continue;
         }
@@ -141,11 +143,11 @@ pub(super) fn read(
         };
         input.take(bytes);
     }
-    let from = input.offset();
-    while input.fill(input.window().len() + 1)? {
-        input.take(input.window().len());
+    let bytes = input.drain();
+    match input.cut_off() {
+        Some(cut_off) => tell(Found::CutOff(CutOff { bytes, ..cut_off })),
+        None => tell(Found::LeftOver { bytes }),
     }
-    tell(Found::LeftOver { bytes: input.bytes_read() - from });
     Ok(format)
 }
 
@@ -170,20 +172,16 @@ pub(super) enum Passing<'a> {
 /// What is left when all has passed.
 pub(super) struct Rest {
     /// Datagrams of which some IP fragments did not come.
-    unfinished_datagrams: u64,
-    /// Bytes at the end that are no whole packet.
-    left_over: usize,
+    pub(super) unfinished_datagrams: u64,
+    /// The capture breaks off.
+    pub(super) cut_off: Option<CutOff>,
 }
 
 impl Carriage {
     /// Tells what passes, packet by packet, to the end or as long as it is wanted.
-    pub(super) fn read(
-        mut self,
-        input: &mut Input,
-        tell: &mut impl FnMut(Passing<'_>) -> ControlFlow<()>,
-    ) -> Result<Rest, OfflineError> {
+    pub(super) fn read(mut self, input: &mut Input, tell: &mut impl FnMut(Passing<'_>) -> ControlFlow<()>) -> Rest {
         let mut reader = CaptureReader::new();
-        loop {
+        let cut_off = loop {
             let offset = input.offset();
             let (taken, needed, wanted) = match reader.next(input.window()) {
                 Ok(Captured::Needs(bytes)) => (0, bytes, ControlFlow::Continue(())),
@@ -193,19 +191,35 @@ impl Carriage {
                     let (time, carried) = (packet.time, self.traffic.accept(&packet));
                     (bytes, 0, tell(Passing::Packet { time, offset, carried }))
                 }
-                Err(error) => (0, 0, {
+                Err(error) => {
                     let _ = tell(Passing::Damage { offset, error });
-                    ControlFlow::Break(())
-                }),
+                    let bytes = input.drain();
+                    break Some(CutOff {
+                        bytes,
+                        why: format!("the capture cannot be read behind {offset} bytes: {error}"),
+                    });
+                }
             };
             input.take(taken);
-            if wanted.is_break() || !input.fill(needed)? {
-                break;
+            if wanted.is_break() {
+                break None;
             }
-        }
-        let unfinished_datagrams = self.traffic.unfinished_datagrams();
-        Ok(Rest { unfinished_datagrams, left_over: input.window().len() })
+            if !input.fill(needed) {
+                break ends_within(input, needed);
+            }
+        };
+        Rest { unfinished_datagrams: self.traffic.unfinished_datagrams(), cut_off }
     }
+}
+
+/// Why a capture has an end here where so many bytes should follow; none where it may have one.
+fn ends_within(input: &Input, needed: usize) -> Option<CutOff> {
+    let bytes = input.window().len();
+    let ends = || CutOff {
+        bytes: bytes as u64,
+        why: format!("the capture ends within a packet, {} bytes before the packet's end", needed - bytes),
+    };
+    input.cut_off().or_else(|| (bytes > 0).then(ends))
 }
 
 /// The frames of a capture.
@@ -229,19 +243,18 @@ impl Capture {
         Self { format, streams: Streams::new(), connections: HashMap::new(), parts: Parts::default() }
     }
 
-    fn read(&mut self, input: &mut Input, tell: &mut impl FnMut(Found<'_>)) -> Result<(), OfflineError> {
+    fn read(&mut self, input: &mut Input, tell: &mut impl FnMut(Found<'_>)) {
         let rest = Carriage::default().read(input, &mut |passing| {
             match passing {
                 Passing::Packet { time, offset, carried } => self.packet(time, offset, carried, tell),
                 Passing::Damage { offset, error } => tell(Found::Capture { offset, error }),
             }
             ControlFlow::Continue(())
-        })?;
+        });
         tell(Found::Unfinished { datagrams: rest.unfinished_datagrams, frames: self.parts.unfinished() });
         let open: usize = self.connections.values().map(|connection| connection.bytes.len()).sum();
-        let left = rest.left_over + open + self.streams.waiting_bytes();
-        tell(Found::LeftOver { bytes: left as u64 });
-        Ok(())
+        tell(Found::LeftOver { bytes: (open + self.streams.waiting_bytes()) as u64 });
+        rest.cut_off.into_iter().for_each(|cut_off| tell(Found::CutOff(cut_off)));
     }
 
     fn packet(&mut self, time: Option<Utc>, offset: u64, carried: Carried<'_>, tell: &mut impl FnMut(Found<'_>)) {

@@ -1,7 +1,7 @@
 //! Files of other people's formats, and captures of network traffic: counted, checked, shown.
 //!
 //! ```text
-//! input      a file, or what it is an LZ4 frame of, through a window of bounded size
+//! input      a file, unpacked where it is packed, through a window of bounded size
 //! frames     its frames: of a stream, or of the datagrams and connections in a capture
 //! account    what each source sent, and every fault by its name
 //! record     one frame with all its fields, for people
@@ -41,12 +41,13 @@ pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, F
 pub use choosing::{Chosen, ChosenFrames};
 pub use convert::{Converted, convert};
 pub use draft::draft_text;
-pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};
+pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream, is_capture_file};
+pub use input::CutOff;
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use recording::{Recorded, of_recordings};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
 pub use saving::{SavedAs, encode_capture};
-pub use sniff::{sniff_capture, sniff_connections, sniff_datagrams};
+pub use sniff::{Sniffed, sniff_capture, sniff_connections, sniff_datagrams};
 pub use sniff_report::{GroupReport, GuessReport, PeerReport, SNIFF_SCHEMA, SniffReport};
 pub use trial::{
     BadReport, BoardReport, ChecksumsReport, IntervalReport, NumbersReport, TRIAL_SCHEMA, TrialOptions, TrialReport,
@@ -54,7 +55,7 @@ pub use trial::{
 };
 pub use wanted::Wanted;
 
-use super::OfflineError;
+use super::{OfflineError, Packing};
 use account::Account;
 use input::Input;
 use record::Records;
@@ -88,9 +89,11 @@ pub fn is_foreign(path: &Path) -> Result<bool, OfflineError> {
         Ok(_) => {}
     }
     let mut input = Input::open(path)?;
-    let first = input.begin()?;
-    let is_run_file = first.starts_with(&RECORD_MAGIC);
-    Ok(!is_run_file && (CaptureReader::recognises(first) || ForeignFormat::recognise(first).is_some()))
+    let is_packed = input.packing() != Packing::None;
+    let first = input.begin();
+    let is_known = CaptureReader::recognises(first) || ForeignFormat::recognise(first).is_some();
+    // Run files are never packed as a whole.
+    Ok(is_packed || is_known && !first.starts_with(&RECORD_MAGIC))
 }
 
 /// Counts and checks files of one format, and keeps some of their frames with all their fields.
@@ -112,7 +115,7 @@ fn inspect_inputs(
     let mut format = options.format;
     for input in inputs {
         let mut input = input?;
-        account.begin_file(input.path(), input.is_packed());
+        account.begin_file(input.path(), input.packing());
         let found = frames::read(&mut input, format, &mut |found| {
             if let frames::Found::Frame(frame) = &found {
                 records.take(frame, account.frames());

@@ -104,7 +104,7 @@ fn choose(configuration: &mut Configuration, recording: &Path, names: &[String])
 
 /// A capture holds what many sent; any other file the bytes of one stream, unless its frames say whose they are.
 fn fits(sources: &[SourceSection], recording: &Path) -> Result<(), OfflineError> {
-    if CaptureReader::recognises(Input::open(recording)?.begin()?) {
+    if CaptureReader::recognises(Input::open(recording)?.begin()) {
         return Ok(());
     }
     let is_several = sources.len() > 1 && sources.iter().any(|source| source.chosen().is_none());

@@ -1,11 +1,13 @@
 //! What a capture or a file holds on the line again: datagrams as they were sent, connections byte for byte, frames one by one.
 
+use super::account::unreadable;
 use super::frames::{self, Carriage, Found, Passing, Peer};
-use super::input::Input;
+use super::input::{CutOff, Input};
 use super::stand_ins::StandIns;
 use super::wanted::{Carrier, Wanted};
 use crate::offline::OfflineError;
-use ropewalk_terms::Utc;
+use crate::status::StatusSummary;
+use ropewalk_terms::{Asked, Fact, Facts, Utc};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::collections::BTreeMap;
@@ -91,6 +93,26 @@ pub struct ForeignReplayed {
     /// Packets of a capture that are none of a source, by the reason's name; `other_port` and `other_protocol` are those that
     /// do not go to this target.
     pub aside: BTreeMap<&'static str, u64>,
+    /// Bytes of a file that are no frame, and were not sent.
+    pub skipped_bytes: u64,
+    /// Places at which a file is damaged.
+    pub faults: u64,
+    /// The file breaks off.
+    pub cut_off: Option<CutOff>,
+}
+
+impl ForeignReplayed {
+    /// The exit status, and why.
+    pub fn status(&self) -> StatusSummary {
+        let facts = Facts::default().with([
+            (Fact::Nothing, u64::from(self.messages == 0)),
+            (Fact::GarbageBytes, self.skipped_bytes),
+            (Fact::Faults, self.faults),
+            (Fact::PacketsUnreadable, unreadable(&self.aside)),
+            (Fact::InputsCutOff, u64::from(self.cut_off.is_some())),
+        ]);
+        StatusSummary::of(&facts, Asked::Taken)
+    }
 }
 
 /// Plays a capture or a file.
@@ -131,19 +153,20 @@ struct Player<'a> {
 impl Player<'_> {
     fn play(&mut self, path: &Path) -> Result<(), OfflineError> {
         let mut input = Input::open(path)?;
-        if CaptureReader::recognises(input.begin()?) {
+        if CaptureReader::recognises(input.begin()) {
             return self.play_capture(&mut input);
         }
         if self.options.pace == Pace::Recorded {
             return Err(OfflineError::NoTimes);
         }
         let mut failed = Ok(());
-        frames::read(&mut input, self.options.format, &mut |found| {
-            if let Found::Frame(frame) = found
-                && failed.is_ok()
-            {
-                failed = self.send(None, None, frame.bytes);
-            }
+        frames::read(&mut input, self.options.format, &mut |found| match found {
+            Found::Frame(frame) if failed.is_ok() => failed = self.send(None, None, frame.bytes),
+            Found::Skipped { bytes, is_filler: false, .. } => self.sent.skipped_bytes += bytes.len() as u64,
+            Found::LeftOver { bytes } => self.sent.skipped_bytes += bytes,
+            Found::Lost { .. } => self.sent.faults += 1,
+            Found::CutOff(cut_off) => self.sent.cut_off = Some(cut_off),
+            _ => {}
         })?;
         failed
     }
@@ -155,8 +178,11 @@ impl Player<'_> {
             Target::Tcp(_) => Carrier::Connections,
         };
         let wanted = Wanted::port(self.options.port);
-        Carriage::default().read(input, &mut |passing| {
-            let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
+        let rest = Carriage::default().read(input, &mut |passing| {
+            let Passing::Packet { time, carried, .. } = passing else {
+                self.sent.faults += 1;
+                return ControlFlow::Continue(());
+            };
             failed = match wanted.pick(carrier, carried) {
                 Ok(Carried::Datagram(datagram)) => self.send(Some(Peer::Port(datagram.source)), time, datagram.payload),
                 Ok(Carried::Segment(segment)) => {
@@ -168,7 +194,8 @@ impl Player<'_> {
                 Err(name) => self.aside(name),
             };
             if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
+        });
+        self.sent.cut_off = rest.cut_off;
         failed
     }
 

@@ -1,7 +1,7 @@
 //! Unknown frames looked at: out of a capture, or as they come to a port.
 
 use super::frames::{Carriage, Passing};
-use super::input::Input;
+use super::input::{CutOff, Input};
 use super::saving::{SavedAs, capture_begin};
 use crate::offline::OfflineError;
 use ropewalk_flow::sniff::{Findings, Limits, Peer, Sniffer, Transport};
@@ -23,17 +23,26 @@ const MOST_BYTES: usize = 0xFFFF;
 /// Connections that are looked at.
 const MOST_CONNECTIONS: usize = 32;
 
+/// What was found in a file.
+#[derive(Clone, Debug)]
+pub struct Sniffed {
+    /// What bytes mean.
+    pub findings: Findings,
+    /// The file breaks off.
+    pub cut_off: Option<CutOff>,
+}
+
 /// Looks at the datagrams and connections of a capture.
 ///
 /// # Errors
 /// Where it cannot be read, or is none.
-pub fn sniff_capture(path: &Path) -> Result<Findings, OfflineError> {
+pub fn sniff_capture(path: &Path) -> Result<Sniffed, OfflineError> {
     let mut input = Input::open(path)?;
-    if !CaptureReader::recognises(input.begin()?) {
+    if !CaptureReader::recognises(input.begin()) {
         return Err(OfflineError::NoCapture { path: path.to_owned() });
     }
     let (mut sniffer, mut streams, mut bytes) = (Sniffer::new(Limits::default()), Streams::new(), Vec::new());
-    Carriage::default().read(&mut input, &mut |passing| {
+    let rest = Carriage::default().read(&mut input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         let now = instant(time.unwrap_or(Utc(0)));
         match carried {
@@ -56,8 +65,8 @@ pub fn sniff_capture(path: &Path) -> Result<Findings, OfflineError> {
             Carried::Other(_) | Carried::Aside(_) => {}
         }
         ControlFlow::Continue(())
-    })?;
-    Ok(sniffer.findings())
+    });
+    Ok(Sniffed { findings: sniffer.findings(), cut_off: rest.cut_off })
 }
 
 /// Looks at the datagrams that come to a socket for so long, and saves them as pcapng where that is wanted.

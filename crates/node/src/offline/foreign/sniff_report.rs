@@ -1,7 +1,7 @@
 //! What was sniffed, as one JSON object.
 
-use super::draft_text;
-use ropewalk_flow::sniff::{Findings, Group, Guess, Meaning, PeerAccount, Transport};
+use super::{Sniffed, draft_text};
+use ropewalk_flow::sniff::{Group, Guess, Meaning, PeerAccount, Transport};
 use serde::Serialize;
 
 /// The schema of [`SniffReport`] as JSON: `docs/schema/sniff.json`.
@@ -16,6 +16,8 @@ pub struct SniffReport {
     pub groups: Vec<GroupReport>,
     /// Packets of peers that were too many to be looked at.
     pub unheard: u64,
+    /// Why the input ends before its end, where it does.
+    pub cut_off: Option<String>,
 }
 
 /// Peers that send to one place.
@@ -79,10 +81,12 @@ pub struct GuessReport {
     pub text: String,
 }
 
-impl From<&Findings> for SniffReport {
-    fn from(findings: &Findings) -> Self {
+impl SniffReport {
+    /// The same as numbers and texts.
+    pub fn new(Sniffed { findings, cut_off }: &Sniffed) -> Self {
         let groups = findings.groups.iter().map(group).collect();
-        Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard }
+        let cut_off = cut_off.as_ref().map(|cut_off| cut_off.why.clone());
+        Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off }
     }
 }
 

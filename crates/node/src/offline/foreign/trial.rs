@@ -1,9 +1,10 @@
 //! A source's layout or format tried on a capture or a file of what its board sent.
 
+use super::account::unreadable;
 use super::connections::Connections;
 use super::feeding::capture_has_datagrams;
 use super::frames::{Carriage, Passing};
-use super::input::Input;
+use super::input::{CutOff, Input};
 use super::wanted::{Carrier, Wanted};
 use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
@@ -71,6 +72,8 @@ pub struct TrialReport {
     pub bad_places: u64,
     /// The first of them.
     pub first_bad: Option<BadReport>,
+    /// Why the input ends before its end, where it does.
+    pub cut_off: Option<String>,
     /// The exit status of `source test`, and why.
     pub status: StatusSummary,
 }
@@ -169,13 +172,15 @@ pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Resul
     Ok(report(account, others, |place| rule_of(config, key, place)))
 }
 
-/// Packets of a capture that are none of the source.
+/// What of an input is none of the source's frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Others {
     /// By the reason's name.
     pub(super) aside: BTreeMap<&'static str, u64>,
     /// Those that went to another port, by port.
     pub(super) ports: BTreeMap<u16, u64>,
+    /// The input breaks off.
+    pub(super) cut_off: Option<CutOff>,
 }
 
 /// What came of it, and which packets of a capture are none of the source.
@@ -183,8 +188,8 @@ pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others)
     let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows).of(options.own);
     let (mut trial, mut others) = (trial, Others::default());
     let mut input = Input::open(options.input)?;
-    if CaptureReader::recognises(input.begin()?) {
-        try_capture(options, carrier(options)?, &mut input, &mut trial, &mut others)?;
+    if CaptureReader::recognises(input.begin()) {
+        try_capture(options, carrier(options)?, &mut input, &mut trial, &mut others);
     } else if options.framing.needs_datagrams() {
         let format = match options.framing {
             Description::Layout(_) => "a layout of datagrams",
@@ -192,7 +197,8 @@ pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others)
         };
         return Err(OfflineError::NeedsCapture { path: options.input.to_owned(), format });
     } else {
-        try_stream(&mut input, &mut trial)?;
+        try_stream(&mut input, &mut trial);
+        others.cut_off = input.cut_off();
     }
     Ok((trial.end(), others))
 }
@@ -213,12 +219,12 @@ fn carrier(options: &TrialOptions<'_>) -> Result<Carrier, OfflineError> {
     Ok(if in_datagrams { Carrier::Datagrams } else { Carrier::Connections })
 }
 
-fn try_stream(input: &mut Input, trial: &mut Trial<'_>) -> Result<(), OfflineError> {
+fn try_stream(input: &mut Input, trial: &mut Trial<'_>) {
     loop {
-        input.fill(PIECE_BYTES)?;
+        input.fill(PIECE_BYTES);
         let (offset, bytes) = (input.offset(), input.window().len());
         if bytes == 0 {
-            return Ok(());
+            return;
         }
         trial.stream(Arrival { offset, ..Arrival::default() }, input.window());
         input.take(bytes);
@@ -231,10 +237,10 @@ fn try_capture(
     input: &mut Input,
     trial: &mut Trial<'_>,
     others: &mut Others,
-) -> Result<(), OfflineError> {
+) {
     let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
     let mut connections = Connections::default();
-    Carriage::default().read(input, &mut |passing| {
+    let rest = Carriage::default().read(input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         packets += 1;
         let port = carried.port();
@@ -266,8 +272,8 @@ fn try_capture(
             }
         }
         ControlFlow::Continue(())
-    })?;
-    Ok(())
+    });
+    others.cut_off = rest.cut_off;
 }
 
 fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) -> ConfigurationError) -> TrialReport {
@@ -290,6 +296,7 @@ fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) ->
             let (key, what, offset) = (place.key, place.what.clone(), place.offset);
             BadReport { key, what, offset, line: rule.line, column: rule.column, place }
         }),
+        cut_off: others.cut_off.map(|cut_off| cut_off.why),
         status: StatusSummary::default(),
     }
     .judged()
@@ -354,7 +361,10 @@ impl TrialReport {
             (Fact::Faults, self.faults.values().sum()),
             (Fact::GarbageBytes, self.skipped_bytes),
             (Fact::FillerBytes, self.filler_bytes),
-            (Fact::LeftOverBytes, self.left_over_bytes),
+            // What is left over where the input breaks off is no damage of the board's.
+            (Fact::LeftOverBytes, if self.cut_off.is_none() { self.left_over_bytes } else { 0 }),
+            (Fact::InputsCutOff, u64::from(self.cut_off.is_some())),
+            (Fact::PacketsUnreadable, unreadable(&self.aside)),
             (Fact::FramesUnfinished, self.unfinished_frames),
         ])
     }

@@ -6,10 +6,11 @@ mod sniffing;
 mod trying;
 
 use super::*;
+use crate::offline::unpack::tests::{noise, packed};
 use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader};
-use std::io::{Cursor, Write};
+use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// What is in some bytes.
@@ -112,18 +113,60 @@ fn several_files_are_taken_together() {
 #[test]
 fn a_packed_file_is_read_as_if_it_were_not() {
     let bytes = frames(ForeignFormat::Nscldaq, 3, 0..5000).concat();
-    let pack = |bytes: &[u8]| {
-        let mut packed = lz4_flex::frame::FrameEncoder::new(Vec::new());
-        packed.write_all(bytes).expect("a vector takes everything");
-        packed.finish().expect("a vector takes everything")
-    };
-    let found = report(&pack(&bytes), None).expect("it can be read");
-    assert_eq!((found.files[0].packed, found.files[0].bytes, found.frames), (true, bytes.len() as u64, 5000));
-    let (one, two) = bytes.split_at(1000);
-    let found = report(&[pack(one), pack(two)].concat(), None).expect("it can be read");
-    assert_eq!((found.files[0].bytes, found.frames), (bytes.len() as u64, 5000));
-    let half = report(&pack(&bytes)[..500], None);
-    assert!(half.is_err() || half.is_ok_and(|found| !found.is_intact()), "half a file is not whole");
+    for (packing, packed) in packed(&bytes) {
+        let found = report(&packed, None).expect("it can be read");
+        assert_eq!((found.files[0].packing, found.files[0].bytes, found.frames), (packing, bytes.len() as u64, 5000));
+        assert_eq!((found.files[0].packed, &found.files[0].cut_off, found.status.code), (true, &None, 0));
+    }
+}
+
+#[test]
+fn a_packed_file_that_is_cut_off_is_read_up_to_there_and_named() {
+    // Payloads that do not pack: so that much stands before the cut.
+    let noise = noise(400_000);
+    let frames: Vec<Vec<u8>> = (0..100)
+        .zip(noise.chunks_exact(4000))
+        .flat_map(|(event, payload)| ForeignFormat::Artdaq.emulate(3, event, payload).expect("it is short"))
+        .collect();
+    let captured = capture(&frames.iter().map(|frame| udp(host(2, 77), 6000, frame)).collect::<Vec<_>>());
+    for bytes in [frames.concat(), captured] {
+        for (packing, packed) in packed(&bytes) {
+            let found = report(&packed[..packed.len() - 1000], None).expect("it can be read");
+            let why = found.files[0].cut_off.as_deref().unwrap_or_default();
+            assert!(why.contains(packing.name()), "{packing:?}: {why}");
+            assert!((1..100).contains(&found.frames), "{packing:?}: {} frames", found.frames);
+            assert_eq!(found.status.reasons, [("inputs_cut_off", 1)].into(), "{packing:?}");
+            assert_eq!(found.status.code, 3);
+        }
+        // Of what is cut off within its first bytes nothing can be read.
+        let (_, gzip) = &packed(&bytes)[0];
+        assert!(matches!(report(&gzip[..8], None), Err(OfflineError::Unreadable { .. })));
+    }
+}
+
+#[test]
+fn a_capture_that_ends_within_a_packet_says_so() {
+    let packets: Vec<Vec<u8>> =
+        frames(ForeignFormat::Ess, 1, 1..50).iter().map(|one| udp(host(2, 77), 9000, one)).collect();
+    let whole = capture(&packets);
+    let last = capture(&packets[..packets.len() - 1]).len();
+    for end in [last + 1, last + 9, last + 30, whole.len() - 1] {
+        let found = report(&whole[..end], None).expect("it can be read");
+        assert_eq!((found.frames, found.files[0].cut_off_bytes), (48, (end - last) as u64));
+        let why = found.files[0].cut_off.as_deref().unwrap_or_default();
+        assert!(why.starts_with("the capture ends within a packet"), "{why}");
+        assert_eq!(found.status.reasons, [("inputs_cut_off", 1)].into());
+    }
+}
+
+#[test]
+fn packets_that_cannot_be_read_are_counted_and_lead_to_a_status() {
+    let mut packets: Vec<Vec<u8>> =
+        frames(ForeignFormat::Ess, 1, 1..50).iter().map(|one| udp(host(2, 77), 9000, one)).collect();
+    // The length of an IP header that is none.
+    packets[7][0] = 0x42;
+    let found = report(&capture(&packets), None).expect("it can be read");
+    assert_eq!((found.frames, found.status.reasons.get("packets_unreadable")), (48, Some(&1)));
 }
 
 #[test]
