@@ -85,6 +85,7 @@ fn from_run(options: &ConvertOptions, format: ExportFormat) -> Result<u8, Failur
 }
 
 fn converted_text(converted: &Converted, directory: &Path) -> String {
+    let doubts = converted.doubts.iter().map(|(name, count)| (*name, *count));
     let mut text = format!(
         "format     {}\nframes     {}\nevents     {}\nfragments  {}, {} bytes, of {} sources\n",
         converted.format,
@@ -101,7 +102,11 @@ fn converted_text(converted: &Converted, directory: &Path) -> String {
         ("skipped", converted.skipped_bytes),
         ("wrong checksums", converted.wrong_checksums),
         ("unreadable", converted.unreadable_packets),
-    ] {
+        ("undivided", converted.undivided),
+    ]
+    .into_iter()
+    .chain(doubts)
+    {
         if count > 0 {
             text.push_str(&format!("{name:<10} {}\n", grouped(count)));
         }

@@ -46,10 +46,11 @@ pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
 
 /// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
-    const FRAMES: [(&str, &str); 4] = [
+    const FRAMES: [(&str, &str); 5] = [
         ("frames_missing", "frames missing by their own numbers"),
         ("frames_out_of_order", "twice or late"),
         ("garbage_bytes", "bytes that were no frame"),
+        ("filler_bytes", "bytes of the format between frames"),
         ("splitter_restarts", "times its splitter had to be started again"),
     ];
     const DATAGRAMS: [(&str, &str); 2] = [

@@ -130,6 +130,8 @@ counters! {
     ConnectionsRefused = "connections_refused", Count;
     /// Bytes thrown away because no fragment could be found in them.
     GarbageBytes = "garbage_bytes", Bytes;
+    /// Bytes that a format puts between frames, and that are no data.
+    FillerBytes = "filler_bytes", Bytes;
     /// Blocks lent by the pool.
     PoolLoans = "pool_loans", Count;
     /// Blocks that came back to the pool.

@@ -137,6 +137,8 @@ facts! {
     Faults = "faults", Lost, Wrong;
     /// Frames that could not be converted.
     LeftOut = "left_out", Lost, Lost;
+    /// Events whose data should fall apart into fragments and do not: they are stored in one piece.
+    Undivided = "undivided", Lost, Lost;
     /// Datagrams that were lost before they could be taken.
     DatagramsLost = "datagrams_lost", Lost, Lost;
     /// Datagrams of which some IP fragments are missing.

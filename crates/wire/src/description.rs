@@ -103,6 +103,10 @@ impl Framing for Description {
         ask!(self, framing => framing.front(window, search))
     }
 
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        ask!(self, framing => framing.front_at_end(window, search))
+    }
+
     #[inline]
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
         ask!(self, framing => framing.fields(frame))

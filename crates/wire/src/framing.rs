@@ -167,6 +167,8 @@ pub struct Fields {
     pub run: Option<u32>,
     /// The source's numbering starts again with this frame.
     pub restarts: bool,
+    /// It is a whole event that was built before: its number says nothing of the frame before it, nor its source who sends it.
+    pub is_whole_event: bool,
     /// What is wrong with the contents, and the front end's own words about them. Checksums are not computed for it:
     /// see [`Framing::checksum`].
     pub flags: FragmentFlags,
@@ -201,6 +203,13 @@ pub trait Framing {
     /// What stands at the front of `window`. The answer depends on the bytes alone and not on how many there are behind
     /// those it needs, so that a stream gives the same frames however it is cut.
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front;
+
+    /// What stands at the front of the last bytes of a stream, where [`Framing::front`] needs more than there are; none where
+    /// they are left over.
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        let _ = (window, search);
+        None
+    }
 
     /// What a whole frame says of itself; any bytes may be asked for.
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
@@ -275,6 +284,10 @@ impl<F: Framing> Framing for Arc<F> {
     #[inline]
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
         F::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        F::front_at_end(self, window, search)
     }
 
     #[inline]

@@ -23,3 +23,4 @@ pub mod message;
 pub mod rod;
 pub mod run_file;
 pub mod stream;
+mod zeros;

@@ -184,6 +184,7 @@ impl Readout {
         let out_of_order = statistics.frames_out_of_order + counts.out_of_order + counts.repeated;
         statistics.frames_out_of_order = out_of_order.saturating_sub(counts.forgiven);
         statistics.garbage_bytes += counts.skipped_bytes;
+        statistics.filler_bytes += counts.filler_bytes;
         statistics.frames_divided += counts.divided;
         statistics.frames_gathered += counts.gathered;
     }

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 25;
+const COUNTERS: usize = 26;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -87,6 +87,7 @@ fn entries(
         (Counter::SourceDisconnections, statistics.disconnections),
         (Counter::ConnectionsRefused, statistics.framing_errors),
         (Counter::GarbageBytes, statistics.garbage_bytes),
+        (Counter::FillerBytes, statistics.filler_bytes),
         (Counter::FramesMissing, statistics.frames_missing),
         (Counter::FramesOutOfOrder, statistics.frames_out_of_order),
         (Counter::FramesDivided, statistics.frames_divided),

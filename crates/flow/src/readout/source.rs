@@ -63,6 +63,7 @@ pub(super) struct Statistics {
     pub(super) connections: u64,
     pub(super) disconnections: u64,
     pub(super) garbage_bytes: u64,
+    pub(super) filler_bytes: u64,
     pub(super) framing_errors: u64,
     pub(super) frames_missing: u64,
     pub(super) frames_out_of_order: u64,

@@ -193,6 +193,8 @@ pub struct Seen {
     pub frames_out_of_order: u64,
     /// Bytes that were no frame.
     pub garbage_bytes: u64,
+    /// Bytes that its format puts between frames.
+    pub filler_bytes: u64,
     /// Frames that fell apart into fragments.
     pub frames_divided: u64,
     /// Frames that went on with the fragment of the frame before them.
@@ -210,6 +212,7 @@ impl Seen {
             Counter::FramesMissing => Some(&mut self.frames_missing),
             Counter::FramesOutOfOrder => Some(&mut self.frames_out_of_order),
             Counter::GarbageBytes => Some(&mut self.garbage_bytes),
+            Counter::FillerBytes => Some(&mut self.filler_bytes),
             Counter::FramesDivided => Some(&mut self.frames_divided),
             Counter::FramesGathered => Some(&mut self.frames_gathered),
             Counter::SplitterRestarts => Some(&mut self.splitter_restarts),
@@ -543,6 +546,7 @@ mod tests {
             (Some(SOURCE), Counter::FramesMissing, 4),
             (Some(SOURCE), Counter::FramesOutOfOrder, 5),
             (Some(SOURCE), Counter::GarbageBytes, 6),
+            (Some(SOURCE), Counter::FillerBytes, 11),
             (Some(SOURCE), Counter::FramesDivided, 8),
             (Some(SOURCE), Counter::FramesGathered, 10),
             (Some(SOURCE), Counter::SplitterRestarts, 9),
@@ -556,6 +560,7 @@ mod tests {
             frames_missing: 4,
             frames_out_of_order: 5,
             garbage_bytes: 6,
+            filler_bytes: 11,
             frames_divided: 8,
             frames_gathered: 10,
             splitter_restarts: 9,

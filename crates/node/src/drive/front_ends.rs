@@ -311,6 +311,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => {
                     if let Some(connection) = self.connections.get_mut(endpoint) {
                         connection.ended = true;
+                        connection.framer.finish();
                         if is_planted(Flaw::ClosedBeforeReadOut) {
                             connection.framer.clear();
                         }
@@ -452,6 +453,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             }
             None => {
                 connection.ended = true;
+                connection.framer.finish();
                 self.endpoints.close(endpoint);
             }
         }
@@ -738,7 +740,7 @@ fn own_framers(source: &SourceConfig, description: Option<&Description>) -> Vec<
 }
 
 fn own_framer(source: &SourceConfig, description: Option<&Description>) -> Option<Framer> {
-    Some(Framer::described(source.id, description?.clone(), limits(source)))
+    Some(Framer::described(source.id, description?.clone(), limits(source)).counting_from(source.first))
 }
 
 /// What a source's fragments are held to.

@@ -302,6 +302,7 @@ fn seen(snapshot: &RunSnapshot) -> Seen {
         frames_missing: snapshot.counter(Counter::FramesMissing),
         frames_out_of_order: snapshot.counter(Counter::FramesOutOfOrder),
         garbage_bytes: snapshot.counter(Counter::GarbageBytes),
+        filler_bytes: snapshot.counter(Counter::FillerBytes),
         frames_divided: snapshot.counter(Counter::FramesDivided),
         frames_gathered: snapshot.counter(Counter::FramesGathered),
         splitter_restarts: snapshot.counter(Counter::SplitterRestarts),

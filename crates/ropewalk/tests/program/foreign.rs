@@ -437,3 +437,71 @@ fn what_is_unknown_or_not_there_is_status_2_and_says_what_would_be_right() {
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
     }
 }
+
+#[test]
+fn zeros_in_a_file_are_counted_and_become_no_events() {
+    let directory = TemporaryDirectory::new("zeros");
+    let bytes = |events: std::ops::Range<u32>| -> Vec<u8> {
+        events
+            .flat_map(|event| ForeignFormat::Midas.emulate(1, event, &[7; 40]).expect("it is short").concat())
+            .collect()
+    };
+    let middle = [bytes(1..11), vec![0; 4096], bytes(11..21)].concat();
+    let tail = [bytes(1..21), vec![0; 65_536]].concat();
+    for (name, bytes, skipped) in [("tail", tail, 65_536), ("middle", middle, 4096)] {
+        let file = written(&directory, name, &bytes);
+        let account = Program::run(["verify", &file, "--format", "midas", "--json"]).expect_status(1).account();
+        let expected = (&20.into(), &skipped.into(), &0.into());
+        assert_eq!((&account["frames"], &account["skipped_bytes"], &account["left_over_bytes"]), expected, "{name}");
+        let to = directory.path().display().to_string();
+        let converted = Program::run(["convert", &file, "--from", "midas", "--output", &to]);
+        converted.expect_status(3);
+        assert!(converted.out.contains(&"events     20".to_owned()), "{name}: {converted:#?}");
+    }
+}
+
+/// Pages 0, 2 and 3 of the first heartbeat frame, and the second one without its last page.
+#[test]
+fn missing_pages_are_flagged_by_verify_and_convert() {
+    let directory = TemporaryDirectory::new("pages");
+    let page = |orbit: u32, place: u16, is_last: bool| {
+        let mut page = vec![0; 80];
+        (page[0], page[1], page[8], page[10], page[38]) = (7, 64, 80, 80, u8::from(is_last));
+        page[13] = (17 * orbit as u8).wrapping_add(5 * place as u8);
+        page[20..24].copy_from_slice(&orbit.to_le_bytes());
+        page[36..38].copy_from_slice(&place.to_le_bytes());
+        page
+    };
+    let whole = |orbit| (0..3).flat_map(move |place| page(orbit, place, place == 2)).collect::<Vec<u8>>();
+    let to = directory.path().display().to_string();
+    let good = written(&directory, "good.raw", &[whole(1), whole(2)].concat());
+    Program::run(["verify", &good, "--format", "alice"]).expect_status(0);
+    Program::run(["convert", &good, "--from", "alice", "--output", &to]).expect_status(0);
+    let gap = [page(1, 0, false), page(1, 2, true), whole(2)].concat();
+    let no_stop = [page(1, 0, false), page(1, 1, false), whole(2)].concat();
+    let no_begin = [whole(1), page(2, 1, false), page(2, 2, true)].concat();
+    for (name, bytes) in [("gap", gap), ("no_stop", no_stop), ("no_begin", no_begin)] {
+        let file = written(&directory, name, &bytes);
+        let account = Program::run(["verify", &file, "--format", "alice", "--json"]).expect_status(3).account();
+        assert_eq!(account["sources"][0]["missing"], 1, "{name}");
+        let converted = Program::run(["convert", &file, "--from", "alice", "--output", &to]);
+        converted.expect_status(3);
+        let said = |line: &str| converted.out.contains(&line.to_owned());
+        assert!(said("events     2") && said("fragment_incomplete 1"), "{name}: {converted:#?}");
+    }
+}
+
+#[test]
+fn events_that_should_be_divided_and_are_not_are_counted() {
+    let directory = TemporaryDirectory::new("undivided");
+    let mut bytes = ForeignFormat::Frd.emulate(1, 1, &[7; 40]).expect("it is short").concat();
+    // The last word of its last fragment is no trailer any more.
+    let last = bytes.len() - 1;
+    bytes[last] ^= 0xF0;
+    let file = written(&directory, "one.raw", &bytes);
+    let to = directory.path().display().to_string();
+    let converted = Program::run(["convert", &file, "--from", "frd", "--output", &to]);
+    converted.expect_status(3);
+    assert!(converted.out.contains(&"undivided  1".to_owned()), "{converted:#?}");
+    assert!(converted.errors.contains("undivided"), "{converted:#?}");
+}

@@ -1,13 +1,15 @@
 //! ALICE raw data pages, header version 7 (O2, `RAWDataHeader.h`): what a readout card wrote of one link.
 //!
 //! The header has 64 bytes. A page is as long as its offset to the next one says; of it, the memory size is used, header
-//! included. Version 6 has the same places but the data format. The packet counter counts a link's pages, modulo 256; pages of
-//! one heartbeat frame have the same orbit, the last one has its stop bit set.
+//! included. Version 6 has the same places but the data format. The packet counter counts the pages of a card's end point, modulo
+//! 256, whichever of its links they are of: it says nothing of one link. Pages of one heartbeat frame have the same orbit and count
+//! from 0, the last one has its stop bit set.
 
 use super::search::frame;
-use super::{Describe, Header, Inspector, Place};
+use super::{Describe, Header, Inspector, Place, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
 use crate::message::FragmentFlags;
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// Bytes of a header.
@@ -28,7 +30,7 @@ pub const OFFSET: Place = Place::little("offset to next", 8, 2);
 pub const MEMORY: Place = Place::little("memory bytes", 10, 2);
 /// Which link of the card.
 pub const LINK: Place = Place::little("link", 12, 1);
-/// One more for each page of the link.
+/// One more for each page of the card's end point.
 pub const PACKET_COUNTER: Place = Place::little("packet counter", 13, 1);
 /// Which card.
 pub const CARD: Place = Place::little("card", 14, 2).bits(0, 12);
@@ -87,14 +89,34 @@ fn is_header(bytes: [u8; 2]) -> bool {
     matches!(bytes, [6 | 7, 64])
 }
 
-impl Framing for Alice {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+/// Whether a page's sizes agree, and what is reserved is 0: of 64 bytes enough to know a header by.
+pub(super) fn is_sound(header: &(impl Window + ?Sized)) -> bool {
+    const MOST_CROSSINGS: u64 = 3564;
+    MEMORY.read(header) <= OFFSET.read(header)
+        && BUNCH_CROSSING.read(header) < Some(MOST_CROSSINGS)
+        && header.array(6) == Some([0; 2])
+        && header.array(25) == Some([0; 7])
+}
+
+impl Alice {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match (window.array(0), OFFSET.read(window)) {
             (Some(bytes), _) if !is_header(bytes) => Front::Lost { cause: Cause::FramingLost },
             (_, Some(bytes)) if bytes < HEADER_BYTES as u64 => Front::Lost { cause: Cause::FramingLost },
             (_, Some(bytes)) => frame(window, bytes),
             (_, None) => Front::Needs { bytes: HEADER_BYTES },
         }
+    }
+}
+
+impl Framing for Alice {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, page: &(impl Window + ?Sized)) -> Fields {
@@ -105,7 +127,6 @@ impl Framing for Alice {
             source: FEE.read(page).map(|source| source as u32),
             trigger_type: TRIGGER.read(page).map(|trigger| trigger as u16),
             bunch_crossing: BUNCH_CROSSING.read(page).map(|crossing| crossing as u16),
-            sequence: PACKET_COUNTER.read(page),
             place: PAGE.read(page).map(|place| place as u32),
             is_last: STOP.read(page).map(|stop| stop > 0),
             flags: if fits { FragmentFlags::default() } else { FragmentFlags::LENGTH_MISMATCH },
@@ -114,7 +135,7 @@ impl Framing for Alice {
     }
 
     fn widths(&self) -> Widths {
-        Widths { event: 32, sequence: 8, ..Widths::default() }
+        Widths { event: 32, ..Widths::default() }
     }
 }
 

@@ -4,9 +4,10 @@
 //! system's own. Versions 0 and 1 have a header of three words and are not read.
 
 use super::search::frame;
-use super::{Describe, Header, Inspector, Place, Value};
+use super::{Describe, Header, Inspector, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
 use crate::message::FragmentFlags;
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// Bytes of a word.
@@ -60,14 +61,25 @@ const SYSTEM_TYPES: [&str; 8] =
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Artdaq;
 
-impl Framing for Artdaq {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl Artdaq {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         let fields = (WORDS.read(window), VERSION.read(window), METADATA_WORDS.read(window));
         let (Some(words), Some(version), Some(metadata)) = fields else { return Front::Needs { bytes: WORD_BYTES } };
         if version != VERSION_VALUE || words < 4 + metadata {
             return Front::Lost { cause: Cause::FramingLost };
         }
         frame(window, words * WORD_BYTES as u64)
+    }
+}
+
+impl Framing for Artdaq {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {

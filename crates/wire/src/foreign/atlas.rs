@@ -3,6 +3,7 @@
 //! ```text
 //!  32-bit words  marker | words of the fragment | words of the header | version | source | n | status, n words
 //!                from version 4 on: checksum type | then the header's own words | payload | checksum, if there is one
+//!  full event 3  how many follow | seconds | global id | run | L1 id | trigger type | ...     (version 3.0; later as 4)
 //!  full event 4  seconds | ns | global id | run type | run | lumi block | L1 id | bunch crossing | trigger type | ...
 //!  full event 5  seconds | ns | global id, two words | run type | run | lumi block | L1 id | bunch crossing | trigger type | ...
 //!  markers       full event 0xAA1234AA > sub-detector 0xBB > ROS 0xCC (both up to version 3) > ROB 0xDD1234DD > ROD 0xEE1234EE
@@ -16,6 +17,7 @@ use super::{Describe, Inspector, MOST_FRAME_BYTES, Place, Value};
 use crate::framing::{Fields, Framing, Front, Part, Search, Widths, Window};
 use crate::message::FragmentFlags;
 use crate::rod;
+use ropewalk_terms::Cause;
 
 /// Bytes of a word.
 const WORD_BYTES: usize = 4;
@@ -47,7 +49,9 @@ pub const ROB: u32 = 0xDD12_34DD;
 const SUB_DETECTOR: u32 = 0xBB12_34BB;
 const ROS: u32 = 0xCC12_34CC;
 
-/// Names of a full event's own words, up to version 4 and from 5 on.
+/// Names of a full event's own words: of version 3.0, where their number stands in front of them, up to version 4, and from 5
+/// on.
+const FULL_EVENT_WORDS_3: [&str; 5] = ["seconds", "global id", "run", "L1 id", "trigger type"];
 const FULL_EVENT_WORDS_4: [&str; 9] =
     ["seconds", "nanoseconds", "global id", "run type", "run", "lumi block", "L1 id", "bunch crossing", "trigger type"];
 const FULL_EVENT_WORDS_5: [&str; 10] = [
@@ -95,6 +99,8 @@ struct View {
     bytes: usize,
     /// Where the header's own words begin.
     own_at: usize,
+    /// How many of them stand before those with names: up to version 3 their number, in some files.
+    names_at: usize,
     payload_at: usize,
     /// Where the payload ends: before the checksum, if there is one.
     payload_end: usize,
@@ -111,11 +117,23 @@ impl View {
         if own > header_words || header_words > words || words > MOST_FRAME_BYTES / WORD_BYTES {
             return None;
         }
+        let counted = (header_words - own).checked_sub(1).filter(|_| !has_checksum_type);
+        let names_at = usize::from(counted.is_some() && number(fragment, own).map(|count| count as usize) == counted);
         let checksum_type = has_checksum_type.then(|| number(fragment, own - 1)).flatten();
         let payload_end = words - usize::from(checksum_type > Some(0) && words > header_words);
         let bytes = |words: usize| words * WORD_BYTES;
         let (own_at, payload_at, payload_end) = (bytes(own), bytes(header_words), bytes(payload_end));
-        Some(Self { marker, version, bytes: bytes(words), own_at, payload_at, payload_end })
+        Some(Self { marker, version, bytes: bytes(words), own_at, names_at, payload_at, payload_end })
+    }
+
+    /// The names of its own words, if it is a full event.
+    const fn full_event(&self) -> &'static [&'static str] {
+        match (self.marker, self.version) {
+            (FULL_EVENT, ..=3) if self.names_at > 0 => &FULL_EVENT_WORDS_3,
+            (FULL_EVENT, ..=4) => &FULL_EVENT_WORDS_4,
+            (FULL_EVENT, _) => &FULL_EVENT_WORDS_5,
+            _ => &[],
+        }
     }
 }
 
@@ -128,15 +146,56 @@ fn is_marker(bytes: [u8; 4]) -> bool {
     kind_name(u32::from_le_bytes(bytes)).is_some()
 }
 
+/// Whether a record of a data file begins so: its start, its names, the run's parameters, an event's separator, its end.
+const fn is_record(marker: u32) -> bool {
+    matches!(marker, 0x1234_AAAA | NAMES | 0x1234_BBBB | 0x1234_CCCC | 0x1234_DDDD | END_OF_FILE)
+}
+
+/// The record with a file's names: two texts, each with its length in bytes before it and padded to whole words.
+const NAMES: u32 = 0x1234_AABB;
+/// The last word of a file.
+const END_OF_FILE: u32 = 0x1234_EEEE;
+/// The longest text or record that is believed.
+const MOST_RECORD_BYTES: usize = 1 << 16;
+
+/// How long the record at the front is; the error says how many bytes are needed to know it. None where there is no record.
+fn record_bytes(window: &(impl Window + ?Sized)) -> Option<Result<usize, usize>> {
+    let marker = number(window, 0).filter(|&marker| is_record(marker))?;
+    if marker == END_OF_FILE {
+        return Some(Ok(WORD_BYTES));
+    }
+    let Some(length) = number(window, 1).map(|length| length as usize) else { return Some(Err(2 * WORD_BYTES)) };
+    if length > MOST_RECORD_BYTES || length < 2 && marker != NAMES {
+        return None;
+    }
+    if marker != NAMES {
+        return Some(Ok(length * WORD_BYTES));
+    }
+    let second = 2 * WORD_BYTES + length.next_multiple_of(WORD_BYTES);
+    let Some(length) = number(window, second / WORD_BYTES) else { return Some(Err(second + WORD_BYTES)) };
+    let bytes = second + WORD_BYTES + (length as usize).next_multiple_of(WORD_BYTES);
+    (length as usize <= MOST_RECORD_BYTES).then_some(Ok(bytes))
+}
+
+/// Something begins that a file may hold.
+fn is_begin(bytes: [u8; 4]) -> bool {
+    is_marker(bytes) || is_record(u32::from_le_bytes(bytes))
+}
+
 impl Framing for Atlas {
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        match record_bytes(window) {
+            Some(Ok(bytes)) if bytes <= window.len() => return search.skip(bytes, Cause::FramingLost),
+            Some(Ok(bytes) | Err(bytes)) => return Front::Needs { bytes },
+            None => {}
+        }
         match window.array(0) {
-            Some(bytes) if !is_marker(bytes) => return skip_to(window, search, WORD_BYTES, is_marker),
+            Some(bytes) if !is_marker(bytes) => return skip_to(window, search, WORD_BYTES, is_begin),
             Some(_) if window.len() >= FIXED_WORDS * WORD_BYTES => {}
             _ => return Front::Needs { bytes: FIXED_WORDS * WORD_BYTES },
         }
         match View::of(window) {
-            None => skip_to(window, search, WORD_BYTES, is_marker),
+            None => skip_to(window, search, WORD_BYTES, is_begin),
             Some(view) => frame(window, view.bytes as u64),
         }
     }
@@ -148,15 +207,19 @@ impl Framing for Atlas {
         let source = SOURCE.read(fragment).map(|source| source as u32);
         let own = |index: usize| number(fragment, view.own_at / WORD_BYTES + index);
         if view.marker == FULL_EVENT {
-            let later = usize::from(view.version >= 5);
-            let high = if later > 0 { own(3).unwrap_or_default() } else { 0 };
+            let words = view.full_event();
+            let of =
+                |name: &str| words.iter().position(|word| *word == name).and_then(|index| own(view.names_at + index));
+            let high = of("global id, upper half").unwrap_or_default();
+            let nanoseconds = of("nanoseconds").unwrap_or_default();
             return Fields {
-                event: own(2).map(|low| u64::from(high) << 32 | u64::from(low)),
-                time: own(0).zip(own(1)).map(|(s, ns)| u64::from(s) * 1_000_000_000 + u64::from(ns)),
+                event: of("global id").map(|low| u64::from(high) << 32 | u64::from(low)),
+                time: of("seconds").map(|seconds| u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds)),
                 source,
-                run: own(4 + later),
-                bunch_crossing: own(7 + later).map(|crossing| crossing as u16),
-                trigger_type: own(8 + later).map(|kind| kind as u16),
+                run: of("run"),
+                bunch_crossing: of("bunch crossing").map(|crossing| crossing as u16),
+                trigger_type: of("trigger type").map(|kind| kind as u16),
+                is_whole_event: true,
                 ..Fields::default()
             };
         }
@@ -200,12 +263,10 @@ impl Describe for Atlas {
         if view.version >= 4 {
             tell("checksum type", own - 1, to);
         }
-        let names: &[&str] = match (view.marker, view.version) {
-            (FULL_EVENT, ..=4) => &FULL_EVENT_WORDS_4,
-            (FULL_EVENT, _) => &FULL_EVENT_WORDS_5,
-            _ => &[],
-        };
-        let words = names.iter().zip(own..view.payload_at / WORD_BYTES);
+        if view.names_at > 0 {
+            tell("words that follow", own, to);
+        }
+        let words = view.full_event().iter().zip(own + view.names_at..view.payload_at / WORD_BYTES);
         words.for_each(|(name, word)| tell(name, word, to));
         if view.payload_end < view.bytes {
             tell("checksum", view.payload_end / WORD_BYTES, to);
@@ -214,7 +275,7 @@ impl Describe for Atlas {
     }
 
     fn is_filler(&self, skipped: &[u8]) -> bool {
-        number(skipped, 0).is_some_and(|marker| marker >> 16 == 0x1234)
+        number(skipped, 0).is_some_and(is_record)
     }
 }
 

@@ -4,9 +4,10 @@
 //! trailer and states the length that lies before it, with the right CRC, or with a header behind it.
 
 use super::search::skip_to;
-use super::{Describe, Inspector, MOST_FRAME_BYTES, Place, Value};
+use super::{Describe, Inspector, MOST_FRAME_BYTES, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Part, Search, Widths, Window};
 use crate::message::FragmentFlags;
+use crate::zeros;
 use crate::{fed, ferol};
 use fed::{Ends, Header, Trailer, WORD_BYTES};
 use ropewalk_terms::Cause;
@@ -166,13 +167,24 @@ fn block(window: &(impl Window + ?Sized)) -> Option<Result<ferol::BlockHeader, f
     Some(ferol::BlockHeader::parse(&window.array(0)?))
 }
 
-impl Framing for FerolBlocks {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl FerolBlocks {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match block(window) {
             None => Front::Needs { bytes: ferol::HEADER_BYTES },
             Some(Err(error)) => Front::Lost { cause: error.cause() },
             Some(Ok(header)) => super::search::frame(window, header.block_bytes() as u64),
         }
+    }
+}
+
+impl Framing for FerolBlocks {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {

@@ -20,6 +20,8 @@ pub struct Enclosed {
     pub data: Range<usize>,
     /// The fragments that the data consist of, in their order, without a gap.
     pub members: Vec<Member>,
+    /// The data should fall apart into fragments, and do not.
+    pub is_broken: bool,
 }
 
 /// A fragment in it.
@@ -38,6 +40,11 @@ impl Enclosed {
     pub(super) fn undivided(format: ForeignFormat, data: Range<usize>) -> Self {
         let whole = Member { source: UNDIVIDED, format, place: data.clone() };
         let members = if data.is_empty() { Vec::new() } else { vec![whole] };
-        Self { data, members }
+        Self { data, members, is_broken: false }
+    }
+
+    /// The same of data that should fall apart into fragments.
+    pub(super) fn broken(format: ForeignFormat, data: Range<usize>) -> Self {
+        Self { is_broken: true, ..Self::undivided(format, data) }
     }
 }

@@ -9,8 +9,9 @@
 //! 1 on. Checked on a real capture of two readout masters, version 0.
 
 use super::search::frame;
-use super::{Describe, Header, Inspector, Place};
+use super::{Describe, Header, Inspector, Place, headed};
 use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// Bytes of a header of version 0.
@@ -65,8 +66,9 @@ const fn header_bytes(version: u64) -> usize {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Ess;
 
-impl Framing for Ess {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl Ess {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match (COOKIE.read(window), VERSION.read(window), SIZE.read(window)) {
             (Some(cookie), ..) if cookie != COOKIE_VALUE => Front::Lost { cause: Cause::FramingLost },
             (Some(_), Some(version), Some(bytes)) if bytes < header_bytes(version) as u64 => {
@@ -75,6 +77,16 @@ impl Framing for Ess {
             (Some(_), Some(_), Some(bytes)) => frame(window, bytes),
             _ => Front::Needs { bytes: SIZE.offset() + 2 },
         }
+    }
+}
+
+impl Framing for Ess {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, packet: &(impl Window + ?Sized)) -> Fields {

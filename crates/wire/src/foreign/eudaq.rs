@@ -11,8 +11,9 @@
 //! Little-endian. The type is a hash of the class's name ("RawEvent"). Sub-events may have sub-events: at most
 //! [`MOST_DEPTH`] deep here, where EUDAQ2 has no bound.
 
-use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place, Value};
+use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// Bytes of an event before its description.
@@ -130,14 +131,25 @@ enum Item {
     Block { id: usize, data: core::ops::Range<usize> },
 }
 
-impl Framing for Eudaq {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl Eudaq {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         let mut walk = Walk { window, at: 0 };
         match walk.event(0, &mut |_| {}) {
             Ok(()) => Front::Frame { bytes: walk.at },
             Err(Stop::Needs(bytes)) => Front::Needs { bytes },
             Err(Stop::Wrong(cause)) => Front::Lost { cause },
         }
+    }
+}
+
+impl Framing for Eudaq {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {

@@ -15,6 +15,8 @@ pub enum Counting {
     Events,
     /// The frame's own.
     Frames,
+    /// The frame's place in its event.
+    Places,
 }
 
 /// Declares the formats: each with its name, unit, counting, whether it travels in datagrams, and what it is.
@@ -53,6 +55,10 @@ macro_rules! formats {
             #[inline]
             fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
                 match self { $(Self::$variant => $unit.front(window, search)),* }
+            }
+
+            fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+                match self { $(Self::$variant => $unit.front_at_end(window, search)),* }
             }
 
             #[inline]
@@ -125,7 +131,7 @@ formats! {
     Ess = "ess", ess::Ess, Frames, datagrams: false, "ESS readout packets";
     Srs = "srs", srs::Srs, Frames, datagrams: true, "SRS datagrams with VMM3a hits";
     Ejfat = "ejfat", ejfat::Ejfat, Nothing, datagrams: true, "EJFAT segments";
-    Alice = "alice", alice::Alice, Frames, datagrams: false, "ALICE raw data pages (RDH version 7)";
+    Alice = "alice", alice::Alice, Places, datagrams: false, "ALICE raw data pages (RDH version 7)";
     LhcbMep = "lhcb-mep", lhcb::Mep, Events, datagrams: false, "LHCb multi-event packets";
     Nscldaq = "nscldaq", nscldaq::Nscldaq, Nothing, datagrams: false, "NSCLDAQ ring items (version 11)";
     Artdaq = "artdaq", artdaq::Artdaq, Events, datagrams: false, "artdaq fragments (version 2), back to back";

@@ -3,10 +3,11 @@
 //! A file's header is a frame of its own. Nothing marks an event: behind damage nobody knows where the next one begins.
 
 use super::search::frame;
-use super::{Announced, Describe, Enclosed, ForeignFormat, Inspector, Member, Place};
+use super::{Announced, Describe, Enclosed, ForeignFormat, Inspector, Member, Place, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
 use crate::frd::{self, EventHeader, FILE_HEADER_BYTES, FILE_MAGIC, FileHeader, FrdError, Version};
 use crate::message::FragmentFlags;
+use crate::zeros;
 use crate::{fed, framing::Part};
 use ropewalk_terms::Cause;
 
@@ -58,7 +59,7 @@ pub const VERSION_5: &[Place] = &[
 pub struct Frd;
 
 /// Whether a file's header begins here; none where that takes more bytes.
-fn begins_a_file(window: &(impl Window + ?Sized)) -> Option<bool> {
+pub(super) fn begins_a_file(window: &(impl Window + ?Sized)) -> Option<bool> {
     window.array(0).map(|magic: [u8; 4]| magic == FILE_MAGIC)
 }
 
@@ -66,8 +67,9 @@ fn file_header(window: &(impl Window + ?Sized)) -> Option<Result<FileHeader, Frd
     Some(FileHeader::parse(&window.array(0)?))
 }
 
-impl Framing for Frd {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl Frd {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         if begins_a_file(window) == Some(true) {
             return match file_header(window) {
                 None => Front::Needs { bytes: FILE_HEADER_BYTES },
@@ -80,6 +82,16 @@ impl Framing for Frd {
             Err(FrdError::Short { needed }) => Front::Needs { bytes: needed },
             Err(_) => Front::Lost { cause: Cause::FramingLost },
         }
+    }
+}
+
+impl Framing for Frd {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
@@ -153,12 +165,12 @@ impl Describe for Frd {
 pub(super) fn enclosed(frame: &[u8]) -> Option<Enclosed> {
     let event = frd::Event::parse(frame).ok()?;
     let data = event.header().data();
-    let Some(fragments) = event.fragments() else { return Some(Enclosed::undivided(ForeignFormat::Frd, data)) };
+    let Some(fragments) = event.fragments() else { return Some(Enclosed::broken(ForeignFormat::Frd, data)) };
     let member = |fragment: core::ops::Range<usize>| {
         let place = data.start + fragment.start..data.start + fragment.end;
         let header = fed::Header::parse(*frame.get(place.clone())?.first_chunk()?).ok()?;
         Some(Member { source: header.source(), format: ForeignFormat::Fed, place })
     };
     let members = fragments.into_iter().map(member).collect::<Option<_>>()?;
-    Some(Enclosed { data, members })
+    Some(Enclosed { data, members, is_broken: false })
 }

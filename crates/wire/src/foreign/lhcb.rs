@@ -1,12 +1,13 @@
 //! LHCb: multi-event packets and raw banks. Their layouts stand in [`mep`].
 
 use super::search::{frame, skip_to};
-use super::{Describe, Inspector, Place, Value};
+use super::{Describe, Inspector, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, MOST_PIECES, Part, Piece, PieceKey, Search, Splitter, Widths, Window};
 use crate::mep::{
     self, BANK_HEADER_BYTES, BANK_MAGIC, Banks, FRAGMENT_HEADER_BYTES, FragmentHeader, MEP_HEADER_BYTES, MepHeader,
 };
 use crate::message::FragmentFlags;
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// The header of a packet.
@@ -38,6 +39,11 @@ pub(super) fn packing(packet: &[u8]) -> u16 {
     header(packet).map_or(0, |header| header.packing)
 }
 
+/// Whether it is the header of a packet with events in it.
+pub(super) fn has_events(packet: &(impl Window + ?Sized)) -> bool {
+    header(packet).is_some_and(|header| header.packing > 0 && usize::from(header.length) > MEP_HEADER_BYTES)
+}
+
 fn check(packet: &(impl Window + ?Sized), header: &MepHeader) -> Result<(), Cause> {
     if usize::from(header.length) != packet.len() {
         return Err(Cause::LengthMismatch);
@@ -45,13 +51,24 @@ fn check(packet: &(impl Window + ?Sized), header: &MepHeader) -> Result<(), Caus
     mep::check_fragments(header, |at| packet.array(at)).map_err(mep::MepError::cause)
 }
 
-impl Framing for Mep {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl Mep {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match header(window) {
             None => Front::Needs { bytes: MEP_HEADER_BYTES },
             Some(header) if usize::from(header.length) < MEP_HEADER_BYTES => Front::Lost { cause: Cause::FramingLost },
             Some(header) => frame(window, header.length.into()),
         }
+    }
+}
+
+impl Framing for Mep {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, packet: &(impl Window + ?Sized)) -> Fields {

@@ -99,13 +99,12 @@ impl Describe for Mdf {
 pub(super) fn enclosed(record: &[u8]) -> Option<Enclosed> {
     let view = mdf::Record::parse(record).ok()?;
     let data = view.header().data();
-    let undivided = Enclosed::undivided(ForeignFormat::Mdf, data.clone());
     if !view.header().has_plain_banks() {
-        return Some(undivided);
+        return Some(Enclosed::undivided(ForeignFormat::Mdf, data));
     }
     let (mut members, mut at) = (Vec::<Member>::new(), data.start);
     for bank in view.banks() {
-        let Ok(bank) = bank else { return Some(undivided) };
+        let Ok(bank) = bank else { return Some(Enclosed::broken(ForeignFormat::Mdf, data)) };
         let source = SourceId(u32::from(bank.kind) << 16 | u32::from(bank.source.cast_unsigned()));
         let end = at + (BANK_HEADER_BYTES + bank.data.len()).next_multiple_of(4);
         match members.last_mut() {
@@ -114,5 +113,5 @@ pub(super) fn enclosed(record: &[u8]) -> Option<Enclosed> {
         }
         at = end;
     }
-    Some(Enclosed { data, members })
+    Some(Enclosed { data, members, is_broken: false })
 }

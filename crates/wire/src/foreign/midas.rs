@@ -11,9 +11,10 @@
 //! is a dump of all settings) and messages. Checked on a real run of 8,227 events with banks of the first two kinds.
 
 use super::search::frame;
-use super::{Describe, Header, Inspector, Place, Value};
+use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
 use crate::message::FragmentFlags;
+use crate::zeros;
 
 /// Bytes of an event's header.
 pub const HEADER_BYTES: usize = 16;
@@ -58,18 +59,43 @@ const TYPES: [&str; 18] = [
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Midas;
 
-impl Framing for Midas {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+/// Whether it is the header of an event, with that of its banks behind it, or of the begin or end of a run.
+pub(super) fn is_header(window: &(impl Window + ?Sized)) -> bool {
+    let (size, flags) = (SIZE.read(window).unwrap_or_default(), BANK_FLAGS.read(window).unwrap_or_default() as u32);
+    if ID.read(window) >= Some(BEGIN_OF_RUN.into()) {
+        return ID.read(window) <= Some(MESSAGE.into())
+            && MASK.read(window) == Some(SYSTEM_MASK)
+            && size <= MOST_FRAME_BYTES as u64;
+    }
+    BANK_BYTES.read(window).is_some_and(|bytes| bytes + 8 == size)
+        && matches!(flags, 1 | 0x11 | 0x31)
+        && size <= MOST_FRAME_BYTES as u64
+}
+
+impl Midas {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match SIZE.read(window) {
             Some(bytes) => frame(window, HEADER_BYTES as u64 + bytes),
             None => Front::Needs { bytes: HEADER_BYTES },
         }
     }
+}
+
+impl Framing for Midas {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
+    }
 
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
         let banks = BANK_BYTES.read(frame).zip(SIZE.read(frame));
         let is_system = ID.read(frame) >= Some(BEGIN_OF_RUN.into());
-        let fits = is_system || banks.is_none_or(|(banks, size)| banks + 8 == size);
+        // An event without a header of banks is cut off, or none.
+        let fits = is_system || banks.is_some_and(|(banks, size)| banks + 8 == size);
         Fields {
             event: SERIAL.read(frame).filter(|_| !is_system),
             time: TIME.read(frame),

@@ -4,6 +4,7 @@
 //!  place       a number in a header: one definition for reading, writing, showing and the documentation
 //!  inspector   who is told what a frame consists of
 //!  format      all formats by name; which one some bytes are of
+//!  headed      zeros where a frame should begin, and how the next frame is known behind them
 //!  emulation   frames as front ends would send them
 //!  enclosed    the fragments in a frame that holds a whole event
 //!  cms frd lhcb mdf atlas alice                  experiments at the LHC
@@ -26,6 +27,7 @@ pub mod ess;
 pub mod eudaq;
 mod format;
 pub mod frd;
+mod headed;
 mod inspector;
 pub mod lhcb;
 pub mod mdf;

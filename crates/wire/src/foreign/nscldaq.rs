@@ -11,8 +11,9 @@
 //! no event number; what an event builder put into one is not looked into.
 
 use super::search::frame;
-use super::{Describe, Header, Inspector, Place, Value};
+use super::{Describe, Header, Inspector, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Window};
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// Bytes before the body header.
@@ -77,13 +78,24 @@ fn has_body_header(item: &(impl Window + ?Sized)) -> bool {
     BODY_HEADER.read(item) >= Some(BODY_HEADER_BYTES)
 }
 
-impl Framing for Nscldaq {
-    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+impl Nscldaq {
+    /// What stands at the front of a stream in which no zeros are.
+    pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match SIZE.read(window) {
             None => Front::Needs { bytes: HEADER_BYTES },
             Some(bytes) if bytes < HEADER_BYTES as u64 => Front::Lost { cause: Cause::FramingLost },
             Some(bytes) => frame(window, bytes),
         }
+    }
+}
+
+impl Framing for Nscldaq {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        headed::front(self, window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        zeros::front_at_end(self, window, search)
     }
 
     fn fields(&self, item: &(impl Window + ?Sized)) -> Fields {

@@ -4,7 +4,11 @@ use super::Plan;
 use super::checksum::Check;
 use super::number::{Constant, Field};
 use crate::framing::{Front, Part, Search, Window};
+use crate::zeros;
 use ropewalk_terms::Cause;
+
+/// A frame with a delimiter does not begin with so many zeros.
+const MOST_ZEROS: usize = 64;
 
 /// How the end of a frame is found.
 #[derive(Copy, Clone, Debug)]
@@ -62,6 +66,11 @@ impl Plan {
         if window.len() < self.least {
             return Front::Needs { bytes: self.least };
         }
+        if self.is_like_zeros()
+            && let Some(front) = self.pass_zeros(window, search)
+        {
+            return front;
+        }
         if let Some((mark, cause)) = &self.mark
             && !mark.stands_in(window)
         {
@@ -114,7 +123,7 @@ impl Plan {
         let from = (search.seen + 1).saturating_sub(length);
         let end = delimiter.find(window, from).map(|at| at + length);
         match end {
-            Some(bytes) if bytes >= self.least && bytes <= self.most && !search.adrift => Front::Frame { bytes },
+            Some(bytes) if self.is_whole_line(window, bytes) && !search.adrift => Front::Frame { bytes },
             Some(bytes) => {
                 // What stands behind it is the begin of a frame again.
                 let cause = match bytes {
@@ -134,10 +143,17 @@ impl Plan {
         }
     }
 
+    /// Whether what ends with a delimiter is a frame, and no zeros are in front of it, behind which nobody knows where it began.
+    fn is_whole_line(&self, window: &(impl Window + ?Sized), bytes: usize) -> bool {
+        (self.least..=self.most).contains(&bytes) && zeros::leading(window, MOST_ZEROS) < MOST_ZEROS
+    }
+
     fn whole(&self, window: &(impl Window + ?Sized)) -> Front {
         let bytes = window.len();
         if bytes < self.least {
             Front::Needs { bytes: self.least }
+        } else if self.is_blank(window) {
+            Front::Skip { bytes, cause: Cause::Malformed }
         } else if bytes > self.most {
             Front::Skip { bytes, cause: Cause::Oversize }
         } else {

@@ -23,6 +23,7 @@ mod quick;
 mod specification;
 #[cfg(test)]
 mod tests;
+mod zeros;
 
 pub use checksum::{CHECKSUM_KINDS, ChecksumKind};
 pub use compose::Contents;

@@ -10,6 +10,7 @@ use super::quick::Quick;
 use super::{Layout, LayoutError};
 use crate::framing::{Fields, Framing, Front, PieceHead, Search, Tick, Widths, Window};
 use crate::message::FragmentFlags;
+use crate::zeros;
 use ropewalk_terms::Cause;
 
 /// A layout, compiled once: see the module's text.
@@ -106,6 +107,11 @@ impl Framing for Plan {
     #[inline]
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
         self.find_front(window, search)
+    }
+
+    fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        let has_length = matches!(self.cut, Cut::Length(_) | Cut::Fixed);
+        if has_length && self.is_like_zeros() { zeros::front_at_end(self, window, search) } else { None }
     }
 
     #[inline]

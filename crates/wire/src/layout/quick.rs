@@ -60,6 +60,8 @@ pub(super) struct Quick {
     range: u64,
     mark: Near,
     mark_value: u64,
+    /// Zeros may look like a frame.
+    looks_for_zeros: bool,
     length: Near,
     unit: u64,
     base: u64,
@@ -89,6 +91,7 @@ impl Quick {
             least: plan.least as u64,
             range: (plan.most - plan.least) as u64,
             mark: Near::of(mark.map(|mark| mark.field()))?,
+            looks_for_zeros: plan.is_like_zeros(),
             mark_value: mark.map_or(0, |mark| mark.value()),
             length,
             unit,
@@ -113,6 +116,9 @@ impl Quick {
     fn look(&self, plan: &Plan, bytes: &[u8]) -> Option<(usize, Fields)> {
         // What lies so near to the end takes the longer look.
         let head = bytes.first_chunk::<HEAD>()?;
+        if self.looks_for_zeros && head.starts_with(&[0; 8]) {
+            return None;
+        }
         if self.mark.read(head) != self.mark_value {
             return None;
         }

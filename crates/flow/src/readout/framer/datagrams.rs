@@ -72,12 +72,20 @@ impl<F: Framing> DatagramFramer<F> {
         let assembly = is_in_pieces.then(|| Assembly::new(most, waits.open_frames, waits.pieces_timeout));
         let bits = match waits.counting {
             Counting::Frames => framing.widths().sequence,
-            Counting::Events | Counting::Nothing => framing.widths().event,
+            Counting::Events | Counting::Places | Counting::Nothing => framing.widths().event,
         };
-        let is_ordered = waits.counting != Counting::Nothing && waits.reorder > 0 && !is_in_pieces;
+        let is_ordered =
+            matches!(waits.counting, Counting::Events | Counting::Frames) && waits.reorder > 0 && !is_in_pieces;
         let reorder = is_ordered.then(|| Reorder::new(bits, waits.reorder, waits.reorder_timeout));
-        let describer = Describer::new(source, &framing);
+        let describer = Describer::new(source, &framing, 1);
         Self { describer, framing, limits, assembly, reorder, counting: waits.counting, gatherer: Gatherer::default() }
+    }
+
+    /// The same where frames that say no number are counted from `first` on, and not from 1.
+    #[must_use]
+    pub fn counting_from(mut self, first: u64) -> Self {
+        self.describer = Describer::new(self.describer.source(), &self.framing, first);
+        self
     }
 
     /// Whose datagrams they are.
@@ -177,7 +185,10 @@ impl<F: Framing> DatagramFramer<F> {
                         return;
                     }
                 }
-                Front::Needs { .. } | Front::Lost { .. } if is_skipping => return,
+                Front::Needs { .. } | Front::Lost { .. } if is_skipping => {
+                    self.describer.counts.skipped_bytes += rest.len() as u64;
+                    return;
+                }
                 Front::Needs { .. } => {
                     return self.give_up(if is_cut { Cause::Truncated } else { Cause::ShortPacket }, out);
                 }
@@ -191,6 +202,10 @@ impl<F: Framing> DatagramFramer<F> {
         let (Some(assembly), Some(head)) = (&mut self.assembly, head) else {
             return self.give_up(if is_cut { Cause::Truncated } else { Cause::ShortPacket }, out);
         };
+        if datagram.iter().all(|&byte| byte == 0) {
+            self.describer.counts.skipped_bytes += datagram.len() as u64;
+            return self.give_up(Cause::Malformed, out);
+        }
         if is_cut {
             // The frame is given up when its time is over: other pieces of it are on their way.
             self.describer.counts.skipped_bytes += datagram.len() as u64;

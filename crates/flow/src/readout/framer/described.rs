@@ -23,6 +23,8 @@ pub struct FrameCounts {
     pub restarts: u64,
     /// Bytes that were no frame.
     pub skipped_bytes: u64,
+    /// Bytes that the format puts between frames.
+    pub filler_bytes: u64,
     /// Datagrams of pieces that were there already, or whose frame was done; frames of an event that were.
     pub repeated: u64,
     /// Frames that fell apart into the fragments of several events.
@@ -40,6 +42,7 @@ impl FrameCounts {
         forgiven: 0,
         restarts: 0,
         skipped_bytes: 0,
+        filler_bytes: 0,
         repeated: 0,
         divided: 0,
         gathered: 0,
@@ -62,20 +65,21 @@ pub(super) struct Describer {
     board: Option<u32>,
     clock: WideClock,
     order: Order,
-    /// Frames so far, of a source that numbers nothing.
+    /// The number of the last frame, of a source that numbers nothing.
     count: u64,
     pub(super) counts: FrameCounts,
 }
 
 impl Describer {
-    pub(super) fn new(source: SourceId, framing: &impl Framing) -> Self {
+    /// Frames that say no number are counted from `first` on.
+    pub(super) fn new(source: SourceId, framing: &impl Framing, first: u64) -> Self {
         let widths = framing.widths();
         Self {
             source,
             board: framing.counts_together().then(|| framing.board().unwrap_or(source.0)),
             clock: WideClock::new(widths, framing.tick()),
             order: Order::new(widths.sequence),
-            count: 0,
+            count: first.wrapping_sub(1),
             counts: FrameCounts::default(),
         }
     }
@@ -125,7 +129,7 @@ impl Describer {
     ) -> (FragmentMeta, bool) {
         let mut flags = fields.flags;
         let board = self.board;
-        if board.is_some() && fields.source.is_some() && fields.source != board {
+        if board.is_some() && fields.source.is_some() && fields.source != board && !fields.is_whole_event {
             flags = flags.with(FragmentFlags::WRONG_SOURCE);
         }
         if check_crc && let Some(is_right) = framing.checksum(frame) {
@@ -141,9 +145,10 @@ impl Describer {
         if let Some(number) = fields.sequence {
             self.order.look_at(number, &mut self.counts);
         }
-        // A source that numbers nothing, or each kind of frame for itself, is numbered in the order in which it came, from 1 on.
-        self.count += 1;
-        let number = fields.event.or(fields.sequence).filter(|_| self.board.is_some());
+        // A source that numbers nothing, or each kind of frame for itself, is numbered in the order in which it came, from the
+        // run's first number on. So are events that were built before, which a file need not have in order.
+        self.count = self.count.wrapping_add(1);
+        let number = fields.event.or(fields.sequence).filter(|_| self.board.is_some() && !fields.is_whole_event);
         let meta = FragmentMeta {
             source: self.source,
             length: frame.len() as u32,

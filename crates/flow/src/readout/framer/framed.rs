@@ -22,12 +22,14 @@ pub(super) struct FramedStream {
     /// Since the last frame bytes were passed over: they count as one lost frame.
     is_skipping: bool,
     now: Instant,
+    /// Nothing more comes.
+    is_over: bool,
 }
 
 impl FramedStream {
-    pub(super) fn new(source: SourceId, framing: Description) -> Self {
-        let describer = Describer::new(source, &framing);
-        Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
+    pub(super) fn new(source: SourceId, framing: Description, first: u64) -> Self {
+        let describer = Describer::new(source, &framing, first);
+        Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO, is_over: false }
     }
 
     pub(super) const fn source(&self) -> SourceId {
@@ -36,6 +38,11 @@ impl FramedStream {
 
     pub(super) const fn take_counts(&mut self) -> FrameCounts {
         core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
+    }
+
+    /// Nothing more comes.
+    pub(super) const fn finish(&mut self) {
+        self.is_over = true;
     }
 
     /// What comes from now on came at this time.
@@ -80,6 +87,14 @@ impl FramedStream {
         self.is_skipping &= out.len() == before;
     }
 
+    /// Whether the first `bytes` are something that the format puts between frames: which their first ones show.
+    fn is_filler(&self, queue: &ByteQueue, bytes: usize) -> bool {
+        let mut first = [0; 8];
+        let first = &mut first[..bytes.min(8)];
+        queue.copy_to(0, first);
+        self.framing.is_filler(first)
+    }
+
     /// Takes what stands at the front; false where too little has come.
     fn take_next(
         &mut self,
@@ -88,7 +103,14 @@ impl FramedStream {
         out: &mut Vec<Received>,
         limits: FramerLimits,
     ) -> Result<bool, Cause> {
-        match self.framing.front(&Queued(queue), &mut self.search) {
+        let mut front = self.framing.front(&Queued(queue), &mut self.search);
+        if self.is_over
+            && matches!(front, Front::Needs { .. })
+            && let Some(last) = self.framing.front_at_end(&Queued(queue), &mut self.search)
+        {
+            front = last;
+        }
+        match front {
             Front::Needs { .. } => return Ok(false),
             Front::Lost { cause } => return lose(cause, gatherer, out),
             Front::Frame { bytes } if bytes > limits.max_fragment as usize => {
@@ -97,6 +119,11 @@ impl FramedStream {
             Front::Frame { bytes } => {
                 let payload = queue.take(bytes);
                 self.describer.take(&self.framing, gatherer, payload, self.now, limits, out);
+            }
+            Front::Skip { bytes, .. } if self.is_filler(queue, bytes) => {
+                queue.skip(bytes);
+                self.describer.counts.filler_bytes += bytes as u64;
+                return Ok(true);
             }
             Front::Skip { bytes, cause } => {
                 queue.skip(bytes);

@@ -157,6 +157,7 @@ impl Gatherer {
         // The format marks last frames, and this one's has not come.
         if !open.is_whole && open.place.is_last == Some(false) {
             open.flag();
+            self.note_missing(open.place, 1);
         }
         self.left = Some(open.number);
         out.push(open.fragment);
@@ -173,6 +174,7 @@ impl Gatherer {
         if !open.is_whole && now >= open.heard.after(timeout) {
             if open.place.is_last == Some(false) {
                 open.flag();
+                self.missing += u64::from(open.place.sequence.is_none());
             }
             open.is_whole = true;
         }

@@ -75,6 +75,8 @@ pub struct Framer {
     limits: FramerLimits,
     /// Whose the stream is and what describes it, where that is known before.
     description: Option<(SourceId, Description)>,
+    /// The number of the first frame where frames say none.
+    first: u64,
     /// Of sources whose events come in several frames.
     gatherer: Gatherer,
 }
@@ -87,6 +89,7 @@ impl Framer {
             stream: Stream::Unknown,
             limits,
             description: None,
+            first: 1,
             gatherer: Gatherer::default(),
         }
     }
@@ -99,10 +102,25 @@ impl Framer {
         framer
     }
 
+    /// The same where frames that say no number are counted from `first` on, and not from 1.
+    #[must_use]
+    pub fn counting_from(mut self, first: u64) -> Self {
+        self.first = first;
+        self.clear();
+        self
+    }
+
     /// What is pushed from now on came at this time; it stands still for a source that is not read.
     pub const fn set_now(&mut self, now: Instant) {
         if let Stream::Described(stream) = &mut self.stream {
             stream.set_now(now);
+        }
+    }
+
+    /// Nothing more comes: the next batches have what is left.
+    pub const fn finish(&mut self) {
+        if let Stream::Described(stream) = &mut self.stream {
+            stream.finish();
         }
     }
 
@@ -124,7 +142,9 @@ impl Framer {
         self.queue.clear();
         self.gatherer = Gatherer::default();
         self.stream = match &self.description {
-            Some((source, description)) => Stream::Described(FramedStream::new(*source, description.clone())),
+            Some((source, description)) => {
+                Stream::Described(FramedStream::new(*source, description.clone(), self.first))
+            }
             None => Stream::Unknown,
         };
     }

@@ -206,7 +206,7 @@ fn the_farewell_is_a_report_and_then_nothing_in_flight() {
     assert_eq!(finished.in_flight, 0);
     let lasts: Vec<_> =
         reports.iter().map(|message| matches!(message, Message::Report(Report { last: true, .. }))).collect();
-    assert_eq!(lasts, [false, true], "five sources do not fit into one message");
+    assert_eq!(lasts, [false, false, true], "five sources do not fit into one message");
 }
 
 #[test]

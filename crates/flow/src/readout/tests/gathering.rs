@@ -125,7 +125,7 @@ fn what_is_missing_in_an_orbit_is_flagged_wherever_it_was() {
     let missing = |orbit| Ok((orbit, 2 * PAGE, true));
     assert_eq!(outcome(&stream.out), [missing(1), missing(2), missing(3), Ok((4, PAGE, false))]);
     assert!(stream.out[0].meta.flags.has_error(), "it is doubtful");
-    assert_eq!(stream.framer.take_counts().missing, 3, "by their counter");
+    assert_eq!(stream.framer.take_counts().missing, 3, "by their places");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn an_event_that_grows_beyond_the_limit_is_given_up_and_the_next_one_is_found() 
 fn behind_a_lost_boundary_what_was_gathered_leaves_with_a_flag() {
     let mut stream = Stream::new(ForeignFormat::Alice, LIMITS);
     stream.push(&page(1, 0, 0, false)).expect("a page");
-    let error = stream.push(&[0; 80]).expect_err("no page");
+    let error = stream.push(&[1; 80]).expect_err("no page");
     assert_eq!((error.cause, outcome(&stream.out)), (Cause::FramingLost, vec![Ok((1, PAGE, true))]));
 }
 

@@ -152,7 +152,7 @@ fn what_no_frame_can_be_ends_a_connection_without_sync_words() {
     let plan = plan(&digitiser(false));
     let good = frame(&plan, event(1), 40);
     let stated = |words: u32| {
-        let bad = [&[0; 4], &words.to_le_bytes()[..], &[0; 100]].concat();
+        let bad = [&[9; 4], &words.to_le_bytes()[..], &[0; 100]].concat();
         let (all, error) = received(&mut stream(&plan), &[good.clone(), bad].concat(), &[9]);
         assert_eq!(outcome(&all), [Ok(1)]);
         error

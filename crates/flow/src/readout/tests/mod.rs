@@ -3,6 +3,7 @@
 mod doubts;
 mod edges;
 mod faults;
+mod foreign;
 mod framing;
 mod gathering;
 mod growing;

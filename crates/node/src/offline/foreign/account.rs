@@ -144,7 +144,7 @@ pub struct SourceReport {
     pub first_time: Option<u64>,
     /// The last one.
     pub last_time: Option<u64>,
-    /// Which number should be one more each time: `events`, `frames`, or `nothing`.
+    /// Which number should be one more each time: `events`, `frames`, `places` (of a frame in its event), or `nothing`.
     pub counts: &'static str,
     /// Numbers that were passed over.
     pub missing: u64,
@@ -253,8 +253,43 @@ struct Source {
     sequence: Range,
     time: Range,
     counter: Numbers,
+    places: Places,
     wrong_checksums: u64,
     names: Names,
+}
+
+/// The frames of events that come in several, by their places.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Places {
+    /// The last frame: its event, its place, and whether it is the last one.
+    last: Option<(Option<u64>, u32, Option<bool>)>,
+    missing: u64,
+}
+
+impl Places {
+    /// Counts a frame; says whether frames before it are missing.
+    pub(super) fn add(&mut self, fields: &Fields) {
+        let place = fields.place.unwrap_or_default();
+        let expected = match self.last {
+            Some((event, last, _)) if event == fields.event && place > last => last + 1,
+            _ => {
+                self.missing += self.open();
+                0
+            }
+        };
+        self.missing += u64::from(place.saturating_sub(expected));
+        self.last = Some((fields.event, place, fields.is_last));
+    }
+
+    /// Frames that the last event still lacks, as far as that is known.
+    fn open(&self) -> u64 {
+        u64::from(matches!(self.last, Some((.., Some(false)))))
+    }
+
+    /// Frames that are missing.
+    fn missing(&self) -> u64 {
+        self.missing + self.open()
+    }
 }
 
 /// The first and the last of some numbers.
@@ -335,6 +370,7 @@ impl Source {
                     self.counter.add(number, widths.sequence, 1);
                 }
             }
+            Counting::Places => self.places.add(fields),
             Counting::Events | Counting::Nothing => {}
         }
         format.describe(frame.bytes, &mut self.names);
@@ -358,9 +394,10 @@ impl Source {
             counts: match counting {
                 Counting::Events => "events",
                 Counting::Frames => "frames",
+                Counting::Places => "places",
                 Counting::Nothing => "nothing",
             },
-            missing: self.counter.missing,
+            missing: self.counter.missing + self.places.missing(),
             duplicates: self.counter.duplicates,
             out_of_order: self.counter.out_of_order,
             restarts: self.counter.restarts,

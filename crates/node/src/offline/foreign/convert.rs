@@ -12,7 +12,7 @@ use super::input::{CutOff, Input};
 use super::sniff::now;
 use crate::offline::OfflineError;
 use crate::offline::run_writer::RunWriter;
-use crate::status::StatusSummary;
+use crate::status::{StatusSummary, named};
 use ropewalk_terms::{Asked, Attempt, Cause, EventKey, Fact, Facts, RunNumber, SourceId};
 use ropewalk_wire::capture::Aside;
 use ropewalk_wire::ferol;
@@ -49,6 +49,10 @@ pub struct Converted {
     pub skipped_bytes: u64,
     /// Frames and fragments whose own checksum is wrong; they are there, and marked.
     pub wrong_checksums: u64,
+    /// Events whose data do not fall apart into fragments, though they should: they are stored in one piece.
+    pub undivided: u64,
+    /// Fragments that are in doubt for another reason, by its name; they are there, and marked.
+    pub doubts: BTreeMap<&'static str, u64>,
     /// The sources.
     pub sources: Vec<u32>,
     /// Packets of captures that cannot be read.
@@ -69,7 +73,9 @@ impl Converted {
             (Fact::PacketsUnreadable, self.unreadable_packets),
             (Fact::InputsCutOff, self.cut_off.len() as u64),
             (Fact::CrcErrors, self.wrong_checksums),
+            (Fact::Undivided, self.undivided),
         ]);
+        let facts = facts.with(named(self.doubts.iter().map(|(name, count)| (*name, *count))));
         StatusSummary::of(&facts, Asked::Taken)
     }
 }
@@ -81,6 +87,39 @@ struct Spooled {
     number: u64,
     offset: u64,
     entry: FragmentEntry,
+}
+
+/// A fragment with which further frames may go on.
+struct Open {
+    one: Spooled,
+    bytes: Vec<u8>,
+    /// The place of its last frame in the event, and whether that is the event's last one.
+    place: Option<u32>,
+    is_last: Option<bool>,
+}
+
+impl Open {
+    /// Whether a frame goes on with it: one of another event does not, though the first frame of that is missing.
+    fn is_gone_on_with(&self, format: ForeignFormat, fields: &Fields, bytes: &[u8]) -> bool {
+        format.goes_on(bytes) && fields.event.unwrap_or_default() == self.one.entry.raw_id
+    }
+
+    /// A frame goes on with it.
+    fn go_on(&mut self, fields: &Fields, body: &[u8]) {
+        self.bytes.extend_from_slice(body);
+        let is_behind_gap = fields.place.zip(self.place).is_some_and(|(place, last)| place > last + 1);
+        let missing = if is_behind_gap { FragmentFlags::FRAMES_MISSING } else { FragmentFlags::default() };
+        self.one.entry.flags = self.one.entry.flags.with(fields.flags).with(missing);
+        (self.place, self.is_last) = (fields.place, fields.is_last);
+    }
+
+    /// Nothing more comes of it.
+    fn end(mut self) -> (Spooled, Vec<u8>) {
+        if self.is_last == Some(false) {
+            self.one.entry.flags = self.one.entry.flags.with(FragmentFlags::FRAMES_MISSING);
+        }
+        (self.one, self.bytes)
+    }
 }
 
 /// Makes the run files of a run in its directory. Each frame is a fragment, or is divided into several; of formats that
@@ -125,7 +164,7 @@ struct Gatherer {
     /// Whose frames do not say it: a number for each address.
     peers: Vec<std::net::IpAddr>,
     /// By source: its last fragment, with which further frames may go on.
-    open: BTreeMap<u32, (Spooled, Vec<u8>)>,
+    open: BTreeMap<u32, Open>,
     split: Vec<Piece>,
     /// Files' headers, as long as no event has followed them.
     ahead: Vec<u8>,
@@ -225,6 +264,7 @@ impl Gatherer {
         bytes: &[u8],
     ) -> Result<(), OfflineError> {
         let number = self.counters.entry(ENVELOPE.0).or_default().count();
+        self.told.undivided += u64::from(whole.is_broken);
         for member in &whole.members {
             let (source, fragment) = (member.source.0, &bytes[member.place.clone()]);
             let said = if member.format == format { *fields } else { member.format.fields(fragment) };
@@ -266,10 +306,10 @@ impl Gatherer {
     ) -> Result<(), OfflineError> {
         // Blocks are how a FED fragment travels.
         let body = if format == ForeignFormat::Ferol { bytes.get(ferol::HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
-        if format.goes_on(bytes)
-            && let Some((_, fragment)) = self.open.get_mut(&source)
+        if let Some(open) = self.open.get_mut(&source)
+            && open.is_gone_on_with(format, &fields, bytes)
         {
-            fragment.extend_from_slice(body);
+            open.go_on(&fields, body);
             return Ok(());
         }
         let counter = self.counters.entry(source).or_default();
@@ -277,13 +317,17 @@ impl Gatherer {
         let number = match (fields.event, fields.sequence) {
             _ if format.holds_whole_events() => self.told.frames - 1,
             (Some(event), _) => counter.widen(event, widths.event),
-            // Pages have numbers, and what they are pages of has none.
-            (None, Some(sequence)) if format != ForeignFormat::Alice => counter.widen(sequence, widths.sequence),
+            (None, Some(sequence)) => counter.widen(sequence, widths.sequence),
             (None, _) => counter.count(),
         };
-        let one = Spooled { number, offset: 0, entry: entry(format, source, &fields) };
+        let mut one = Spooled { number, offset: 0, entry: entry(format, source, &fields) };
+        if fields.goes_on() {
+            // Its first frame is missing.
+            one.entry.flags = one.entry.flags.with(FragmentFlags::FRAMES_MISSING);
+        }
         self.formats.entry(source).or_insert_with(|| source_format(format));
-        match self.open.insert(source, (one, body.to_vec())) {
+        let open = Open { one, bytes: body.to_vec(), place: fields.place, is_last: fields.is_last };
+        match self.open.insert(source, open).map(Open::end) {
             Some((before, fragment)) => self.put_together(format, before, &fragment),
             None => Ok(()),
         }
@@ -302,6 +346,12 @@ impl Gatherer {
             let error = if is_right { FragmentFlags::default() } else { FragmentFlags::CRC_ERROR };
             one.entry.flags = one.entry.flags.with(FragmentFlags::CRC_CHECKED).with(error);
         }
+        for (flag, name) in FragmentFlags::DOUBTS {
+            // Wrong checksums have a count of their own.
+            if flag != FragmentFlags::CRC_ERROR && one.entry.flags.contains(flag) {
+                *self.told.doubts.entry(name).or_default() += 1;
+            }
+        }
         (one.offset, one.entry.length) = (self.length, fragment.len() as u32);
         self.list.push(one);
         self.length += fragment.len() as u64;
@@ -317,7 +367,7 @@ impl Gatherer {
         format: Option<ForeignFormat>,
     ) -> Result<Converted, OfflineError> {
         if let Some(format) = format {
-            for (one, fragment) in std::mem::take(&mut self.open).into_values() {
+            for (one, fragment) in std::mem::take(&mut self.open).into_values().map(Open::end) {
                 self.put_together(format, one, &fragment)?;
             }
         }

@@ -118,11 +118,12 @@ pub(super) fn read(
     }
     let mut search = Search::default();
     loop {
-        let front = format.front(input.window(), &mut search);
-        if let Front::Needs { bytes } = front
-            && input.fill(bytes)
-        {
-            continue;
+        let mut front = format.front(input.window(), &mut search);
+        if let Front::Needs { bytes } = front {
+            if input.fill(bytes) {
+                continue;
+            }
+            front = format.front_at_end(input.window(), &mut search).unwrap_or(front);
         }
         let (offset, window) = (input.offset(), input.window());
         let bytes = match front {

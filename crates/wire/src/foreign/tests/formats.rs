@@ -51,8 +51,6 @@ fn frames_say_whose_they_are_and_which_event() {
             assert_eq!(fields.source, Some(expected.into()), "{format:?}");
             let step = match format {
                 ForeignFormat::LhcbMep => 4,
-                // Two pages each.
-                ForeignFormat::Alice => 2,
                 _ => 1,
             };
             let number = match (format.counting(), format) {
@@ -112,7 +110,7 @@ fn a_whole_event_is_its_fragments_and_an_envelope() {
         damaged[whole.data.end - 1] = 0;
         damaged[whole.data.start] = 0;
         let undivided = format.enclosed(&damaged).expect("an event");
-        assert_eq!(undivided, Enclosed::undivided(format, whole.data.clone()), "{format:?}");
+        assert_eq!(undivided, Enclosed::broken(format, whole.data.clone()), "{format:?}");
         assert_eq!(format.enclosed(&frame[..frame.len() - 1]), None, "{format:?}");
     }
     assert_eq!(ForeignFormat::Midas.enclosed(&sample(ForeignFormat::Midas, 3, 20).concat()), None);
@@ -238,4 +236,19 @@ fn segments_say_which_piece_of_which_event_they_are() {
         assert_eq!(ForeignFormat::Ejfat.piece(&segments[0][..header - 1]), None);
     }
     assert!(ForeignFormat::Ejfat.comes_in_pieces() && !ForeignFormat::Srs.comes_in_pieces());
+}
+
+/// As in the files of BES III: version 3.0, with the number of its own words in front of them.
+#[test]
+fn a_full_event_of_version_3_says_what_it_is() {
+    let own = [10_u32, 1_775_621_020, 199_781, 91_668, 199_782, 4, 0, 16, 51, 65_536, 7];
+    let fixed = [0xAA12_34AA, 18, 18, 0x0300_0000, 0x79_5001, 1, 0];
+    let event: Vec<u8> = fixed.iter().chain(&own).flat_map(|word| word.to_le_bytes()).collect();
+    let fields = ForeignFormat::Atlas.fields(&event[..]);
+    assert_eq!((fields.event, fields.run, fields.trigger_type), (Some(199_781), Some(91_668), Some(4)));
+    assert_eq!(fields.time, Some(1_775_621_020_000_000_000));
+    let told = told(ForeignFormat::Atlas, &event);
+    for field in ["seconds=1775621020;", "global id=199781;", "run=91668;", "L1 id=199782;", "trigger type=4;"] {
+        assert!(told.fields.contains(field), "{field} {}", told.fields);
+    }
 }

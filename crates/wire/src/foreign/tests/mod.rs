@@ -5,6 +5,7 @@ mod formats;
 mod page;
 mod properties;
 mod streams;
+mod zeros;
 
 use super::*;
 use crate::framing::{Framing, Front, Search};
@@ -87,7 +88,13 @@ fn cut(format: ForeignFormat, bytes: &[u8], step: usize) -> Cut {
     let (mut cut, mut at, mut there, mut search) = (Cut::default(), 0, bytes.len().min(step), Search::default());
     loop {
         let window = &bytes[at..there];
-        match format.front(window, &mut search) {
+        let front = match format.front(window, &mut search) {
+            front @ Front::Needs { .. } if there == bytes.len() => {
+                format.front_at_end(window, &mut search).unwrap_or(front)
+            }
+            front => front,
+        };
+        match front {
             Front::Frame { bytes } => {
                 assert!((1..=window.len()).contains(&bytes), "{format:?}: a frame is there");
                 cut.frames.push(window[..bytes].to_vec());

@@ -62,7 +62,7 @@ fn where_there_is_no_marker_damage_ends_the_stream() {
     assert_eq!(lost(ForeignFormat::Midas, &huge), Some(Cause::Oversize));
     assert_eq!(lost(ForeignFormat::Eudaq, &huge), Some(Cause::Oversize));
     assert_eq!(lost(ForeignFormat::Nscldaq, &huge), Some(Cause::Oversize));
-    assert_eq!(lost(ForeignFormat::Nscldaq, &[0; 64]), Some(Cause::FramingLost));
+    assert_eq!(lost(ForeignFormat::Nscldaq, &[&[7, 0, 0, 0][..], &[0; 60]].concat()), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Artdaq, &huge), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Alice, &huge), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Alice, &[&[7, 64][..], &[0; 62]].concat()), Some(Cause::FramingLost));
@@ -70,7 +70,7 @@ fn where_there_is_no_marker_damage_ends_the_stream() {
     assert_eq!(lost(ForeignFormat::Frd, b"RAW_0002 and what is behind it"), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Frd, &[&[5, 0, 0, 0][..], &huge].concat()), Some(Cause::Oversize));
     assert_eq!(lost(ForeignFormat::Ferol, &huge), Some(Cause::FramingLost));
-    assert_eq!(lost(ForeignFormat::LhcbMep, &[0; 64]), Some(Cause::FramingLost));
+    assert_eq!(lost(ForeignFormat::LhcbMep, &[&[1][..], &[0; 63]].concat()), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Ess, &huge), Some(Cause::FramingLost));
     let mut short = sample(ForeignFormat::Ess, 3, 1).concat();
     short[6..8].copy_from_slice(&29_u16.to_le_bytes());

@@ -4,6 +4,7 @@ mod datagrams;
 mod faults;
 mod fields;
 mod streams;
+mod zeros;
 
 use super::*;
 use crate::framing::{Framing, Front, Search};

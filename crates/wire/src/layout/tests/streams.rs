@@ -119,8 +119,9 @@ proptest! {
         let made = composed(&plan, &payloads).concat();
         for bytes in [&[&made[..], &stream].concat()[at.min(made.len())..], &made, &made[..at.min(made.len())], &stream] {
             let (quick, longer) = (plan.plain(bytes), crate::framing::plain_by_front(&plan, bytes));
-            // Where few bytes are left it says nothing.
-            prop_assert!(quick == longer || quick.is_none() && bytes.len() < 72, "{:?}, not {:?}", quick, longer);
+            // Where few bytes are left, and of zeros, it says nothing.
+            let is_left_to_the_longer_one = bytes.len() < 72 || bytes.starts_with(&[0; 8]);
+            prop_assert!(quick == longer || quick.is_none() && is_left_to_the_longer_one, "{:?}, not {:?}", quick, longer);
         }
     }
 
@@ -206,10 +207,14 @@ fn a_length_that_nobody_believes_ends_a_stream_without_sync_words() {
         stream.extend_from_slice(&[0; 100]);
         walk(&plan, &stream, &[11]).pop()
     };
-    assert_eq!(stream(0), Some(Found::Lost(Cause::FramingLost)), "of length 0");
+    assert_eq!(
+        stream(0),
+        Some(Found::Skipped(89, Cause::FramingLost)),
+        "zeros are passed over, and may begin a header"
+    );
     assert_eq!(stream(3), Some(Found::Lost(Cause::FramingLost)), "below the header");
     assert_eq!(stream((1 << 18) + 1), Some(Found::Lost(Cause::Oversize)), "above the longest");
-    assert_eq!(stream(4), Some(Found::Lost(Cause::FramingLost)), "the next one has a length of 0 again");
+    assert_eq!(stream(4), Some(Found::Skipped(73, Cause::FramingLost)), "zeros are behind it");
 }
 
 #[test]
@@ -270,7 +275,7 @@ fn a_line_that_does_not_end_is_passed_over_to_the_next() {
 #[test]
 fn a_datagram_is_a_frame_of_its_own_length() {
     let plan = plan(&Layout { event: vec![Number::little_endian(4, 4)], ..Layout::new(Frame::Datagram, 100) });
-    let front = |bytes: usize| plan.front(&vec![0; bytes][..], &mut Search::default());
+    let front = |bytes: usize| plan.front(&vec![1; bytes][..], &mut Search::default());
     assert_eq!(front(7), Front::Needs { bytes: 8 });
     assert_eq!(front(8), Front::Frame { bytes: 8 });
     assert_eq!(front(101), Front::Skip { bytes: 101, cause: Cause::Oversize });
