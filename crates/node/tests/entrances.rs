@@ -410,6 +410,60 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
 }
 
+/// Takes a run of 300 events of two boards that show these numbers, in fields of so many bits, and counts complete events, incomplete ones, what was
+/// dropped, and what came out of order; with the kinds of anomalies of the second one.
+fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<String>) {
+    let output = TemporaryDirectory::new(name);
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\nuntil_sources_end = true\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    let mask = u64::MAX >> (64 - bits);
+    for (id, numbers) in (1..).zip(boards) {
+        let file = output.path().join(format!("board{id}"));
+        let frames = numbers.iter().flat_map(|number| [(number & mask).to_le_bytes(), [id; 8]].concat());
+        std::fs::write(&file, frames.collect::<Vec<u8>>()).expect("the directory is ours");
+        text += &format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\ninput = {:?}\nframe = {{ fixed = \"16\" }}\n\
+             event = {{ at = 0, type = \"u64le\", mask = {mask:#x}, numbers = \"growing\" }}\n",
+            file.display().to_string()
+        );
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 300)));
+    let summary = Run { handle }.end();
+    assert!(summary.is_balanced(), "{summary:#?}");
+    let dropped = summary.fragments.dropped.values().filter_map(serde_json::Value::as_u64).sum::<u64>();
+    let complete = summary.events.written - summary.events.incomplete_emitted;
+    let anomalies = summary.numbering.get("2").and_then(serde_json::Value::as_array).into_iter().flatten();
+    let kinds = anomalies.map(|one| format!("{} {} at {}", one["size"], one["kind"], one["event"])).collect();
+    ([complete, summary.events.incomplete_emitted, dropped, summary.fragments.seen.frames_out_of_order], kinds)
+}
+
+/// Times that the run before has left over, wrong ones, a field that wraps, and frames that overtook each other cost nothing else.
+#[test]
+fn times_that_are_not_of_the_run_or_wrap_or_are_shuffled_unpair_nothing() {
+    let times: Vec<u64> = (0..300).map(|pulse| (1 << 32) - 15_000 + 100 * pulse).collect();
+    let with = |place: usize, numbers: &[u64]| [&times[..place], numbers, &times[place..]].concat();
+    assert_eq!(taken_growing("growing-wrap", 32, [&times, &times]), ([300, 0, 0, 0], vec![]));
+    let left_over = with(0, &[5_000_000_000, 5_000_000_100, 5_000_000_200]);
+    let named = |text: &str| vec![text.to_owned()];
+    assert_eq!(
+        taken_growing("growing-left", 43, [&times, &left_over]),
+        ([300, 0, 3, 0], named("3 \"left_over\" at \"1\""))
+    );
+    let wrong: Vec<u64> = (0..10).map(|one| 7_000_000_000 + 100 * one).collect();
+    let (counts, kinds) = taken_growing("growing-wrong", 43, [&times, &with(150, &wrong)]);
+    assert_eq!(counts, [300, 0, 10, 0]);
+    assert!(kinds[0].starts_with("10 \"wrong_number\""), "{kinds:?}");
+    let mut shuffled = times.clone();
+    shuffled[20..].chunks_mut(4).for_each(<[u64]>::reverse);
+    let (counts, kinds) = taken_growing("growing-shuffled", 32, [&times, &shuffled]);
+    assert_eq!((counts[..3].to_vec(), kinds), (vec![300, 0, 0], vec![]));
+    assert!(counts[3] > 0, "{counts:?}");
+}
+
 /// The second datagram of each frame comes later than one is usually waited for, and sooner than the configuration says.
 #[test]
 fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {

@@ -271,6 +271,14 @@ flaws! {
     BehindIsNow = "behind_is_now",
     /// Sources whose growing numbers have all begun anew stay out of step.
     NeverAnew = "never_anew",
+    /// Any growing number ahead is believed at once.
+    OutlierBelieved = "outlier_believed",
+    /// Growing numbers that wrap are taken as they stand.
+    TimesNotUnwrapped = "times_not_unwrapped",
+    /// Growing numbers that were overtaken are not put in order.
+    OvertakenLate = "overtaken_late",
+    /// What a source shows first is believed, although it is of an earlier run.
+    LeftOverBelieved = "left_over_believed",
     /// A source that is silent is waited for for ever before events are numbered.
     SilentAwaited = "silent_awaited",
     /// Fragments that have no number when the run ends are not counted.

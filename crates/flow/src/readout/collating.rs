@@ -2,6 +2,7 @@
 
 use super::collator::Collator;
 use super::config::{ReadoutConfig, Requirement};
+use super::lane::LaneConfig;
 use super::machine::Readout;
 use super::sequence::Step;
 use crate::messages::Received;
@@ -32,10 +33,14 @@ impl Collating {
         if sources.is_empty() {
             return None;
         }
-        let mut collator = Collator::new(sources.len(), MOST_WAITING, config.source_timeout);
+        let lanes = sources.iter().map(|&source| {
+            let one = &config.sources[source];
+            LaneConfig { bits: one.counter_bits, reorder: one.reorder, reorder_timeout: one.reorder_timeout }
+        });
+        let mut collator = Collator::new(lanes, MOST_WAITING, config.source_timeout);
         for (lane, &source) in sources.iter().enumerate() {
             if config.sources[source].requirement == Requirement::Masked {
-                collator.leave(lane);
+                collator.leave(Instant::ZERO, lane);
             }
         }
         let leaving = vec![false; sources.len()];
@@ -72,7 +77,7 @@ impl Readout {
     pub(super) fn collate(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) -> bool {
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };
-        collating.collator.push(lane, fragments);
+        collating.collator.push(now, lane, fragments);
         self.go_on_collating(now);
         true
     }
@@ -80,6 +85,8 @@ impl Readout {
     /// Hands on what has a number by now, as far as there is room.
     pub(super) fn go_on_collating(&mut self, now: Instant) {
         let Some(mut collating) = self.collating.take() else { return };
+        // What has just come is noted with the event that comes next.
+        self.note_times(&mut collating);
         loop {
             let Collating { collator, sources, leaving, numbered } = &mut collating;
             while let Some((lane, fragment)) = collator.next(now, |lane| self.room_for_numbered(sources[lane]) > 0) {
@@ -89,6 +96,7 @@ impl Readout {
                     self.disconnect(now, sources[lane]);
                 }
             }
+            self.note_times(&mut collating);
             // Whose turn it is may have no room until it is known who has nothing of the oldest events.
             if is_planted(Flaw::SkippedUnseen) || !self.pass_by(now, &mut collating) {
                 break;
@@ -97,12 +105,24 @@ impl Readout {
         self.collating = Some(collating);
     }
 
+    /// Takes note of what times did that they should not.
+    fn note_times(&mut self, collating: &mut Collating) {
+        for (lane, &source) in collating.sources.iter().enumerate() {
+            let input = &mut self.sources[source];
+            let key = self.timeline.key(input.sequence.last() + 1);
+            let numbering = &mut input.numbering;
+            let disordered =
+                collating.collator.take_notes(lane, |kind, from, to| numbering.note(kind, key, from, to, 1));
+            input.statistics.times_out_of_order = disordered;
+        }
+    }
+
     /// Whoever has shown a later event has no more of those before it, although what it has shown cannot go on into the tables yet.
     /// Says whether that settles any.
     fn pass_by(&mut self, now: Instant, collating: &mut Collating) -> bool {
         let before = self.head;
         for (lane, &source) in collating.sources.iter().enumerate() {
-            let Some(passed) = collating.collator.passed_by(lane) else { continue };
+            let Some(passed) = collating.collator.passed_by(now, lane) else { continue };
             let input = &mut self.sources[source];
             if input.is_going_on()
                 && let Step::Forward(position) = input.sequence.step(passed, false, self.head)
@@ -119,7 +139,7 @@ impl Readout {
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };
         if self.sources[source].ends_on_close() {
-            collating.collator.leave(lane);
+            collating.collator.leave(now, lane);
         }
         let stays = collating.collator.held_of(lane) > 0;
         collating.leaving[lane] = stays;
@@ -141,7 +161,7 @@ impl Readout {
     pub(super) fn stop_collating(&mut self, now: Instant, source: usize) {
         let Some(collating) = &mut self.collating else { return };
         let Some(lane) = collating.lane_of(source) else { return };
-        collating.collator.leave(lane);
+        collating.collator.leave(now, lane);
         self.go_on_collating(now);
     }
 

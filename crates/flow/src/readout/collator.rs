@@ -2,112 +2,57 @@
 //!
 //! ```text
 //!  source 1:  70 90     100 --+
-//!  source 2:  70    95      --+--> the lowest number, once every source has shown one as high, or was silent for too long
+//!  source 2:  70    95      --+--> the lowest time, once every source has shown one as high, or was silent for too long
 //!                                  70 -> 1, 90 -> 2 (without source 2), 95 -> 3 (without source 1), then 100 waits
 //! ```
 //! Whoever is behind is waited for, so that nothing is out of order behind it; a fragment that comes after all, when higher
-//! numbers were given already, is late. A source that goes back behind itself, and goes on from there, has begun anew: it is out
-//! of sync and nobody waits for it, until it is where it was, or all that are there are behind. A number ahead from which its source
-//! goes back to where it was is implausible.
+//! times were numbered already, is late. Which times are believed is for each source's [`Lane`] to say, and for what other
+//! sources show: a time that is equal to one of theirs is right. A source that goes back behind itself for good has begun anew:
+//! it is out of sync and nobody waits for it, until it is where it was, or all that are there are behind.
 
-use crate::messages::{FragmentMeta, Received};
+use super::lane::{Claim, Doubted, Lane, LaneConfig, MOST_DOUBTED, PROOF, Time};
+use crate::messages::{NumberingKind, Received};
 use core::time::Duration;
-use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use std::collections::VecDeque;
 
-/// No number waits for others longer than so many time-outs: they may fall silent one after the other.
-const LONGEST_WAIT: u32 = 3;
+/// Nobody is in doubt for longer than this, whatever the time-out.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
-/// One source.
-#[derive(Debug)]
-struct Lane {
-    waiting: VecDeque<Received>,
-    /// Numbers wait for it.
-    is_awaited: bool,
-    /// It is done, or takes no part.
-    has_left: bool,
-    /// The highest of its numbers.
-    furthest: u64,
-    /// How many of its numbers, the last ones, were behind that.
-    behind: u32,
-    /// How many of them were behind what was numbered last, of whichever source.
-    late: u32,
-    /// It was said to have nothing more of the events up to this one.
-    passed: u64,
-    /// Since when the first one that waits has been in doubt.
-    doubted_since: Option<Instant>,
-}
+/// Between the times of one beginning and those of the next lies more than any field can show, and a multiple of that.
+const MARGIN: Time = 1 << 66;
 
-impl Lane {
-    fn new(most: usize) -> Self {
-        Self {
-            waiting: VecDeque::with_capacity(most),
-            is_awaited: true,
-            has_left: false,
-            furthest: 0,
-            behind: 0,
-            late: 0,
-            passed: 0,
-            doubted_since: None,
-        }
-    }
+/// Times that were numbered last, by which those that lag are known.
+const MOST_RECENT: usize = 64;
 
-    /// Its next number is this one, where `last` was numbered last.
-    fn show(&mut self, number: u64, last: u64) {
-        self.behind = if number < self.furthest { self.behind.saturating_add(1) } else { 0 };
-        self.late = if number < last { self.late.saturating_add(1) } else { 0 };
-        self.furthest = self.furthest.max(number);
-        self.is_awaited = !self.has_left && !self.is_anew();
-    }
-
-    /// One number may have been overtaken on its way.
-    const fn is_anew(&self) -> bool {
-        self.behind > 1
-    }
-
-    /// Whether it says nothing although it is awaited.
-    fn is_silent(&self) -> bool {
-        self.is_awaited && self.waiting.is_empty()
-    }
-
-    /// Whether its numbers tell nothing against a new beginning: they are behind, or there are none.
-    fn may_begin_anew(&self) -> bool {
-        self.has_left || self.is_anew() || self.late > 1 || self.waiting.is_empty() && !self.is_awaited
-    }
-
-    /// Whether the first one that waits is far ahead by mistake: the two behind it go on from where the source was, or have been
-    /// lower for longer than the first one can wait for others.
-    fn has_jumped(&mut self, now: Instant, timeout: Duration) -> bool {
-        let has_number = |one: &&Received| one.meta.missing_cause().is_none();
-        let mut numbers = self.waiting.iter().filter(has_number).map(|one| one.meta.raw_id);
-        let (Some(first), Some(next), Some(third)) = (numbers.next(), numbers.next(), numbers.next()) else {
-            return false;
-        };
-        if next.max(third) >= first {
-            return false;
-        }
-        let since = *self.doubted_since.get_or_insert(now);
-        self.furthest < next.min(third) || now >= since.after(timeout * LONGEST_WAIT)
-    }
-
-    fn pop(&mut self) -> Option<Received> {
-        self.doubted_since = None;
-        self.waiting.pop_front()
-    }
+/// The event that was numbered last.
+#[derive(Copy, Clone, Debug)]
+struct Last {
+    time: Time,
+    /// The one before, unless that is from before all began anew.
+    before: Option<Time>,
+    /// The only source that has shown it.
+    only: Option<usize>,
+    /// For lack of other evidence.
+    is_weak: bool,
 }
 
 /// Numbers the events of several sources together: see the module's picture.
 #[derive(Debug)]
 pub(super) struct Collator {
     lanes: Vec<Lane>,
-    /// The source's number that was given a number last; none where no one was since all began, or began anew.
-    last: Option<u64>,
+    /// None where none was since all began, or began anew.
+    last: Option<Last>,
+    recent: VecDeque<Time>,
     /// The number that was given last.
     given: u64,
+    /// The least time of a new beginning.
+    origin: Time,
     /// Since when the lowest number waits.
     since: Option<Instant>,
+    /// Until when it waits for those that it may have overtaken.
+    in_order_at: Option<Instant>,
     /// Since when nothing but silence is against a new beginning.
     adrift_since: Option<Instant>,
     most: usize,
@@ -115,10 +60,20 @@ pub(super) struct Collator {
 }
 
 impl Collator {
-    /// For so many sources, each with `most` fragments here at once; who has nothing for so long is not waited for.
-    pub(super) fn new(sources: usize, most: usize, timeout: Duration) -> Self {
-        let lanes = core::iter::repeat_with(|| Lane::new(most)).take(sources).collect();
-        Self { lanes, last: None, given: 0, since: None, adrift_since: None, most, timeout }
+    /// For these sources, each with `most` fragments here at once; who has nothing for so long is not waited for.
+    pub(super) fn new(lanes: impl IntoIterator<Item = LaneConfig>, most: usize, timeout: Duration) -> Self {
+        Self {
+            lanes: lanes.into_iter().map(|config| Lane::new(config, most)).collect(),
+            last: None,
+            recent: VecDeque::with_capacity(MOST_RECENT),
+            given: 0,
+            origin: 0,
+            since: None,
+            in_order_at: None,
+            adrift_since: None,
+            most,
+            timeout,
+        }
     }
 
     /// Who has nothing for so long is not waited for.
@@ -128,395 +83,499 @@ impl Collator {
 
     /// How many more fragments of a source are taken now; 0 means that it must not be read further.
     pub(super) fn room(&self, lane: usize) -> usize {
-        self.most.saturating_sub(self.lanes[lane].waiting.len())
+        let lane = &self.lanes[lane];
+        let is_undecided = lane.doubted.len() >= MOST_DOUBTED;
+        if is_undecided { 0 } else { self.most.saturating_sub(lane.held()) }
     }
 
     /// Fragments of a source came, in its order, with the numbers that it gives them; `fragments` is left empty.
-    pub(super) fn push(&mut self, lane: usize, fragments: &mut Vec<Received>) {
-        let lane = &mut self.lanes[lane];
-        lane.is_awaited |= !fragments.is_empty();
-        lane.has_left &= fragments.is_empty();
-        lane.waiting.extend(fragments.drain(..));
+    pub(super) fn push(&mut self, now: Instant, lane: usize, fragments: &mut Vec<Received>) {
+        let one = &mut self.lanes[lane];
+        one.is_awaited |= !fragments.is_empty() && !one.is_anew;
+        one.has_left &= fragments.is_empty();
+        for fragment in fragments.drain(..) {
+            if fragment.meta.missing_cause().is_some() {
+                self.lanes[lane].given_up.push_back(fragment);
+            } else {
+                self.take_in(now, lane, fragment);
+            }
+        }
+        self.weigh(now);
     }
 
     /// A source is done, or has gone: nobody waits for it until it says something.
-    pub(super) fn leave(&mut self, lane: usize) {
-        let lane = &mut self.lanes[lane];
-        (lane.is_awaited, lane.has_left) = (false, true);
+    pub(super) fn leave(&mut self, now: Instant, lane: usize) {
+        let one = &mut self.lanes[lane];
+        (one.is_awaited, one.has_left) = (false, true);
+        self.weigh(now);
+    }
+
+    /// A fragment came with a time.
+    fn take_in(&mut self, now: Instant, lane: usize, fragment: Received) {
+        let floor = self.floor(lane);
+        let one = &self.lanes[lane];
+        let raw = fragment.meta.raw_id;
+        let Some(top) = one.top else {
+            if is_planted(Flaw::LeftOverBelieved) {
+                let time = self.first_time(lane, raw);
+                return self.lanes[lane].believe(now, time, false, fragment);
+            }
+            return self.lanes[lane].doubt(now, fragment);
+        };
+        let time = one.unwrap(raw, top);
+        let claim = match one.claim(time, top, floor) {
+            // Those that are doubted already may lead there.
+            Claim::Doubtful if time > top && one.doubted.is_empty() && self.shown(lane, raw) == Some(time) => {
+                Claim::GoesOn
+            }
+            Claim::Doubtful if time < top && self.is_awaited(lane, raw, time) => Claim::Overtaken,
+            claim => claim,
+        };
+        let one = &mut self.lanes[lane];
+        match claim {
+            Claim::GoesOn => one.believe(now, time, false, fragment),
+            _ if one.is_anew => self.take_astray(now, lane, fragment),
+            Claim::Overtaken => one.believe(now, time, false, fragment),
+            Claim::Resumes => {
+                one.fall_back(time);
+                one.believe(now, time, false, fragment);
+            }
+            Claim::Doubtful => one.doubt(now, fragment),
+        }
+        // Where there is no room for more, little evidence is enough.
+        let is_full = self.lanes[lane].doubted.len() >= MOST_DOUBTED;
+        self.drop_disproved(lane, is_full);
+    }
+
+    /// A fragment of a source that began anew, while others did not.
+    fn take_astray(&mut self, now: Instant, lane: usize, fragment: Received) {
+        if self.begins_anew(now) {
+            self.begin_anew();
+            self.lanes[lane].doubt(now, fragment);
+        } else {
+            self.lanes[lane].drop(&fragment, Cause::OutOfSync, None);
+        }
+    }
+
+    /// Up to which time all are numbered, as far as a source can tell.
+    fn floor(&self, lane: usize) -> Option<Time> {
+        let Some(last) = self.last else { return Some(Time::MIN) };
+        if last.only.is_some_and(|only| only == lane || last.is_weak) { last.before } else { Some(last.time) }
+    }
+
+    /// The time that a source's number stands for, where another source has shown it, or just come as far.
+    fn shown(&self, lane: usize, raw: u64) -> Option<Time> {
+        let own = &self.lanes[lane];
+        let others = self.lanes.iter().enumerate().filter(|&(other, _)| other != lane);
+        let mut found = others.filter_map(|(_, other)| {
+            let time = own.unwrap(raw, other.top?);
+            other.waiting.binary_search_by_key(&time, |entry| entry.time).is_ok().then_some(time)
+        });
+        found.next().or_else(|| self.numbered(lane, raw)).or_else(|| {
+            let extent = self.lanes.iter().filter_map(|one| one.top).max()?;
+            let time = own.unwrap(raw, extent);
+            if own.top.is_some_and(|top| time <= top) {
+                return None;
+            }
+            ((time - extent).abs() <= own.plausible()).then_some(time)
+        })
+    }
+
+    /// Whether a source may have a fragment with this time, which is not numbered yet and which another source has shown.
+    fn is_awaited(&self, lane: usize, raw: u64, time: Time) -> bool {
+        self.floor(lane).is_some_and(|floor| time > floor) && self.shown(lane, raw) == Some(time)
+    }
+
+    /// The same where it was numbered not long ago.
+    fn numbered(&self, lane: usize, raw: u64) -> Option<Time> {
+        let time = self.lanes[lane].unwrap(raw, self.last?.time);
+        self.recent.contains(&time).then_some(time)
+    }
+
+    /// The time of a number that is doubted, where another source shows the same and nobody believes it, either. Both
+    /// are ahead of where they were, or their sources join the others.
+    fn shared(&self, lane: usize, raw: u64) -> Option<Time> {
+        let own = &self.lanes[lane];
+        let ahead = |one: &Lane| match one.top {
+            Some(top) => Some(one.unwrap(raw, top)).filter(|&time| time > top).map(Some),
+            None => Some(None),
+        };
+        let mut time = ahead(own)?;
+        let is_same = |other: &Lane| {
+            let mask = own.mask() & other.mask();
+            other.doubted.iter().any(|one| (one.fragment.meta.raw_id ^ raw) & mask == 0)
+        };
+        let others = self.lanes.iter().enumerate().filter(|&(other, one)| other != lane && is_same(one));
+        let theirs = others.filter_map(|(_, other)| ahead(other)).next()?;
+        time = time.or(theirs);
+        Some(time.unwrap_or_else(|| self.first_time(lane, raw)))
+    }
+
+    /// The time of a source's first number since all began.
+    fn first_time(&self, lane: usize, raw: u64) -> Time {
+        let near = self.lanes.iter().find_map(|one| one.top);
+        near.map_or(self.origin + Time::from(raw & self.lanes[lane].mask()), |near| self.lanes[lane].unwrap(raw, near))
+    }
+
+    /// The first of a source's doubted numbers that others show to be right, and its time. Where it joins them, there must be enough
+    /// behind that to judge what is in front, unless `is_over`. One alone behind its source's own was sent twice, perhaps.
+    fn borne_out(&self, lane: usize, is_over: bool) -> Option<(usize, Time)> {
+        let own = &self.lanes[lane];
+        let mut behind = None;
+        for (place, one) in own.doubted.iter().enumerate() {
+            let raw = one.fragment.meta.raw_id;
+            let Some(time) = self.shown(lane, raw).or_else(|| self.shared(lane, raw)) else { continue };
+            match own.top {
+                None if place > 0 && own.doubted.len() < place + 2 && !is_over => return None,
+                Some(top) if time <= top => match behind {
+                    _ if !own.is_off() => {}
+                    Some((_, before)) if before < time => return behind,
+                    _ => behind = Some((place, time)),
+                },
+                _ => return Some((place, time)),
+            }
+        }
+        behind.filter(|_| is_over && own.waiting.is_empty())
+    }
+
+    /// Decides what is doubted, as far as it can be decided now.
+    fn weigh(&mut self, now: Instant) {
+        if self.adrift_since.is_some() && self.begins_anew(now) {
+            self.begin_anew();
+        }
+        if self.lanes.iter().all(|one| one.doubted.is_empty()) {
+            return;
+        }
+        let mut goes_on = true;
+        while core::mem::take(&mut goes_on) {
+            for lane in 0..self.lanes.len() {
+                if !self.lanes[lane].doubted.is_empty()
+                    && let Some((place, time)) = self.borne_out(lane, false)
+                {
+                    self.accept(now, lane, place, time, false);
+                    goes_on = true;
+                }
+            }
+            if !goes_on && self.is_shared_behind() && self.begins_anew(now) {
+                self.begin_anew();
+                goes_on = true;
+            }
+        }
+        for lane in 0..self.lanes.len() {
+            while self.is_due(now, lane) && self.decide(now, lane) {}
+        }
+    }
+
+    /// Whether sources are behind themselves with the same numbers, that were not numbered just now.
+    fn is_shared_behind(&self) -> bool {
+        let off = || self.lanes.iter().enumerate().filter(|(_, one)| one.is_off());
+        off().any(|(lane, one)| {
+            let raws = one.doubted.iter().map(|one| one.fragment.meta.raw_id);
+            let mut raws = raws.filter(|&raw| self.numbered(lane, raw).is_none());
+            raws.any(|raw| {
+                off().any(|(other, two)| other != lane && two.doubted.iter().any(|two| two.fragment.meta.raw_id == raw))
+            })
+        })
+    }
+
+    /// Whether it is time to decide what a source's doubted numbers are.
+    fn is_due(&self, now: Instant, lane: usize) -> bool {
+        let own = &self.lanes[lane];
+        let Some(since) = own.doubted_since() else { return false };
+        let mut others = self.lanes.iter().enumerate().filter(|&(other, _)| other != lane);
+        let mut is_alone = || others.all(|(_, other)| other.has_left);
+        // While others are waited for that may begin anew, too, it may yet.
+        let is_over = self.adrift_since.is_none() && now >= since.after(self.patience());
+        own.has_left || is_over || own.doubted.len() >= MOST_DOUBTED && is_alone()
+    }
+
+    fn patience(&self) -> Duration {
+        (self.timeout / 2).min(LONGEST_DOUBT)
+    }
+
+    /// Decides what a source's doubted numbers are with what is known; says whether there may be more to decide.
+    fn decide(&mut self, now: Instant, lane: usize) -> bool {
+        if let Some((place, time)) = self.borne_out(lane, true) {
+            self.accept(now, lane, place, time, false);
+            return true;
+        }
+        self.drop_disproved(lane, true);
+        let own = &self.lanes[lane];
+        let Some((place, length)) = own.chain() else { return false };
+        let raw = own.doubted[place].fragment.meta.raw_id;
+        let Some(top) = own.top else {
+            let time = self.first_time(lane, raw);
+            self.accept(now, lane, place, time, true);
+            return true;
+        };
+        let time = own.unwrap(raw, top);
+        if time > top {
+            self.accept(now, lane, place, time, true);
+            return true;
+        }
+        let own = &mut self.lanes[lane];
+        if !own.has_joined {
+            // Before its first event a source may bring what is left of an earlier run.
+            self.start_over(lane);
+            return true;
+        }
+        own.behind += own.doubted.len();
+        if length < PROOF && own.behind < PROOF {
+            while let Some(one) = self.lanes[lane].doubted.pop_front() {
+                self.disprove(lane, one);
+            }
+            return false;
+        }
+        (own.is_anew, own.is_awaited) = (true, false);
+        if self.begins_anew(now) {
+            self.begin_anew();
+            return true;
+        }
+        let own = &mut self.lanes[lane];
+        let mut kind = Some(NumberingKind::Restart);
+        while let Some(one) = own.doubted.pop_front() {
+            own.drop(&one.fragment, Cause::OutOfSync, kind.take());
+        }
+        false
+    }
+
+    /// The doubted numbers of a source are right from this place on, with this time, and with what leads there. What is behind is looked
+    /// at again.
+    fn accept(&mut self, now: Instant, lane: usize, place: usize, time: Time, is_weak: bool) {
+        let (place, time) = self.lanes[lane].before(place, time);
+        self.lanes[lane].learn_scale();
+        for _ in 0..place {
+            if let Some(one) = self.lanes[lane].doubted.pop_front() {
+                self.disprove(lane, one);
+            }
+        }
+        let one = &mut self.lanes[lane];
+        let Some(first) = one.doubted.pop_front() else { return };
+        match one.top {
+            Some(top) if time < top => one.fall_back(time),
+            _ => one.jump(is_weak),
+        }
+        one.believe(now, time, is_weak, first.fragment);
+        one.look_again();
+        for _ in 0..one.doubted.len() {
+            if let Some(next) = self.lanes[lane].doubted.pop_front() {
+                self.take_in(next.came, lane, next.fragment);
+            }
+        }
+    }
+
+    /// A source has numbers that those behind it have disproved.
+    fn drop_disproved(&mut self, lane: usize, at_once: bool) {
+        while let Some(one) = self.lanes[lane].next_disproved(at_once) {
+            self.disprove(lane, one);
+        }
+    }
+
+    /// A fragment's number is wrong, or comes too late, unless the others have just left its place behind.
+    fn disprove(&mut self, lane: usize, one: Doubted) {
+        let floor = self.floor(lane);
+        let own = &self.lanes[lane];
+        let Doubted { fragment, came, .. } = one;
+        if let Some(top) = own.top {
+            let time = own.unwrap(fragment.meta.raw_id, top);
+            let is_overtaken = own.claim(time, top, floor) == Claim::Overtaken;
+            if is_overtaken || time < top && self.is_awaited(lane, fragment.meta.raw_id, time) {
+                return self.lanes[lane].believe(came, time, false, fragment);
+            }
+            if own.is_late(time) {
+                return self.lanes[lane].drop(&fragment, Cause::Late, None);
+            }
+        }
+        let own = &mut self.lanes[lane];
+        let kind = if own.has_joined { NumberingKind::WrongNumber } else { NumberingKind::LeftOver };
+        own.drop(&fragment, Cause::ImplausibleJump, Some(kind));
+    }
+
+    /// What a source has shown so far was of an earlier run; what is doubted is of this one.
+    fn start_over(&mut self, lane: usize) {
+        let own = &mut self.lanes[lane];
+        while let Some(entry) = own.waiting.pop_front() {
+            own.drop(&entry.fragment, Cause::ImplausibleJump, Some(NumberingKind::LeftOver));
+        }
+        own.forget();
     }
 
     /// The next fragment, with its event's number from 1 on, and whose it is; none while something must be waited for, or where
     /// there is no room (`has_room`) for whose turn it is.
     pub(super) fn next(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
+        self.in_order_at = None;
+        self.weigh(now);
         loop {
-            let timeout = self.timeout;
-            let (lane, number) = self.lowest()?;
-            if number.is_some()
-                && let Some(lane) = self.lanes.iter_mut().position(|lane| lane.has_jumped(now, timeout))
-            {
-                return self.drop_first(lane, Cause::ImplausibleJump);
+            // What was given up has no number.
+            let given_up = self.lanes.iter().position(|one| !one.given_up.is_empty());
+            if let Some(lane) = given_up.filter(|&lane| has_room(lane)) {
+                return self.lanes[lane].given_up.pop_front().map(|fragment| (lane, fragment));
             }
+            let (lane, time) = self.lowest()?;
             if !has_room(lane) {
                 // While whose turn it is must wait itself, nobody's silence counts.
                 self.since = None;
                 return None;
             }
-            match (number, self.last) {
-                // What was given up on the way has no number.
-                (None, _) => return self.take(lane, None),
-                (Some(number), Some(last)) if number < last => {
-                    self.lanes[lane].show(number, last);
+            match self.last {
+                Some(last) if time == last.time => return self.take_same(lane, last),
+                Some(last) if time < last.time && self.floor(lane).is_none_or(|floor| time <= floor) => {
                     if is_planted(Flaw::BehindIsNow) {
-                        return self.take(lane, Some(self.given));
+                        return self.take(lane);
                     }
-                    if !self.begins_anew(now) {
-                        let is_anew = self.lanes[lane].is_anew();
-                        return self.drop_first(lane, if is_anew { Cause::OutOfSync } else { Cause::Late });
+                    let own = &mut self.lanes[lane];
+                    own.late = own.late.saturating_add(1);
+                    if let Some(entry) = own.waiting.pop_front() {
+                        own.drop(&entry.fragment, Cause::Late, None);
                     }
                 }
-                (Some(number), Some(last)) if number == last => {
-                    self.lanes[lane].show(number, last);
-                    self.adrift_since = None;
-                    // What it had shown before was a jump.
-                    let is_late = self.lanes[lane].passed >= self.given;
-                    return if is_late {
-                        self.drop_first(lane, Cause::Late)
-                    } else {
-                        self.take(lane, Some(self.given))
-                    };
-                }
-                (Some(number), _) => {
-                    if !self.may_number(now) {
+                last => {
+                    if !self.may_number(now, time) {
                         return None;
                     }
-                    (self.last, self.since) = (Some(number), None);
-                    self.given += 1;
+                    self.number(lane, time, last);
+                    return self.take(lane);
                 }
             }
         }
     }
 
+    /// The next event is of this time, which a source shows.
+    fn number(&mut self, lane: usize, time: Time, last: Option<Last>) {
+        let before = last.map(|last| if time > last.time { last.time } else { last.before.unwrap_or(time) });
+        let is_weak = self.lanes[lane].waiting.front().is_some_and(|entry| entry.is_weak);
+        self.last = Some(Last { time, before, only: Some(lane), is_weak });
+        if self.recent.len() == MOST_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(time);
+        self.since = None;
+        self.given += 1;
+    }
+
+    /// A fragment of the event that was numbered last.
+    fn take_same(&mut self, lane: usize, last: Last) -> Option<(usize, Received)> {
+        self.adrift_since = None;
+        // What it had shown before was a jump.
+        if self.lanes[lane].passed >= self.given {
+            let own = &mut self.lanes[lane];
+            let entry = own.waiting.pop_front()?;
+            own.drop(&entry.fragment, Cause::Late, None);
+            return own.given_up.pop_front().map(|fragment| (lane, fragment));
+        }
+        let only = last.only.filter(|&only| only == lane);
+        self.last = Some(Last { only, ..last });
+        self.take(lane)
+    }
+
     /// Whether some source has begun anew, and all others that are there are behind, too: then their numbers belong together again.
     fn begins_anew(&mut self, now: Instant) -> bool {
-        let may_begin = self.lanes.iter().all(|lane| lane.may_begin_anew() || lane.is_silent());
-        if !may_begin || is_planted(Flaw::NeverAnew) || !self.lanes.iter().any(Lane::is_anew) {
+        let is_silent = |one: &Lane| one.is_awaited && one.waiting.is_empty() && one.doubted.is_empty();
+        let may_begin = self.lanes.iter().all(|one| one.may_begin_anew() || is_silent(one));
+        let is_shown = self.lanes.iter().any(|one| one.is_anew) || self.is_shared_behind();
+        if !may_begin || !is_shown || is_planted(Flaw::NeverAnew) {
             self.adrift_since = None;
             return false;
         }
         let since = *self.adrift_since.get_or_insert(now);
-        if now < since.after(self.timeout) && self.lanes.iter().any(|lane| !lane.may_begin_anew()) {
+        now >= since.after(self.timeout) || self.lanes.iter().all(Lane::may_begin_anew)
+    }
+
+    /// All begin anew: their times are behind all those before.
+    fn begin_anew(&mut self) {
+        let highest = self.lanes.iter().filter_map(|one| one.top).max();
+        let highest = highest.unwrap_or(0).max(self.last.map_or(0, |last| last.time));
+        self.origin = (highest / MARGIN + 1) * MARGIN;
+        self.adrift_since = None;
+        for lane in 0..self.lanes.len() {
+            // What no other source bears out is of an earlier run.
+            if self.given == 0 && self.lanes[lane].waiting.front().is_some_and(|entry| entry.is_weak) {
+                self.start_over(lane);
+            }
+            let own = &mut self.lanes[lane];
+            let first = own.doubted.front().map(|one| one.fragment.meta.raw_id);
+            if let (true, Some(to)) = (own.is_off() && own.has_joined, first) {
+                own.note(NumberingKind::Restart, to);
+            }
+            // Who was silent is not waited for until it speaks.
+            own.is_awaited = !own.has_left && (own.is_anew || own.late > 1 || own.held() > 0);
+            own.forget();
+        }
+    }
+
+    /// The source with the lowest time.
+    fn lowest(&self) -> Option<(usize, Time)> {
+        let fronts = self.lanes.iter().enumerate().filter_map(|(lane, one)| Some((lane, one.waiting.front()?.time)));
+        fronts.min_by_key(|(_, time)| *time)
+    }
+
+    /// Whether no source can show a lower time any more than the lowest one that is here.
+    fn may_number(&mut self, now: Instant, time: Time) -> bool {
+        self.in_order_at = self.lanes.iter().filter_map(|one| one.is_in_order(now).err()).min();
+        if self.in_order_at.is_some() {
             return false;
         }
-        for lane in self.lanes.iter_mut().filter(|lane| !lane.has_left) {
-            // Who was silent is not waited for until it speaks.
-            lane.is_awaited = lane.is_anew() || lane.late > 1 || !lane.waiting.is_empty();
-            (lane.furthest, lane.behind, lane.late) = (0, 0, 0);
-        }
-        (self.last, self.since, self.adrift_since) = (None, None, None);
-        true
-    }
-
-    /// The source with the lowest number; one whose next entry has none comes first.
-    fn lowest(&self) -> Option<(usize, Option<u64>)> {
-        let fronts = self.lanes.iter().enumerate().filter_map(|(lane, one)| {
-            let meta = &one.waiting.front()?.meta;
-            Some((lane, meta.missing_cause().is_none().then_some(meta.raw_id)))
-        });
-        fronts.min_by_key(|(_, number)| *number)
-    }
-
-    /// Whether no source can show a lower number any more than the lowest one that is here.
-    fn may_number(&mut self, now: Instant) -> bool {
-        if !self.lanes.iter().any(Lane::is_silent) {
+        if !self.lanes.iter().any(|one| one.is_silent(time)) {
             return true;
         }
         let since = *self.since.get_or_insert(now);
         if now < since.after(self.timeout) || is_planted(Flaw::SilentAwaited) {
             return false;
         }
-        self.lanes.iter_mut().filter(|lane| lane.is_silent()).for_each(|lane| lane.is_awaited = false);
+        self.lanes.iter_mut().filter(|one| one.is_silent(time)).for_each(|one| one.is_awaited = false);
         true
     }
 
-    fn take(&mut self, lane: usize, number: Option<u64>) -> Option<(usize, Received)> {
-        let mut fragment = self.lanes[lane].pop()?;
-        fragment.meta.raw_id = number.unwrap_or(fragment.meta.raw_id);
+    /// The first fragment that waits of a source goes into the event that was numbered last.
+    fn take(&mut self, lane: usize) -> Option<(usize, Received)> {
+        let own = &mut self.lanes[lane];
+        let mut fragment = own.waiting.pop_front()?.fragment;
+        (own.has_joined, own.late) = (true, 0);
+        fragment.meta.raw_id = self.given;
         Some((lane, fragment))
-    }
-
-    /// The first fragment that waits of a source is in no event, for this cause.
-    fn drop_first(&mut self, lane: usize, cause: Cause) -> Option<(usize, Received)> {
-        let Received { meta, .. } = self.lanes[lane].pop()?;
-        let meta = FragmentMeta::missing(meta.source, cause);
-        Some((lane, Received { meta, restarts: false, payload: Payload::default() }))
     }
 
     /// The last event of which a source has nothing more, as what it shows next tells; none where that tells nothing. It is taken at
     /// its word.
-    pub(super) fn passed_by(&mut self, lane: usize) -> Option<u64> {
-        let (meta, last) = (&self.lanes[lane].waiting.front()?.meta, self.last?);
-        let is_later = meta.missing_cause().is_none() && meta.raw_id >= last;
-        let passed = self.given - u64::from(meta.raw_id == last);
-        self.lanes[lane].passed = if is_later { passed } else { self.lanes[lane].passed };
-        is_later.then_some(passed)
+    pub(super) fn passed_by(&mut self, now: Instant, lane: usize) -> Option<u64> {
+        let (own, last) = (&mut self.lanes[lane], self.last?.time);
+        let first = own.waiting.front().filter(|entry| !entry.is_weak && entry.time >= last)?;
+        let passed = self.given - u64::from(first.time == last);
+        if own.is_in_order(now).is_err() {
+            return None;
+        }
+        own.passed = passed;
+        Some(passed)
     }
 
     /// When [`Collator::next`] must be asked again even if nothing comes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.since.map(|since| since.after(self.timeout))
+        let silent = self.since.map(|since| since.after(self.timeout));
+        let adrift = self.adrift_since.map(|since| since.after(self.timeout));
+        let doubted = self.lanes.iter().filter_map(Lane::doubted_since).min().filter(|_| adrift.is_none());
+        let doubted = doubted.map(|since| since.after(self.patience()));
+        [silent, adrift, doubted, self.in_order_at].into_iter().flatten().min()
+    }
+
+    /// Takes what a source's times did that they should not, and how many of its fragments came out of order.
+    pub(super) fn take_notes(&mut self, lane: usize, mut note: impl FnMut(NumberingKind, u64, u64)) -> u64 {
+        let own = &mut self.lanes[lane];
+        own.notes.drain(..).for_each(|one| note(one.kind, one.from, one.to));
+        own.disordered
     }
 
     /// Fragments of a source that are here.
     pub(super) fn held_of(&self, lane: usize) -> usize {
-        self.lanes[lane].waiting.len()
+        self.lanes[lane].held()
     }
 
     /// Lets go of what is here of a source; says how many fragments those were.
     pub(super) fn clear(&mut self, lane: usize) -> usize {
-        let held = self.held_of(lane);
-        self.lanes[lane].waiting.clear();
+        let own = &mut self.lanes[lane];
+        let held = own.held();
+        own.waiting.clear();
+        own.doubted.clear();
+        own.given_up.clear();
         held
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use ropewalk_terms::SourceId;
-    use std::collections::BTreeSet;
-
-    const TIMEOUT: Duration = Duration::from_millis(100);
-
-    fn at(milliseconds: u64) -> Instant {
-        Instant::ZERO.after(Duration::from_millis(milliseconds))
-    }
-
-    fn fragment(lane: usize, number: u64) -> Received {
-        let meta = FragmentMeta { raw_id: number, ..FragmentMeta::missing(SourceId(lane as u32), Cause::Late) };
-        let meta = FragmentMeta { flags: Default::default(), ..meta };
-        Received { meta, restarts: false, payload: Payload::default() }
-    }
-
-    fn push(collator: &mut Collator, lane: usize, numbers: &[u64]) {
-        collator.push(lane, &mut numbers.iter().map(|&number| fragment(lane, number)).collect());
-    }
-
-    /// Everything that can leave now: whose it is, and its number, or none where it is late.
-    fn drain(collator: &mut Collator, now: Instant) -> Vec<(usize, Option<u64>)> {
-        let next = || collator.next(now, |_| true);
-        let numbered = |(lane, fragment): (usize, Received)| {
-            (lane, fragment.meta.missing_cause().is_none().then_some(fragment.meta.raw_id))
-        };
-        core::iter::from_fn(next).map(numbered).collect()
-    }
-
-    #[test]
-    fn events_are_numbered_in_the_order_of_their_own_numbers() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        push(&mut collator, 0, &[70, 90, 100]);
-        assert_eq!(drain(&mut collator, at(0)), [], "the other one may have a lower number");
-        push(&mut collator, 1, &[70, 95]);
-        assert_eq!(drain(&mut collator, at(1)), [(0, Some(1)), (1, Some(1)), (0, Some(2)), (1, Some(3))]);
-        assert_eq!(collator.next_deadline(), Some(at(101)));
-    }
-
-    #[test]
-    fn who_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        push(&mut collator, 0, &[10, 20]);
-        assert_eq!(drain(&mut collator, at(0)), []);
-        assert_eq!(drain(&mut collator, at(99)), []);
-        assert_eq!(drain(&mut collator, at(100)), [(0, Some(1)), (0, Some(2))]);
-        push(&mut collator, 1, &[15, 25]);
-        assert_eq!(drain(&mut collator, at(101)), [(1, None)], "it is late, and then waits for the first");
-        push(&mut collator, 0, &[25]);
-        assert_eq!(drain(&mut collator, at(102)), [(0, Some(3)), (1, Some(3))]);
-    }
-
-    /// One that was overtaken on its way is late; from the second one on the source is out of sync. Nobody waits for it, and in
-    /// its own old order it takes part again.
-    #[test]
-    fn who_begins_anew_alone_is_out_of_sync_and_holds_up_nobody() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        push(&mut collator, 0, &[10, 20]);
-        push(&mut collator, 1, &[10, 20]);
-        assert_eq!(drain(&mut collator, at(0)).len(), 4);
-        push(&mut collator, 1, &[1]);
-        let late = |collator: &mut Collator| {
-            let (lane, fragment) = collator.next(at(1), |_| true).expect("it is taken");
-            (lane, fragment.meta.missing_cause())
-        };
-        assert_eq!(late(&mut collator), (1, Some(Cause::Late)));
-        for number in 1..=4 {
-            push(&mut collator, 1, &[1 + number]);
-            assert_eq!(late(&mut collator), (1, Some(Cause::OutOfSync)));
-            push(&mut collator, 0, &[20 + number]);
-            assert_eq!(drain(&mut collator, at(1)), [(0, Some(2 + number))], "at once");
-        }
-        push(&mut collator, 1, &[30]);
-        assert_eq!(drain(&mut collator, at(2)), [], "it is waited for again, and waits for the other one");
-        push(&mut collator, 0, &[30]);
-        assert_eq!(drain(&mut collator, at(2)), [(0, Some(7)), (1, Some(7))]);
-    }
-
-    #[test]
-    fn when_all_have_begun_anew_their_events_are_numbered_on() {
-        let mut collator = Collator::new(3, 16, TIMEOUT);
-        collator.leave(2);
-        for lane in [0, 1] {
-            push(&mut collator, lane, &[100, 110]);
-        }
-        assert_eq!(drain(&mut collator, at(0)).len(), 4);
-        push(&mut collator, 0, &[5, 6, 7]);
-        assert_eq!(drain(&mut collator, at(0)), [(0, None); 3]);
-        push(&mut collator, 1, &[7, 8, 9]);
-        assert_eq!(drain(&mut collator, at(0)), [(1, None)], "the other one is waited for again");
-        push(&mut collator, 0, &[8, 9]);
-        assert_eq!(drain(&mut collator, at(0)), [(0, Some(3)), (1, Some(3)), (0, Some(4)), (1, Some(4))]);
-    }
-
-    /// The clock of the pulses was set back while a source was away: without it nobody would ever be in step again.
-    #[test]
-    fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
-        let mut collator = Collator::new(3, 16, TIMEOUT);
-        (0..3).for_each(|lane| push(&mut collator, lane, &[100]));
-        assert_eq!(drain(&mut collator, at(0)).len(), 3);
-        for lane in [0, 1] {
-            push(&mut collator, lane, &[5, 6]);
-            assert_eq!(drain(&mut collator, at(1)), [(lane, None); 2]);
-        }
-        push(&mut collator, 0, &[7]);
-        assert_eq!(drain(&mut collator, at(100)), [(0, None)], "the third one may yet say that nothing has changed");
-        for lane in [0, 1] {
-            push(&mut collator, lane, &[8, 9]);
-        }
-        assert_eq!(drain(&mut collator, at(101)), [(0, Some(2)), (1, Some(2)), (0, Some(3)), (1, Some(3))]);
-        push(&mut collator, 2, &[10]);
-        assert_eq!(drain(&mut collator, at(102)), [], "it is waited for again");
-    }
-
-    #[test]
-    fn who_goes_on_in_the_old_count_is_heard_however_seldom_he_speaks() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        (0..2).for_each(|lane| push(&mut collator, lane, &[100]));
-        assert_eq!(drain(&mut collator, at(0)).len(), 2);
-        push(&mut collator, 0, &[1, 2]);
-        assert_eq!(drain(&mut collator, at(1)), [(0, None); 2]);
-        for step in 1..20 {
-            push(&mut collator, 0, &[2 + step]);
-            assert_eq!(drain(&mut collator, at(40 * step)), [(0, None)]);
-            push(&mut collator, 1, &[100 + step]);
-            assert_eq!(drain(&mut collator, at(40 * step)).last(), Some(&(1, Some(1 + step))));
-        }
-    }
-
-    #[test]
-    fn a_number_far_ahead_that_nothing_follows_costs_one_fragment() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        push(&mut collator, 0, &[10, 1 << 50, 20, 30]);
-        push(&mut collator, 1, &[10, 20, 30]);
-        let mut next = || collator.next(at(0), |_| true);
-        let (first, jumped) = (next().expect("the first"), next().expect("the jump"));
-        assert_eq!((first.0, jumped.0), (0, 0));
-        assert_eq!(jumped.1.meta.missing_cause(), Some(Cause::ImplausibleJump));
-        let rest = [(1, Some(1)), (0, Some(2)), (1, Some(2)), (0, Some(3)), (1, Some(3))];
-        assert_eq!(drain(&mut collator, at(0)), rest);
-    }
-
-    /// Behind it the source counts anew, which it does not show before that is out of the way.
-    #[test]
-    fn a_number_far_ahead_stands_in_the_way_for_so_long_and_no_longer() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        (0..2).for_each(|lane| push(&mut collator, lane, &[100]));
-        push(&mut collator, 0, &[1 << 50, 1, 2, 110]);
-        push(&mut collator, 1, &[105]);
-        assert_eq!(drain(&mut collator, at(0)), [(0, Some(1)), (1, Some(1)), (1, Some(2))]);
-        push(&mut collator, 1, &[110]);
-        assert_eq!(drain(&mut collator, at(299)), [(1, Some(3))]);
-        assert_eq!(drain(&mut collator, at(300)), [(0, None), (0, None), (0, None), (0, Some(3))]);
-    }
-
-    /// While the others were silent it had to be believed.
-    #[test]
-    fn a_number_far_ahead_that_was_believed_leaves_nobody_behind_for_ever() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        (0..2).for_each(|lane| push(&mut collator, lane, &[10]));
-        push(&mut collator, 0, &[1 << 50]);
-        assert_eq!(drain(&mut collator, at(0)), [(0, Some(1)), (1, Some(1))]);
-        assert_eq!(drain(&mut collator, at(100)), [(0, Some(2))]);
-        for number in [20, 30] {
-            push(&mut collator, 1, &[number]);
-            push(&mut collator, 0, &[number]);
-        }
-        assert_eq!(drain(&mut collator, at(101)), [(0, None), (1, None), (0, None)]);
-        push(&mut collator, 0, &[40]);
-        push(&mut collator, 1, &[40]);
-        assert_eq!(drain(&mut collator, at(102)), [(1, Some(3)), (0, Some(4)), (1, Some(4))]);
-    }
-
-    #[test]
-    fn who_has_left_is_not_waited_for() {
-        let mut collator = Collator::new(2, 16, TIMEOUT);
-        push(&mut collator, 0, &[10]);
-        collator.leave(1);
-        assert_eq!(drain(&mut collator, at(0)), [(0, Some(1))]);
-    }
-
-    #[test]
-    fn what_was_given_up_passes_and_what_comes_twice_has_the_same_number_twice() {
-        let mut collator = Collator::new(1, 16, TIMEOUT);
-        push(&mut collator, 0, &[10, 10]);
-        let given_up = FragmentMeta::missing(SourceId(0), Cause::ShortPacket);
-        collator.push(0, &mut vec![Received { meta: given_up, restarts: false, payload: Payload::default() }]);
-        push(&mut collator, 0, &[11]);
-        assert_eq!(drain(&mut collator, at(0)), [(0, Some(1)), (0, Some(1)), (0, None), (0, Some(2))]);
-    }
-
-    #[test]
-    fn a_source_has_so_much_room_and_no_more_and_others_wait_for_whose_turn_it_is() {
-        let mut collator = Collator::new(2, 2, TIMEOUT);
-        push(&mut collator, 0, &[1, 2]);
-        assert_eq!((collator.room(0), collator.room(1), collator.held_of(0)), (0, 2, 2));
-        push(&mut collator, 1, &[2]);
-        assert!(collator.next(at(0), |lane| lane == 1).is_none());
-        collator.clear(1);
-        assert!(collator.next(at(0), |_| true).is_none(), "the other one is waited for");
-        assert!(collator.next(at(500), |_| false).is_none());
-        assert_eq!(collator.next_deadline(), None, "there is nothing to be done at a time that is over");
-        push(&mut collator, 1, &[2]);
-        assert_eq!(drain(&mut collator, at(0)).len(), 3);
-        push(&mut collator, 0, &[3]);
-        assert_eq!((collator.clear(0), collator.clear(0)), (1, 0));
-    }
-
-    proptest! {
-        /// However the sources' words interleave: each event has one number, in the order of the events, and nobody is late.
-        #[test]
-        fn numbers_do_not_depend_on_who_was_first(
-            seen in proptest::collection::vec(proptest::collection::btree_set(0u64..60, 1..30), 3),
-            order in proptest::collection::vec(0usize..3, 0..120),
-        ) {
-            let mut collator = Collator::new(3, 64, TIMEOUT);
-            let mut rest: Vec<_> = seen.iter().map(|numbers| numbers.iter().copied().collect::<VecDeque<u64>>()).collect();
-            let mut found = Vec::new();
-            for lane in order.into_iter().chain((0..3).flat_map(|lane| [lane; 64])) {
-                if let Some(number) = rest[lane].pop_front() {
-                    push(&mut collator, lane, &[number]);
-                }
-                if rest[lane].is_empty() {
-                    collator.leave(lane);
-                }
-                found.extend(drain(&mut collator, at(0)));
-            }
-            let all: BTreeSet<u64> = seen.iter().flatten().copied().collect();
-            let number_of = |number: &u64| 1 + all.range(..number).count() as u64;
-            let wanted: usize = seen.iter().map(BTreeSet::len).sum();
-            prop_assert_eq!(found.len(), wanted);
-            for (lane, numbers) in seen.iter().enumerate() {
-                let own: Vec<_> = found.iter().filter(|(of, _)| *of == lane).map(|(_, number)| *number).collect();
-                prop_assert_eq!(own, numbers.iter().map(|number| Some(number_of(number))).collect::<Vec<_>>());
-            }
-        }
     }
 }

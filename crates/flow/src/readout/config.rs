@@ -64,6 +64,10 @@ pub struct SourceConfig {
     /// Its event numbers grow, but not by one: the times of pulses, say. Such events are numbered from 1 on by what the
     /// sources of this readout unit show, each once none of them can show a lower one any more.
     pub numbers_grow: bool,
+    /// Where its numbers grow: a fragment may be overtaken by so many others, which are put in order behind it.
+    pub reorder: u8,
+    /// Where its numbers grow: each fragment waits so long for those that it may have overtaken.
+    pub reorder_timeout: Duration,
     /// Frames of one event that follow each other become one fragment, and the next one is waited for so long; none where each
     /// frame is a fragment. Of described frames alone.
     pub gather: Option<Duration>,
@@ -89,6 +93,8 @@ impl SourceConfig {
             on_close: OnClose::Wait,
             check_crc: true,
             numbers_grow: false,
+            reorder: 0,
+            reorder_timeout: Duration::ZERO,
             gather: None,
         }
     }

@@ -23,6 +23,7 @@ pub mod felix;
 mod framer;
 mod gaps;
 mod histogram;
+mod lane;
 mod machine;
 mod masking;
 mod numbering;

@@ -89,7 +89,7 @@ fn entries(
         (Counter::GarbageBytes, statistics.garbage_bytes),
         (Counter::FillerBytes, statistics.filler_bytes),
         (Counter::FramesMissing, statistics.frames_missing),
-        (Counter::FramesOutOfOrder, statistics.frames_out_of_order),
+        (Counter::FramesOutOfOrder, statistics.frames_out_of_order + statistics.times_out_of_order),
         (Counter::FramesDivided, statistics.frames_divided),
         (Counter::FramesGathered, statistics.frames_gathered),
         (Counter::BackPressureTime, source.back_pressure(now).as_nanos() as u64),

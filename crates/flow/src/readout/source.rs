@@ -67,6 +67,8 @@ pub(super) struct Statistics {
     pub(super) framing_errors: u64,
     pub(super) frames_missing: u64,
     pub(super) frames_out_of_order: u64,
+    /// The same of fragments whose times tell.
+    pub(super) times_out_of_order: u64,
     pub(super) frames_divided: u64,
     pub(super) frames_gathered: u64,
     pub(super) back_pressure: Duration,
@@ -132,8 +134,9 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(config: &SourceConfig, readout: &ReadoutConfig) -> Self {
         let masked = config.requirement == Requirement::Masked;
-        let mut sequence = Sequence::new(config.counter_bits, config.first, readout.plausibility, ORIGIN - 1);
-        // Those that grow were made here.
+        // Those of sources whose own numbers grow are given here.
+        let (bits, first) = if config.numbers_grow { (64, 1) } else { (config.counter_bits, config.first) };
+        let mut sequence = Sequence::new(bits, first, readout.plausibility, ORIGIN - 1);
         let trusts_numbers = config.trusts_numbers || config.numbers_grow;
         if trusts_numbers {
             sequence.trust();

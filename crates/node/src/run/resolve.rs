@@ -207,6 +207,8 @@ impl Resolved {
             },
             check_crc: self.configuration.run.check_crc,
             numbers_grow: source.numbers_grow(),
+            reorder: source.reorder,
+            reorder_timeout: source.reorder_timeout.0,
             gather: source.gathering(),
             ..usual
         }

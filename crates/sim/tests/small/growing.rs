@@ -24,6 +24,8 @@ fn a_seed_is_a_run_and_everything_is_drawn() {
         digests.insert(digest(3).expect("nothing is broken"));
         let scenario = Scenario::draw(seed);
         drawn.extend(scenario.set_back.map(|_| "set back"));
+        drawn.extend(scenario.boards.iter().filter(|board| board.left_overs > 0).map(|_| "left-overs"));
+        drawn.extend((scenario.bits < 64).then_some("wrap"));
         drawn.insert(match scenario.ending {
             Ending::Last => "last",
             Ending::Stop(_) => "stop",
@@ -37,8 +39,10 @@ fn a_seed_is_a_run_and_everything_is_drawn() {
             Mishap::Damage => "damage",
             Mishap::Jump => "jump",
             Mishap::Noise => "noise",
+            Mishap::Outliers { .. } => "outliers",
+            Mishap::Overtaken { .. } => "overtaken",
         }));
     }
     assert!(digests.len() > 35, "different seeds are different runs");
-    assert_eq!(drawn.len(), 10);
+    assert_eq!(drawn.len(), 14);
 }

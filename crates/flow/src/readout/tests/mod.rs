@@ -1,5 +1,6 @@
 //! The rules of the readout unit, each as a test of the machine alone.
 
+mod collator;
 mod doubts;
 mod edges;
 mod faults;

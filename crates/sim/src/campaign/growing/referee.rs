@@ -10,6 +10,9 @@ use ropewalk_wire::message::FragmentFlags;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Whose clock begins anew after no more pulses than these has shown what may be of an earlier run, where no other board can tell.
+const BEGINNING: u64 = 40;
+
 /// See the module's text.
 #[derive(Default)]
 pub(super) struct Referee {
@@ -30,7 +33,7 @@ impl Referee {
     ) -> Result<bool, Broken> {
         let (event, mut fragments) = (key.number(), held(key, readout)?);
         fragments.retain(|one| one.meta.missing_cause().is_none());
-        let mut time = None;
+        let (mut time, mut is_right) = (None, true);
         for fragment in &fragments {
             let frame = fragment.payload.to_vec();
             let sent = pulse_and_board(&frame)
@@ -46,6 +49,7 @@ impl Referee {
             Broken::unless(is_damaged == is_flagged, Checker::Content, || {
                 format!("event {event}: the frame of board {board} and pulse {pulse} is damaged: {is_damaged}")
             })?;
+            is_right &= sent.is_right;
             let time = *time.get_or_insert(sent.time);
             Broken::unless(time == sent.time, Checker::Content, || {
                 format!("event {event} is of the times {time} and {} (board {board}, pulse {pulse})", sent.time)
@@ -54,7 +58,8 @@ impl Referee {
                 format!("event {event}: the frame of board {board} and pulse {pulse} is in another one, too")
             })?;
         }
-        if let Some(time) = time {
+        // What is of no pulse may be believed for a moment, and is in an event of its own.
+        if let Some(time) = time.filter(|_| is_right) {
             Broken::unless(time > self.last || scenario.may_begin_anew(), Checker::Order, || {
                 format!("event {event} is of the time {time}, and the one before of {}", self.last)
             })?;
@@ -146,13 +151,19 @@ impl Scenario {
         let is_mishap = |(&from, mishap): (&u64, &Mishap)| match *mishap {
             Mishap::Restart { pulses, .. } | Mishap::Silent { pulses } => is_within(from, from + pulses),
             Mishap::CutOff => is_within(from, from),
-            // Where its board counts anew right behind it, it stands in the way for a while.
-            Mishap::Jump => is_within(from, from + self.jump_stays()),
-            Mishap::Damage | Mishap::Noise => false,
+            Mishap::Jump | Mishap::Outliers { .. } | Mishap::Overtaken { .. } | Mishap::Damage | Mishap::Noise => false,
         };
         !sent.is_right
             || self.boards[board].mishaps.iter().any(is_mishap)
             || self.set_back.is_some_and(|back| is_within(back, back))
+            || self.begins_twice(pulse)
+    }
+
+    /// Whether a pulse is one of a few before the clock of the only board began anew.
+    fn begins_twice(&self, pulse: u64) -> bool {
+        let [board] = &self.boards[..] else { return false };
+        let mut anew = board.restarts().map(|(from, _)| from).chain(self.set_back);
+        anew.any(|from| pulse < from && from <= BEGINNING)
     }
 
     /// Whether what was sent then is done with when the run ends.

@@ -28,6 +28,18 @@ pub enum Mishap {
     Jump,
     /// Bytes that are no frame come before its frame.
     Noise,
+    /// So many frames with wrong times come before its frame, which are of no pulse.
+    Outliers {
+        /// So many.
+        count: u64,
+        /// Their times are far ahead, or far behind.
+        is_ahead: bool,
+    },
+    /// So many frames behind this one come before it.
+    Overtaken {
+        /// So many.
+        by: u64,
+    },
 }
 
 /// A board.
@@ -41,6 +53,8 @@ pub struct BoardSetting {
     pub last: Duration,
     /// How many bytes there is room for in it.
     pub max_bytes: usize,
+    /// So many frames of an earlier run come before all others.
+    pub left_overs: u64,
 }
 
 impl BoardSetting {
@@ -66,7 +80,7 @@ impl BoardSetting {
 
     /// Whether nothing goes wrong with it that others would notice: its clock is right, and it never falls silent.
     pub(super) fn is_steady(&self) -> bool {
-        let is_harmless = |mishap: &Mishap| matches!(mishap, Mishap::Damage | Mishap::Noise);
+        let is_harmless = |mishap: &Mishap| matches!(mishap, Mishap::Damage | Mishap::Noise | Mishap::Outliers { .. });
         self.mishaps.values().all(is_harmless)
     }
 }
@@ -97,6 +111,10 @@ pub struct Scenario {
     pub timeout: Duration,
     /// With this pulse the clocks of all boards are set back.
     pub set_back: Option<u64>,
+    /// How wide the field is that holds times; those of the pulses wrap in the middle of the run where it is not 64 bits.
+    pub bits: u32,
+    /// A frame may be overtaken by so many.
+    pub reorder: u8,
     /// Event numbers that no source is read past the oldest incomplete one.
     pub window: u32,
     /// How the run ends.
@@ -109,6 +127,10 @@ pub struct Scenario {
 const BEGIN: u64 = 1 << 40;
 /// How far ahead a clock is that has jumped.
 const JUMP: u64 = 1 << 50;
+/// How far away times are that are wrong, in a field that wraps, too.
+const APART: u64 = 1 << 36;
+/// Frames that are of no pulse are numbered from here on.
+const STRAYS: u64 = 1 << 20;
 /// A time-out is so many times as long as a pulse at least.
 const PAUSE: u32 = 24;
 /// How many pulses it may take until nobody counts wrong any more.
@@ -123,7 +145,8 @@ impl Scenario {
         let is_quiet = seed.is_multiple_of(4);
         let pulses = draw.between(20, 250);
         let pace = draw.time(Duration::from_micros(500), Duration::from_millis(120));
-        let boards = (0..draw.between(1, 4)).map(|_| Self::draw_board(&mut draw, is_quiet, pulses)).collect();
+        let mut boards: Vec<_> =
+            (0..draw.between(1, 4)).map(|_| Self::draw_board(&mut draw, is_quiet, pulses)).collect();
         let set_back = (!is_quiet && draw.one_in(3)).then(|| draw.between(5, pulses - 5));
         let ending = match draw.below(6) {
             0 => Ending::Stop(draw.between(1, pulses)),
@@ -135,7 +158,11 @@ impl Scenario {
         let window = draw.of(&[4, 16, 64]);
         let saving =
             if draw.one_in(3) { draw.time(Duration::from_millis(1), Duration::from_secs(20)) } else { Duration::ZERO };
-        Self { seed, boards, pulses, pace, timeout, set_back, window, ending, saving }
+        let bits = draw.of(&[64, 64, 40, 43]);
+        let reorder = draw.of(&[0, 4, 8]);
+        let set_back = set_back.filter(|_| bits == u64::BITS);
+        Self::draw_wrong_times(&mut draw, is_quiet, pulses, bits, &mut boards);
+        Self { seed, boards, pulses, pace, timeout, set_back, bits, reorder, window, ending, saving }
     }
 
     fn draw_board(draw: &mut Draw, is_quiet: bool, pulses: u64) -> BoardSetting {
@@ -154,11 +181,36 @@ impl Scenario {
             mishaps: (0..wrong).map(|_| (draw.between(3, pulses), mishap(draw))).collect(),
             last: draw.time(Duration::from_millis(50), Duration::from_secs(20)),
             max_bytes: draw.of(&[9 << 10, 64 << 10]),
+            left_overs: 0,
+        }
+    }
+
+    /// Times that are wrong without anything else being so, and frames that come out of order. Where times wrap, no clock does anything
+    /// else that is strange.
+    fn draw_wrong_times(draw: &mut Draw, is_quiet: bool, pulses: u64, bits: u32, boards: &mut [BoardSetting]) {
+        for board in boards {
+            if bits < u64::BITS {
+                board.mishaps.retain(|_, mishap| !matches!(mishap, Mishap::Restart { .. } | Mishap::Jump));
+            }
+            if is_quiet || draw.one_in(2) {
+                continue;
+            }
+            board.left_overs = if draw.one_in(3) { draw.of(&[1, 2, 3, 10]) } else { 0 };
+            for _ in 0..draw.below(3) {
+                let mishap = match draw.below(3) {
+                    0 => Mishap::Overtaken { by: draw.between(1, 3) },
+                    _ => Mishap::Outliers { count: draw.of(&[1, 1, 2, 10]), is_ahead: draw.one_in(2) },
+                };
+                board.mishaps.entry(draw.between(1, pulses)).or_insert(mishap);
+            }
         }
     }
 
     /// What a clock that is right shows at a pulse.
     pub(super) fn time_of(&self, pulse: u64) -> u64 {
+        if self.bits < u64::BITS {
+            return (1 << self.bits) + self.ticks(pulse) - self.ticks(self.pulses / 2);
+        }
         let since = self.set_back.filter(|&back| pulse >= back).map_or(0, |back| self.ticks(back - 1));
         let begin = if since > 0 { 0 } else { BEGIN };
         begin + self.ticks(pulse) - since
@@ -175,6 +227,22 @@ impl Scenario {
             Some(since) => (self.ticks(pulse) - self.ticks(since - 1), false),
             None => (self.time_of(pulse), true),
         }
+    }
+
+    /// Frames of no pulse that a board sends before that of a pulse, with their times: the ones with which it begins, too.
+    pub(super) fn strays(&self, board: usize, pulse: u64, is_first: bool) -> Vec<(u64, u64)> {
+        let setting = &self.boards[board];
+        // No two boards have the same.
+        let own = 100 * TICKS * (1 + board as u64);
+        let left = (1..=setting.left_overs)
+            .map(|one| (STRAYS + one, self.time_of(self.pulses) + 2 * APART + own + TICKS * one));
+        let mut all: Vec<_> = left.filter(|_| is_first).collect();
+        if let Some(&Mishap::Outliers { count, is_ahead }) = setting.mishaps.get(&pulse) {
+            let time = self.time_of(pulse);
+            let first = if is_ahead || time < 2 * APART { time + APART } else { time - APART };
+            all.extend((0..count).map(|one| (STRAYS * (1 + pulse) + one, first + own + 2 * TICKS * one)));
+        }
+        all
     }
 
     /// For how many pulses a clock that has jumped may be believed: three time-outs, and one to look.

@@ -37,14 +37,21 @@ pub struct World {
 }
 
 fn readout_config(scenario: &Scenario) -> ReadoutConfig {
-    let source = |usual| SourceConfig { max_fragment: MOST_FRAME, numbers_grow: true, ..usual };
+    let source = |usual| SourceConfig {
+        max_fragment: MOST_FRAME,
+        numbers_grow: true,
+        counter_bits: scenario.bits as u8,
+        reorder: scenario.reorder,
+        reorder_timeout: scenario.timeout / 2,
+        ..usual
+    };
     stand::readout_config(scenario.boards.len(), scenario.window, scenario.timeout, source)
 }
 
 impl World {
     /// The world of a scenario, before anything has happened.
     pub fn new(scenario: Scenario) -> Self {
-        let description = Arc::new(plan()).into();
+        let description = Arc::new(plan(scenario.bits)).into();
         let Stand { mut readout, overseer, connections } =
             Stand::new(scenario.seed, readout_config(&scenario), &description, None);
         let mut keepers = Vec::new();
@@ -54,7 +61,8 @@ impl World {
             readout.add_black_box(source_of(board), black_box);
             keepers.push(Keeper::new(board, line, scenario.saving));
         }
-        let boards = connections.into_iter().enumerate().map(|(board, connection)| Board::new(board, connection));
+        let boards =
+            connections.into_iter().enumerate().map(|(board, connection)| Board::new(board, scenario.bits, connection));
         let (now, referee, boards) = (Instant::ZERO, Referee::default(), boards.collect());
         Self { scenario, now, readout, boards, overseer, keepers, referee, stopped: None, finished: None, quiet: None }
     }

@@ -1,0 +1,457 @@
+//! The times of one source: which of them are believed, and in which order.
+//!
+//! ```text
+//!   70  80  90 | 5000  100  110          the old times go on: 5000 was wrong, one fragment
+//!   70  80  90 | 5000 5010 5020          another source shows 5010, or nothing goes on at 90: the source jumped
+//!   70  80  90 |   10   20   30          behind itself, for good: its clock began anew
+//!   70  90  80 |  100                    in order again: 80 was overtaken on its way
+//! ```
+//! A time that goes on plausibly is believed at once; any other is doubted, until what follows or other sources decide. A field
+//! of known width wraps: times are unwrapped next to the last one that was believed.
+
+use crate::messages::{FragmentMeta, NumberingKind, Received};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use ropewalk_memory::Payload;
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Cause, Instant};
+use std::collections::VecDeque;
+
+/// A time that does not wrap.
+pub(super) type Time = i128;
+
+/// Where a source is the only one, so many doubted times decide at the latest.
+pub(super) const MOST_DOUBTED: usize = 16;
+
+/// So many times that lie close together, and are the last that came, show where their source is.
+pub(super) const PROOF: usize = 4;
+
+/// A step that is at most so many times as long as the longest of late goes on plausibly.
+const PLAUSIBLE: Time = 4;
+
+/// Times belong together that lie at most so many of the shorter steps apart.
+const TOGETHER: Time = 16;
+
+/// So many that go on in the old order, beyond what may be overtaken, show that others were wrong.
+const RESUMED: u32 = 3;
+
+/// Steps that are forgotten slowly: each takes so much of the longest one with it.
+const DECAY: Time = 64;
+
+/// How a source counts, and in which order its fragments come.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct LaneConfig {
+    /// Width of its times in bits.
+    pub(super) bits: u8,
+    /// A fragment may be overtaken by so many.
+    pub(super) reorder: u8,
+    /// It is waited for so long at most.
+    pub(super) reorder_timeout: Duration,
+}
+
+/// A fragment whose time is believed.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) time: Time,
+    /// No other source bore it out: it is believed for lack of others.
+    pub(super) is_weak: bool,
+    pub(super) fragment: Received,
+    came: Instant,
+    order: u64,
+}
+
+/// A fragment whose time is not believed yet.
+#[derive(Debug)]
+pub(super) struct Doubted {
+    pub(super) fragment: Received,
+    pub(super) came: Instant,
+    /// How often its source had gone on by then.
+    gone_on: u64,
+}
+
+/// What a source's times did that they should not.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Note {
+    pub(super) kind: NumberingKind,
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+/// Notes that are kept until they are taken.
+const MOST_NOTES: usize = 32;
+
+/// What a time is to the ones before.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// It goes on plausibly.
+    GoesOn,
+    /// It was overtaken, and its place is not taken yet.
+    Overtaken,
+    /// The source had jumped by mistake, and goes on where it was.
+    Resumes,
+    /// Nothing that can be believed for itself.
+    Doubtful,
+}
+
+/// One source.
+#[derive(Debug)]
+pub(super) struct Lane {
+    config: LaneConfig,
+    /// Those that are believed, in the order of their times.
+    pub(super) waiting: VecDeque<Entry>,
+    /// Those that are not, in the order in which they came.
+    pub(super) doubted: VecDeque<Doubted>,
+    /// Those that are in no event.
+    pub(super) given_up: VecDeque<Received>,
+    /// The highest time that is believed; none before the first one.
+    pub(super) top: Option<Time>,
+    /// Where it was before it jumped without a witness, and how often it had gone on by then.
+    before_jump: Option<(Time, u64)>,
+    /// The longest step, of late.
+    stride: Time,
+    /// Believed fragments that came.
+    order: u64,
+    /// Which of them has the highest time, how many were overtaken by it, and the highest time of those.
+    top_order: u64,
+    overtaken: u32,
+    behind_top: Time,
+    /// How many times went on.
+    gone_on: u64,
+    pub(super) notes: ArrayVec<Note, MOST_NOTES>,
+    /// Fragments that came out of order, and were put in order.
+    pub(super) disordered: u64,
+    /// One of its fragments is in an event.
+    pub(super) has_joined: bool,
+    /// Numbers wait for it.
+    pub(super) is_awaited: bool,
+    /// It is done, or takes no part.
+    pub(super) has_left: bool,
+    /// Its clock began anew, and those of others did not.
+    pub(super) is_anew: bool,
+    /// Times in a row that were behind itself and given up.
+    pub(super) behind: usize,
+    /// Times in a row that were behind what was numbered last, of whichever source.
+    pub(super) late: u32,
+    /// It was said to have nothing more of the events up to this one.
+    pub(super) passed: u64,
+}
+
+impl Lane {
+    /// Room for `most` fragments.
+    pub(super) fn new(config: LaneConfig, most: usize) -> Self {
+        Self {
+            config,
+            waiting: VecDeque::with_capacity(most),
+            doubted: VecDeque::with_capacity(most),
+            given_up: VecDeque::with_capacity(most),
+            top: None,
+            before_jump: None,
+            stride: 0,
+            order: 0,
+            top_order: 0,
+            overtaken: 0,
+            behind_top: 0,
+            gone_on: 0,
+            notes: ArrayVec::new(),
+            disordered: 0,
+            has_joined: false,
+            is_awaited: true,
+            has_left: false,
+            is_anew: false,
+            behind: 0,
+            late: 0,
+            passed: 0,
+        }
+    }
+
+    /// Fragments that are here.
+    pub(super) fn held(&self) -> usize {
+        self.waiting.len() + self.doubted.len() + self.given_up.len()
+    }
+
+    fn bits(&self) -> u32 {
+        u32::from(self.config.bits.clamp(1, 64))
+    }
+
+    /// What the field can show.
+    pub(super) fn mask(&self) -> u64 {
+        u64::MAX >> (64 - self.bits())
+    }
+
+    /// How far it is from one field to another, the shorter way round.
+    fn distance(&self, from: u64, to: u64) -> Time {
+        let unused = 64 - self.bits();
+        Time::from((to.wrapping_sub(from) << unused) as i64 >> unused)
+    }
+
+    /// The time of a field that lies next to another time.
+    pub(super) fn unwrap(&self, raw: u64, near: Time) -> Time {
+        if is_planted(Flaw::TimesNotUnwrapped) {
+            return Time::from(raw);
+        }
+        near + self.distance(near as u64 & self.mask(), raw & self.mask())
+    }
+
+    /// How many may come between a fragment and the place where it belongs, before one of them is wrong.
+    fn limit(&self) -> u32 {
+        u32::from(self.config.reorder).max(RESUMED)
+    }
+
+    /// The longest step that goes on plausibly.
+    pub(super) fn plausible(&self) -> Time {
+        let steps = PLAUSIBLE + 2 * Time::from(self.config.reorder);
+        if is_planted(Flaw::OutlierBelieved) { 1 << 100 } else { self.stride * steps }
+    }
+
+    /// What a time is to the ones before, where all up to `floor` are numbered.
+    pub(super) fn claim(&self, time: Time, top: Time, floor: Option<Time>) -> Claim {
+        let is_step = |from: Time| time >= from && time - from <= self.plausible();
+        if is_step(top) {
+            return Claim::GoesOn;
+        }
+        if time > top || is_planted(Flaw::OvertakenLate) {
+            return Claim::Doubtful;
+        }
+        let is_fresh = |since: u64| self.gone_on - since <= MOST_DOUBTED as u64;
+        if self.before_jump.is_some_and(|(from, since)| is_step(from) && is_fresh(since)) {
+            return Claim::Resumes;
+        }
+        let above = self.waiting.len() - self.place_of(time);
+        let is_near = above <= MOST_DOUBTED.max(self.limit() as usize) && top - time <= self.reach();
+        let is_open = floor.is_some_and(|floor| time > floor);
+        if is_near && is_open { Claim::Overtaken } else { Claim::Doubtful }
+    }
+
+    /// How far back a time may lie that was overtaken.
+    fn reach(&self) -> Time {
+        self.plausible().max(1) * (1 + Time::from(self.limit()))
+    }
+
+    /// Whether a time lies so close behind that it may have been overtaken by more than are waited for.
+    pub(super) fn is_late(&self, time: Time) -> bool {
+        self.top.is_some_and(|top| time <= top && top - time <= self.reach())
+    }
+
+    /// Where a time belongs among those that wait: behind its equals.
+    fn place_of(&self, time: Time) -> usize {
+        match self.waiting.back() {
+            Some(last) if last.time > time => self.waiting.partition_point(|entry| entry.time <= time),
+            _ => self.waiting.len(),
+        }
+    }
+
+    /// A fragment goes on: ahead of all others, or among those that wait.
+    pub(super) fn believe(&mut self, now: Instant, time: Time, is_weak: bool, fragment: Received) {
+        self.order += 1;
+        let entry = Entry { time, is_weak, fragment, came: now, order: self.order };
+        match self.top {
+            Some(top) if time < top => {
+                self.overtaken += 1;
+                self.disordered += 1;
+                self.behind_top = if self.overtaken == 1 { time } else { self.behind_top.max(time) };
+                self.waiting.insert(self.place_of(time), entry);
+                self.give_up_jump();
+            }
+            _ => {
+                if self.top == Some(time) && self.overtaken > 0 {
+                    self.replace_top();
+                }
+                if !is_weak || self.stride == 0 {
+                    self.learn(self.top.map_or(0, |top| time - top));
+                }
+                self.set_top(time);
+                self.gone_on += 1;
+                self.waiting.push_back(entry);
+            }
+        }
+        (self.behind, self.is_anew) = (0, false);
+        self.is_awaited = !self.has_left;
+    }
+
+    /// What had the highest time came before others that are lower, and now comes what has it in its place: the first one was wrong.
+    fn replace_top(&mut self) {
+        if let Some(entry) = self.waiting.pop_back_if(|entry| Some(entry.time) == self.top) {
+            self.disordered -= u64::from(self.overtaken);
+            self.drop(&entry.fragment, Cause::ImplausibleJump, Some(NumberingKind::WrongNumber));
+        }
+    }
+
+    fn set_top(&mut self, time: Time) {
+        (self.top, self.top_order, self.overtaken) = (Some(time), self.order, 0);
+    }
+
+    /// A step was believed.
+    fn learn(&mut self, step: Time) {
+        self.stride = (self.stride - self.stride / DECAY).max(step);
+    }
+
+    /// More have come behind the highest time than may be overtaken: it was wrong, and with it all that came before and lie ahead.
+    fn give_up_jump(&mut self) {
+        if self.overtaken <= self.limit() {
+            return;
+        }
+        self.disordered -= u64::from(self.overtaken);
+        self.fall_back(self.behind_top);
+    }
+
+    /// What came before and lies ahead of a time was wrong: that is the highest one.
+    pub(super) fn fall_back(&mut self, time: Time) {
+        let order = self.top_order;
+        if let Some(top) = self.top.filter(|&top| self.waiting.back().is_none_or(|entry| entry.time < top)) {
+            self.note(NumberingKind::WrongNumber, top as u64 & self.mask());
+        }
+        while let Some(entry) = self.waiting.pop_back_if(|entry| entry.time > time && entry.order <= order) {
+            self.drop(&entry.fragment, Cause::ImplausibleJump, Some(NumberingKind::WrongNumber));
+        }
+        self.set_top(time);
+        self.before_jump = None;
+    }
+
+    /// A time is believed although it is far ahead of where the source was.
+    pub(super) fn jump(&mut self, is_weak: bool) {
+        self.before_jump = self.top.filter(|_| is_weak).map(|top| (top, self.gone_on));
+    }
+
+    /// A fragment is in no event, for this cause; what its time did is noted.
+    pub(super) fn drop(&mut self, fragment: &Received, cause: Cause, kind: Option<NumberingKind>) {
+        let meta = FragmentMeta::missing(fragment.meta.source, cause);
+        self.given_up.push_back(Received { meta, restarts: false, payload: Payload::default() });
+        if let Some(kind) = kind {
+            self.note(kind, fragment.meta.raw_id);
+        }
+    }
+
+    /// Takes note of what its times did, with the number that showed it.
+    pub(super) fn note(&mut self, kind: NumberingKind, to: u64) {
+        let from = self.top.map_or(0, |top| top as u64 & self.mask());
+        // What is beyond the room is beyond what can be reported.
+        _ = self.notes.try_push(Note { kind, from, to });
+    }
+
+    /// Its time is to be decided by others.
+    pub(super) fn doubt(&mut self, now: Instant, fragment: Received) {
+        self.doubted.push_back(Doubted { fragment, came: now, gone_on: self.gone_on });
+    }
+
+    /// The first one that is doubted, if the old times have gone on for long enough since to disprove it; `at_once`, if at all.
+    pub(super) fn next_disproved(&mut self, at_once: bool) -> Option<Doubted> {
+        let limit = if at_once { 0 } else { u64::from(self.limit()) };
+        let gone_on = self.gone_on;
+        let disproved = self.doubted.front().filter(|one| one.gone_on + limit < gone_on).is_some();
+        if disproved { self.doubted.pop_front() } else { None }
+    }
+
+    /// What is doubted is looked at again: nothing has disproved it yet.
+    pub(super) fn look_again(&mut self) {
+        self.doubted.iter_mut().for_each(|one| one.gone_on = u64::MAX >> 1);
+    }
+
+    /// Since when there has been doubt.
+    pub(super) fn doubted_since(&self) -> Option<Instant> {
+        self.doubted.front().map(|one| one.came)
+    }
+
+    /// Whether the last that it showed lies behind itself.
+    pub(super) fn is_off(&self) -> bool {
+        let (Some(top), Some(last)) = (self.top, self.doubted.back()) else { return false };
+        last.gone_on == self.gone_on && self.unwrap(last.fragment.meta.raw_id, top) < top
+    }
+
+    /// Whether it says nothing although it is awaited, where the lowest time is this one.
+    pub(super) fn is_silent(&self, lowest: Time) -> bool {
+        let speaks = |entry: &Entry| entry.time == lowest || !entry.is_weak;
+        self.is_awaited && !self.waiting.front().is_some_and(speaks)
+    }
+
+    /// Whether its times tell nothing against a new beginning: they are behind, or there are none.
+    pub(super) fn may_begin_anew(&self) -> bool {
+        let has_nothing = self.waiting.is_empty() && self.doubted.is_empty() && !self.is_awaited;
+        let is_starting = self.top.is_none() && !self.doubted.is_empty();
+        self.has_left || self.is_anew || self.is_off() || self.late > 1 || is_starting || has_nothing
+    }
+
+    /// Whether no fragment can come any more that was overtaken by the first one that waits; and if so far none is, since when that
+    /// one waits.
+    pub(super) fn is_in_order(&self, now: Instant) -> Result<(), Instant> {
+        let Some(first) = self.waiting.front() else { return Ok(()) };
+        if first.is_weak && !self.has_joined && !self.doubted.is_empty() {
+            // It may be what is left of an earlier run.
+            return Err(Instant::FAR_FUTURE);
+        }
+        let until = first.came.after(self.config.reorder_timeout);
+        let is_sure = self.has_left || self.waiting.len() > usize::from(self.config.reorder);
+        if is_sure || now >= until { Ok(()) } else { Err(until) }
+    }
+
+    /// The usual step between those that are doubted: one of the shorter ones, since a wrong number makes two that are long.
+    fn scale(&self) -> Time {
+        let mut steps = ArrayVec::<u64, MOST_DOUBTED>::new();
+        let from = self.doubted.len().saturating_sub(MOST_DOUBTED + 1);
+        let raw = |one: &Doubted| one.fragment.meta.raw_id;
+        let pairs = self.doubted.iter().skip(from).zip(self.doubted.iter().skip(from + 1));
+        steps.extend(pairs.map(|(one, next)| raw(next).wrapping_sub(raw(one)) & self.mask()).filter(|&step| step > 0));
+        steps.sort_unstable();
+        steps.get(steps.len().saturating_sub(1) / 4).map_or(0, |&step| Time::from(step))
+    }
+
+    /// How far two of those that are doubted may lie apart and belong together.
+    fn together(&self) -> Time {
+        let usual = if self.stride > 0 { self.stride.min(self.scale().max(1)) } else { self.scale() };
+        TOGETHER * usual
+    }
+
+    /// Where those begin that lie close together, and how many they are: the last ones that are enough for a proof, or, where a
+    /// source begins, the first; with those in front of them that rise to there. Where none are enough, the last ones that rise.
+    pub(super) fn chain(&self) -> Option<(usize, usize)> {
+        let together = self.together();
+        let raw = |place: usize| self.doubted[place].fragment.meta.raw_id;
+        let chain_to = |end: usize| {
+            let (mut first, mut length) = (end, 1);
+            for place in (0..end).rev() {
+                if self.distance(raw(place), raw(first)).abs() <= together {
+                    (first, length) = (place, length + 1);
+                }
+            }
+            (first, length)
+        };
+        let last = self.doubted.len().checked_sub(1)?;
+        let mut chains =
+            (last.saturating_sub(MOST_DOUBTED)..=last).rev().map(chain_to).filter(|chain| chain.1 >= PROOF);
+        let found = if self.top.is_none() { chains.min_by_key(|chain| chain.0) } else { chains.next() };
+        let rises = |&place: &usize| self.distance(raw(place), raw(place + 1)) >= 0;
+        let risen = |from: usize| (0..from).rev().take_while(rises).last().unwrap_or(from);
+        match found {
+            Some((first, length)) if self.top.is_none() => Some((risen(first), length)),
+            Some(chain) => Some(chain),
+            None => Some((risen(last), 1)),
+        }
+    }
+
+    /// The first of those before one that is believed that lead to it, and its time.
+    pub(super) fn before(&self, place: usize, time: Time) -> (usize, Time) {
+        let together = self.together();
+        let raw = |place: usize| self.doubted[place].fragment.meta.raw_id;
+        let (mut first, mut begin) = (place, time);
+        for before in (0..place).rev() {
+            let step = self.distance(raw(before), raw(first));
+            if step > 0 && step <= together && self.top.is_none_or(|top| time <= top || begin - step > top) {
+                (first, begin) = (before, begin - step);
+            }
+        }
+        (first, begin)
+    }
+
+    /// Takes the usual step of those that are doubted for its own, where it has none and there are enough of them.
+    pub(super) fn learn_scale(&mut self) {
+        let scale = self.scale();
+        if self.stride == 0 && self.doubted.len() >= PROOF && scale <= Time::from(self.mask() >> 2) {
+            self.stride = TOGETHER / 2 * scale;
+        }
+    }
+
+    /// It joins the others, or begins anew: where it was says nothing.
+    pub(super) fn forget(&mut self) {
+        (self.top, self.before_jump, self.is_anew) = (None, None, false);
+        (self.behind, self.late, self.overtaken) = (0, 0, 0);
+    }
+}
