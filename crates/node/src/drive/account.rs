@@ -301,6 +301,8 @@ pub struct RunSnapshot {
     pub failing_disks: Vec<(NodeId, i32)>,
     /// The last verdict about each source.
     pub synchrony: Vec<SynchronyState>,
+    /// Connections of sources that ended with a life of their readout unit, which could not tell it, where the source has not come again.
+    pub orphans: BTreeMap<SourceId, u64>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<Cause>,
 }
@@ -389,8 +391,9 @@ impl RunSnapshot {
     /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
     /// source is looked up once.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
-        let Self { sources, seen, gaps, numbering, masks, lost_datagrams, doubts, .. } = self;
+        let Self { sources, seen, gaps, numbering, masks, lost_datagrams, doubts, orphans, .. } = self;
         let (account, seen) = (sources.entry(source).or_default(), seen.entry(source).or_default());
+        let (mut opened, mut closed) = (0, 0);
         for entry in told.entries() {
             let (value, key) = (entry.value, EventKey::from_bits(entry.value));
             if let Some(counter) = entry.as_counter() {
@@ -403,6 +406,11 @@ impl RunSnapshot {
                     }
                     _ if count_fragments(account, counter, value, told.connected) => {}
                     _ => {
+                        match counter {
+                            Counter::SourceConnections => opened = value,
+                            Counter::SourceDisconnections => closed = value,
+                            _ => {}
+                        }
                         if let Some(seen) = seen.of(counter) {
                             *seen += value;
                         }
@@ -430,6 +438,12 @@ impl RunSnapshot {
             } else if entry.is_anomaly() {
                 entry.add_to(numbering.entry(source).or_default());
             }
+        }
+        // A source that has come again has left the life before.
+        let before = if opened > 0 { orphans.remove(&source) } else { None };
+        before.into_iter().for_each(|left| sums.add(Counter::SourceDisconnections, left));
+        if !told.connected && opened > closed {
+            orphans.insert(source, opened - closed);
         }
     }
 
@@ -517,6 +531,34 @@ mod tests {
         let snapshot = RunSnapshot::of(&standing);
         assert_eq!(snapshot.sources[&SOURCE].dropped.get(Cause::ReadoutLost), 10);
         assert!(snapshot.ledger.is_balanced());
+    }
+
+    #[test]
+    fn connections_end_with_the_readout_unit_that_had_them() {
+        let node = NodeId::readout(0);
+        let mut standing = Standing::default();
+        let numbers = |opened, closed| {
+            let source = Some(SOURCE);
+            report(&[(source, Counter::SourceConnections, opened), (source, Counter::SourceDisconnections, closed)])
+        };
+        let told = |standing: &Standing| {
+            let snapshot = RunSnapshot::of(standing);
+            let count = |counter| snapshot.counter(counter);
+            let orphans = snapshot.orphans.get(&SOURCE).copied();
+            (count(Counter::SourceConnections), count(Counter::SourceDisconnections), orphans)
+        };
+        standing.node_connected(node, Incarnation(1));
+        standing.reported(node, Incarnation(1), &numbers(2, 1));
+        assert_eq!(told(&standing), (2, 1, None));
+        standing.node_lost(node, Incarnation(1));
+        assert_eq!(told(&standing), (2, 1, Some(1)), "it could not tell how that went on");
+        standing.node_connected(node, Incarnation(2));
+        standing.reported(node, Incarnation(2), &numbers(0, 0));
+        assert_eq!(told(&standing), (2, 1, Some(1)), "its source has not come again");
+        standing.reported(node, Incarnation(2), &numbers(1, 0));
+        assert_eq!(told(&standing), (3, 2, None));
+        standing.reported(node, Incarnation(2), &numbers(1, 1));
+        assert_eq!(told(&standing), (3, 3, None));
     }
 
     #[test]

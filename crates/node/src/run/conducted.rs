@@ -77,7 +77,9 @@ pub trait ConductedRun: Debug + Send {
 
     /// Nothing more will come of its sources. `until_sources_end`: those that go are not waited for; `has_limit`: so many events are wanted
     /// that sources which have none left are no end.
-    fn are_sources_over(&self, until_sources_end: bool, has_limit: bool, snapshot: &RunSnapshot) -> bool;
+    /// So many connections that ended with their readout unit are given up: their sources do not come again.
+    fn are_sources_over(&self, until_sources_end: bool, has_limit: bool, snapshot: &RunSnapshot, given_up: u64)
+    -> bool;
 
     /// Ends its threads, of which `patience` bounds how long they may take to leave, and gives the final account.
     fn finish(self: Box<Self>, patience: Duration) -> Account;
@@ -212,10 +214,16 @@ impl ConductedRun for RunHandle {
         Self::is_ended(self)
     }
 
-    fn are_sources_over(&self, until_sources_end: bool, has_limit: bool, snapshot: &RunSnapshot) -> bool {
+    fn are_sources_over(
+        &self,
+        until_sources_end: bool,
+        has_limit: bool,
+        snapshot: &RunSnapshot,
+        given_up: u64,
+    ) -> bool {
         let opened = snapshot.counter(Counter::SourceConnections);
         let have_come = opened >= Self::sources(self) as u64;
-        let have_come_and_gone = have_come && opened == snapshot.counter(Counter::SourceDisconnections);
+        let have_come_and_gone = have_come && opened == snapshot.counter(Counter::SourceDisconnections) + given_up;
         (until_sources_end || !has_limit) && self.sources_ended()
             || (until_sources_end || self.is_fed()) && have_come_and_gone
     }

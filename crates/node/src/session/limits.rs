@@ -4,7 +4,7 @@ use crate::configuration::{Configuration, TimeoutSection};
 use crate::drive::RunSnapshot;
 use crate::run::ConductedRun;
 use ropewalk_flow::control::operation::TaskLimits;
-use ropewalk_terms::Counter;
+use ropewalk_terms::{Counter, Role};
 use std::time::{Duration, Instant};
 
 /// How long each step may take for nodes that keep the configured times, so that only who does not is left behind.
@@ -55,12 +55,37 @@ pub(super) struct RunWatch {
     began: Option<Instant>,
     /// How long the run had gone on under another event manager.
     before: Duration,
+    deserted: Deserted,
+}
+
+/// Sources whose connections ended with a life of their readout unit, and that have not come again.
+#[derive(Debug, Default)]
+struct Deserted {
+    /// Since when, where their readout unit is back.
+    since: Option<Instant>,
+}
+
+impl Deserted {
+    /// How long such sources are waited for: what they have left is worth a while.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// How many connections nobody waits for any more.
+    fn given_up(&mut self, now: Instant, snapshot: &RunSnapshot) -> u64 {
+        let missing = snapshot.orphans.values().sum();
+        let are_back = snapshot.nodes.iter().all(|(node, is_there)| *is_there || node.role != Role::Readout);
+        if missing == 0 || !are_back {
+            self.since = None;
+            return 0;
+        }
+        let since = *self.since.get_or_insert(now);
+        if now.duration_since(since) < Self::PATIENCE { 0 } else { missing }
+    }
 }
 
 impl RunWatch {
     /// Goes on with a run that is so old.
     pub(super) const fn of_age(before: Duration) -> Self {
-        Self { began: None, before }
+        Self { began: None, before, deserted: Deserted { since: None } }
     }
 
     /// Whether the run is to end now.
@@ -71,6 +96,31 @@ impl RunWatch {
         let age = self.began.map(|began| self.before + began.elapsed());
         let is_old = age.zip(limits.duration).is_some_and(|(age, duration)| age >= duration);
         let is_large = limits.bytes.is_some_and(|most| snapshot.counter(Counter::PayloadBytesReceived) >= most);
-        is_old || is_large || run.are_sources_over(limits.until_sources_end, limits.events.is_some(), snapshot)
+        let given_up = self.deserted.given_up(Instant::now(), snapshot);
+        is_old
+            || is_large
+            || run.are_sources_over(limits.until_sources_end, limits.events.is_some(), snapshot, given_up)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::{NodeId, SourceId};
+
+    #[test]
+    fn sources_that_lost_their_readout_unit_are_waited_for_a_while_after_it_is_back() {
+        let (mut deserted, begin) = (Deserted::default(), Instant::now());
+        let mut snapshot = RunSnapshot { nodes: vec![(NodeId::readout(0), false)], ..RunSnapshot::default() };
+        let mut after =
+            |seconds, snapshot: &RunSnapshot| deserted.given_up(begin + Duration::from_secs(seconds), snapshot);
+        assert_eq!(after(0, &snapshot), 0, "there are none");
+        snapshot.orphans.insert(SourceId(1), 1);
+        assert_eq!(after(1000, &snapshot), 0, "somebody is to start it again");
+        snapshot.nodes[0].1 = true;
+        assert_eq!([1001, 1010, 1011].map(|at| after(at, &snapshot)), [0, 0, 1]);
+        // One of two has come.
+        snapshot.orphans.clear();
+        assert_eq!(after(1012, &snapshot), 0);
     }
 }

@@ -32,6 +32,7 @@ mod masks;
 mod nodes;
 mod parameters;
 mod process;
+mod readout_killed;
 mod reference;
 mod refusals;
 mod replay;

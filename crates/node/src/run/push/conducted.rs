@@ -110,7 +110,13 @@ impl ConductedRun for PushHandle {
         Self::is_ended(self)
     }
 
-    fn are_sources_over(&self, _until_sources_end: bool, _has_limit: bool, _snapshot: &RunSnapshot) -> bool {
+    fn are_sources_over(
+        &self,
+        _until_sources_end: bool,
+        _has_limit: bool,
+        _snapshot: &RunSnapshot,
+        _given_up: u64,
+    ) -> bool {
         self.is_exhausted()
     }
 
