@@ -126,7 +126,7 @@ counters! {
     SourceConnections = "source_connections", Count;
     /// Connections that ended.
     SourceDisconnections = "source_disconnections", Count;
-    /// Connections closed because their bytes made no sense.
+    /// Connections closed because their bytes made no sense, or because whoever they say they are was there and worked.
     ConnectionsRefused = "connections_refused", Count;
     /// Bytes thrown away because no fragment could be found in them.
     GarbageBytes = "garbage_bytes", Bytes;
@@ -269,6 +269,8 @@ counters! {
     /// Bytes that are free where a builder unit writes, on that of its disks with the least; asked once a second. Of each node alone: a sum
     /// means nothing.
     OutputRoom = "output_room", Bytes;
+    /// Hellos in the name of a node that was connected and worked: refused.
+    RivalHellos = "rival_hellos", Count;
 }
 
 impl Counter {

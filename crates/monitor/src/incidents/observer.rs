@@ -12,6 +12,7 @@ pub(super) const WRONG: &[Counter] = &[
     Counter::FramesMissing,
     Counter::FramesOutOfOrder,
     Counter::ConnectionsRefused,
+    Counter::RivalHellos,
     Counter::SplitterRestarts,
     Counter::FilterFailures,
     Counter::FilterRestarts,

@@ -5,16 +5,17 @@ use super::account::Standing;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
+use super::rivals::{Rivals, Verdict};
 use super::table::EndpointTable;
 use crate::pages::NodePage;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};
-use ropewalk_flow::messages::{Finished, LumisectionEnd, Message, ReportEntry};
+use ropewalk_flow::messages::{Batch, Finished, LumisectionEnd, Message, Report, ReportEntry};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber,
+    AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, Parameter, PoolAccount, Role, RunNumber,
 };
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,6 +60,8 @@ impl ClosedRuns {
 struct Peer {
     reader: MessageReader,
     node: Option<(NodeId, Incarnation)>,
+    /// When it spoke last.
+    heard: Instant,
     /// It said its last word.
     finished: bool,
 }
@@ -73,6 +76,9 @@ pub struct ManagerDrive<P: Dispatcher> {
     outbox: Outbox,
     links: EndpointTable<Peer>,
     nodes: BTreeMap<NodeId, Endpoint>,
+    rivals: Rivals,
+    /// Hellos in the names of nodes that were there.
+    outdone: BTreeMap<NodeId, u64>,
     standing: Standing,
     unsent: VecDeque<(NodeId, Message)>,
     /// Those that are over, until they are taken.
@@ -114,6 +120,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
             outbox: Outbox::new(config.identity, staging),
             links: EndpointTable::default(),
             nodes: BTreeMap::new(),
+            rivals: Rivals::default(),
+            outdone: BTreeMap::new(),
             standing: Standing::default(),
             unsent: VecDeque::with_capacity(256),
             lumisections: VecDeque::new(),
@@ -150,6 +158,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
         (self.links, self.standing, self.run) = (EndpointTable::default(), Standing::default(), RunNumber(0));
         (self.nodes, self.missed) = (BTreeMap::new(), BTreeMap::new());
+        self.rivals.clear();
+        self.outdone.clear();
         self.dismissed.clear();
         self.unsent.clear();
         (self.active, self.superseded) = (false, None);
@@ -209,7 +219,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
             match event {
                 Event::ConnectionRequest { .. } => {
                     self.peers.accept(endpoint);
-                    self.links.insert(endpoint, Peer { reader: MessageReader::default(), node: None, finished: false });
+                    let reader = MessageReader::default();
+                    self.links.insert(endpoint, Peer { reader, node: None, heard: now, finished: false });
                 }
                 Event::Received { slice, .. } => self.read(now, endpoint, slice),
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
@@ -223,11 +234,42 @@ impl<P: Dispatcher> ManagerDrive<P> {
             }
         }
         self.events = events;
+        self.settle_rivals(now);
         work
+    }
+
+    /// Those that wait for the place of a node get it, or are sent away.
+    fn settle_rivals(&mut self, now: Instant) {
+        loop {
+            let Self { rivals, nodes, links, .. } = self;
+            let heard = |node| links.get(*nodes.get(&node)?).map(|peer| peer.heard);
+            let Some((endpoint, header, verdict)) = rivals.next(now, heard) else { return };
+            let Some(mut peer) = self.links.remove(endpoint) else { continue };
+            if verdict == Verdict::Takes {
+                self.take_in(now, endpoint, &mut peer, &header);
+            } else {
+                self.send_away(endpoint, header.sender);
+                self.peers.close(endpoint);
+            }
+            self.links.insert(endpoint, peer);
+        }
+    }
+
+    /// Somebody says that it is a node which is there, and is told so; the node's numbers say that it happened.
+    fn send_away(&mut self, endpoint: Endpoint, node: NodeId) {
+        let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::Taken));
+        let times = self.outdone.entry(node).or_default();
+        *times += 1;
+        let entry = ReportEntry { source: None, what: Counter::RivalHellos as u16, value: *times };
+        let life = self.nodes.get(&node).and_then(|&there| self.links.get(there)?.node);
+        if let Some((node, incarnation)) = life {
+            self.standing.reported(node, incarnation, &Report { entries: Batch::from_iter([entry]), last: true });
+        }
     }
 
     fn read(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
         let Some(mut peer) = self.links.remove(endpoint) else { return };
+        peer.heard = now;
         peer.reader.push(slice);
         let keep = loop {
             match peer.reader.next_incoming() {
@@ -247,6 +289,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         let node = peer.node;
         self.links.insert(endpoint, peer);
         if !keep {
+            self.rivals.lost(endpoint);
             self.peers.close(endpoint);
             if node.is_some() {
                 self.lose(now, endpoint);
@@ -317,6 +360,22 @@ impl<P: Dispatcher> ManagerDrive<P> {
             let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(reason));
             return false;
         }
+        // The same life again has left its earlier connection; another one may be somebody else's.
+        let there = self.nodes.get(&header.sender).and_then(|&there| self.links.get(there)?.node);
+        if there.is_some_and(|(_, incarnation)| incarnation != header.incarnation) {
+            let waits = self.rivals.add(now, endpoint, header);
+            if !waits {
+                self.send_away(endpoint, header.sender);
+            }
+            return waits;
+        }
+        self.take_in(now, endpoint, peer, header);
+        true
+    }
+
+    /// The node has its place from now on.
+    fn take_in(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header) {
+        let role = header.sender.role;
         if let Some(old) = self.nodes.insert(header.sender, endpoint) {
             // The same node again: its earlier connection is a leftover, perhaps of an earlier life.
             self.peers.abort(old);
@@ -337,7 +396,6 @@ impl<P: Dispatcher> ManagerDrive<P> {
             // It was away when the others were told.
             self.unsent.push_back((header.sender, Message::Finish));
         }
-        true
     }
 
     /// Why a life of a node cannot be taken in, where a younger one was seen. While that one is connected, or may come
@@ -349,6 +407,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
     }
 
     fn lose(&mut self, now: Instant, endpoint: Endpoint) {
+        self.rivals.lost(endpoint);
         let Some(peer) = self.links.remove(endpoint) else { return };
         let Some((node, incarnation)) = peer.node else { return };
         self.standing.node_lost(node, incarnation);
@@ -405,7 +464,12 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 ControlAction::Stop { last: Some(last) } => self.manager.stop_at(now, last),
                 ControlAction::ForceStop => self.manager.force_stop(now),
                 ControlAction::Pause(is_paused) => self.manager.pause(is_paused),
-                ControlAction::Set(setting) => self.manager.set(setting),
+                ControlAction::Set(setting) => {
+                    if setting.parameter == Parameter::ReportInterval {
+                        self.rivals.reports_come(setting.time());
+                    }
+                    self.manager.set(setting);
+                }
                 ControlAction::Mask { source, is_masked } => self.manager.mask(source, is_masked),
             }
         }
@@ -501,7 +565,11 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
         let missed = self.missed.values().copied();
         // While something cannot be sent the machine is not asked for more.
         let machine = self.manager.next_deadline().filter(|_| self.unsent.is_empty());
-        [machine, self.peers.next_deadline(), self.control.next_deadline()].into_iter().flatten().chain(missed).min()
+        [machine, self.peers.next_deadline(), self.control.next_deadline(), self.rivals.next_deadline()]
+            .into_iter()
+            .flatten()
+            .chain(missed)
+            .min()
     }
 
     fn prepare_wait(&mut self) -> bool {

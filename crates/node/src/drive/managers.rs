@@ -21,6 +21,8 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long a younger life of this node may seem to be there until it is believed. A machine that lost its power left a
 /// connection behind; a connection that is dead is found out in half of this time.
 const TWIN: Duration = Duration::from_secs(60);
+/// How long the place may be taken by a life that speaks.
+const TAKEN: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 struct Call {
@@ -114,7 +116,7 @@ impl Managers {
         if is_lower || has_one {
             return Welcomed::TooOld;
         }
-        (self.epoch, self.is_known) = (epoch, true);
+        (self.epoch, self.is_known, self.twin) = (epoch, true, None);
         let before = self.obeyed.replace((endpoint, epoch));
         let left = before.map(|(obeyed, _)| obeyed).filter(|&obeyed| obeyed != endpoint);
         for call in self.calls.iter_mut().filter(|call| left.is_some() && call.endpoint == left) {
@@ -139,6 +141,8 @@ impl Managers {
             }
             // Perhaps it is dead, and nobody has noticed yet.
             RefuseReason::OldIncarnation if !self.is_known && now < *self.twin.get_or_insert(now.after(TWIN)) => None,
+            // It may be about to end, as one that is started again.
+            RefuseReason::Taken if now < *self.twin.get_or_insert(now.after(TAKEN)) => None,
             _ => Refusal::lasting(NodeId::MANAGER, self.address_of(endpoint), reason),
         }
     }
@@ -259,6 +263,15 @@ mod tests {
         let mut known = managers();
         known.welcome(ONE, Epoch(1));
         assert_eq!(refuse(&mut known, Instant::ZERO, late), (Some(late), Incarnation(5)));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_is_asked_for_again_for_a_while() {
+        let mut managers = managers();
+        for (passed, lasting) in [(0, None), (4, None), (5, Some(RefuseReason::Taken))] {
+            let now = Instant::ZERO.after(Duration::from_secs(passed));
+            assert_eq!(refuse(&mut managers, now, RefuseReason::Taken).0, lasting);
+        }
     }
 
     #[test]

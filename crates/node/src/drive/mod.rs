@@ -40,6 +40,7 @@ mod outlet;
 mod reader;
 mod readout;
 mod refusal;
+mod rivals;
 mod source;
 mod splitting;
 mod standby;

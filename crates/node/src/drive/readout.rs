@@ -19,6 +19,7 @@ use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
+use super::rivals::{Rivals, Verdict};
 use super::splitting::SplitterLink;
 use super::stream::{ServerReport, StreamServer};
 use super::table::EndpointTable;
@@ -86,6 +87,16 @@ struct Peer {
     endpoint: Endpoint,
     reader: MessageReader,
     node: Option<NodeId>,
+    /// Of a builder unit: in which life it said hello.
+    life: Option<Incarnation>,
+    /// When it spoke last.
+    heard: Instant,
+}
+
+impl Peer {
+    fn new(now: Instant, endpoint: Endpoint, node: Option<NodeId>) -> Self {
+        Self { endpoint, reader: MessageReader::default(), node, life: None, heard: now }
+    }
 }
 
 /// What nodes said that did not count.
@@ -118,6 +129,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     links: EndpointTable<Peer>,
     managers: Managers,
     builders: Vec<Option<Endpoint>>,
+    rivals: Rivals,
     answers: Vec<Answers>,
     unsent: VecDeque<Message>,
     events: Vec<Event>,
@@ -159,6 +171,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             links: EndpointTable::default(),
             managers: Managers::new(&config.managers),
             builders: vec![None; builders],
+            rivals: Rivals::default(),
             answers: (0..builders).map(|_| Answers::default()).collect(),
             unsent: VecDeque::with_capacity(64 + histogram_cells(&config.readout).div_ceil(BATCH)),
             events: Vec::with_capacity(1024),
@@ -312,7 +325,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             match event {
                 Event::ConnectionRequest { .. } => {
                     self.peers.accept(endpoint);
-                    self.links.insert(endpoint, Peer { endpoint, reader: MessageReader::default(), node: None });
+                    self.links.insert(endpoint, Peer::new(now, endpoint, None));
                 }
                 Event::Established { .. } if self.managers.has(endpoint) => {
                     let hello = Message::Hello(Hello::new(&self.config.name, self.config.fingerprint));
@@ -330,7 +343,31 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
         }
         self.events = events;
+        self.settle_rivals(now);
         work
+    }
+
+    /// Those that wait for the place of a builder unit get it, or are sent away.
+    fn settle_rivals(&mut self, now: Instant) {
+        loop {
+            let Self { rivals, builders, links, .. } = self;
+            let heard = |node: NodeId| links.get(builders[usize::from(node.index)]?).map(|peer| peer.heard);
+            let Some((endpoint, header, verdict)) = rivals.next(now, heard) else { return };
+            let Some(mut peer) = self.links.remove(endpoint) else { continue };
+            if verdict == Verdict::Takes {
+                self.take_in(now, &mut peer, &header);
+                self.links.insert(endpoint, peer);
+            } else {
+                self.send_away(endpoint);
+                self.peers.close(endpoint);
+            }
+        }
+    }
+
+    /// Somebody says that it is a builder unit which is there, and is to try again: it may be the next life of that one.
+    fn send_away(&mut self, endpoint: Endpoint) {
+        self.counts.refused += 1;
+        let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::StandBy));
     }
 
     fn call_managers(&mut self, now: Instant) {
@@ -339,13 +376,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         let Self { managers, peers, links, .. } = self;
         managers.call(now, peers, |endpoint| {
-            let reader = MessageReader::default();
-            links.insert(endpoint, Peer { endpoint, reader, node: Some(NodeId::MANAGER) });
+            links.insert(endpoint, Peer::new(now, endpoint, Some(NodeId::MANAGER)));
         });
     }
 
     fn read_peer(&mut self, now: Instant, endpoint: Endpoint, slice: ropewalk_memory::Slice) {
         let Some(mut peer) = self.links.remove(endpoint) else { return };
+        peer.heard = now;
         peer.reader.push(slice);
         let mut keep = true;
         while keep {
@@ -362,6 +399,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if keep {
             self.links.insert(endpoint, peer);
         } else {
+            self.rivals.lost(endpoint);
             self.peers.close(endpoint);
             self.forget(now, endpoint, peer.node);
         }
@@ -446,6 +484,21 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             let _ = self.outbox.send(&mut self.peers, peer.endpoint, &Message::Refuse(reason));
             return false;
         }
+        let there = self.builders[builder].and_then(|there| self.links.get(there));
+        if there.is_some_and(|there| there.life != Some(header.incarnation)) {
+            let waits = self.rivals.add(now, peer.endpoint, header);
+            if !waits {
+                self.send_away(peer.endpoint);
+            }
+            return waits;
+        }
+        self.take_in(now, peer, header);
+        true
+    }
+
+    /// The builder unit has its place from now on.
+    fn take_in(&mut self, now: Instant, peer: &mut Peer, header: &Header) {
+        let builder = usize::from(header.sender.index);
         if let Some(old) = self.builders[builder].replace(peer.endpoint) {
             // The same builder again: its earlier connection is a leftover.
             self.peers.abort(old);
@@ -453,12 +506,12 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             self.readout.peer_lost(now, header.sender);
         }
         self.answers[builder].begin(&self.peers);
-        peer.node = Some(header.sender);
+        (peer.node, peer.life) = (Some(header.sender), Some(header.incarnation));
         let _ = self.outbox.send(&mut self.peers, peer.endpoint, &Message::Welcome);
-        true
     }
 
     fn lose_peer(&mut self, now: Instant, endpoint: Endpoint) {
+        self.rivals.lost(endpoint);
         if let Some(peer) = self.links.remove(endpoint) {
             self.forget(now, endpoint, peer.node);
         }
@@ -692,7 +745,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         // What the machine wants done at a time is not done before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
         let last_word = self.last_word.map(|(_, until)| until).filter(|_| !self.stuck);
-        let own = [report, machine, last_word, self.peers.next_deadline()];
+        let own = [report, machine, last_word, self.peers.next_deadline(), self.rivals.next_deadline()];
         own.into_iter().chain(managers).chain(inputs).flatten().min()
     }
 

@@ -34,7 +34,8 @@ impl Refusal {
             | RefuseReason::UnknownNode
             | RefuseReason::OldIncarnation
             | RefuseReason::LateIncarnation(_)
-            | RefuseReason::RunOver => false,
+            | RefuseReason::RunOver
+            | RefuseReason::Taken => false,
         };
         (!passes).then(|| Self { by, address: address.to_owned(), reason })
     }
@@ -73,6 +74,9 @@ fn advice(reason: RefuseReason) -> String {
              where runs follow each other"
                 .to_owned()
         }
+        RefuseReason::Taken => {
+            "a node of this name is connected, and works; run each node once, or end the other one first".to_owned()
+        }
         RefuseReason::StandBy => "it stands by".to_owned(),
         RefuseReason::OldEpoch => {
             "it obeys a younger event manager, which goes on with the run and accounts for it".to_owned()
@@ -96,6 +100,7 @@ mod tests {
             RefuseReason::OldIncarnation,
             RefuseReason::LateIncarnation(Incarnation(1)),
             RefuseReason::RunOver,
+            RefuseReason::Taken,
         ] {
             assert!(lasting(reason), "{reason:?}");
         }

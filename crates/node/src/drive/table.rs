@@ -33,6 +33,13 @@ impl<T> EndpointTable<T> {
     }
 
     /// What is known of `endpoint`.
+    pub(super) fn get(&self, endpoint: Endpoint) -> Option<&T> {
+        let place = self.places.get(endpoint.index())?.as_ref();
+        let mut all = place.into_iter().chain(&self.outlived);
+        all.find(|(found, _)| *found == endpoint).map(|(_, entry)| entry)
+    }
+
+    /// The same, to change it.
     pub(super) fn get_mut(&mut self, endpoint: Endpoint) -> Option<&mut T> {
         let place = self.places.get_mut(endpoint.index())?.as_mut();
         let mut all = place.into_iter().chain(&mut self.outlived);

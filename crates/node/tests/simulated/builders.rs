@@ -134,3 +134,24 @@ fn a_life_that_looks_older_waits_as_long_as_the_younger_one_is_there() {
     assert!(world.builders[1].as_ref().is_some_and(|older| older.node.machine().account().built > 0));
     world.expect_lossless();
 }
+
+/// Two are started as one node, or somebody else says that it is this node.
+#[test]
+fn a_later_life_does_not_displace_one_that_works() {
+    let mut world = World::new(Plan { events: 2000, builders: 1, ..Plan::new(4) });
+    world.run_until_written(30);
+    let first = world.builders[0].take();
+    world.start_builder(0, 9);
+    let later = std::mem::replace(&mut world.builders[0], first);
+    world.builders.push(later);
+    let written = world.written();
+    world.run_until_written(written + 100);
+    let built = |world: &World, index: usize| {
+        world.builders[index].as_ref().map(|one| (one.node.is_done(), one.node.machine().account().built > 0))
+    };
+    assert_eq!((built(&world, 0), built(&world, 1)), (Some((false, true)), Some((false, false))));
+    world.kill_builder(0);
+    world.run_to_end();
+    assert_eq!(built(&world, 1).map(|(_, built)| built), Some(true), "it takes the place of one that is dead");
+    world.expect_lossless();
+}

@@ -45,6 +45,8 @@ pub enum RefuseReason {
     LateIncarnation(Incarnation),
     /// The run that the node is in, as its header says, is over and accounted for.
     RunOver,
+    /// Another life of the same node is connected, and speaks.
+    Taken,
 }
 
 impl RefuseReason {
@@ -58,6 +60,7 @@ impl RefuseReason {
             Self::StandBy => 6,
             Self::LateIncarnation(_) => 7,
             Self::RunOver => 8,
+            Self::Taken => 9,
         });
         if let Self::LateIncarnation(known) = self {
             to.u64(known.0);
@@ -74,6 +77,7 @@ impl RefuseReason {
             6 => Self::StandBy,
             7 => Self::LateIncarnation(Incarnation(from.u64()?)),
             8 => Self::RunOver,
+            9 => Self::Taken,
             _ => return Err(FrameError::Meaning),
         })
     }

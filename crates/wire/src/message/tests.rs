@@ -77,6 +77,7 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::Welcome),
         Just(Message::Refuse(RefuseReason::OldEpoch)),
         Just(Message::Refuse(RefuseReason::RunOver)),
+        Just(Message::Refuse(RefuseReason::Taken)),
         any::<u64>().prop_map(|known| Message::Refuse(RefuseReason::LateIncarnation(Incarnation(known)))),
         (key(), key()).prop_map(|(first, origin)| Message::Start(Start { first, origin })),
         key().prop_map(Message::Highest),
