@@ -22,6 +22,7 @@
 mod config;
 mod counters;
 mod frames;
+mod heap;
 mod loan;
 mod mapping;
 mod numa;
@@ -45,6 +46,7 @@ mod tests;
 pub use config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 pub use counters::{CounterFile, CounterPage};
 pub use frames::Frames;
+pub use heap::share_heaps;
 pub use loan::{Loan, Posted};
 pub use packets::{NextPacket, PacketAllocator};
 pub use payload::{Payload, chain_allocations, prepare_chains};

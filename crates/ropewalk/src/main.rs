@@ -44,6 +44,7 @@ use ropewalk_node::configuration;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    ropewalk_memory::share_heaps();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -271,6 +271,8 @@ counters! {
     OutputRoom = "output_room", Bytes;
     /// Hellos in the name of a node that was connected and worked: refused.
     RivalHellos = "rival_hellos", Count;
+    /// Times at which a multicast group was lost because its network card went away; it is joined again when a card is there.
+    GroupsLost = "groups_lost", Count;
 }
 
 impl Counter {

@@ -41,4 +41,4 @@ pub use memory::{PacketMemory, PoolMemory};
 pub use probe::{path_mtu, stamp, stamping_of};
 pub use receiver::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
 pub use sender::{Fill, Refusal, SendCounters, Sender};
-pub use socket::{SocketReceiver, SocketSender};
+pub use socket::{Membership, MembershipChange, SocketReceiver, SocketSender};

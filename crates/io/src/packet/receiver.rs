@@ -125,6 +125,8 @@ pub struct ReceiveCounters {
     pub dry: u64,
     /// Packets of this flow that were lost or refused, by what the kernel says and by what was seen here.
     pub lost: ByCause,
+    /// How often the multicast group was lost with its network card.
+    pub groups_lost: u64,
     /// Packets that the machine lost, of whatever flow, as its interfaces and protocols count them. What is here may
     /// stand in `lost` too.
     pub around: ByCause,

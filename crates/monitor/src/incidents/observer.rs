@@ -13,6 +13,7 @@ pub(super) const WRONG: &[Counter] = &[
     Counter::FramesOutOfOrder,
     Counter::ConnectionsRefused,
     Counter::RivalHellos,
+    Counter::GroupsLost,
     Counter::SplitterRestarts,
     Counter::FilterFailures,
     Counter::FilterRestarts,

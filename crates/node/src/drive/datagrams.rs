@@ -76,6 +76,8 @@ struct Input {
     lost_before: Option<ByCause>,
     /// What was lost since, as it was asked for last.
     lost: ByCause,
+    /// How often its multicast group was lost with the network card, as it was asked for last.
+    groups_lost: u64,
 }
 
 /// All receivers of a readout unit.
@@ -118,6 +120,7 @@ impl Datagrams {
             nobodys: 0,
             lost_before: None,
             lost: ByCause::default(),
+            groups_lost: 0,
         });
         self.received.reserve(ROOM);
     }
@@ -199,7 +202,11 @@ impl Datagrams {
                 .filter(|&(_, lost)| lost > 0)
                 .map(entry)
         });
-        counters.into_iter().chain(lost)
+        let groups = self.inputs.iter().filter(|input| input.groups_lost > 0).map(|input| {
+            let (source, value) = (input.only_source(), input.groups_lost);
+            ReportEntry { source, what: Counter::GroupsLost as u16, value }
+        });
+        counters.into_iter().chain(lost).chain(groups)
     }
 
     /// When the next turn is due even if nothing comes.
@@ -240,7 +247,9 @@ impl Input {
     /// Asks what was lost since the run began.
     fn ask_what_was_lost(&mut self) {
         let Some(before) = self.lost_before else { return };
-        for (cause, count) in self.receiver.counters().lost.iter() {
+        let counters = self.receiver.counters();
+        self.groups_lost = counters.groups_lost;
+        for (cause, count) in counters.lost.iter() {
             self.lost.set(cause, count - before.get(cause));
         }
     }

@@ -12,6 +12,7 @@
 use super::black_box::BlackBox;
 use super::dividing::Dividing;
 use super::entrances::{Entrance, Entrances};
+use super::framers::{described, limits, own_framer, own_framers, spare_framers};
 use super::link::received;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::Received;
@@ -111,6 +112,8 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     descriptions: Vec<Option<Description>>,
     evacuation: Staging,
     evacuation_due: Instant,
+    /// Connections that are not known, the oldest first: memory for looking at them.
+    unknown: Vec<(Instant, Endpoint)>,
     /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
     recognition_due: Option<Instant>,
     /// When the next event whose frames are gathered is whole if its source stays silent.
@@ -122,6 +125,10 @@ pub(super) struct FrontEnds<S: Dispatcher> {
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 /// Fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
+/// So many connections may be unknown beside those of sources that are not there, and say nothing for so long: those may be front ends
+/// that wait for their first trigger.
+pub(crate) const MOST_UNKNOWN: usize = 16;
+const SILENCE: Duration = Duration::from_secs(10);
 /// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
 /// may be a front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
@@ -167,6 +174,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             descriptions: sources.iter().map(|source| described(source, descriptions).cloned()).collect(),
             evacuation,
             evacuation_due: Instant::ZERO,
+            unknown: Vec::with_capacity(sources.len() + MOST_UNKNOWN + 1),
             recognition_due: None,
             gathered_due: None,
             is_closed: false,
@@ -334,6 +342,8 @@ impl<S: Dispatcher> FrontEnds<S> {
             self.endpoints.reject(endpoint);
             return;
         }
+        let is_full = self.look_for_unknown(MOST_UNKNOWN, true);
+        is_full.into_iter().for_each(|(_, stranger)| self.turn_away(now, stranger));
         self.endpoints.set_owner(endpoint, self.nobody);
         self.endpoints.accept(endpoint);
         self.enter(now, endpoint, self.entrances.source_at(service));
@@ -359,6 +369,33 @@ impl<S: Dispatcher> FrontEnds<S> {
             parked_since: None,
         };
         self.connections.insert(endpoint, connection);
+    }
+
+    /// Where so many connections or more are not known, beside one for each source that is not there: the oldest of them, for those that
+    /// came first may be the sources'. Connections that have said something count where `all` do.
+    fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<(Instant, Endpoint)> {
+        self.unknown.clear();
+        for (endpoint, connection) in self.connections.iter() {
+            let is_unknown = connection.source.is_none() && connection.parked_since.is_none() && !connection.ended;
+            if is_unknown && (all || connection.heard.is_none()) && self.unknown.len() < self.unknown.capacity() {
+                self.unknown.push((connection.since, endpoint));
+            }
+        }
+        self.unknown.sort_unstable_by_key(|&(since, endpoint)| (since, endpoint.index()));
+        let missing = self.connected.iter().filter(|connected| connected.is_none()).count();
+        self.unknown.get(missing).copied().filter(|_| self.unknown.len() >= missing + most)
+    }
+
+    /// Turns away who has said nothing for too long, and is none of the sources that may still come.
+    fn end_silent(&mut self, now: Instant) {
+        while let Some((since, stranger)) = self.look_for_unknown(1, false) {
+            let due = since.after(SILENCE);
+            if now < due {
+                self.recognition_due = self.recognition_due.into_iter().chain([due]).min();
+                return;
+            }
+            self.turn_away(now, stranger);
+        }
     }
 
     /// What frames a connection whose place is this, where any is left.
@@ -630,11 +667,12 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Goes on with sources that have room again. Fragments move for their sake, or because a card wants it.
     pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout, for_cards: bool) {
-        let (mut any_dry, mut any_new) = (false, false);
+        let (mut any_dry, mut any_new, mut any_unknown) = (false, false, false);
         (self.recognition_due, self.gathered_due) = (None, None);
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
             let Some(source) = connection.source else {
+                any_unknown = true;
                 any_new |= self.go_on_with_unknown(now, endpoint, readout);
                 continue;
             };
@@ -649,6 +687,9 @@ impl<S: Dispatcher> FrontEnds<S> {
                 any_dry |= dry;
             }
             self.settle(now, endpoint, readout);
+        }
+        if any_unknown {
+            self.end_silent(now);
         }
         if any_new {
             // What waits counts as said now: later in this turn the source may be given up.
@@ -722,31 +763,6 @@ impl<S: Dispatcher> FrontEnds<S> {
             ControlFlow::Continue(())
         });
     }
-}
-
-/// Framers for two connections of each source, as there are for a moment when one comes back.
-fn spare_framers(sources: usize) -> Vec<Framer> {
-    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
-}
-
-/// What describes the frames of a source; none where it says itself how it is framed.
-fn described<'a>(source: &SourceConfig, descriptions: &'a [(SourceId, Description)]) -> Option<&'a Description> {
-    descriptions.iter().find(|(id, _)| *id == source.id).map(|(_, description)| description)
-}
-
-/// Framers for two connections of a source whose frames are described; none of another one.
-fn own_framers(source: &SourceConfig, description: Option<&Description>) -> Vec<Framer> {
-    (0..2).filter_map(|_| own_framer(source, description)).collect()
-}
-
-fn own_framer(source: &SourceConfig, description: Option<&Description>) -> Option<Framer> {
-    Some(Framer::described(source.id, description?.clone(), limits(source)).counting_from(source.first))
-}
-
-/// What a source's fragments are held to.
-const fn limits(source: &SourceConfig) -> FramerLimits {
-    let SourceConfig { max_fragment, check_crc, gather, .. } = *source;
-    FramerLimits { max_fragment, check_crc, gather }
 }
 
 /// What divides the frames of a source, where they hold several events.

@@ -6,6 +6,7 @@ use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::rivals::{Rivals, Verdict};
+use super::strangers::Strangers;
 use super::table::EndpointTable;
 use crate::pages::NodePage;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
@@ -66,6 +67,13 @@ struct Peer {
     finished: bool,
 }
 
+impl Peer {
+    /// Since when it says nothing that makes it known; nothing of one that is.
+    fn unknown_since(&self) -> Option<Instant> {
+        self.node.is_none().then_some(self.heard)
+    }
+}
+
 /// The event manager: see the module's text.
 pub struct ManagerDrive<P: Dispatcher> {
     peers: P,
@@ -76,6 +84,7 @@ pub struct ManagerDrive<P: Dispatcher> {
     outbox: Outbox,
     links: EndpointTable<Peer>,
     nodes: BTreeMap<NodeId, Endpoint>,
+    strangers: Strangers,
     rivals: Rivals,
     /// Hellos in the names of nodes that were there.
     outdone: BTreeMap<NodeId, u64>,
@@ -120,6 +129,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             outbox: Outbox::new(config.identity, staging),
             links: EndpointTable::default(),
             nodes: BTreeMap::new(),
+            strangers: Strangers::default(),
             rivals: Rivals::default(),
             outdone: BTreeMap::new(),
             standing: Standing::default(),
@@ -218,6 +228,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
             let endpoint = event.endpoint();
             match event {
                 Event::ConnectionRequest { .. } => {
+                    let in_the_way = self.strangers.in_the_way(now, &self.links, Peer::unknown_since);
+                    in_the_way.into_iter().for_each(|stranger| self.turn_out(now, stranger));
                     self.peers.accept(endpoint);
                     let reader = MessageReader::default();
                     self.links.insert(endpoint, Peer { reader, node: None, heard: now, finished: false });
@@ -235,7 +247,17 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
         self.events = events;
         self.settle_rivals(now);
+        while let Some(stranger) = self.strangers.overdue(now, &self.links, Peer::unknown_since) {
+            self.turn_out(now, stranger);
+        }
         work
+    }
+
+    /// Ends a connection of which nobody knows whose it is.
+    fn turn_out(&mut self, now: Instant, stranger: Endpoint) {
+        self.refused += 1;
+        self.peers.abort(stranger);
+        self.lose(now, stranger);
     }
 
     /// Those that wait for the place of a node get it, or are sent away.
@@ -565,11 +587,9 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
         let missed = self.missed.values().copied();
         // While something cannot be sent the machine is not asked for more.
         let machine = self.manager.next_deadline().filter(|_| self.unsent.is_empty());
-        [machine, self.peers.next_deadline(), self.control.next_deadline(), self.rivals.next_deadline()]
-            .into_iter()
-            .flatten()
-            .chain(missed)
-            .min()
+        let hellos = [self.rivals.next_deadline(), self.strangers.next_deadline()];
+        let own = [machine, self.peers.next_deadline(), self.control.next_deadline()];
+        own.into_iter().chain(hellos).flatten().chain(missed).min()
     }
 
     fn prepare_wait(&mut self) -> bool {

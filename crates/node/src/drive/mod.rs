@@ -29,6 +29,7 @@ mod entrances;
 mod farewell;
 mod filing;
 mod filtering;
+mod framers;
 mod front_ends;
 pub mod gateway;
 mod lasting;
@@ -37,6 +38,7 @@ mod manager;
 mod managers;
 mod observation;
 mod outlet;
+mod peer;
 mod reader;
 mod readout;
 mod refusal;
@@ -45,6 +47,7 @@ mod source;
 mod splitting;
 mod standby;
 mod storage;
+mod strangers;
 pub mod stream;
 mod table;
 mod writer;
@@ -62,6 +65,7 @@ pub use filtering::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, RemoteNotes,
     RemoteUnit, Said, UnitDecision,
 };
+pub(crate) use front_ends::MOST_UNKNOWN;
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
 pub use observation::{observe, phase_name};
@@ -73,6 +77,7 @@ pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
+pub(crate) use strangers::MOST_STRANGERS;
 pub use writer::Writer;
 
 use crate::pages::NodePage;

@@ -17,10 +17,12 @@ use super::front_ends::FrontEnds;
 use super::lasting::Lasting;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
-use super::reader::{Incoming, MessageReader};
+use super::peer::Peer;
+use super::reader::Incoming;
 use super::refusal::Refusal;
 use super::rivals::{Rivals, Verdict};
 use super::splitting::SplitterLink;
+use super::strangers::Strangers;
 use super::stream::{ServerReport, StreamServer};
 use super::table::EndpointTable;
 use crate::pages::NodePage;
@@ -82,23 +84,6 @@ fn histogram_cells(config: &ReadoutConfig) -> usize {
     config.histograms.iter().map(of).sum()
 }
 
-/// What is at the other end of an endpoint between nodes.
-struct Peer {
-    endpoint: Endpoint,
-    reader: MessageReader,
-    node: Option<NodeId>,
-    /// Of a builder unit: in which life it said hello.
-    life: Option<Incarnation>,
-    /// When it spoke last.
-    heard: Instant,
-}
-
-impl Peer {
-    fn new(now: Instant, endpoint: Endpoint, node: Option<NodeId>) -> Self {
-        Self { endpoint, reader: MessageReader::default(), node, life: None, heard: now }
-    }
-}
-
 /// What nodes said that did not count.
 #[derive(Default)]
 struct Counts {
@@ -129,6 +114,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     links: EndpointTable<Peer>,
     managers: Managers,
     builders: Vec<Option<Endpoint>>,
+    strangers: Strangers,
     rivals: Rivals,
     answers: Vec<Answers>,
     unsent: VecDeque<Message>,
@@ -171,6 +157,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             links: EndpointTable::default(),
             managers: Managers::new(&config.managers),
             builders: vec![None; builders],
+            strangers: Strangers::default(),
             rivals: Rivals::default(),
             answers: (0..builders).map(|_| Answers::default()).collect(),
             unsent: VecDeque::with_capacity(64 + histogram_cells(&config.readout).div_ceil(BATCH)),
@@ -324,6 +311,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             let endpoint = event.endpoint();
             match event {
                 Event::ConnectionRequest { .. } => {
+                    let in_the_way = self.strangers.in_the_way(now, &self.links, Peer::unknown_since);
+                    in_the_way.into_iter().for_each(|stranger| self.turn_out(now, stranger));
                     self.peers.accept(endpoint);
                     self.links.insert(endpoint, Peer::new(now, endpoint, None));
                 }
@@ -344,7 +333,17 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.events = events;
         self.settle_rivals(now);
+        while let Some(stranger) = self.strangers.overdue(now, &self.links, Peer::unknown_since) {
+            self.turn_out(now, stranger);
+        }
         work
+    }
+
+    /// Ends a connection of which nobody knows whose it is.
+    fn turn_out(&mut self, now: Instant, stranger: Endpoint) {
+        self.counts.refused += 1;
+        self.peers.abort(stranger);
+        self.lose_peer(now, stranger);
     }
 
     /// Those that wait for the place of a builder unit get it, or are sent away.
@@ -745,8 +744,9 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         // What the machine wants done at a time is not done before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
         let last_word = self.last_word.map(|(_, until)| until).filter(|_| !self.stuck);
-        let own = [report, machine, last_word, self.peers.next_deadline(), self.rivals.next_deadline()];
-        own.into_iter().chain(managers).chain(inputs).flatten().min()
+        let hellos = [self.rivals.next_deadline(), self.strangers.next_deadline()];
+        let own = [report, machine, last_word, self.peers.next_deadline()];
+        own.into_iter().chain(hellos).chain(managers).chain(inputs).flatten().min()
     }
 
     fn prepare_wait(&mut self) -> bool {

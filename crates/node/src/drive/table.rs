@@ -61,6 +61,11 @@ impl<T> EndpointTable<T> {
         self.places.len() + self.outlived.len()
     }
 
+    /// Each with what is known of it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Endpoint, &T)> {
+        self.places.iter().flatten().chain(&self.outlived).map(|(endpoint, entry)| (*endpoint, entry))
+    }
+
     /// What is known of each.
     pub(super) fn entries(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten().chain(&self.outlived).map(|(_, entry)| entry)

@@ -5,6 +5,7 @@ use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
 use super::configured::Configured;
+use super::descriptors;
 use super::emulated::Lines;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
@@ -273,6 +274,7 @@ pub fn launch_with(
     events: Option<u64>,
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
+    descriptors::make_room(configuration, None)?;
     let placer = Placer::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
     let workshop = Workshop::new(&resolved, &placer);
@@ -341,6 +343,7 @@ pub fn launch_unit(
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
+    descriptors::make_room(configuration, Some((role, index)))?;
     let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);
@@ -402,6 +405,7 @@ pub(crate) fn launch_manager(
     index: u16,
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
+    descriptors::make_room(configuration, Some((Role::Manager, index)))?;
     let placer = Placer::new(configuration, Part::of(configuration, Role::Manager, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);

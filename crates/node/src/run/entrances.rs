@@ -22,7 +22,10 @@ use crate::offline::ByteOrigin;
 use crate::offline::foreign::{Passed, Wanted, feed_stream};
 use ropewalk_flow::readout::Boards;
 use ropewalk_io::Dispatcher;
-use ropewalk_io::packet::{Flow, LocalFeed, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, SocketReceiver};
+use ropewalk_io::packet::{
+    Flow, LocalFeed, Membership, MembershipChange, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
+    SocketReceiver,
+};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::SourceId;
@@ -33,7 +36,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest payload of a datagram.
 const MOST_DATAGRAM: u64 = 65_507;
@@ -46,6 +49,8 @@ pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
 /// How long nobody may read before it is looked whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether the network card of a group is there.
+const GROUP_LOOK: Duration = Duration::from_millis(200);
 
 /// What a source writes with, from outside of its readout unit.
 pub(super) enum Writing {
@@ -53,6 +58,8 @@ pub(super) enum Writing {
     Origin(ByteOrigin, Wanted, UnixStream),
     /// The same for datagrams of a capture.
     Capture(ByteOrigin, Wanted, Box<LocalFeed>),
+    /// Nothing: a thread sees that datagrams to a group reach it.
+    Group(Membership),
     /// A program, with its arguments and its standard output.
     Program(Vec<String>, OwnedFd),
 }
@@ -106,7 +113,9 @@ impl Workshop<'_> {
         let datagrams = |source: &&SourceSection| source.comes_in_datagrams() && source.emulate.is_none();
         for boards in together(self.resolved.sources_of(index).filter(datagrams), SourceSection::shares_socket) {
             let name = boards[0].name_or_id();
-            let receiver = self.socket(boards[0], &name, &boards)?;
+            let mut receiver = self.socket(boards[0], &name, &boards)?;
+            let group = receiver.take_membership().map(Writing::Group);
+            opened.to_start.extend(group.map(|writing| Fed { name: name.clone(), writing }));
             opened.addresses.push((name, receiver.address().to_string()));
             readout.add_datagrams(datagram_input(&boards, receiver, true));
         }
@@ -231,10 +240,33 @@ impl Fed {
             Writing::Program(program, output) => {
                 return notes.leave(run(&program, output, child, is_over).err().into_iter().collect());
             }
+            Writing::Group(membership) => {
+                return notes.leave(watch(membership, is_over).into_iter().collect());
+            }
         };
         notes.leave_input(InputSummary::new(&self.name, &origin, &read, is_over.load(Ordering::Relaxed)));
         notes.leave(told(&origin, read).into_iter().collect());
     }
+}
+
+/// Sees that a group is joined where its network card comes and goes; what became of it.
+fn watch(mut membership: Membership, is_over: &AtomicBool) -> Option<String> {
+    let (mut lost, mut joined, mut looked) = (0_u64, 0_u64, Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        if looked.elapsed() < GROUP_LOOK {
+            continue;
+        }
+        looked = Instant::now();
+        match membership.look() {
+            Some(MembershipChange::Lost) => lost += 1,
+            Some(MembershipChange::JoinedAgain) => joined += 1,
+            None => {}
+        }
+    }
+    let group = membership.group();
+    let again = if joined == lost { "and joined again" } else { "and is not joined: the source is not heard" };
+    (lost > 0).then(|| format!("the group {group} was lost with its network card ({lost}), {again}"))
 }
 
 /// What there is to say of a file that was read: what went wrong, or that a capture held more than the source's packets.

@@ -35,6 +35,7 @@ mod claim;
 mod clock_summary;
 mod conducted;
 mod configured;
+mod descriptors;
 mod emulated;
 mod entrances;
 mod feeder;

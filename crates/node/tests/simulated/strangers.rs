@@ -55,7 +55,7 @@ fn still_open(world: &mut World, strangers: &mut [Stranger], after: Duration) ->
 }
 
 #[test]
-fn who_says_too_little_is_turned_away_after_a_while_and_who_says_nothing_is_not() {
+fn who_says_too_little_or_nothing_is_turned_away_after_a_while() {
     for seed in 0..3 {
         let mut world = World::new(Plan::new(seed));
         world.front_ends.iter_mut().for_each(|front_end| front_end.pace = Duration::from_millis(100));
@@ -65,24 +65,27 @@ fn who_says_too_little_is_turned_away_after_a_while_and_who_says_nothing_is_not(
         let mut open = |seconds| still_open(&mut world, &mut strangers, Duration::from_secs(seconds));
         assert_eq!(open(4), [true, true, true, false], "what is neither format shows at once");
         assert_eq!(open(6), [false, false, true, false]);
-        assert_eq!(open(13), [false, false, true, false], "it may wait for its first trigger");
+        assert_eq!(open(9), [false, false, true, false], "it may wait for its first trigger");
+        assert_eq!(open(13), [false; 4], "but every source is there");
         world.run_to_end();
         let snapshot = world.snapshot();
-        assert_eq!(snapshot.counter(Counter::ConnectionsRefused), 3);
+        assert_eq!(snapshot.counter(Counter::ConnectionsRefused), 4);
         assert_eq!(snapshot.counter(Counter::GarbageBytes), 8 + 3 + 14);
         world.expect_lossless();
     }
 }
 
-/// More of them than there are blocks: whoever is not known yet is looked at where it waits.
+/// More of them than there are blocks: whoever is not known yet is looked at where it waits, and only a few are let in at a time.
 #[test]
-fn strangers_take_no_memory_from_sources_and_none_from_each_other() {
+fn strangers_take_no_memory_from_sources_and_few_connections() {
     let mut world = World::new(Plan::new(1));
     let mut strangers: Vec<Stranger> = (0..100).map(|_| Stranger::new(&world, b"RWHI\x01\0\0\0")).collect();
     world.front_ends.iter_mut().for_each(|front_end| front_end.pace = Duration::from_millis(50));
-    assert_eq!(still_open(&mut world, &mut strangers, Duration::from_secs(4)), [true; 100]);
-    assert_eq!(still_open(&mut world, &mut strangers, Duration::from_secs(6)), [false; 100]);
+    still_open(&mut world, &mut strangers, Duration::from_secs(4));
+    let refused = world.snapshot().counter(Counter::ConnectionsRefused);
+    assert!((84..100).contains(&refused), "few are let in at a time, and these may take a while: {refused}");
+    still_open(&mut world, &mut strangers, Duration::from_secs(6));
     world.run_to_end();
-    assert_eq!(world.snapshot().counter(Counter::GarbageBytes), 100 * 8);
+    assert_eq!(world.snapshot().counter(Counter::ConnectionsRefused), 100);
     world.expect_lossless();
 }

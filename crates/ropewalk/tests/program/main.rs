@@ -23,6 +23,7 @@ mod foreign;
 mod front_ends;
 mod gateway;
 mod gateway_control;
+mod heaps;
 mod init;
 mod inputs;
 mod interrupts;

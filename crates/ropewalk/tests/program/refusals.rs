@@ -92,3 +92,13 @@ fn the_later_of_two_starts_of_a_node_ends_with_status_2_unless_the_earlier_one_i
     FrontEnd::ferol(&address, 841).send([1]);
     cluster.take("manager").end().expect_status(0);
 }
+
+#[test]
+fn a_run_that_may_not_have_enough_open_is_refused_with_the_number() {
+    let setup = Setup::new("descriptors", &[841, 843]);
+    let file = setup.file();
+    let ended = Program::with_descriptors(64, ["run".as_ref(), file.as_os_str()]).end();
+    let errors = &ended.expect_status(2).errors;
+    assert!(errors.contains("descriptors and may have 64"), "{ended:#?}");
+    assert!(!setup.output().exists(), "nothing is begun");
+}

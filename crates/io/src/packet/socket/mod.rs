@@ -7,9 +7,11 @@
 
 mod address;
 mod header;
+mod membership;
 pub(super) mod open;
 mod receive;
 mod send;
 
+pub use membership::{Membership, MembershipChange};
 pub use receive::SocketReceiver;
 pub use send::SocketSender;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
@@ -12,7 +13,8 @@ use ropewalk_wire::internet::IPV4_BYTES;
 
 use super::address::{NOBODY, from_kernel, interface_with};
 use super::header::{Batch, Control};
-use super::open::{bound, join, set_option, set_receive_buffer, socket_memory};
+use super::membership::Membership;
+use super::open::{bound, set_option, set_receive_buffer, socket_memory};
 use super::send::SocketSender;
 use crate::packet::around::Around;
 use crate::packet::{
@@ -28,6 +30,9 @@ const MOST_TRAIN: usize = 65_535;
 /// Receives a flow from a socket.
 pub struct SocketReceiver {
     socket: Arc<OwnedFd>,
+    /// None where it was taken, or there is no group.
+    membership: Option<Membership>,
+    groups_lost: Arc<AtomicU64>,
     address: SocketAddrV4,
     config: ReceiveConfig,
     memory: PacketMemory,
@@ -52,9 +57,12 @@ impl SocketReceiver {
         let room = room(&config, &memory)?;
         let (socket, address) = bound(config.flow, config.address, config.is_shared)?;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
-        if address.ip().is_multicast() {
-            join(&socket, *address.ip(), config.interface).map_err(refused("cannot join the group"))?;
-        }
+        let (socket, groups_lost) = (Arc::new(socket), Arc::default());
+        let membership = address.ip().is_multicast().then(|| {
+            Membership::join(&socket, *address.ip(), config.interface, &groups_lost)
+                .map_err(refused("cannot join the group"))
+        });
+        let membership = membership.transpose()?;
         set_receive_buffer(&socket, config.socket_buffer).map_err(refused("cannot set the receive buffer"))?;
         if config.mechanism == ReceiveMechanism::UdpGro {
             set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;
@@ -63,7 +71,9 @@ impl SocketReceiver {
         let around = Around::new(interface_with(config.interface.unwrap_or(*address.ip())));
         let batch = if config.mechanism == ReceiveMechanism::RecvMmsg { config.batch } else { 1 };
         Ok(Self {
-            socket: Arc::new(socket),
+            socket,
+            membership,
+            groups_lost,
             address,
             config,
             memory,
@@ -84,6 +94,11 @@ impl SocketReceiver {
     pub fn sender(&self, config: SendConfig, staging: Staging) -> Result<SocketSender, PacketError> {
         let config = SendConfig { flow: self.config.flow, address: self.address, ..config };
         SocketSender::over(Arc::clone(&self.socket), self.address, config, staging)
+    }
+
+    /// What watches over the membership of its multicast group, where it has joined one; once.
+    pub fn take_membership(&mut self) -> Option<Membership> {
+        self.membership.take()
     }
 
     /// One packet into the memory. False if there is nothing to receive, or no room.
@@ -279,6 +294,7 @@ impl Receiver for SocketReceiver {
         self.counters.lost.add(Cause::BadChecksum, wrong);
         self.counters.lost.add(Cause::SocketQueueFull, dropped - wrong);
         (self.drops, self.counters.around) = (drops, around);
+        self.counters.groups_lost = self.groups_lost.load(Ordering::Relaxed);
         self.counters
     }
 

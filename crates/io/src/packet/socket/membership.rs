@@ -1,0 +1,138 @@
+//! A socket's membership of a multicast group: gone with the network card, and nobody says so. It is joined again when the card is back.
+#![allow(unsafe_code)]
+
+use super::address::interface_with;
+use super::open::join;
+use std::ffi::CString;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// What has become of a membership since it was looked at last.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum MembershipChange {
+    /// The card is gone, and the group with it: nothing comes.
+    Lost,
+    /// The group is joined again.
+    JoinedAgain,
+}
+
+/// Watches over the membership of a receiver's socket, for as long as that lives.
+#[derive(Debug)]
+pub struct Membership {
+    socket: Weak<OwnedFd>,
+    group: Ipv4Addr,
+    /// The address of the interface; none: where the kernel's routes lead to.
+    interface: Option<Ipv4Addr>,
+    /// The number of the interface at which the group is joined. A card that comes back has another one.
+    index: u32,
+    is_lost: bool,
+    losses: Arc<AtomicU64>,
+}
+
+impl Membership {
+    /// Joins the group. `losses` counts how often it was lost.
+    pub(super) fn join(
+        socket: &Arc<OwnedFd>,
+        group: Ipv4Addr,
+        interface: Option<Ipv4Addr>,
+        losses: &Arc<AtomicU64>,
+    ) -> std::io::Result<Self> {
+        join(socket, group, interface)?;
+        let index = interface_of(group, interface);
+        let losses = Arc::clone(losses);
+        Ok(Self { socket: Arc::downgrade(socket), group, interface, index, is_lost: false, losses })
+    }
+
+    /// Looks whether the card is there, and joins again where it is another one. Asks the system: for a thread that may wait.
+    pub fn look(&mut self) -> Option<MembershipChange> {
+        let socket = self.socket.upgrade()?;
+        if !self.is_lost {
+            if self.index == 0 || exists(self.index) {
+                return None;
+            }
+            self.is_lost = true;
+            self.losses.fetch_add(1, Ordering::Relaxed);
+            return Some(MembershipChange::Lost);
+        }
+        // Without an interface of this address, or without a route, it fails.
+        join(&socket, self.group, self.interface).ok()?;
+        (self.index, self.is_lost) = (interface_of(self.group, self.interface), false);
+        Some(MembershipChange::JoinedAgain)
+    }
+
+    /// The group.
+    pub const fn group(&self) -> Ipv4Addr {
+        self.group
+    }
+}
+
+/// The number of the interface at which the group is joined; 0 where that is not known.
+fn interface_of(group: Ipv4Addr, interface: Option<Ipv4Addr>) -> u32 {
+    if let Some(interface) = interface {
+        let name = interface_with(interface).and_then(|name| CString::new(name).ok());
+        // SAFETY: reads a name that ends with a zero.
+        return name.map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) });
+    }
+    let joined = std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap_or_default();
+    joined_at(&joined, group)
+}
+
+/// The last interface of the kernel's list at which somebody has joined the group.
+fn joined_at(list: &str, group: Ipv4Addr) -> u32 {
+    let wanted = format!("{:08X}", u32::from_ne_bytes(group.octets()));
+    let (mut index, mut found) = (0, 0);
+    for line in list.lines() {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if !line.starts_with(char::is_whitespace) {
+            index = first.parse().unwrap_or(0);
+        } else if first == wanted {
+            found = index;
+        }
+    }
+    found
+}
+
+fn exists(index: u32) -> bool {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: writes a name and its zero, for which there is room.
+    !unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn the_interface_of_a_group_is_found_in_the_kernels_list() {
+        let group = |last| Ipv4Addr::new(239, 1, 2, last);
+        let word = |last| format!("{:08X}", u32::from_ne_bytes(group(last).octets()));
+        let list = format!(
+            "Idx\tDevice    : Count Querier\tReporter\n1\tlo        :     1      V3\n\t\t\t\t{}     1 0:00000000\t\t0\n\
+             7\teth0      :     2      V3\n\t\t\t\t{}     1 0:00000000\t\t0\n",
+            word(3),
+            word(4)
+        );
+        assert_eq!([3, 4, 5].map(|last| joined_at(&list, group(last))), [1, 7, 0]);
+    }
+
+    #[test]
+    fn a_group_whose_card_is_gone_is_lost_once_and_joined_again() {
+        let socket = Arc::new(OwnedFd::from(UdpSocket::bind("127.0.0.1:0").expect("a socket")));
+        let losses = Arc::new(AtomicU64::new(0));
+        let group = Ipv4Addr::new(239, 1, 2, 3);
+        let mut membership = Membership::join(&socket, group, Some(Ipv4Addr::LOCALHOST), &losses).expect("a group");
+        assert_eq!(membership.look(), None);
+        let here = std::mem::replace(&mut membership.index, u32::MAX);
+        assert_eq!(membership.look(), Some(MembershipChange::Lost));
+        // The kernel has forgotten it with the card; here it has not.
+        rustix::net::sockopt::set_ip_drop_membership(&socket, &group, &Ipv4Addr::LOCALHOST).expect("it was joined");
+        assert_eq!(membership.look(), Some(MembershipChange::JoinedAgain));
+        assert_eq!((membership.look(), membership.index, losses.load(Ordering::Relaxed)), (None, here, 1));
+        drop(socket);
+        membership.index = u32::MAX;
+        assert_eq!(membership.look(), None, "nobody receives any more");
+    }
+}
