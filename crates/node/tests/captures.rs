@@ -544,6 +544,43 @@ fn boards_of_a_layout_share_a_file_and_each_source_has_its_own_frames() {
     }
 }
 
+/// Frames of 100 bytes in segments of 130: one segment is missing, others overtake each other or are sent twice.
+#[test]
+fn behind_a_missing_segment_a_connection_goes_on_with_the_next_whole_frame() {
+    let output = TemporaryDirectory::new("captures-hole");
+    let capture = output.path().join("connection.pcapng");
+    let frame = |event: u32| {
+        let noise = (0..92).map(|index: u32| (event.wrapping_mul(2_654_435_761).rotate_left(index) ^ index) as u8);
+        [&[0, 100, 0xbe, 0xef][..], &event.to_be_bytes()].concat().into_iter().chain(noise).collect::<Vec<u8>>()
+    };
+    let frames: Vec<u8> = (1..=200).flat_map(frame).collect();
+    let length = "frame = { length = { at = 0, type = \"u16be\" }, max = \"1KiB\" }\n";
+    let event = "event = { at = 4, type = \"u32be\" }";
+    let matched = format!("{length}match = {{ at = 2, bytes = [0xbe, 0xef] }}\n{event}");
+    // Frames 53 and 54 have bytes in the segment from 5,200 on.
+    for (keys, missing, lost, dropped) in [(matched, Some(40), 2, 70), (format!("{length}{event}"), Some(40), 2, 70)]
+        .into_iter()
+        .chain([(format!("{length}{event}"), None, 0, 0)])
+    {
+        let segments = frames.chunks(130).enumerate().filter(|(index, _)| Some(*index) != missing);
+        let mut packets: Vec<_> = segments.map(|(index, part)| tcp(board(1), 1 + 130 * index, part)).collect();
+        packets.swap(10, 12);
+        packets.insert(20, packets[15].clone());
+        write_capture(&capture, &packets);
+        let keys = format!("input = {:?}\n{keys}", capture.display().to_string());
+        let summary = taken(launched(&output, &[keys.clone()]), 200);
+        assert_eq!((summary.events.written, summary.is_lossless()), (200 - lost, lost == 0), "{summary:#?}");
+        let input = &summary.inputs[0];
+        let missed = if lost > 0 { 130 } else { 0 };
+        assert_eq!((input.missed_bytes, input.dropped_bytes), (missed, dropped), "{input:?}");
+        let told = "130 bytes of the connection are missing behind its first 5200, and 70 around them belong to no whole frame";
+        assert_eq!(summary.warnings.iter().any(|warning| warning.contains(told)), lost > 0, "{:?}", summary.warnings);
+        let (converted, _) = converted(&output, &[capture.as_path()], &[keys], &[]);
+        assert_eq!(converted.events.written, 200 - lost, "{converted:#?}");
+        assert_eq!(converted.status.reasons.get("missed_bytes"), (lost > 0).then_some(&200), "{converted:#?}");
+    }
+}
+
 #[test]
 fn a_recording_that_does_not_fit_says_what_would() {
     let output = TemporaryDirectory::new("captures-unfit");

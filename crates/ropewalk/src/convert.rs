@@ -101,6 +101,7 @@ fn converted_text(converted: &Converted, directory: &Path) -> String {
         ("left out", converted.left_out),
         ("skipped", converted.skipped_bytes),
         ("wrong checksums", converted.wrong_checksums),
+        ("missed bytes", converted.missed_bytes),
         ("unreadable", converted.unreadable_packets),
         ("undivided", converted.undivided),
     ]

@@ -9,8 +9,8 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::foreign::{
-    ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, RecordReport, SourceReport,
-    Target, inspect_foreign, is_foreign, replay_foreign, show_record,
+    ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, PeerHole, RecordReport,
+    SourceReport, Target, inspect_foreign, is_foreign, replay_foreign, show_record,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -107,7 +107,9 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     if let Some(cut_off) = &sent.cut_off {
         text.push_str(&format!("  CUT OFF: {}\n", cut_off.why));
     }
-    for (name, count) in [("skipped bytes", sent.skipped_bytes), ("damaged places", sent.faults)] {
+    for (name, count) in
+        [("skipped bytes", sent.skipped_bytes), ("missing bytes", sent.missed_bytes), ("damaged places", sent.faults)]
+    {
         if count > 0 {
             text.push_str(&format!("  {name}: {}\n", grouped(count)));
         }
@@ -158,6 +160,7 @@ fn report_text(report: &ForeignReport) -> String {
             line("  aside", format!("{name} {}", grouped(*count)));
         }
         others.for_each(|other| line("  other", other));
+        capture.holes.iter().for_each(|PeerHole { peer, hole }| line("  MISSING", format!("{peer}: {hole}")));
         for (name, count) in [
             ("unfinished", capture.unfinished_datagrams),
             ("frames in part", capture.unfinished_frames),

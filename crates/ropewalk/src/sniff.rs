@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
     let (time, save) = (Duration::from_secs(options.seconds), options.save.as_deref());
     let environment = |error: std::io::Error| Failure::Environment(format!("{}: {error}", options.input));
-    let whole = |findings| Sniffed { findings, cut_off: None };
+    let whole = |findings| Sniffed { findings, cut_off: None, missed_bytes: 0 };
     let sniffed = if let Some(place) = options.input.strip_prefix("udp:") {
         let socket = UdpSocket::bind(address(place, &options.input)?).map_err(environment)?;
         ready("udp", socket.local_addr().map_err(environment)?);
@@ -32,10 +32,15 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&SniffReport::new(&sniffed))?;
     } else {
-        let cut_off = sniffed.cut_off.iter().map(|cut_off| format!("CUT OFF: {}\n", cut_off.why));
-        write_results((findings_text(&sniffed.findings) + &cut_off.collect::<String>()).as_bytes());
+        let mut text = findings_text(&sniffed.findings);
+        if sniffed.missed_bytes > 0 {
+            text.push_str(&format!("MISSING: {} bytes of connections\n", grouped(sniffed.missed_bytes)));
+        }
+        text.extend(sniffed.cut_off.iter().map(|cut_off| format!("CUT OFF: {}\n", cut_off.why)));
+        write_results(text.as_bytes());
     }
-    Ok(if sniffed.findings.groups.is_empty() || sniffed.cut_off.is_some() { exit::LOST } else { exit::GOOD })
+    let is_whole = sniffed.cut_off.is_none() && sniffed.missed_bytes == 0;
+    Ok(if sniffed.findings.groups.is_empty() || !is_whole { exit::LOST } else { exit::GOOD })
 }
 
 /// `PORT`, at all interfaces, or `ADDRESS:PORT`.

@@ -65,6 +65,7 @@ fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
     for (name, count) in report.faults.iter().chain(&report.aside) {
         text.push_str(&format!("{name:<10} {}\n", grouped(*count)));
     }
+    report.holes.iter().for_each(|hole| text.push_str(&format!("MISSING    {hole}\n")));
     if let Some(why) = &report.cut_off {
         text.push_str(&format!("CUT OFF    {why}\n"));
     }

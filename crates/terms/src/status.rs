@@ -143,7 +143,7 @@ facts! {
     DatagramsLost = "datagrams_lost", Lost, Lost;
     /// Datagrams of which some IP fragments are missing.
     DatagramsUnfinished = "datagrams_unfinished", Lost, Lost;
-    /// Bytes of connections that a capture misses.
+    /// Bytes of connections that a capture misses, and those around them that belong to no whole frame.
     MissedBytes = "missed_bytes", Lost, Lost;
     /// Blocks of link cards of which nothing could be believed.
     CardBlocksDamaged = "card_blocks_damaged", Lost, Lost;

@@ -18,6 +18,7 @@ pub mod generic;
 pub mod internet;
 pub mod layout;
 pub mod mdf;
+pub mod mending;
 pub mod mep;
 pub mod message;
 pub mod rod;

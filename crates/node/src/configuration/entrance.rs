@@ -131,7 +131,20 @@ impl SourceSection {
             Some(OwnBoard::Addresses(addresses)) => addresses,
             _ => Vec::new(),
         };
-        Wanted { port, from, from_port, to, protocol, senders, connection, others: Vec::new(), chosen }
+        let (frames, max_frame) = (self.stream_frames(), usize::try_from(self.max_fragment.0).unwrap_or(usize::MAX));
+        Wanted {
+            port,
+            from,
+            from_port,
+            to,
+            protocol,
+            senders,
+            connection,
+            others: Vec::new(),
+            frames,
+            max_frame,
+            chosen,
+        }
     }
 
     /// The same beside all sources of its configuration, in their order. Sources that are read from the same connections of the

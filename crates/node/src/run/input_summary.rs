@@ -1,6 +1,6 @@
 //! What was read of the files in the place of sources.
 
-use crate::offline::foreign::{CutOff, Passed};
+use crate::offline::foreign::{CutOff, HoleReport, Passed};
 use crate::offline::{ByteOrigin, Packing};
 use ropewalk_terms::{Fact, Facts};
 use serde::Serialize;
@@ -29,6 +29,14 @@ pub struct InputSummary {
     pub aside: BTreeMap<&'static str, u64>,
     /// Packets of a capture that cannot be read.
     pub unreadable_packets: u64,
+    /// Places at which a capture misses bytes of the source's connection.
+    pub holes: u64,
+    /// How many bytes it misses there.
+    pub missed_bytes: u64,
+    /// Bytes around these places that belong to no whole frame.
+    pub dropped_bytes: u64,
+    /// The first of these places.
+    pub first_holes: Vec<HoleReport>,
     /// Datagrams of a capture of which some IP fragments are missing.
     pub unfinished_datagrams: u64,
     #[serde(skip)]
@@ -74,6 +82,10 @@ impl InputSummary {
             bytes: passed.bytes,
             packets: passed.taken,
             aside: passed.aside,
+            holes: passed.mended.holes,
+            missed_bytes: passed.mended.missing_bytes,
+            dropped_bytes: passed.mended.dropped_bytes,
+            first_holes: HoleReport::all(&passed.mended),
             unfinished_datagrams: passed.unfinished_datagrams,
         }
     }
@@ -86,7 +98,9 @@ impl InputSummary {
             *most = (most.0.max(input.unreadable_packets), most.1.max(input.unfinished_datagrams));
         }
         let count = |is: fn(&Self) -> bool| inputs.iter().filter(|input| is(input)).count() as u64;
+        let sum = |of: fn(&Self) -> u64| inputs.iter().map(of).sum();
         Facts::default().with([
+            (Fact::MissedBytes, sum(|input| input.missed_bytes + input.dropped_bytes)),
             (Fact::InputsCutOff, count(|input| input.state == InputState::CutOff)),
             (Fact::InputsUnread, count(|input| input.state == InputState::Unreadable)),
             (Fact::Nothing, count(|input| input.state == InputState::Read && !input.has_some)),

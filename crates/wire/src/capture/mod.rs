@@ -27,7 +27,7 @@ pub use error::CaptureError;
 pub use link::{LinkType, Network, network};
 pub use packet::{IpPacket, Part};
 pub use reader::{CaptureReader, Found, Packet};
-pub use streams::{Segment, StreamPiece, Streams};
+pub use streams::{Segment, StreamPiece, Streams, Stretches};
 pub use traffic::{Aside, Carried, Datagram, Traffic};
 pub use writer::{encode_interface, encode_packet};
 

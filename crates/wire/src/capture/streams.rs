@@ -2,16 +2,16 @@
 
 use crate::internet::InternetError;
 use core::net::{IpAddr, SocketAddr};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of a header without options.
 const TCP_BYTES: usize = 20;
 /// Directions of connections that are followed.
 const MOST_STREAMS: usize = 1024;
 /// Bytes of one direction that wait for others before them. Then those are taken for lost.
-const MOST_WAITING_BYTES: usize = 4 << 20;
+const MOST_WAITING_BYTES: usize = 16 << 20;
 /// Segments of one direction that wait so.
-const MOST_WAITING: usize = 4096;
+const MOST_WAITING: usize = 16_384;
 
 /// A TCP segment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -57,29 +57,71 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// What a segment adds to its stream.
+/// A stretch of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamPiece {
     /// Bytes before these that the capture does not have.
     pub lost_bytes: u64,
     /// A new connection begins with these bytes.
     pub begins: bool,
-    /// Bytes that were appended.
+    /// How many they are.
     pub bytes: usize,
+}
+
+/// What follows in a stream, stretch by stretch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stretches {
+    bytes: Vec<u8>,
+    pieces: Vec<StreamPiece>,
+}
+
+impl Stretches {
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Each stretch with its bytes. One without bytes is the begin of a connection.
+    pub fn iter(&self) -> impl Iterator<Item = (StreamPiece, &[u8])> {
+        let mut at = 0;
+        self.pieces.iter().map(move |piece| {
+            let from = at;
+            at += piece.bytes;
+            (*piece, &self.bytes[from..at])
+        })
+    }
+
+    fn push(&mut self, lost_bytes: u64, begins: bool, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        match self.pieces.last_mut() {
+            Some(last) if lost_bytes == 0 && !begins => last.bytes += bytes.len(),
+            _ => self.pieces.push(StreamPiece { lost_bytes, begins, bytes: bytes.len() }),
+        }
+    }
 }
 
 /// Every direction of every connection.
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: HashMap<(SocketAddr, SocketAddr), Stream>,
+    /// How many there were before.
+    number: u64,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// The number of the next byte.
-    next: u32,
-    /// Segments that came too soon.
-    waiting: Vec<(u32, Vec<u8>)>,
+    /// Which one it is, in the order in which they began.
+    number: u64,
+    /// The number of the next byte, counted on beyond 32 bits.
+    next: u64,
+    /// Segments that came too soon, by the number of their first byte.
+    waiting: BTreeMap<u64, Vec<u8>>,
     waiting_bytes: usize,
 }
 
@@ -90,71 +132,113 @@ impl Streams {
     }
 
     /// Takes a segment, and appends to `out` what follows in its stream: nothing, where bytes before it are missing.
-    /// None where there are more connections than are followed.
-    pub fn accept(&mut self, segment: &Segment<'_>, out: &mut Vec<u8>) -> Option<StreamPiece> {
+    /// False where there are more connections than are followed.
+    pub fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) -> bool {
         let whose = (segment.source, segment.destination);
-        let is_new = segment.begins || !self.streams.contains_key(&whose);
+        let known = self.streams.get_mut(&whose);
+        let is_new = match known {
+            // The same one comes again when the other side did not hear of it.
+            Some(stream) => segment.begins && !stream.begins_with(segment),
+            None => true,
+        };
         if is_new {
-            if self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&whose) {
-                return None;
+            if let Some(mut before) = self.streams.remove(&whose) {
+                before.give_up(out);
             }
-            // The first byte of a connection has the number behind that of its first segment.
-            let next = segment.sequence.wrapping_add(segment.begins.into());
-            self.streams.insert(whose, Stream { next, ..Stream::default() });
+            if self.streams.len() >= MOST_STREAMS {
+                return false;
+            }
+            self.streams.insert(whose, Stream::new(segment, self.number));
+            self.number += 1;
+            out.push(0, true, &[]);
         }
-        let (before, stream) = (out.len(), self.streams.get_mut(&whose)?);
-        let lost_bytes = stream.accept(segment, out);
+        let Some(stream) = self.streams.get_mut(&whose) else { return false };
+        stream.accept(segment, out);
         if segment.ends && stream.waiting.is_empty() {
             self.streams.remove(&whose);
         }
-        Some(StreamPiece { lost_bytes, begins: is_new, bytes: out.len() - before })
+        true
     }
 
-    /// Bytes that still wait for others before them.
-    pub fn waiting_bytes(&self) -> usize {
-        self.streams.values().map(|stream| stream.waiting_bytes).sum()
+    /// No more segments come: gives what still waits, of each stream what follows behind the bytes that are missing.
+    pub fn end(&mut self, give: &mut dyn FnMut((SocketAddr, SocketAddr), &Stretches)) {
+        let mut left: Vec<_> = self.streams.drain().filter(|(_, stream)| !stream.waiting.is_empty()).collect();
+        left.sort_by_key(|(_, stream)| stream.number);
+        for (whose, mut stream) in left {
+            let mut out = Stretches::default();
+            stream.give_up(&mut out);
+            give(whose, &out);
+        }
     }
 }
 
 impl Stream {
-    /// Appends what follows, and says how many bytes before it were given up.
-    fn accept(&mut self, segment: &Segment<'_>, out: &mut Vec<u8>) -> u64 {
-        let sequence = segment.sequence.wrapping_add(segment.begins.into());
-        if !segment.payload.is_empty() && !self.append(sequence, segment.payload, out) {
-            self.waiting.push((sequence, segment.payload.to_vec()));
-            self.waiting_bytes += segment.payload.len();
+    fn new(segment: &Segment<'_>, number: u64) -> Self {
+        // The first byte of a connection has the number behind that of its first segment; room is left for such as came before it.
+        let next = (1 << 32) + u64::from(segment.sequence) + u64::from(segment.begins);
+        Self { number, next, ..Self::default() }
+    }
+
+    /// The number of a byte, counted on beyond 32 bits: the nearest to what comes next.
+    const fn place(&self, sequence: u32) -> u64 {
+        self.next.wrapping_add_signed(sequence.wrapping_sub(self.next as u32) as i32 as i64)
+    }
+
+    /// Whether this is the first segment of this stream once more.
+    const fn begins_with(&self, segment: &Segment<'_>) -> bool {
+        self.place(segment.sequence.wrapping_add(1)) == self.next
+    }
+
+    /// Appends what follows; what comes too soon waits, until it is so much that what is before it is taken for lost.
+    fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) {
+        let place = self.place(segment.sequence.wrapping_add(segment.begins.into()));
+        if place <= self.next {
+            self.append(place, segment.payload, 0, out);
+        } else if !segment.payload.is_empty() {
+            let before = self.waiting.get(&place).map_or(0, Vec::len);
+            if before < segment.payload.len() {
+                self.waiting.insert(place, segment.payload.to_vec());
+                self.waiting_bytes += segment.payload.len() - before;
+            }
         }
         self.append_waiting(out);
-        let mut lost = 0;
-        if self.waiting_bytes > MOST_WAITING_BYTES || self.waiting.len() > MOST_WAITING {
-            let nearest = self.waiting.iter().map(|(sequence, _)| sequence.wrapping_sub(self.next)).min();
-            lost = u64::from(nearest.unwrap_or(0));
-            self.next = self.next.wrapping_add(nearest.unwrap_or(0));
-            self.append_waiting(out);
+        while self.waiting_bytes > MOST_WAITING_BYTES || self.waiting.len() > MOST_WAITING {
+            self.pass_over(out);
         }
-        lost
     }
 
-    /// Appends what of a segment was not there yet. False where bytes before it are missing.
-    fn append(&mut self, sequence: u32, payload: &[u8], out: &mut Vec<u8>) -> bool {
-        let known = self.next.wrapping_sub(sequence);
-        if (known as i32) < 0 {
-            return false;
-        }
-        let new = payload.get(known as usize..).unwrap_or_default();
-        out.extend_from_slice(new);
-        self.next = self.next.wrapping_add(new.len() as u32);
-        true
+    /// Takes what is missing for lost, and appends what follows.
+    fn pass_over(&mut self, out: &mut Stretches) {
+        let Some((place, payload)) = self.waiting.pop_first() else { return };
+        let lost = place - self.next;
+        self.next = place;
+        self.waiting_bytes -= payload.len();
+        self.append(place, &payload, lost, out);
+        self.append_waiting(out);
     }
 
-    fn append_waiting(&mut self, out: &mut Vec<u8>) {
-        let next = |stream: &Self| {
-            stream.waiting.iter().position(|(sequence, _)| stream.next.wrapping_sub(*sequence) as i32 >= 0)
-        };
-        while let Some(index) = next(self) {
-            let (sequence, payload) = self.waiting.swap_remove(index);
+    fn give_up(&mut self, out: &mut Stretches) {
+        while !self.waiting.is_empty() {
+            self.pass_over(out);
+        }
+    }
+
+    /// Appends what of a segment was not there yet; none of its bytes lie behind the next one.
+    fn append(&mut self, place: u64, payload: &[u8], lost: u64, out: &mut Stretches) {
+        let new = payload.get((self.next - place) as usize..).unwrap_or_default();
+        if !new.is_empty() {
+            out.push(lost, false, new);
+            self.next += new.len() as u64;
+        }
+    }
+
+    fn append_waiting(&mut self, out: &mut Stretches) {
+        while let Some(entry) = self.waiting.first_entry()
+            && *entry.key() <= self.next
+        {
+            let (place, payload) = entry.remove_entry();
             self.waiting_bytes -= payload.len();
-            self.append(sequence, &payload, out);
+            self.append(place, &payload, 0, out);
         }
     }
 }

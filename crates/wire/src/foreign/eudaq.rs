@@ -43,6 +43,14 @@ pub const END: Place = Place::little("end", 40, 8);
 /// The header.
 pub const HEADER: &[Place] = &[TYPE, VERSION, FLAGS, STREAM, RUN, EVENT, TRIGGER, EXTEND, BEGIN, END];
 
+/// What an event is called; nothing where it is cut off before.
+pub(crate) fn description(event: &[u8]) -> &[u8] {
+    let length = event.get(HEADER_BYTES..).and_then(|rest| rest.first_chunk());
+    let length = length.map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    let begin = HEADER_BYTES + 4;
+    event.get(begin..).and_then(|rest| rest.get(..length)).unwrap_or_default()
+}
+
 const FLAG_BEGIN: u64 = 1;
 const FLAG_END: u64 = 2;
 const FLAG_TIMES: u64 = 32;

@@ -121,6 +121,15 @@ impl Framing for Midas {
     }
 }
 
+/// Whether an event is of the system, or has banks that fill it.
+pub(crate) fn has_banks(event: &[u8]) -> bool {
+    let (size, banks) = (SIZE.read(event).unwrap_or_default(), BANK_BYTES.read(event).unwrap_or_default());
+    match ID.read(event) {
+        Some(id) if id >= BEGIN_OF_RUN.into() => MASK.read(event) == Some(SYSTEM_MASK),
+        _ => size >= 8 && size == banks + 8,
+    }
+}
+
 /// A bank.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bank<'a> {

@@ -12,6 +12,7 @@ mod tests;
 pub use fragment::{Flags, Fragment, Header, OwnedFragment, encode};
 pub use hello::{Hello, HelloFlags, Name, NameError};
 
+use crate::framing::Front;
 use ropewalk_terms::Cause;
 
 /// The version of the format. Another one is refused.
@@ -60,6 +61,23 @@ impl GenericError {
     /// Whether the boundary of the next fragment is unknown, so that the connection must be closed.
     pub const fn loses_framing(self) -> bool {
         !matches!(self, Self::Source)
+    }
+}
+
+/// What stands at the front of a stream: a hello, or a fragment.
+pub fn front(bytes: &[u8]) -> Front {
+    if bytes.len() >= 4 && Hello::may_begin_with(bytes) {
+        return if bytes.len() < HELLO_BYTES {
+            Front::Needs { bytes: HELLO_BYTES }
+        } else {
+            Front::Frame { bytes: HELLO_BYTES }
+        };
+    }
+    let Some(header) = bytes.first_chunk() else { return Front::Needs { bytes: HEADER_BYTES } };
+    match Header::parse(header) {
+        Ok(header) if bytes.len() < header.fragment_bytes() => Front::Needs { bytes: header.fragment_bytes() },
+        Ok(header) => Front::Frame { bytes: header.fragment_bytes() },
+        Err(error) => Front::Lost { cause: error.cause() },
     }
 }
 

@@ -64,6 +64,19 @@ impl Plan {
         self.layout.frame.is_of_datagrams()
     }
 
+    /// How many bits of each frame in a stream are known before.
+    pub fn mark_bits(&self) -> u32 {
+        let bits = |constant: &Constant| constant.field().largest().count_ones();
+        // An end that leads back to a begin says as much as a word.
+        let trailer = if matches!(self.cut, Cut::Trailer { .. }) { u16::BITS } else { 0 };
+        trailer + self.mark.as_ref().map_or(0, |(mark, _)| bits(mark)) + self.matches.as_ref().map_or(0, bits)
+    }
+
+    /// Whether frames of a stream end with bytes that are in no frame otherwise.
+    pub const fn is_delimited(&self) -> bool {
+        matches!(self.cut, Cut::Delimiter(_))
+    }
+
     /// Whether frames say to which event they belong.
     pub const fn has_event(&self) -> bool {
         self.event.is_some()

@@ -1,6 +1,7 @@
 //! What each source sent, and every fault by its name.
 
 use super::frames::{Found, Frame, Peer};
+use super::holes::{HoleReport, missed};
 use crate::offline::Packing;
 use crate::offline::utc::utc_text;
 use crate::status::StatusSummary;
@@ -87,12 +88,24 @@ pub struct CaptureReport {
     pub unfinished_datagrams: u64,
     /// Frames of which some datagrams did not come.
     pub unfinished_frames: u64,
-    /// Bytes of connections that it misses.
+    /// Bytes of connections that it misses, and those around them that belong to no whole frame.
     pub missed_bytes: u64,
+    /// The first places at which it misses some.
+    pub holes: Vec<PeerHole>,
     /// When the first packet passed.
     pub first_time: Option<String>,
     /// When the last one did.
     pub last_time: Option<String>,
+}
+
+/// Where a capture misses bytes of a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PeerHole {
+    /// Who sent.
+    pub peer: String,
+    /// Where, and how many.
+    #[serde(flatten)]
+    pub hole: HoleReport,
 }
 
 /// How frames' own checksums are. Frames of formats without checksums are not counted.
@@ -472,7 +485,12 @@ impl Account {
                 let capture = self.capture();
                 (capture.unfinished_datagrams, capture.unfinished_frames) = (datagrams, frames);
             }
-            Found::Missed { bytes } => self.capture().missed_bytes += bytes,
+            Found::Missed { peer, mended } => {
+                let capture = self.capture();
+                capture.missed_bytes += missed(mended);
+                let holes = HoleReport::all(mended).into_iter().map(|hole| PeerHole { peer: peer.to_string(), hole });
+                capture.holes.extend(holes.take(FIRST_FAULTS.saturating_sub(capture.holes.len())));
+            }
             Found::Capture { offset, error } => self.fault(offset, error.name()),
         }
     }

@@ -33,6 +33,11 @@ impl Connection {
 }
 
 impl Connections {
+    /// The number of a direction that is known.
+    pub(super) fn known(&self, (source, destination): (SocketAddr, SocketAddr)) -> Option<usize> {
+        self.known.iter().position(|known| known.is(source, destination))
+    }
+
     /// The number of a segment's connection, from 0; none as long as it carried nothing, as the direction in which a board is
     /// only told that its bytes came.
     pub(super) fn number_of(&mut self, segment: &Segment<'_>, carries: bool) -> Option<usize> {

@@ -8,6 +8,7 @@
 //! What goes on over several frames (FEROL blocks, pages) or datagrams is one fragment. Fragments may come in any order, and the files one after the other: memory holds a line of the list for each.
 
 use super::frames::{self, Found, Frame};
+use super::holes::missed;
 use super::input::{CutOff, Input};
 use super::sniff::now;
 use crate::offline::OfflineError;
@@ -55,6 +56,8 @@ pub struct Converted {
     pub doubts: BTreeMap<&'static str, u64>,
     /// The sources.
     pub sources: Vec<u32>,
+    /// Bytes of connections that captures miss, and those around them that belong to no whole frame.
+    pub missed_bytes: u64,
     /// Packets of captures that cannot be read.
     pub unreadable_packets: u64,
     /// Files that end before their end, and why.
@@ -70,6 +73,7 @@ impl Converted {
             (Fact::Duplicate, self.duplicates),
             (Fact::LeftOut, self.left_out),
             (Fact::GarbageBytes, self.skipped_bytes),
+            (Fact::MissedBytes, self.missed_bytes),
             (Fact::PacketsUnreadable, self.unreadable_packets),
             (Fact::InputsCutOff, self.cut_off.len() as u64),
             (Fact::CrcErrors, self.wrong_checksums),
@@ -207,8 +211,12 @@ impl Gatherer {
                 self.told.skipped_bytes += bytes.len() as u64;
                 Ok(())
             }
-            Found::LeftOver { bytes } | Found::Missed { bytes } => {
+            Found::LeftOver { bytes } => {
                 self.told.skipped_bytes += bytes;
+                Ok(())
+            }
+            Found::Missed { mended, .. } => {
+                self.told.missed_bytes += missed(mended);
                 Ok(())
             }
             Found::Aside { aside } => {

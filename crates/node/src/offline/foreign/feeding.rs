@@ -4,11 +4,13 @@ use super::account::unreadable;
 use super::choosing::{Chooser, ChosenFrames};
 use super::connections::Connections;
 use super::frames::{Carriage, Passing};
+use super::holes::{give_on, write_holes};
 use super::input::{CutOff, Input};
 use super::wanted::{Carrier, Wanted};
 use crate::offline::{ByteOrigin, OfflineError, Packing};
 use ropewalk_terms::Utc;
-use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
+use ropewalk_wire::mending::Mended;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -40,6 +42,8 @@ pub struct Passed {
     pub chosen: Option<ChosenFrames>,
     /// The file breaks off.
     pub cut_off: Option<CutOff>,
+    /// Bytes of a connection that a capture misses.
+    pub mended: Mended,
 }
 
 impl Passed {
@@ -50,7 +54,10 @@ impl Passed {
     /// Whether every packet and frame was some source's, and one was this source's.
     pub fn is_pure(&self) -> bool {
         let has_some = self.chosen.as_ref().map_or(self.has_some(), ChosenFrames::is_pure);
-        let is_whole = self.cut_off.is_none() && self.damaged == 0 && self.unfinished_datagrams == 0;
+        let is_whole = self.cut_off.is_none()
+            && self.mended == Mended::default()
+            && self.damaged == 0
+            && self.unfinished_datagrams == 0;
         self.aside.is_empty() && is_whole && has_some
     }
 
@@ -87,6 +94,7 @@ impl fmt::Display for Passed {
         } else if self.chosen.is_none() {
             write!(out, "{} bytes were read", self.bytes)?;
         }
+        write_holes(&self.mended, out)?;
         if let Some(CutOff { why, .. }) = &self.cut_off {
             write!(out, "; it breaks off: {why}")?;
         }
@@ -236,8 +244,8 @@ fn is_capture(input: &mut Input) -> bool {
 }
 
 fn feed_connection(input: &mut Input, wanted: &Wanted, give: &mut dyn FnMut(&[u8]) -> bool) -> Passed {
-    let (mut passed, mut streams, mut bytes) = (Passed::default(), Streams::new(), Vec::new());
-    let mut connections = Connections::default();
+    let (mut passed, mut streams, mut stretches) = (Passed::default(), Streams::new(), Stretches::default());
+    let (mut connections, mut mender) = (Connections::default(), wanted.mender());
     let rest = Carriage::default().read(input, &mut |passing| {
         let Some(carried) = passed.packet(passing) else { return ControlFlow::Continue(()) };
         let segment = match wanted.pick(Carrier::Connections, carried) {
@@ -248,10 +256,10 @@ fn feed_connection(input: &mut Input, wanted: &Wanted, give: &mut dyn FnMut(&[u8
                 return ControlFlow::Continue(());
             }
         };
-        bytes.clear();
-        streams.accept(&segment, &mut bytes);
-        let is_wanted_still = match connections.number_of(&segment, !bytes.is_empty()) {
-            Some(number) if number == wanted.connection => passed.take(|| bytes.is_empty() || give(&bytes)),
+        stretches.clear();
+        streams.accept(&segment, &mut stretches);
+        let is_wanted_still = match connections.number_of(&segment, !stretches.is_empty()) {
+            Some(number) if number == wanted.connection => passed.take(|| give_on(&stretches, &mut mender, give)),
             Some(number) if !wanted.others.contains(&number) => {
                 passed.aside("other_connection");
                 let whose = format!("{} to {}", segment.source, segment.destination);
@@ -262,7 +270,13 @@ fn feed_connection(input: &mut Input, wanted: &Wanted, give: &mut dyn FnMut(&[u8
         };
         if is_wanted_still { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    Passed { is_capture: true, cut_off: rest.cut_off, ..passed }
+    streams.end(&mut |whose, stretches| {
+        if connections.known(whose) == Some(wanted.connection) {
+            give_on(stretches, &mut mender, give);
+        }
+    });
+    mender.end(give);
+    Passed { is_capture: true, cut_off: rest.cut_off, mended: mender.mended().clone(), ..passed }
 }
 
 impl Passed {

@@ -5,10 +5,12 @@ use crate::offline::OfflineError;
 use ropewalk_flow::trial::Parts;
 use ropewalk_terms::{Cause, Utc};
 use ropewalk_wire::capture::Found as Captured;
-use ropewalk_wire::capture::{Aside, CaptureError, CaptureReader, Carried, Segment, Streams, Traffic};
+use ropewalk_wire::capture::{Aside, CaptureError, CaptureReader, Carried, StreamPiece, Streams, Stretches, Traffic};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::{Describe, ForeignFormat};
 use ropewalk_wire::framing::{Framing, Front, Search};
-use std::collections::HashMap;
+use ropewalk_wire::mending::{Hole, Mended, Mender};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
@@ -89,9 +91,10 @@ pub(super) enum Found<'a> {
         datagrams: u64,
         frames: u64,
     },
-    /// Bytes of a connection that the capture misses.
+    /// What of a connection the capture misses.
     Missed {
-        bytes: u64,
+        peer: Peer,
+        mended: &'a Mended,
     },
     /// The capture itself is damaged.
     Capture {
@@ -227,7 +230,9 @@ fn ends_within(input: &Input, needed: usize) -> Option<CutOff> {
 struct Capture {
     format: Option<ForeignFormat>,
     streams: Streams,
-    connections: HashMap<(SocketAddr, SocketAddr), Connection>,
+    /// What a segment adds to its stream.
+    stretches: Stretches,
+    connections: BTreeMap<(SocketAddr, SocketAddr), Connection>,
     parts: Parts,
 }
 
@@ -237,11 +242,19 @@ struct Connection {
     bytes: Vec<u8>,
     search: Search,
     is_lost: bool,
+    /// What finds whole frames behind holes, once the format is known.
+    mender: Option<Mender>,
 }
 
 impl Capture {
     fn new(format: Option<ForeignFormat>) -> Self {
-        Self { format, streams: Streams::new(), connections: HashMap::new(), parts: Parts::default() }
+        Self {
+            format,
+            streams: Streams::new(),
+            stretches: Stretches::default(),
+            connections: BTreeMap::new(),
+            parts: Parts::default(),
+        }
     }
 
     fn read(&mut self, input: &mut Input, tell: &mut impl FnMut(Found<'_>)) {
@@ -252,9 +265,20 @@ impl Capture {
             }
             ControlFlow::Continue(())
         });
+        let (format, connections) = (&mut self.format, &mut self.connections);
+        let offset = input.offset();
+        self.streams.end(&mut |whose, stretches| {
+            let (peer, port) = (Peer::Port(whose.0), whose.1.port());
+            let connection = connections.entry(whose).or_default();
+            connection.take(format, stretches, &Place { offset, time: None, peer, port }, tell);
+        });
+        for (whose, connection) in &mut self.connections {
+            let (peer, port) = (Peer::Port(whose.0), whose.1.port());
+            connection.end(self.format, &Place { offset, time: None, peer, port }, tell);
+        }
         tell(Found::Unfinished { datagrams: rest.unfinished_datagrams, frames: self.parts.unfinished() });
         let open: usize = self.connections.values().map(|connection| connection.bytes.len()).sum();
-        tell(Found::LeftOver { bytes: (open + self.streams.waiting_bytes()) as u64 });
+        tell(Found::LeftOver { bytes: open as u64 });
         rest.cut_off.into_iter().for_each(|cut_off| tell(Found::CutOff(cut_off)));
     }
 
@@ -272,10 +296,11 @@ impl Capture {
                 read_datagram(format, parts, ip.payload, &place, tell);
             }
             Carried::Segment(segment) => {
-                let (streams, connections) = (&mut self.streams, &mut self.connections);
-                let connection = connections.entry((segment.source, segment.destination)).or_default();
+                self.stretches.clear();
+                self.streams.accept(&segment, &mut self.stretches);
+                let connection = self.connections.entry((segment.source, segment.destination)).or_default();
                 let (peer, port) = (Peer::Port(segment.source), segment.destination.port());
-                connection.accept(format, streams, &segment, &Place { offset, time, peer, port }, tell);
+                connection.take(format, &self.stretches, &Place { offset, time, peer, port }, tell);
             }
         }
     }
@@ -336,30 +361,105 @@ fn read_datagram(
 }
 
 impl Connection {
-    fn accept(
+    /// Takes what follows in its stream.
+    fn take(
         &mut self,
         format: &mut Option<ForeignFormat>,
-        streams: &mut Streams,
-        segment: &Segment<'_>,
+        stretches: &Stretches,
         place: &Place,
         tell: &mut impl FnMut(Found<'_>),
     ) {
-        let Some(piece) = streams.accept(segment, &mut self.bytes) else { return };
-        if piece.begins || piece.lost_bytes > 0 {
-            // What was before is no beginning of what comes now.
-            let before = self.bytes.len() - piece.bytes;
-            self.bytes.drain(..before);
-            (self.search, self.is_lost) = (Search::default(), false);
-            if piece.lost_bytes > 0 || before > 0 {
-                tell(Found::Missed { bytes: piece.lost_bytes + before as u64 });
+        for (piece, bytes) in stretches.iter() {
+            let Some(mender) = &mut self.mender else {
+                self.begin(format, piece, bytes, place, tell);
+                continue;
+            };
+            let whole = &mut self.bytes;
+            let mut give = |bytes: &[u8]| {
+                whole.extend_from_slice(bytes);
+                true
+            };
+            if piece.begins {
+                mender.begin(&mut give);
             }
+            if piece.lost_bytes > 0 {
+                mender.miss(piece.lost_bytes, &mut give);
+            }
+            if piece.begins || piece.lost_bytes > 0 {
+                self.read_whole(*format, place, tell);
+                // What was before is no beginning of what comes now.
+                tell(Found::LeftOver { bytes: self.bytes.len() as u64 });
+                self.bytes.clear();
+                (self.search, self.is_lost) = (Search::default(), false);
+            }
+            self.push(bytes);
+            self.read_whole(*format, place, tell);
         }
+    }
+
+    /// Takes the first bytes of a stream, until its format is known.
+    fn begin(
+        &mut self,
+        format: &mut Option<ForeignFormat>,
+        piece: StreamPiece,
+        bytes: &[u8],
+        place: &Place,
+        tell: &mut impl FnMut(Found<'_>),
+    ) {
+        if piece.lost_bytes > 0 || piece.begins && !self.bytes.is_empty() {
+            let dropped = self.bytes.len() as u64;
+            let hole = Hole { at: dropped, bytes: piece.lost_bytes, dropped };
+            let first_holes = if piece.lost_bytes > 0 { vec![hole] } else { Vec::new() };
+            let holes = first_holes.len() as u64;
+            let mended = Mended { holes, missing_bytes: piece.lost_bytes, dropped_bytes: dropped, first_holes };
+            tell(Found::Missed { peer: place.peer, mended: &mended });
+            self.bytes.clear();
+        }
+        self.bytes.extend_from_slice(bytes);
         *format = format.or_else(|| ForeignFormat::recognise(&self.bytes));
-        match format.filter(|format| !format.needs_datagrams() && !self.is_lost) {
-            Some(format) => self.read(format, place, tell),
+        match format.filter(|format| !format.needs_datagrams()) {
+            Some(known) => {
+                self.mender = Some(Mender::new(Some(Description::Format(known).into()), known.most()));
+                let first = std::mem::take(&mut self.bytes);
+                self.push(&first);
+                self.read_whole(*format, place, tell);
+            }
             // Nobody's: kept for a while, until its format is seen.
-            None if self.is_lost || self.bytes.len() > MOST_UNKNOWN_BYTES => self.bytes.clear(),
+            None if self.bytes.len() > MOST_UNKNOWN_BYTES => self.bytes.clear(),
             None => {}
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let (mender, whole) = (&mut self.mender, &mut self.bytes);
+        if let Some(mender) = mender {
+            mender.push(bytes, &mut |bytes| {
+                whole.extend_from_slice(bytes);
+                true
+            });
+        }
+    }
+
+    /// The stream has ended.
+    fn end(&mut self, format: Option<ForeignFormat>, place: &Place, tell: &mut impl FnMut(Found<'_>)) {
+        let (mender, whole) = (&mut self.mender, &mut self.bytes);
+        if let Some(mender) = mender {
+            mender.end(&mut |bytes| {
+                whole.extend_from_slice(bytes);
+                true
+            });
+            self.read_whole(format, place, tell);
+        }
+        if let Some(mended) = self.mender.as_ref().map(Mender::mended).filter(|mended| **mended != Mended::default()) {
+            tell(Found::Missed { peer: place.peer, mended });
+        }
+    }
+
+    /// Reads the whole frames.
+    fn read_whole(&mut self, format: Option<ForeignFormat>, place: &Place, tell: &mut impl FnMut(Found<'_>)) {
+        match format.filter(|_| !self.is_lost) {
+            Some(format) => self.read(format, place, tell),
+            None => self.bytes.clear(),
         }
     }
 

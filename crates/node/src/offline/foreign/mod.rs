@@ -3,6 +3,7 @@
 //! ```text
 //! input      a file, unpacked where it is packed, through a window of bounded size
 //! frames     its frames: of a stream, or of the datagrams and connections in a capture
+//! holes      bytes of connections that a capture misses
 //! account    what each source sent, and every fault by its name
 //! record     one frame with all its fields, for people
 //! convert    run files made of them
@@ -24,6 +25,7 @@ mod convert;
 mod draft;
 mod feeding;
 mod frames;
+mod holes;
 mod input;
 mod record;
 mod recording;
@@ -37,11 +39,12 @@ mod tests;
 mod trial;
 mod wanted;
 
-pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, SourceReport};
+pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, PeerHole, SourceReport};
 pub use choosing::{Chosen, ChosenFrames};
 pub use convert::{Converted, convert};
 pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream, is_capture_file};
+pub use holes::HoleReport;
 pub use input::CutOff;
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use recording::{Recorded, of_recordings};

@@ -8,7 +8,7 @@ use super::wanted::{Carrier, Wanted};
 use crate::offline::OfflineError;
 use crate::status::StatusSummary;
 use ropewalk_terms::{Asked, Fact, Facts, Utc};
-use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,6 +95,8 @@ pub struct ForeignReplayed {
     pub aside: BTreeMap<&'static str, u64>,
     /// Bytes of a file that are no frame, and were not sent.
     pub skipped_bytes: u64,
+    /// Bytes of connections that a capture misses: what is before and behind them was sent.
+    pub missed_bytes: u64,
     /// Places at which a file is damaged.
     pub faults: u64,
     /// The file breaks off.
@@ -108,6 +110,7 @@ impl ForeignReplayed {
             (Fact::Nothing, u64::from(self.messages == 0)),
             (Fact::GarbageBytes, self.skipped_bytes),
             (Fact::Faults, self.faults),
+            (Fact::MissedBytes, self.missed_bytes),
             (Fact::PacketsUnreadable, unreadable(&self.aside)),
             (Fact::InputsCutOff, u64::from(self.cut_off.is_some())),
         ]);
@@ -172,7 +175,7 @@ impl Player<'_> {
     }
 
     fn play_capture(&mut self, input: &mut Input) -> Result<(), OfflineError> {
-        let (mut streams, mut bytes, mut failed) = (Streams::new(), Vec::new(), Ok(()));
+        let (mut streams, mut stretches, mut failed) = (Streams::new(), Stretches::default(), Ok(()));
         let carrier = match self.options.target {
             Target::Udp(_) => Carrier::Datagrams,
             Target::Tcp(_) => Carrier::Connections,
@@ -186,9 +189,9 @@ impl Player<'_> {
             failed = match wanted.pick(carrier, carried) {
                 Ok(Carried::Datagram(datagram)) => self.send(Some(Peer::Port(datagram.source)), time, datagram.payload),
                 Ok(Carried::Segment(segment)) => {
-                    bytes.clear();
-                    streams.accept(&segment, &mut bytes);
-                    if bytes.is_empty() { Ok(()) } else { self.send(Some(Peer::Port(segment.source)), time, &bytes) }
+                    stretches.clear();
+                    streams.accept(&segment, &mut stretches);
+                    self.send_stretches(segment.source, time, &stretches)
                 }
                 Ok(Carried::Other(_) | Carried::Aside(_)) => Ok(()),
                 Err(name) => self.aside(name),
@@ -196,7 +199,27 @@ impl Player<'_> {
             if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         self.sent.cut_off = rest.cut_off;
+        streams.end(&mut |(from, _), stretches| {
+            if failed.is_ok() {
+                failed = self.send_stretches(from, None, stretches);
+            }
+        });
         failed
+    }
+
+    fn send_stretches(
+        &mut self,
+        from: SocketAddr,
+        time: Option<Utc>,
+        stretches: &Stretches,
+    ) -> Result<(), OfflineError> {
+        for (piece, bytes) in stretches.iter() {
+            self.sent.missed_bytes += piece.lost_bytes;
+            if !bytes.is_empty() {
+                self.send(Some(Peer::Port(from)), time, bytes)?;
+            }
+        }
+        Ok(())
     }
 
     fn aside(&mut self, name: &'static str) -> Result<(), OfflineError> {

@@ -6,7 +6,7 @@ use super::saving::{SavedAs, capture_begin};
 use crate::offline::OfflineError;
 use ropewalk_flow::sniff::{Findings, Limits, Peer, Sniffer, Transport};
 use ropewalk_terms::{Instant, Utc};
-use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -30,6 +30,8 @@ pub struct Sniffed {
     pub findings: Findings,
     /// The file breaks off.
     pub cut_off: Option<CutOff>,
+    /// Bytes of connections that a capture misses.
+    pub missed_bytes: u64,
 }
 
 /// Looks at the datagrams and connections of a capture.
@@ -41,7 +43,9 @@ pub fn sniff_capture(path: &Path) -> Result<Sniffed, OfflineError> {
     if !CaptureReader::recognises(input.begin()) {
         return Err(OfflineError::NoCapture { path: path.to_owned() });
     }
-    let (mut sniffer, mut streams, mut bytes) = (Sniffer::new(Limits::default()), Streams::new(), Vec::new());
+    let (mut sniffer, mut streams, mut stretches) =
+        (Sniffer::new(Limits::default()), Streams::new(), Stretches::default());
+    let mut missed_bytes = 0;
     let rest = Carriage::default().read(&mut input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         let now = instant(time.unwrap_or(Utc(0)));
@@ -51,22 +55,32 @@ pub fn sniff_capture(path: &Path) -> Result<Sniffed, OfflineError> {
                 sniffer.accept(Peer { port, transport: Transport::Udp, from }, now, datagram.payload);
             }
             Carried::Segment(segment) => {
-                bytes.clear();
-                let piece = streams.accept(&segment, &mut bytes).unwrap_or_default();
-                let (port, from) = (segment.destination.port(), segment.source);
-                let peer = Peer { port, transport: Transport::Tcp, from };
-                if piece.begins || piece.lost_bytes > 0 {
-                    sniffer.break_off(peer);
-                }
-                if !bytes.is_empty() {
-                    sniffer.accept(peer, now, &bytes);
-                }
+                stretches.clear();
+                streams.accept(&segment, &mut stretches);
+                missed_bytes += hear((segment.source, segment.destination), &stretches, now, &mut sniffer);
             }
             Carried::Other(_) | Carried::Aside(_) => {}
         }
         ControlFlow::Continue(())
     });
-    Ok(Sniffed { findings: sniffer.findings(), cut_off: rest.cut_off })
+    streams.end(&mut |whose, stretches| missed_bytes += hear(whose, stretches, Instant::ZERO, &mut sniffer));
+    Ok(Sniffed { findings: sniffer.findings(), cut_off: rest.cut_off, missed_bytes })
+}
+
+/// Looks at what follows in a stream, and says how many bytes of it are missing.
+fn hear((from, to): (SocketAddr, SocketAddr), stretches: &Stretches, now: Instant, sniffer: &mut Sniffer) -> u64 {
+    let peer = Peer { port: to.port(), transport: Transport::Tcp, from };
+    let mut missed = 0;
+    for (piece, bytes) in stretches.iter() {
+        missed += piece.lost_bytes;
+        if piece.begins || piece.lost_bytes > 0 {
+            sniffer.break_off(peer);
+        }
+        if !bytes.is_empty() {
+            sniffer.accept(peer, now, bytes);
+        }
+    }
+    missed
 }
 
 /// Looks at the datagrams that come to a socket for so long, and saves them as pcapng where that is wanted.

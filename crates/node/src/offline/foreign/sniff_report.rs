@@ -18,6 +18,8 @@ pub struct SniffReport {
     pub unheard: u64,
     /// Why the input ends before its end, where it does.
     pub cut_off: Option<String>,
+    /// Bytes of connections that a capture misses.
+    pub missed_bytes: u64,
 }
 
 /// Peers that send to one place.
@@ -83,10 +85,10 @@ pub struct GuessReport {
 
 impl SniffReport {
     /// The same as numbers and texts.
-    pub fn new(Sniffed { findings, cut_off }: &Sniffed) -> Self {
+    pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed) -> Self {
         let groups = findings.groups.iter().map(group).collect();
         let cut_off = cut_off.as_ref().map(|cut_off| cut_off.why.clone());
-        Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off }
+        Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off, missed_bytes: *missed_bytes }
     }
 }
 

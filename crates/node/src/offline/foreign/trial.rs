@@ -4,6 +4,7 @@ use super::account::unreadable;
 use super::connections::Connections;
 use super::feeding::capture_has_datagrams;
 use super::frames::{Carriage, Passing};
+use super::holes::{HoleReport, missed};
 use super::input::{CutOff, Input};
 use super::wanted::{Carrier, Wanted};
 use crate::configuration::{ConfigurationError, Fault, point_at};
@@ -11,8 +12,9 @@ use crate::offline::OfflineError;
 use crate::status::StatusSummary;
 use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, OwnBoard, Trial, TrialAccount};
 use ropewalk_terms::{Asked, Fact, Facts, Status};
-use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use ropewalk_wire::description::Description;
+use ropewalk_wire::mending::{Mended, Mender};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -72,6 +74,10 @@ pub struct TrialReport {
     pub bad_places: u64,
     /// The first of them.
     pub first_bad: Option<BadReport>,
+    /// Bytes of the connection that a capture misses, and those around them that belong to no whole frame.
+    pub missed_bytes: u64,
+    /// The first places at which it misses some.
+    pub holes: Vec<HoleReport>,
     /// Why the input ends before its end, where it does.
     pub cut_off: Option<String>,
     /// The exit status of `source test`, and why.
@@ -181,6 +187,8 @@ pub(super) struct Others {
     pub(super) ports: BTreeMap<u16, u64>,
     /// The input breaks off.
     pub(super) cut_off: Option<CutOff>,
+    /// What of the connection a capture misses.
+    pub(super) mended: Mended,
 }
 
 /// What came of it, and which packets of a capture are none of the source.
@@ -238,8 +246,9 @@ fn try_capture(
     trial: &mut Trial<'_>,
     others: &mut Others,
 ) {
-    let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
-    let mut connections = Connections::default();
+    let (mut streams, mut stretches, mut packets) = (Streams::new(), Stretches::default(), 0);
+    let (mut connections, mut mender) = (Connections::default(), options.wanted.mender());
+    let mut last = Arrival::default();
     let rest = Carriage::default().read(input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         packets += 1;
@@ -250,14 +259,12 @@ fn try_capture(
             Ok(Carried::Datagram(datagram)) => trial.datagram(arrival(datagram.source.ip()), datagram.payload),
             Ok(Carried::Other(packet)) => trial.datagram(arrival(packet.source), packet.payload),
             Ok(Carried::Segment(segment)) => {
-                bytes.clear();
-                let piece = streams.accept(&segment, &mut bytes).unwrap_or_default();
-                match connections.number_of(&segment, !bytes.is_empty()) {
+                stretches.clear();
+                streams.accept(&segment, &mut stretches);
+                match connections.number_of(&segment, !stretches.is_empty()) {
                     Some(number) if number == options.wanted.connection => {
-                        if piece.begins || piece.lost_bytes > 0 {
-                            trial.end_of_stream();
-                        }
-                        trial.stream(arrival(segment.source.ip()), &bytes);
+                        last = arrival(segment.source.ip());
+                        try_stretches(&stretches, &mut mender, trial, last);
                     }
                     Some(_) => tell("other_connection"),
                     None => {}
@@ -273,7 +280,35 @@ fn try_capture(
         }
         ControlFlow::Continue(())
     });
-    others.cut_off = rest.cut_off;
+    streams.end(&mut |whose, stretches| {
+        if connections.known(whose) == Some(options.wanted.connection) {
+            try_stretches(stretches, &mut mender, trial, last);
+        }
+    });
+    mender.end(&mut |bytes| {
+        trial.stream(last, bytes);
+        true
+    });
+    (others.cut_off, others.mended) = (rest.cut_off, mender.mended().clone());
+}
+
+/// Tries what follows in a stream; a connection that begins anew, or from which bytes are missing, goes on with another frame.
+fn try_stretches(stretches: &Stretches, mender: &mut Mender, trial: &mut Trial<'_>, arrival: Arrival) {
+    for (piece, bytes) in stretches.iter() {
+        if piece.begins || piece.lost_bytes > 0 {
+            let mut give = |bytes: &[u8]| {
+                trial.stream(arrival, bytes);
+                true
+            };
+            let _ = piece.begins && mender.begin(&mut give);
+            let _ = piece.lost_bytes > 0 && mender.miss(piece.lost_bytes, &mut give);
+            trial.end_of_stream();
+        }
+        mender.push(bytes, &mut |bytes| {
+            trial.stream(arrival, bytes);
+            true
+        });
+    }
 }
 
 fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) -> ConfigurationError) -> TrialReport {
@@ -296,6 +331,8 @@ fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) ->
             let (key, what, offset) = (place.key, place.what.clone(), place.offset);
             BadReport { key, what, offset, line: rule.line, column: rule.column, place }
         }),
+        missed_bytes: missed(&others.mended),
+        holes: HoleReport::all(&others.mended),
         cut_off: others.cut_off.map(|cut_off| cut_off.why),
         status: StatusSummary::default(),
     }
@@ -363,6 +400,7 @@ impl TrialReport {
             (Fact::FillerBytes, self.filler_bytes),
             // What is left over where the input breaks off is no damage of the board's.
             (Fact::LeftOverBytes, if self.cut_off.is_none() { self.left_over_bytes } else { 0 }),
+            (Fact::MissedBytes, self.missed_bytes),
             (Fact::InputsCutOff, u64::from(self.cut_off.is_some())),
             (Fact::PacketsUnreadable, unreadable(&self.aside)),
             (Fact::FramesUnfinished, self.unfinished_frames),

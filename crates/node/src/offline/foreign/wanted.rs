@@ -2,6 +2,7 @@
 
 use super::choosing::Chosen;
 use ropewalk_wire::capture::{Aside, Carried, IpPacket};
+use ropewalk_wire::mending::{Mender, StreamFrames};
 use std::net::IpAddr;
 
 /// Which packets of a capture are meant: all of them, where nothing is said.
@@ -23,6 +24,10 @@ pub struct Wanted {
     pub connection: usize,
     /// Which of them others want.
     pub others: Vec<usize>,
+    /// What the frames of a stream are, to find how they go on behind bytes that a capture misses; none where nobody knows.
+    pub frames: Option<StreamFrames>,
+    /// The longest of them, in bytes.
+    pub max_frame: usize,
     /// Which frames of a stream are meant, where those of several boards are in it.
     pub chosen: Option<Chosen>,
 }
@@ -40,6 +45,11 @@ impl Wanted {
     /// Those that went to this port, if it is one.
     pub(super) fn port(port: Option<u16>) -> Self {
         Self { port, ..Self::default() }
+    }
+
+    /// What gives on the frames of a stream that a capture holds.
+    pub(super) fn mender(&self) -> Mender {
+        Mender::new(self.frames.clone(), self.max_frame)
     }
 
     /// What of a packet is meant.

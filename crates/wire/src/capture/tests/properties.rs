@@ -40,13 +40,16 @@ proptest! {
         start in any::<u32>(),
     ) {
         let mut streams = Streams::new();
-        let mut out = Vec::new();
+        let (mut out, mut stretches) = (Vec::new(), Stretches::default());
         let mut accept = |offset: usize, begins, payload: &[u8]| {
             let sequence = start.wrapping_add(offset as u32);
             let raw = ipv4(6, &tcp(sequence, if begins { 2 } else { 0 }, payload), |_| {});
             let mut traffic = Traffic::new();
             let Carried::Segment(segment) = traffic.accept(&packet(LinkType::RAW, &raw)) else { panic!("no segment") };
-            streams.accept(&segment, &mut out).expect("there is room").lost_bytes
+            stretches.clear();
+            assert!(streams.accept(&segment, &mut stretches), "there is room");
+            stretches.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+            stretches.iter().map(|(piece, _)| piece.lost_bytes).sum::<u64>()
         };
         let mut lost = accept(0, true, b"");
         for (place, length) in cuts {

@@ -165,12 +165,21 @@ fn parts_that_never_become_whole_take_bounded_memory() {
 /// What a stream carried: the pieces, and how much of it was lost.
 fn stream(segments: &[(u32, u8, &[u8])]) -> (Vec<u8>, u64) {
     let (mut traffic, mut streams, mut out, mut lost) = (Traffic::new(), Streams::new(), Vec::new(), 0);
+    let mut stretches = Stretches::default();
+    let mut add = |stretches: &Stretches| {
+        for (piece, bytes) in stretches.iter() {
+            lost += piece.lost_bytes;
+            out.extend_from_slice(bytes);
+        }
+    };
     for (sequence, flags, payload) in segments {
         let bytes = ipv4(6, &tcp(*sequence, *flags, payload), |_| {});
         let Carried::Segment(segment) = traffic.accept(&packet(LinkType::RAW, &bytes)) else { panic!("no segment") };
-        let piece = streams.accept(&segment, &mut out).expect("there is room");
-        lost += piece.lost_bytes;
+        stretches.clear();
+        assert!(streams.accept(&segment, &mut stretches), "there is room");
+        add(&stretches);
     }
+    streams.end(&mut |_, stretches| add(stretches));
     (out, lost)
 }
 
@@ -192,7 +201,33 @@ fn the_bytes_of_a_connection_come_in_order() {
 fn bytes_that_the_capture_misses_are_given_up_and_counted() {
     let block = vec![7; 60_000];
     let mut segments: Vec<(u32, u8, &[u8])> = vec![(0, 2, b""), (1, 0, b"a")];
-    segments.extend((0..80).map(|index| (102 + index * 60_000, 0, &block[..])));
+    segments.extend((0..400).map(|index| (102 + index * 60_000, 0, &block[..])));
     let (out, lost) = stream(&segments);
-    assert_eq!((out.len(), lost), (1 + 80 * 60_000, 100));
+    assert_eq!((out.len(), lost), (1 + 400 * 60_000, 100));
+}
+
+#[test]
+fn what_waits_when_the_capture_ends_is_given_behind_its_holes() {
+    let begin = u32::MAX - 8;
+    let at = |offset: u32| begin.wrapping_add(1 + offset);
+    const SYN: u8 = 2;
+    const FIN: u8 = 1;
+    let (out, lost) =
+        stream(&[(begin, SYN, b""), (at(0), 0, b"ab"), (at(5), 0, b"fg"), (at(10), FIN, b"kl"), (at(7), 0, b"h")]);
+    assert_eq!((&out[..], lost), (&b"abfghkl"[..], 3 + 2));
+}
+
+#[test]
+fn segments_that_were_sent_again_or_overtaken_are_no_holes() {
+    let sent: Vec<u8> = (0..=255).collect();
+    let at = |from: usize, to: usize| (1 + from as u32, 0, &sent[from..to]);
+    for order in [
+        vec![at(0, 100), at(150, 200), at(100, 150), at(200, 256)],
+        vec![at(0, 100), at(150, 200), at(200, 256), at(90, 160)],
+        vec![at(0, 100), at(0, 100), at(50, 120), at(110, 256)],
+        // Sent again in larger pieces, and once more when all had come.
+        vec![at(0, 10), at(20, 30), at(40, 50), at(10, 256), at(20, 30)],
+    ] {
+        assert_eq!(stream(&[vec![(0, 2, &b""[..])], order].concat()), (sent.clone(), 0));
+    }
 }

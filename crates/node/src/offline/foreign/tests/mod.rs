@@ -160,6 +160,32 @@ fn a_capture_that_ends_within_a_packet_says_so() {
 }
 
 #[test]
+fn behind_bytes_that_a_capture_misses_frames_of_every_format_go_on() {
+    for format in streams() {
+        let noise = noise(20_000);
+        let frames: Vec<Vec<u8>> = (1..=100)
+            .zip(noise.chunks_exact(200))
+            .flat_map(|(event, payload)| format.emulate(3, event, payload).expect("it is short"))
+            .collect();
+        let stream = frames.concat();
+        let segments = stream.chunks(130).enumerate().filter(|(index, _)| ![40, 41, 60].contains(index));
+        let packets: Vec<_> = segments.map(|(index, part)| tcp(host(2, 77), 1 + 130 * index as u32, part)).collect();
+        let found = report(&capture(&packets), Some(format)).expect("it can be read");
+        let mut at = 0;
+        let is_whole = |frame: &&Vec<u8>| {
+            at += frame.len();
+            [(5200, 5460), (7800, 7930)].iter().all(|(from, to)| at <= *from || at - frame.len() >= *to)
+        };
+        let whole = frames.iter().filter(is_whole).count() as u64;
+        assert_eq!((found.frames, found.skipped_bytes), (whole, 0), "{format:?}: {found:#?}");
+        let capture = found.files[0].capture.as_ref().expect("it is one");
+        assert_eq!(capture.missed_bytes, stream.len() as u64 - found.frame_bytes, "{format:?}: {found:#?}");
+        let holes: Vec<_> = capture.holes.iter().map(|hole| (hole.hole.at, hole.hole.bytes)).collect();
+        assert_eq!(holes, [(5200, 260), (7800, 130)], "{format:?}");
+    }
+}
+
+#[test]
 fn packets_that_cannot_be_read_are_counted_and_lead_to_a_status() {
     let mut packets: Vec<Vec<u8>> =
         frames(ForeignFormat::Ess, 1, 1..50).iter().map(|one| udp(host(2, 77), 9000, one)).collect();
