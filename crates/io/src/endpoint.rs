@@ -236,6 +236,16 @@ pub enum EndpointError {
         /// What would be right.
         expected: &'static str,
     },
+    /// The system knows no address of this name.
+    #[error("the name `{name}` in `{address}` does not resolve: {source}")]
+    NoSuchName {
+        /// The name.
+        name: String,
+        /// What was given.
+        address: String,
+        /// What the system's resolver said.
+        source: std::io::Error,
+    },
     /// Somebody else listens there.
     #[error("cannot listen on {address}: the address is taken; choose another port, or 0 for any free one")]
     AddressInUse {

@@ -9,6 +9,13 @@ pub struct SourceId(pub u32);
 impl SourceId {
     /// Not a front end: the filter, whose result is stored as one more fragment of an event.
     pub const FILTER: Self = Self(u32::MAX - 1);
+    /// From this one on ids are of what is stored with events besides their fragments, and no front end has one.
+    pub const FIRST_RESERVED: Self = Self(u32::MAX - 2);
+
+    /// Whether it is no front end's.
+    pub const fn is_reserved(self) -> bool {
+        self.0 >= Self::FIRST_RESERVED.0
+    }
 }
 
 /// A run of data taking. Never used twice in one output directory.

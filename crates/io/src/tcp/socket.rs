@@ -15,7 +15,10 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Resolves `host:port`. Names are resolved by the system, which may take a while: give numbers where the
 /// caller must not be held up.
-fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
+///
+/// # Errors
+/// Where it is no such address, or the name does not resolve.
+pub fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
     let bad = || EndpointError::BadAddress {
         address: address.to_owned(),
         expected: "host:port, for example 127.0.0.1:9000 or [::1]:0",
@@ -23,7 +26,15 @@ fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
     if let Ok(numeric) = address.parse() {
         return Ok(numeric);
     }
-    address.to_socket_addrs().map_err(|_| bad())?.next().ok_or_else(bad)
+    let Some((name, port)) = address.rsplit_once(':') else { return Err(bad()) };
+    let name = name.trim_matches(['[', ']']);
+    let port = port.parse::<u16>().map_err(|_| bad())?;
+    if name.is_empty() {
+        return Err(bad());
+    }
+    let unknown = |source| EndpointError::NoSuchName { name: name.to_owned(), address: address.to_owned(), source };
+    let none = || unknown(io::Error::new(io::ErrorKind::NotFound, "it has no address"));
+    (name, port).to_socket_addrs().map_err(unknown)?.next().ok_or_else(none)
 }
 
 /// Whether the kernel lets us use this congestion control.
@@ -176,4 +187,22 @@ pub(super) fn listen_error(address: &str, source: io::Error) -> EndpointError {
 
 pub(super) fn connect_error(address: &str, source: io::Error) -> EndpointError {
     EndpointError::System { what: "cannot connect to", address: address.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_knows_is_told_from_an_address_that_is_none() {
+        for known in ["127.0.0.1:80", "[::1]:0", "localhost:9"] {
+            assert!(resolve(known).is_ok(), "{known}");
+        }
+        for wrong in ["localhost", ":80", "localhost:http", "[::1]", "localhost:70000"] {
+            assert!(matches!(resolve(wrong), Err(EndpointError::BadAddress { .. })), "{wrong}");
+        }
+        let error = resolve("board.invalid:80").expect_err("no such name is given to anybody");
+        assert!(matches!(&error, EndpointError::NoSuchName { name, .. } if name == "board.invalid"), "{error}");
+        assert!(error.to_string().contains("does not resolve"), "{error}");
+    }
 }

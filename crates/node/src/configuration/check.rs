@@ -4,6 +4,7 @@ use super::model::{Acknowledge, Configuration, LumisectionChoice, SourceSection}
 use super::parse::Fault;
 use crate::fields::is_field_name;
 use crate::quantity::Bytes;
+use ropewalk_terms::SourceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -32,6 +33,14 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         }
         if let Some(first) = ids.insert(source.id, index) {
             let message = format!("source[{first}] has the id {} already; ids must be unique", source.id);
+            return Err(fault(key("id"), message));
+        }
+        if SourceId(source.id).is_reserved() {
+            let most = SourceId::FIRST_RESERVED.0 - 1;
+            let message = format!(
+                "the ids above {most} are those of what is stored with events besides fragments, such as a filter's \
+                 results and what was around a converted event: give another one"
+            );
             return Err(fault(key("id"), message));
         }
         self::source(source, key)?;

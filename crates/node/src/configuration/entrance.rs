@@ -11,6 +11,7 @@ use crate::offline::foreign::{Chosen, Wanted};
 use crate::quantity::read_from_text;
 use ropewalk_flow::trial::OwnBoard;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
+use ropewalk_wire::mending::StreamFrames;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -144,6 +145,15 @@ impl SourceSection {
             frames,
             max_frame,
             chosen,
+        }
+    }
+
+    /// What its frames are in a stream, as far as that can be known before.
+    pub fn stream_frames(&self) -> Option<StreamFrames> {
+        match self.framing() {
+            Some(description) if description.needs_datagrams() => None,
+            Some(description) => Some(description.into()),
+            None => Some(StreamFrames::Generic),
         }
     }
 

@@ -288,11 +288,6 @@ impl Configuration {
 
 /// The first thing that is wrong with filter and streams.
 pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
-    if let Some(index) = configuration.source.iter().position(|source| source.id >= SourceId::FILTER.0) {
-        let message =
-            "the two highest ids are those of what is stored with events, such as a filter's results: give another one";
-        return Err(fault(format!("source[{index}].id"), message));
-    }
     let has_triggers = configuration.filter.is_some() || configuration.file_based.is_some();
     for (index, stream) in configuration.stream.iter().enumerate() {
         let key = |field: &str| format!("stream[{index}].{field}");

@@ -20,7 +20,6 @@ use ropewalk_wire::foreign::{Counting, ForeignFormat};
 use ropewalk_wire::layout::{
     Checksum, Clock, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan, Size, Source, Status,
 };
-use ropewalk_wire::mending::StreamFrames;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -422,15 +421,6 @@ impl SourceSection {
     pub fn framing(&self) -> Option<Description> {
         let blocks = (self.format == FormatName::Ferol).then(|| ForeignFormat::Ferol.into());
         self.description().or(blocks)
-    }
-
-    /// What its frames are in a stream, as far as that can be known before.
-    pub fn stream_frames(&self) -> Option<StreamFrames> {
-        match self.framing() {
-            Some(description) if description.needs_datagrams() => None,
-            Some(description) => Some(description.into()),
-            None => Some(StreamFrames::Generic),
-        }
     }
 
     /// What its datagrams are waited for: the others of a frame that is sent in several, and those that they overtook.

@@ -37,7 +37,7 @@ use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
-use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::tcp::{Tcp, TcpConfig, resolve};
 use ropewalk_io::{Dispatcher, EndpointError};
 use ropewalk_memory::{PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
@@ -344,6 +344,8 @@ pub fn launch_unit(
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
     descriptors::make_room(configuration, Some((role, index)))?;
+    let mut called = addresses.readouts.iter().filter(|_| role == Role::Builder).chain(&addresses.managers);
+    called.try_for_each(|address| resolve(address).map(drop)).map_err(endpoint("another node"))?;
     let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placer);

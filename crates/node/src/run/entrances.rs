@@ -26,7 +26,7 @@ use ropewalk_io::packet::{
     Flow, LocalFeed, Membership, MembershipChange, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
     SocketReceiver,
 };
-use ropewalk_io::tcp::Tcp;
+use ropewalk_io::tcp::{Tcp, resolve};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::SourceId;
 use std::io::{ErrorKind, Write};
@@ -210,6 +210,8 @@ fn entrance(
         return Ok(Some((Entrance::Listen(address.clone()), None)));
     }
     if let Some(NetworkAddress::Tcp(address)) = &source.connect {
+        // A name that nobody knows is told before the run, and not waited for as a board that is off.
+        resolve(address).map_err(endpoint(name))?;
         return Ok(Some((Entrance::Call(address.clone()), None)));
     }
     if let Some(input) = &source.input {

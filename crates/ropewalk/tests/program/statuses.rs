@@ -13,6 +13,8 @@ fn a_bad_configuration_is_status_2_and_names_the_place() {
     let good = setup.text();
     for (wrong, place, hint) in [
         (good.replace("id = 841", "id = 5000"), "source[0].id", "0 to 4095"),
+        (good.replace("id = 841", "id = 4294967293"), "source[0].id", "stored with events"),
+        (good.replace("id = 841", "id = 4294967295"), "source[0].id", "the ids above 4294967292"),
         (good.replace("readout = \"ru0\"", "readout = \"ru9\""), "source[0].readout", "there are: ru0"),
         (good.replace("window = 256", "window = 0"), "readout[0].window", "between 1 and"),
         (good.replace("window = 256", "wimdow = 256"), "", "wimdow"),
@@ -54,6 +56,26 @@ fn wrong_usage_is_status_2_and_says_what_would_be_right() {
         let ended = Program::run(arguments);
         ended.expect_status(2);
         assert!(ended.errors.to_lowercase().contains(&hint.to_lowercase()), "{hint}: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_called_that() {
+    let setup = Setup::new("name", &[841]);
+    let named = |keys: &str| {
+        let text = setup.text().replacen("id = 841", &format!("id = 841\nformat = \"midas\"\n{keys}"), 1);
+        let file = setup.directory().join("named.toml");
+        fs::write(&file, text).expect("a file can be written");
+        file.display().to_string()
+    };
+    let source = |keys: &str| vec!["run".to_owned(), named(keys)];
+    let replay = ["replay", "nothing", "--to", "udp://board.invalid:9"].map(str::to_owned).to_vec();
+    for arguments in
+        [source("connect = \"tcp://board.invalid:5000\""), source("listen = \"tcp://board.invalid:0\""), replay]
+    {
+        let ended = Program::run(&arguments);
+        let told = ended.errors.contains("`board.invalid`") && ended.errors.contains("does not resolve");
+        assert!(told && matches!(ended.status, Some(2 | 4)), "{arguments:?}: {ended:#?}");
     }
 }
 

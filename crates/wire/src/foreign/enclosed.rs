@@ -10,8 +10,10 @@ pub const ENVELOPE: SourceId = SourceId(u32::MAX);
 /// The source whose fragment is the data of a foreign event that do not fall apart into fragments. No front end has this id.
 pub const UNDIVIDED: SourceId = SourceId(u32::MAX - 2);
 
-const _: () =
+const _: () = {
     assert!(UNDIVIDED.0 != SourceId::FILTER.0 && ENVELOPE.0 != SourceId::FILTER.0, "each has an id of its own");
+    assert!(UNDIVIDED.is_reserved() && ENVELOPE.is_reserved() && SourceId::FILTER.is_reserved(), "no front end has it");
+};
 
 /// A whole event.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -124,7 +124,9 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
                 self.endpoint = Some(endpoint);
                 self.state = ClientState::Asking;
             }
-            Err(error @ EndpointError::BadAddress { .. }) => self.state = ClientState::Lost(error.to_string()),
+            Err(error @ (EndpointError::BadAddress { .. } | EndpointError::NoSuchName { .. })) => {
+                self.state = ClientState::Lost(error.to_string())
+            }
             Err(error) => self.lose(error.to_string(), now),
         }
     }

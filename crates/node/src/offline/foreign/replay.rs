@@ -7,6 +7,7 @@ use super::stand_ins::StandIns;
 use super::wanted::{Carrier, Wanted};
 use crate::offline::OfflineError;
 use crate::status::StatusSummary;
+use ropewalk_io::tcp::resolve;
 use ropewalk_terms::{Asked, Fact, Facts, Utc};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use ropewalk_wire::foreign::ForeignFormat;
@@ -28,20 +29,24 @@ pub enum Target {
     Tcp(SocketAddr),
 }
 
-/// A text that names no target.
+/// A text that names no target, and why.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no target; they are udp://ADDRESS:PORT and tcp://ADDRESS:PORT")]
-pub struct NoTarget(String);
+#[error("`{text}` is no target: {why}")]
+pub struct NoTarget {
+    text: String,
+    why: String,
+}
 
 impl FromStr for Target {
     type Err = NoTarget;
 
     fn from_str(text: &str) -> Result<Self, NoTarget> {
-        let address = |text: &str| text.parse().map_err(|_| NoTarget(text.to_owned()));
+        let wrong = |why: String| NoTarget { text: text.to_owned(), why };
+        let address = |text: &str| resolve(text).map_err(|error| wrong(error.to_string()));
         match text.split_once("://") {
             Some(("udp", rest)) => address(rest).map(Self::Udp),
             Some(("tcp", rest)) => address(rest).map(Self::Tcp),
-            _ => Err(NoTarget(text.to_owned())),
+            _ => Err(wrong("they are udp://HOST:PORT and tcp://HOST:PORT".to_owned())),
         }
     }
 }
