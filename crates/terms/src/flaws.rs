@@ -357,6 +357,22 @@ flaws! {
     OldValueOfEarlierStart = "old_value_of_earlier_start",
     /// Where one setting could not be brought back, all others count as half-way, too.
     AllStuckWithOne = "all_stuck_with_one",
+    /// Any believable number is taken at its word.
+    NumbersTrusted = "numbers_trusted",
+    /// A fragment whose checksum is wrong says where its source is.
+    DamagedBelieved = "damaged_believed",
+    /// A number that does not continue its sequence is believed at once.
+    JumpUnproved = "jump_unproved",
+    /// What is left of an earlier run is taken for the beginning of this one.
+    StaleJoined = "stale_joined",
+    /// Time stamps of other sources are not compared when a counter starts again.
+    RestartUnrecovered = "restart_unrecovered",
+    /// A source whose numbers are in doubt is waited for until it speaks again.
+    DoubtEndless = "doubt_endless",
+    /// A fragment with a wrong number is dropped without being counted.
+    WrongNumberUncounted = "wrong_number_uncounted",
+    /// A counter that wraps is taken for one that started again.
+    WrapUnseen = "wrap_unseen",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -50,8 +50,7 @@ pub struct SourceConfig {
     pub counter_bits: u8,
     /// The counter's value in the run's first event.
     pub first: u64,
-    /// Counting may begin with another number than `first`, if the sources agree on it. Only where one readout unit has all
-    /// sources, and all of them may.
+    /// `first` is a guess: counting may begin with another number.
     pub begins_anywhere: bool,
     /// The longest fragment that is believed, in bytes.
     pub max_fragment: u32,
@@ -88,7 +87,7 @@ impl SourceConfig {
             counter_bits,
             first: 1,
             begins_anywhere: false,
-            trusts_numbers: true,
+            trusts_numbers: false,
             max_fragment: 16 << 20,
             on_close: OnClose::Wait,
             check_crc: true,
@@ -121,6 +120,8 @@ pub struct ReadoutConfig {
     pub index: u16,
     /// There is no other readout unit.
     pub is_alone: bool,
+    /// The sources show together with which number counting begins; all of them are here, and may begin anywhere.
+    pub first_is_open: bool,
     /// Its sources; at most 65,535.
     pub sources: Vec<SourceConfig>,
     /// How many builder units may ask; room for their requests is laid out before the run.
@@ -151,6 +152,7 @@ impl ReadoutConfig {
         Self {
             index,
             is_alone: false,
+            first_is_open: false,
             sources,
             builders: 1,
             window: 1024,

@@ -5,19 +5,20 @@
 //!   last 1523 |  1527  1528  1529    a new sequence goes on: 1524 to 1526 were lost
 //!   last 1523 |     1     2     3    a new sequence behind the old one: the source restarted
 //! ```
-//! A number is a claim. One that does not continue is held, with what follows, until there is evidence: the old sequence
-//! goes on, the new one does, or other sources show how far the run has come. At most [`MOST_HELD`] fragments are held,
-//! for at most half the source time-out or a second. A fragment whose checksum is wrong proves nothing: it takes the place that its
-//! neighbours leave for it, or none.
+//! A number is a claim. One that does not continue is held, with what follows, until the explanation that costs least
+//! ([`Reading`]) leads its rivals by enough, or other sources show how far the run has come. At most [`MOST_HELD`] fragments are
+//! held, for at most half the source time-out or a second. A fragment whose checksum is wrong proves nothing: it takes the place
+//! that its neighbours leave for it, or none.
 
 use super::machine::Readout;
+use super::reading::{Number, Numbers, Reading, Start, WRONG};
 use super::realign::{MOST_MARKS, Mark};
 use super::sequence::Sequence;
-use super::source::Source;
+use super::source::{Presence, Source};
 use super::timeline::{ORIGIN, Position};
 use crate::messages::{FragmentFlags, NumberingKind, Received};
 use arrayvec::ArrayVec;
-use core::cmp::Ordering;
+use core::cmp::{Ordering, Reverse};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
@@ -25,14 +26,17 @@ use ropewalk_terms::{Cause, EventKey, Instant};
 /// Fragments of a source that are held while its numbers are in doubt.
 pub(super) const MOST_HELD: usize = 8;
 
-/// Equal steps in a row that prove a new sequence where the run has come as far.
-const PROOF: u32 = 3;
+/// By how much an explanation leads that has numbers missing in front of its first member: three that continue each other do.
+const PROOF: i32 = 4;
+
+/// Members that show where a numbering begins.
+const ENOUGH: u32 = 3;
+
+/// A source whose first number is so near to the run's first one has lost what is between.
+const NEAR: Position = 16;
 
 /// Events wait no longer than this for a source whose numbers are in doubt, whatever the source time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
-
-/// Growing numbers in a row, in unequal steps, that prove as much.
-const LOOSE_PROOF: u32 = 4;
 
 /// Flags of fragments whose numbers are no evidence: their bytes are known to be damaged, or the framer gave them up.
 const UNRELIABLE: u32 = FragmentFlags::CRC_ERROR.0
@@ -42,8 +46,8 @@ const UNRELIABLE: u32 = FragmentFlags::CRC_ERROR.0
 
 /// Whether a fragment's number is no evidence.
 #[inline]
-pub(super) const fn is_unreliable(fragment: &Received) -> bool {
-    fragment.meta.flags.0 & UNRELIABLE != 0
+pub(super) fn is_unreliable(fragment: &Received) -> bool {
+    fragment.meta.flags.0 & UNRELIABLE != 0 && !is_planted(Flaw::DamagedBelieved)
 }
 
 /// Whether a fragment is there and has this number.
@@ -55,28 +59,22 @@ const fn has_number(fragment: &Received, number: u64) -> bool {
 #[derive(Debug)]
 pub(super) struct Doubt {
     held: ArrayVec<Received, { MOST_HELD + 1 }>,
-    /// Fragments that came since the doubt began, those included that were given up meanwhile, here or by the framer.
-    seen: u64,
-    /// The event after which the doubt began.
+    /// Fragments that came behind the last event and were given up, here or by the framer.
+    gone: u64,
+    /// The event after which they came.
     after: Position,
     since: Instant,
+    /// The oldest incomplete event then.
+    head: Position,
+    /// Time has passed once, and was given once more.
+    is_second: bool,
     /// The event that the oldest number that is held may stand for, where time has passed without evidence: those before it do not
     /// wait for the source any longer.
     tentative: Option<Position>,
+    /// It seems to have started its numbering again, and others have not yet brought what tells where it is: it is not read meanwhile.
+    awaits_others: bool,
     /// The last number that was given up for lack of time, and how many in a row agreed with it.
     given_up: Option<(u64, u32)>,
-}
-
-/// The longest run of numbers at the end of those held that continue each other.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Chain {
-    /// The place of its first number among those held.
-    start: usize,
-    first: u64,
-    /// Numbers in it, those included that were given up before.
-    length: u32,
-    /// The step from each to the next; none where steps differ.
-    step: Option<u64>,
 }
 
 /// What is known of a source whose numbers are in doubt.
@@ -84,21 +82,33 @@ struct Chain {
 enum Verdict {
     /// Not enough.
     Wait,
-    /// The new sequence, from this place among those held, is the source's: it lost what lies between.
-    Jump(Chain),
+    /// Not enough, until other sources have come as far.
+    AwaitOthers,
+    /// These members are right; what is held behind the last of them is looked at again.
+    Right(Reading),
     /// The source started its numbering again.
-    Restart(Chain),
-    /// It did, and its first fragment since is of this event.
-    Realign(Chain, Position),
-    /// Time is over for the events before this one.
-    Perhaps(Position),
+    Restart(Reading),
+    /// It did, and the first member is of this event.
+    Realign(Reading, Position),
+    /// Time is over for the events before this one, where one is known; something may come yet.
+    Perhaps(Option<Position>),
     /// Time is over, and nothing speaks for any of the numbers.
     Nothing,
 }
 
 impl Doubt {
     pub(super) fn new() -> Self {
-        Self { held: ArrayVec::new(), seen: 0, after: 0, since: Instant::ZERO, tentative: None, given_up: None }
+        Self {
+            held: ArrayVec::new(),
+            gone: 0,
+            after: 0,
+            since: Instant::ZERO,
+            head: 0,
+            is_second: false,
+            tentative: None,
+            awaits_others: false,
+            given_up: None,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -115,51 +125,50 @@ impl Doubt {
         self.held.len()
     }
 
+    /// Whether the source is not to be read until more is known.
+    pub(super) fn awaits_others(&self) -> bool {
+        self.awaits_others && self.is_full()
+    }
+
     /// Whether nothing more can be held without giving up the oldest.
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= MOST_HELD
     }
 
-    /// One more fragment came, behind those up to `last`.
-    pub(super) fn count(&mut self, last: Position) {
-        if self.held.is_empty() && self.after != last {
-            self.seen = 0;
-        }
-        self.after = last;
-        self.seen += 1;
+    /// A fragment behind those up to `last` was given up.
+    pub(super) const fn count_gone(&mut self, last: Position) {
+        self.keep_up(last);
+        self.gone += 1;
     }
 
-    /// The chain at the end of what is held, of equal steps if that has at least two numbers, of growing numbers if
-    /// `is_loose`.
-    fn chain(&self, sequence: &Sequence, is_loose: bool) -> Option<Chain> {
-        let reliable = self.held.iter().enumerate().rev().filter(|(_, one)| !is_unreliable(one));
-        let mut numbers = reliable.map(|(place, one)| (place, one.meta.raw_id)).filter(|(_, raw)| sequence.holds(*raw));
-        let (mut start, mut first) = numbers.next()?;
-        let (mut length, mut step) = (1, None);
-        for (place, raw) in numbers {
-            let (apart, places) = (sequence.between(raw, first), (start - place) as u64);
-            let is_equal = apart == places * step.unwrap_or(apart / places);
-            if apart == 0 || apart > sequence.reach() || !is_loose && !is_equal {
-                break;
-            }
-            // A step of 0 stands for different ones.
-            step = Some(if is_equal { apart / places } else { 0 });
-            (start, first, length) = (place, raw, length + 1);
+    /// The source has come to `last`.
+    const fn keep_up(&mut self, last: Position) {
+        if self.after != last {
+            (self.after, self.gone) = (last, 0);
         }
-        if start == 0
-            && let Some((before, count)) = self.given_up
-            && sequence.between(before, first) == step.unwrap_or(1)
-        {
-            length += count;
-        }
-        Some(Chain { start, first, length, step: step.filter(|&step| step > 0) })
+    }
+
+    fn numbers<'a>(&self, sequence: &'a Sequence, may_repeat: bool) -> Numbers<'a> {
+        let number = |one: &Received| match one.meta.raw_id {
+            _ if one.meta.flags.contains(FragmentFlags::MISSING) => Number::Unknown,
+            raw if !sequence.holds(raw) => Number::Unknown,
+            raw if is_unreliable(one) => Number::Damaged(raw),
+            raw => Number::Says(raw),
+        };
+        Numbers { held: self.held.iter().map(number).collect(), sequence, may_repeat }
+    }
+
+    /// What the numbers say where counting may begin anywhere.
+    fn beginning(&self, sequence: &Sequence) -> Option<(u64, u32)> {
+        let reading = self.numbers(sequence, false).best(Start::Anew, |_| true, |_| true);
+        Some((self.held[reading.members().next()?].meta.raw_id, reading.len()))
     }
 
     /// Drops what is held, and says how many fragments those were.
     pub(super) fn clear(&mut self) -> u64 {
         let held = self.held.len() as u64;
         self.held.clear();
-        (self.seen, self.tentative, self.given_up) = (0, None, None);
+        (self.gone, self.tentative, self.awaits_others, self.given_up) = (0, None, false, None);
         held
     }
 }
@@ -174,75 +183,27 @@ impl Readout {
     pub(super) fn hold(&mut self, now: Instant, source: usize, fragment: Received) {
         let patience = self.patience();
         let input = &mut self.sources[source];
-        let doubt = &mut input.doubt;
+        let (doubt, last) = (&mut input.doubt, input.sequence.last());
+        doubt.keep_up(last);
         if doubt.is_empty() {
-            doubt.since = now;
+            (doubt.since, doubt.head, doubt.is_second) = (now, self.head, false);
             self.doubt_check = self.doubt_check.min(now.after(patience));
         }
-        doubt.count(input.sequence.last());
-        let raw = fragment.meta.raw_id;
-        let is_reliable = !is_unreliable(&fragment);
-        // Each of those held may stand for one event of the old sequence, or for none.
-        let places = input.sequence.steps_ahead(raw);
-        let places = places.filter(|&places| places == doubt.seen || is_reliable && places < doubt.seen);
-        // Two numbers that continue each other are better evidence than a count of fragments, in which some may have been given up.
-        let last = doubt.held.iter().rev().find(|one| !is_unreliable(one));
-        let follows_held = is_reliable && last.is_some_and(|last| input.sequence.after(last.meta.raw_id) == raw);
-        if let Some(places) = places.filter(|_| doubt.seen > 1 && !follows_held) {
-            self.resume(source, places - 1, fragment);
-            return;
-        }
         doubt.held.push(fragment);
+        self.weigh(now, source, false);
+        let doubt = &mut self.sources[source].doubt;
         if doubt.held.len() > MOST_HELD {
             let oldest = doubt.held.remove(0);
             doubt.given_up = None;
-            self.give_up(source, oldest, true);
+            doubt.count_gone(last);
+            self.give_up(source, oldest);
         }
-        self.weigh(now, source, false);
-    }
-
-    /// The old sequence goes on with `fragment`. Those held before it have `places` events, and are in them if they say so.
-    fn resume(&mut self, source: usize, mut places: u64, fragment: Received) {
-        let input = &self.sources[source];
-        let (mut next, end, last) = (input.sequence.next(), fragment.meta.raw_id, input.sequence.last_raw());
-        let mut extra = input.doubt.len() as u64 - places.min(input.doubt.len() as u64);
-        let mut early = ArrayVec::<Received, MOST_HELD>::new();
-        self.each_held(source, |readout, _, one| {
-            if extra > 0 && (places == 0 || has_number(&one, last)) {
-                extra -= 1;
-                early.push(one);
-                return;
-            }
-            if places > 0 && has_number(&one, next) {
-                readout.believe(source, one);
-            } else {
-                readout.give_up(source, one, true);
-            }
-            places = places.saturating_sub(1);
-            next = readout.sources[source].sequence.after(next);
-        });
-        if is_unreliable(&fragment) {
-            // It bears out those before it, and waits for what bears it out.
-            let doubt = &mut self.sources[source].doubt;
-            doubt.held.push(fragment);
-            doubt.seen = 1;
-        } else {
-            self.believe(source, fragment);
-        }
-        next = self.sources[source].sequence.after(end);
-        // One that was overtaken by those before it came too early, and has its place behind them.
-        while let Some(place) = early.iter().position(|one| one.meta.raw_id == next && !is_unreliable(one)) {
-            next = self.sources[source].sequence.after(next);
-            let one = early.remove(place);
-            self.believe(source, one);
-        }
-        early.into_iter().for_each(|one| self.give_up(source, one, false));
     }
 
     /// Takes out what is held, oldest first; nothing is in doubt then.
     fn each_held(&mut self, source: usize, mut take: impl FnMut(&mut Self, usize, Received)) {
         let doubt = &mut self.sources[source].doubt;
-        (doubt.seen, doubt.tentative, doubt.given_up) = (0, None, None);
+        (doubt.gone, doubt.tentative, doubt.awaits_others, doubt.given_up) = (0, None, false, None);
         let held = core::mem::take(&mut doubt.held);
         held.into_iter().enumerate().for_each(|(place, one)| take(self, place, one));
     }
@@ -255,7 +216,7 @@ impl Readout {
         if self.may_begin_anywhere(source) {
             self.agree_on_first(now, is_last_word);
             if self.first_is_open && is_last_word {
-                self.each_held(source, |readout, _, one| readout.give_up(source, one, true));
+                self.each_held(source, |readout, _, one| readout.give_up(source, one));
             }
             return;
         }
@@ -263,17 +224,18 @@ impl Readout {
             self.stray_all(now, source);
             return;
         }
-        match self.verdict(source, is_last_word) {
-            Verdict::Wait => {}
-            Verdict::Jump(chain) => self.jump(source, chain),
-            Verdict::Restart(chain) => self.restart(now, source, chain),
-            Verdict::Realign(chain, position) => self.realign(source, chain, position),
-            Verdict::Perhaps(position) if self.sources[source].doubt.tentative.is_none() => {
-                self.sources[source].doubt.tentative = Some(position);
+        let verdict = self.verdict(source, is_last_word);
+        self.sources[source].doubt.awaits_others = verdict == Verdict::AwaitOthers;
+        match verdict {
+            Verdict::Wait | Verdict::AwaitOthers => {}
+            Verdict::Right(reading) => self.follow(source, reading, is_last_word),
+            Verdict::Restart(reading) => self.restart(now, source, reading),
+            Verdict::Realign(reading, position) => self.realign(source, reading, position, is_last_word),
+            Verdict::Perhaps(position) if !self.sources[source].doubt.is_second => {
+                let doubt = &mut self.sources[source].doubt;
+                (doubt.tentative, doubt.is_second) = (position, true);
             }
-            Verdict::Nothing | Verdict::Perhaps(_) => {
-                self.believe_none(source);
-            }
+            Verdict::Nothing | Verdict::Perhaps(_) => self.believe_none(source),
         }
     }
 
@@ -283,9 +245,11 @@ impl Readout {
         let shown = self.opened();
         let input = &self.sources[source];
         let (last, next) = (input.sequence.last(), input.sequence.next());
-        let chain = input.doubt.chain(&input.sequence, false);
-        let given_up = input.doubt.held.iter().rev().find(|one| !is_unreliable(one)).map(|one| one.meta.raw_id);
-        let mut passed = 0;
+        let reading = input.doubt.numbers(&input.sequence, input.may_repeat).best(Start::Anew, |_| true, |_| true);
+        let given_up = reading.members().next_back().map(|last| input.doubt.held[last].meta.raw_id);
+        // Those that were given up before were of events, too.
+        let gone = input.doubt.gone.min(shown.saturating_sub(last + 1));
+        let mut passed = if input.has_joined { gone } else { 0 };
         self.each_held(source, |readout, place, one| {
             let is_shown = last + 1 + passed < shown;
             let input = &mut readout.sources[source];
@@ -295,7 +259,7 @@ impl Readout {
             }
             let is_repeated = one.meta.raw_id == input.sequence.last_raw();
             passed += u64::from(is_shown && !is_repeated && input.has_joined);
-            readout.give_up(source, one, true);
+            readout.give_up(source, one);
         });
         let input = &mut self.sources[source];
         if input.believed == 0 && passed > 0 {
@@ -303,80 +267,136 @@ impl Readout {
             input.sequence.advance(last + input.sequence.between(input.sequence.last_raw(), raw), raw);
         }
         // The next number may agree with the last one.
-        input.doubt.given_up = given_up.zip(chain.map(|chain| chain.length));
+        input.doubt.given_up = given_up.zip(Some(reading.len()));
     }
 
     /// Time is over for what is held of a source: for events to wait for it, and where `is_over`, for good.
     pub(super) fn decide(&mut self, now: Instant, source: usize, is_over: bool) {
-        self.weigh(now, source, true);
-        if is_over && !self.sources[source].doubt.is_empty() {
+        for _ in 0..=MOST_HELD {
             self.weigh(now, source, true);
+            self.admit_believed(now, source);
+            if !is_over || self.sources[source].doubt.is_empty() {
+                break;
+            }
         }
-        self.admit_believed(now, source);
         self.note_frontier(source);
     }
 
-    /// What speaks for the new sequence.
+    /// What speaks for the numbers that are held.
     fn verdict(&self, source: usize, is_last_word: bool) -> Verdict {
         let input = &self.sources[source];
         let (doubt, sequence) = (&input.doubt, &input.sequence);
-        let nothing = if is_last_word { Verdict::Nothing } else { Verdict::Wait };
-        let (Some(strict), Some(loose)) = (doubt.chain(sequence, false), doubt.chain(sequence, true)) else {
-            return nothing;
+        let numbers = doubt.numbers(sequence, input.may_repeat);
+        let position = |place: usize| sequence.position_ahead(doubt.held[place].meta.raw_id, self.head);
+        let gone = if input.has_joined { doubt.gone } else { 0 };
+        let may_begin = |place| {
+            let may_join = |at| self.may_be_first(source, at) || at < self.opened() || self.agrees(source, at);
+            position(place).is_some_and(|at| input.has_joined || may_join(at) || is_planted(Flaw::StaleJoined))
         };
+        let is_ahead = |place| position(place).is_some();
+        let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
+        let rival = numbers.best(Start::Last { gone }, may_begin, |place| is_ahead(place) && !forward.has(place));
+        let anew = numbers.best(Start::Anew, |place| position(place).is_none(), |_| true);
+        // Where a trigger source declares that counters start again, they do.
+        let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival.cost) } else { rival.cost };
+        let Some(first) = forward.members().next() else {
+            return self.verdict_on_restart(source, anew, forward.cost, is_last_word);
+        };
+        if !forward.has_gap_before(first) && other > forward.cost {
+            return self.right(source, forward, is_last_word);
+        }
+        let agreed = doubt.given_up.filter(|&(raw, _)| first == 0 && sequence.after(raw) == doubt.held[0].meta.raw_id);
+        let lead = other - forward.cost + WRONG * agreed.map_or(0, |(_, count)| count as i32);
+        let proof = if is_planted(Flaw::JumpUnproved) { 1 } else { PROOF };
+        let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
+        // Before its first event a source may bring what is left of an earlier run.
+        let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere);
+        if lead >= proof && (reached(first) || is_long) {
+            return self.right(source, forward, is_last_word);
+        }
+        let restart = self.verdict_on_restart(source, anew, forward.cost, is_last_word);
+        if !is_last_word || !matches!(restart, Verdict::Wait | Verdict::Nothing) {
+            return restart;
+        }
         let shown = self.opened();
-        let is_first = !input.has_joined && shown == ORIGIN;
-        let ahead = |chain: Chain| sequence.position_ahead(chain.first, self.head);
-        let is_reached = |position: Position| {
-            self.is_alone && input.is_only || position < shown || is_first && self.agrees(source, position)
-        };
-        let is_believed = |chain: Chain, proof| {
-            // Before its first event a source may bring what is left of an earlier run.
-            let is_long = doubt.is_full() && chain.start == 0 && chain.length >= LOOSE_PROOF && input.has_joined;
-            chain.length >= proof && ahead(chain).is_some_and(is_reached) || is_long && ahead(chain).is_some()
-        };
-        let is_proved = is_believed(strict, PROOF);
-        if is_believed(loose, if is_proved { PROOF } else { LOOSE_PROOF }) {
-            return Verdict::Jump(loose);
-        }
-        if is_proved {
-            return Verdict::Jump(strict);
-        }
-        if let Some(position) = self.realigned(source, strict) {
-            return Verdict::Realign(strict, position);
-        }
-        if self.is_restart(source, strict, is_last_word) {
-            return Verdict::Restart(strict);
-        }
-        if !is_last_word {
-            return Verdict::Wait;
-        }
-        let is_now = |position: Position| position + 1 == shown || is_first || self.agrees(source, position);
-        let is_likely = |chain: Chain| {
-            ahead(chain).is_some_and(|position| is_now(position) || chain.length > 1 && is_reached(position))
+        let is_now = |position: Position| {
+            position + 1 == shown || self.may_be_first(source, position) || self.agrees(source, position)
         };
         // One number is enough where it says what the others have just come to.
-        match [loose, strict].into_iter().find(|&chain| is_likely(chain)) {
-            Some(chain) => Verdict::Jump(chain),
-            None => {
-                // Other sources that are held back cannot show this event.
-                let is_blocked = shown >= self.room_end() || input.is_unread();
-                let place = ahead(loose).filter(|&position| is_blocked || is_reached(position));
-                place.map_or(Verdict::Nothing, Verdict::Perhaps)
-            }
+        // Nothing has contradicted one that the run has passed long ago, since it was held.
+        let is_proved = forward.len() > 1 || doubt.is_second;
+        let is_likely = position(first).is_some_and(is_now) || is_proved && reached(first);
+        if is_likely {
+            return Verdict::Right(forward);
+        }
+        // Other sources that are held back cannot show this event.
+        let is_blocked = shown >= self.room_end() || input.is_unread();
+        let may_join = |position| input.has_joined || self.may_be_first(source, position);
+        let place = position(first).filter(|&at| is_blocked && may_join(at) || reached(first));
+        // Others move on, and may come as far.
+        let is_moving = input.has_joined && self.head != doubt.head;
+        if place.is_some() || is_moving { Verdict::Perhaps(place) } else { Verdict::Nothing }
+    }
+
+    /// Whether the run has come to this event, or nothing else can show that.
+    fn is_reached(&self, source: usize, position: Position) -> bool {
+        let (input, shown) = (&self.sources[source], self.opened());
+        let is_first = self.may_be_first(source, position);
+        self.is_alone && self.is_only_speaker(source) && (input.has_joined || is_first)
+            || position < shown
+            || is_first && self.agrees(source, position)
+            || is_planted(Flaw::StaleJoined) && !input.has_joined
+    }
+
+    /// Whether events wait for no other source here.
+    fn is_only_speaker(&self, source: usize) -> bool {
+        let may_show = |input: &Source| input.is_following() && input.presence == Presence::Awaited;
+        let others = || self.sources.iter().enumerate().filter(|&(other, _)| other != source);
+        self.sources[source].is_only || !others().any(|(_, input)| may_show(input) && !input.masking.is_open())
+    }
+
+    /// Whether a source that has no place in the run yet may begin with this event: far behind a number that was given for the first
+    /// event are left-overs of an earlier run.
+    fn may_be_first(&self, source: usize, position: Position) -> bool {
+        let input = &self.sources[source];
+        let is_anywhere = input.begins_anywhere && self.opened() == ORIGIN;
+        !input.has_joined && (is_anywhere || position < ORIGIN + NEAR)
+    }
+
+    /// Whether a source that has no place in the run yet shows one that the run comes to soon.
+    pub(super) fn may_join_soon(&self, source: usize) -> bool {
+        let input = &self.sources[source];
+        let position = |one: &Received| input.sequence.position_ahead(one.meta.raw_id, self.head);
+        let is_soon = |one: &Received| !is_unreliable(one) && position(one).is_some_and(|one| one < ORIGIN + NEAR);
+        input.doubt.held.iter().any(is_soon)
+    }
+
+    /// What of an explanation is certain: it ends with no member that has numbers missing in front of it, or is damaged, and of which
+    /// nothing behind it says that it is right.
+    fn right(&self, source: usize, mut reading: Reading, is_last_word: bool) -> Verdict {
+        let held = &self.sources[source].doubt.held;
+        let Some(end) = reading.members().next_back() else { return Verdict::Wait };
+        let is_lonely = reading.has_gap_before(end) && reading.len() > 1 && !is_last_word;
+        if is_lonely || is_unreliable(&held[end]) {
+            reading.without(end);
+        }
+        match reading.len() {
+            0 if is_last_word => Verdict::Nothing,
+            0 => Verdict::Wait,
+            _ => Verdict::Right(reading),
         }
     }
 
-    /// The event that the first number of a chain stands for, where a source started its numbering again without a word and what its
+    /// The event that the first member stands for, where a source started its numbering again without a word and what its
     /// fragments hold says where they belong.
-    fn realigned(&self, source: usize, chain: Chain) -> Option<Position> {
+    fn realigned(&self, source: usize, anew: Reading) -> Option<Position> {
         let input = &self.sources[source];
-        let is_behind = input.sequence.position_ahead(chain.first, self.head).is_none();
-        if !input.has_joined || !is_behind || !self.declared.is_empty() || chain.step != Some(1) {
+        let (first, last) = (anew.members().next()?, anew.members().next_back()?);
+        if !input.has_joined || !self.declared.is_empty() {
             return None;
         }
         let marks: ArrayVec<Mark, MOST_MARKS> =
-            input.doubt.held[chain.start..].iter().map(|one| Mark::of(&one.meta)).take(MOST_MARKS).collect();
+            input.doubt.held[first..=last].iter().map(|one| Mark::of(&one.meta)).take(MOST_MARKS).collect();
         self.place_of(source, &marks, input.sequence.last() + 1)
     }
 
@@ -389,63 +409,109 @@ impl Readout {
         self.sources.iter().enumerate().any(|(index, other)| index != source && shows(other))
     }
 
-    /// Whether the numbers that are held begin the numbering again.
-    fn is_restart(&self, source: usize, chain: Chain, is_last_word: bool) -> bool {
+    /// Whether the numbers that are held begin the numbering again; `forward` is what it costs that they do not.
+    fn verdict_on_restart(&self, source: usize, anew: Reading, forward: i32, is_last_word: bool) -> Verdict {
+        let nothing = if is_last_word { Verdict::Nothing } else { Verdict::Wait };
         let input = &self.sources[source];
-        if !input.has_joined || chain.length > 1 && chain.step != Some(1) {
-            return false;
+        let Some(first) = anew.members().next().filter(|_| input.has_joined) else { return nothing };
+        let even = anew.until_gap();
+        if let Some(position) = self.realigned(source, even) {
+            return Verdict::Realign(even, position);
         }
-        let is_behind = input.sequence.position_ahead(chain.first, self.head).is_none();
-        let is_first = input.sequence.is_near_first(chain.first);
-        match chain.length {
-            _ if !is_behind => false,
+        let is_first = input.sequence.is_near_first(input.doubt.held[first].meta.raw_id);
+        let is_declared = !self.declared.is_empty();
+        let is_restart = match anew.len() {
             // The trigger source has said that numbering starts again.
-            1 => is_first && (is_last_word || !self.declared.is_empty()),
-            2 => is_first && (is_last_word || !self.declared.is_empty()),
+            1 | 2 => is_first && (is_last_word || is_declared) && forward > anew.cost,
             // Without a declaration, wait until there are enough fragments to compare bunch crossings and times.
-            _ if !is_last_word && !self.resync_declared && !input.doubt.is_full() => false,
+            _ if !is_last_word && !self.resync_declared && (!input.doubt.is_full() || self.others_lag(source)) => {
+                return Verdict::AwaitOthers;
+            }
+            _ if forward - anew.cost < PROOF && !(self.resync_declared && forward > anew.cost) => false,
             // What a source sends once more, after it was connected anew, is no new numbering: it ends where it began.
             length => is_first || is_last_word && length as usize >= MOST_HELD && input.doubt.is_full(),
-        }
+        };
+        if is_restart { Verdict::Restart(anew) } else { nothing }
     }
 
-    /// The source's numbers go on further ahead.
-    fn jump(&mut self, source: usize, chain: Chain) {
+    /// Whether other sources have not come as far as this one has by the count of what is held.
+    fn others_lag(&self, source: usize) -> bool {
+        let end = self.sources[source].sequence.last() + MOST_HELD as Position;
+        let others = self.sources.iter().enumerate().filter(|&(other, _)| other != source);
+        let mut awaited = others.filter(|(_, input)| input.is_following() && input.presence == Presence::Awaited);
+        awaited.any(|(_, input)| input.highest() < end)
+    }
+
+    /// What an explanation says is right is believed, in the order of numbers. What is held behind its last member is looked at again,
+    /// unless `is_last_word`.
+    fn follow(&mut self, source: usize, reading: Reading, is_last_word: bool) {
         let key = self.key_of_next(source);
         let input = &mut self.sources[source];
-        let lost = input.sequence.steps_ahead(chain.first).map_or(0, |steps| steps - 1);
-        let from = input.sequence.last_raw();
-        input.sequence.learn_step(chain.first, chain.step.unwrap_or(0), chain.length);
-        if input.has_joined || lost > 0 {
-            input.numbering.note(NumberingKind::Gap, key, from, chain.first, lost);
+        let (sequence, doubt) = (input.sequence, &input.doubt);
+        let from = sequence.last_raw();
+        let raws: ArrayVec<(usize, u64), { MOST_HELD + 1 }> =
+            reading.members().map(|place| (place, sequence.between(from, doubt.held[place].meta.raw_id))).collect();
+        let (Some(&(last_place, end)), Some(&(_, first))) = (raws.last(), raws.first()) else { return };
+        // Steps that are all the same may be the source's way of counting.
+        let steps = core::iter::once(0).chain(raws.iter().map(|&(_, raw)| raw)).zip(raws.iter().map(|&(_, raw)| raw));
+        let step = raws.get(1).map_or(first, |&(_, second)| second - first);
+        let is_even = steps.skip(1).all(|(one, other)| other - one == step) && raws.len() == last_place + 1;
+        let gaps = reading.members().zip(&raws).filter(|(place, _)| reading.has_gap_before(*place));
+        let gaps: ArrayVec<u64, { MOST_HELD + 1 }> = gaps.map(|(_, &(_, raw))| raw).collect();
+        if !gaps.is_empty() {
+            input.sequence.learn_step(sequence.plus(from, first), if is_even { step } else { 0 }, reading.len());
         }
-        self.follow(source, chain);
-    }
-
-    /// What is held from the beginning of a chain on is believed; what is before it is not.
-    fn follow(&mut self, source: usize, chain: Chain) {
+        let mut right = ArrayVec::<(u64, bool, Received), { MOST_HELD + 1 }>::new();
+        let mut again = 0;
         self.each_held(source, |readout, place, one| {
-            let behind = place.wrapping_sub(chain.start) as u64;
-            let sequence = &readout.sources[source].sequence;
-            let is_right =
-                || chain.step.is_some_and(|step| has_number(&one, sequence.plus(chain.first, behind * step)));
-            if place >= chain.start && (!is_unreliable(&one) || is_right()) {
-                readout.believe(source, one);
+            let (is_member, ahead) = (reading.has(place), sequence.between(from, one.meta.raw_id));
+            let is_known = ahead > 0 && ahead <= end && !one.meta.flags.contains(FragmentFlags::MISSING);
+            let fits = || {
+                let before = raws.iter().rev().find(|(other, _)| *other < place).map_or(0, |&(_, raw)| raw);
+                let behind = raws.iter().find(|(other, _)| *other > place).map_or(0, |&(_, raw)| raw);
+                is_unreliable(&one) && before < ahead && ahead < behind
+            };
+            let is_late = !is_unreliable(&one) && sequence.holds(one.meta.raw_id);
+            if !is_last_word && place > last_place && !(is_known && is_late) {
+                let input = &mut readout.sources[source];
+                input.waiting.insert(input.believed + again, one);
+                again += 1;
+            } else if is_member || is_known && (is_late || fits()) {
+                right.push((ahead, !is_member, one));
             } else {
-                readout.give_up(source, one, true);
+                readout.give_up(source, one);
             }
         });
+        self.note_gaps(source, key, &gaps, &right.iter().map(|&(raw, ..)| raw).collect::<ArrayVec<_, 9>>());
+        right.sort_by_key(|&(ahead, is_other, _)| (ahead, is_other));
+        right.into_iter().for_each(|(.., one)| self.believe(source, one));
+        self.note_waiting(source);
+    }
+
+    /// Numbers are missing in front of these, counted from the last one; those that are `there` are not.
+    fn note_gaps(&mut self, source: usize, key: EventKey, gaps: &[u64], there: &[u64]) {
+        let input = &mut self.sources[source];
+        let (step, from) = (input.sequence.step_length(), input.sequence.last_raw());
+        for &end in gaps {
+            let before = there.iter().copied().filter(|&one| one < end).max().unwrap_or(0);
+            let lost = ((end - before) / step).saturating_sub(1);
+            if lost > 0 && (input.has_joined || before == 0) {
+                let (from, to) = (input.sequence.plus(from, before), input.sequence.plus(from, end));
+                input.numbering.note(NumberingKind::Gap, key, from, to, lost);
+            }
+        }
     }
 
     /// The source started its numbering again: what is held goes on as that says.
-    fn restart(&mut self, now: Instant, source: usize, chain: Chain) {
+    fn restart(&mut self, now: Instant, source: usize, anew: Reading) {
         let key = self.key_of_next(source);
+        let Some(start) = anew.members().next() else { return };
         let input = &mut self.sources[source];
-        let from = input.sequence.last_raw();
-        input.numbering.note(NumberingKind::Restart, key, from, chain.first, 0);
+        let (from, to) = (input.sequence.last_raw(), input.doubt.held[start].meta.raw_id);
+        input.numbering.note(NumberingKind::Restart, key, from, to, 0);
         self.each_held(source, |readout, place, one| {
-            let left = match place.cmp(&chain.start) {
-                Ordering::Less => return readout.give_up(source, one, true),
+            let left = match place.cmp(&start) {
+                Ordering::Less => return readout.give_up(source, one),
                 Ordering::Equal => readout.restarted(now, source, one),
                 Ordering::Greater => readout.judge_strayed(now, source, one),
             };
@@ -455,20 +521,15 @@ impl Readout {
     }
 
     /// The source started its numbering again, and goes on with the event at `position`.
-    fn realign(&mut self, source: usize, chain: Chain, position: Position) {
-        let key = self.timeline.key(position);
+    fn realign(&mut self, source: usize, anew: Reading, position: Position, is_last_word: bool) {
+        let (key, next) = (self.timeline.key(position), self.key_of_next(source));
+        let Some(start) = anew.members().next() else { return };
         let input = &mut self.sources[source];
-        let from = input.sequence.last_raw();
-        input.numbering.note(
-            NumberingKind::Restart,
-            self.timeline.key(input.sequence.last() + 1),
-            from,
-            chain.first,
-            0,
-        );
-        input.numbering.note(NumberingKind::Recovered, key, from, chain.first, position - 1 - input.sequence.last());
-        input.sequence.renumber(position, chain.first);
-        self.follow(source, chain);
+        let (from, to) = (input.sequence.last_raw(), input.doubt.held[start].meta.raw_id);
+        input.numbering.note(NumberingKind::Restart, next, from, to, 0);
+        input.numbering.note(NumberingKind::Recovered, key, from, to, position - 1 - input.sequence.last());
+        input.sequence.renumber(position, to);
+        self.follow(source, anew, is_last_word);
     }
 
     /// What is held of a source goes where its numbering's disagreement with the run's leads it.
@@ -487,8 +548,8 @@ impl Readout {
         input.believed += 1;
     }
 
-    /// A fragment that is in no event, counted by what its number says; `is_wrong` where that is known to be wrong.
-    fn give_up(&mut self, source: usize, fragment: Received, is_wrong: bool) {
+    /// A fragment that is in no event, counted by what its number says.
+    fn give_up(&mut self, source: usize, fragment: Received) {
         let key = self.key_of_next(source);
         let input = &mut self.sources[source];
         let raw = fragment.meta.raw_id;
@@ -511,9 +572,9 @@ impl Readout {
             Some(position) if position == input.sequence.last() || self.table.has_fragment(source, position) => {
                 input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
             }
-            Some(_) if !is_wrong => input.account.late += u64::from(!is_planted(Flaw::LateUncounted)),
             _ => {
-                input.account.dropped.add(Cause::ImplausibleJump, 1);
+                let count = u64::from(!is_planted(Flaw::WrongNumberUncounted));
+                input.account.dropped.add(Cause::ImplausibleJump, count);
                 input.numbering.note(NumberingKind::WrongNumber, key, input.sequence.last_raw(), raw, 1);
             }
         }
@@ -527,25 +588,21 @@ impl Readout {
     /// At the start of a run counting may begin anywhere, where the sources agree: at the trigger source's first number, or
     /// the one that most sources show. Waits until all that are awaited have shown theirs, unless `is_last_word`.
     fn agree_on_first(&mut self, now: Instant, is_last_word: bool) {
-        let mut votes: Option<(bool, usize, u64)> = None;
-        for source in 0..self.sources.len() {
-            let input = &self.sources[source];
-            let chain = input.doubt.chain(&input.sequence, false);
-            let is_shown = chain.is_some_and(|chain| chain.length >= PROOF) || input.doubt.is_full();
+        let beginning = |input: &Source| input.doubt.beginning(&input.sequence);
+        let mut votes = None;
+        for input in &self.sources {
+            let begun = beginning(input);
+            let is_shown = begun.is_some_and(|(_, length)| length >= ENOUGH) || input.doubt.is_full();
             if !is_last_word && !input.masking.is_open() && !is_shown {
                 return;
             }
-            let Some(chain) = chain else { continue };
-            let first = |other: &Source| other.doubt.chain(&other.sequence, false).map(|chain| chain.first);
-            let count = self.sources.iter().filter(|other| first(other) == Some(chain.first)).count();
-            let is_better = |&(triggers, most, first): &(bool, usize, u64)| {
-                (input.triggers, count, first) > (triggers, most, chain.first)
-            };
-            if votes.as_ref().is_none_or(is_better) {
-                votes = Some((input.triggers, count, chain.first));
-            }
+            let Some((first, _)) = begun else { continue };
+            let agree = self.sources.iter().filter(|other| beginning(other).is_some_and(|(other, _)| other == first));
+            // Of numbers that as many show the usual one is taken, then the lowest one.
+            let vote = (input.triggers, agree.count(), input.sequence.is_first(first, false), Reverse(first));
+            votes = votes.max(Some(vote));
         }
-        let Some((.., first)) = votes else { return };
+        let Some((.., Reverse(first))) = votes else { return };
         self.begin_at(now, first);
     }
 
@@ -553,22 +610,15 @@ impl Readout {
     fn begin_at(&mut self, now: Instant, first: u64) {
         self.first_is_open = false;
         let key = self.timeline.key(ORIGIN);
-        for source in 0..self.sources.len() {
-            let input = &mut self.sources[source];
-            if input.trusts_numbers {
-                continue;
-            }
+        for input in self.sources.iter_mut().filter(|input| !input.trusts_numbers) {
             input.sequence.begin_at(first);
-            let place = input.doubt.held.iter().position(|one| one.meta.raw_id == first && !is_unreliable(one));
-            if let Some(start) = place {
+            input.begins_anywhere = false;
+            if input.doubt.held.iter().any(|one| one.meta.raw_id == first && !is_unreliable(one)) {
                 input.numbering.note(NumberingKind::Begin, key, first, first, 0);
-                let chain = Chain { start, first, length: 1, step: Some(1) };
-                // What is behind it continues it, or is in doubt once more.
-                self.follow(source, chain);
             }
         }
-        for source in 0..self.sources.len() {
-            self.admit_believed(now, source);
+        // What some show tells where others are that have lost their first fragments.
+        for source in (0..self.sources.len()).chain(0..self.sources.len()) {
             self.weigh(now, source, false);
             self.admit_believed(now, source);
         }
@@ -582,13 +632,16 @@ impl Readout {
     /// Sources whose numbers were in doubt for too long are decided with what is known.
     pub(super) fn end_doubts(&mut self, now: Instant) {
         self.doubt_check = Instant::FAR_FUTURE;
+        if is_planted(Flaw::DoubtEndless) {
+            return;
+        }
         let patience = self.patience();
         for source in 0..self.sources.len() {
             let input = &self.sources[source];
             if input.doubt.is_empty() {
                 continue;
             }
-            let deadline = |doubt: &Doubt| doubt.since.after(patience * (1 + u32::from(doubt.tentative.is_some())));
+            let deadline = |doubt: &Doubt| doubt.since.after(patience * (1 + u32::from(doubt.is_second)));
             if now >= deadline(&input.doubt) {
                 self.decide(now, source, now >= input.doubt.since.after(2 * patience));
                 self.moved(now, source);

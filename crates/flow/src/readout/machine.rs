@@ -100,7 +100,7 @@ impl Readout {
             resync_timeout: config.resync_timeout,
             resync_declared: config.trigger.is_some() || config.trigger_elsewhere,
             is_alone: config.is_alone,
-            first_is_open: config.is_alone && config.sources.iter().all(|source| source.begins_anywhere),
+            first_is_open: config.first_is_open,
             started: false,
             first_number: 0,
             shown_elsewhere: ORIGIN,

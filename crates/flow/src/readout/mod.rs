@@ -27,6 +27,7 @@ mod lane;
 mod machine;
 mod masking;
 mod numbering;
+mod reading;
 mod realign;
 mod receiving;
 mod report;

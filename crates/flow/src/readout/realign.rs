@@ -12,6 +12,7 @@ use super::source::Standing;
 use super::timeline::Position;
 use crate::messages::{FragmentFlags, FragmentMeta, NumberingKind};
 use arrayvec::ArrayVec;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Marks that are compared at once.
 pub(super) const MOST_MARKS: usize = 8;
@@ -111,7 +112,7 @@ impl Readout {
     /// The one event, from `first` on, at which a row of marks of this source fits those of another source.
     pub(super) fn place_of(&self, source: usize, marks: &[Mark], first: Position) -> Option<Position> {
         let length = marks.len() as Position;
-        if marks.len() < ENOUGH_CROSSINGS {
+        if marks.len() < ENOUGH_CROSSINGS || is_planted(Flaw::RestartUnrecovered) {
             return None;
         }
         let fits = |&position: &Position| {
@@ -135,7 +136,7 @@ impl Readout {
         let (strayed, sequence) = (&input.strayed, &input.sequence);
         // One wrong number may have looked like a restart: then as many have come as numbers have passed.
         let passed = sequence.steps_ahead(meta.raw_id).filter(|_| strayed.in_a_row >= ENOUGH_NUMBERS);
-        let went_on = passed.filter(|passed| passed.abs_diff(strayed.count) <= 1);
+        let went_on = passed.filter(|&passed| passed == strayed.count);
         let old = went_on.and_then(|_| sequence.position_ahead(meta.raw_id, self.head));
         let is_due = strayed.marks.is_full() && strayed.count.is_multiple_of(MOST_MARKS as u64);
         let length = strayed.marks.len() as Position;

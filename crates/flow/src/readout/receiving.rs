@@ -26,11 +26,15 @@ impl Readout {
         if !input.waiting.is_empty() {
             return 0;
         }
-        if !input.has_joined && !input.trusts_numbers && (self.first_is_open || self.opened() == ORIGIN) {
-            // What the first to speak says is decided when others are heard, or its time is over.
+        // What the first to speak says is decided when others are heard, or its time is over.
+        let is_first = !input.has_joined && !input.trusts_numbers;
+        if is_first && (self.first_is_open || self.opened() == ORIGIN || self.may_join_soon(source)) {
             return MOST_HELD - input.doubt.len().min(MOST_HELD);
         }
         let next = input.sequence.last() + 1;
+        if input.doubt.awaits_others() {
+            return 0;
+        }
         // What finds no place anyway is taken and counted.
         let unwanted = input.masking.covers(next) || next >= self.stop_end() || next < self.head;
         if unwanted || input.standing != Standing::Following {
@@ -94,10 +98,10 @@ impl Readout {
     /// Places fragments that plainly go on, up to the first that does not; says how many those are.
     #[inline]
     fn place_plain(&mut self, source: usize, plain_end: Position, fragments: &mut [Received]) -> usize {
-        let input = &mut self.sources[source];
-        if !input.is_going_on() {
+        if self.may_begin_anywhere(source) || !self.sources[source].is_going_on() {
             return 0;
         }
+        let input = &mut self.sources[source];
         let mut lane = self.table.lane(source, input.triggers);
         for (index, fragment) in fragments.iter_mut().enumerate() {
             let plain = !fragment.restarts && !is_unreliable(fragment);
@@ -163,7 +167,7 @@ impl Readout {
                 return;
             }
             // The next number may be one further.
-            input.doubt.count(input.sequence.last());
+            input.doubt.count_gone(input.sequence.last());
             input.count_given_up(cause);
             return;
         }
@@ -211,9 +215,20 @@ impl Readout {
             if self.sources[source].believed > 0 {
                 return Some(fragment);
             }
+        } else if input.repeats(&fragment) {
+            input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
+            return None;
         } else if !input.trusts_numbers
-            && (!input.doubt.is_empty() || is_unreliable(&fragment) || !input.sequence.goes_on(raw))
+            && !input.passes_mask(raw, self.head)
+            && (self.first_is_open
+                || !input.doubt.is_empty()
+                || is_unreliable(&fragment)
+                || !input.sequence.goes_on(raw))
         {
+            // Who is not read any more may have been read already.
+            if input.doubt.is_full() && (self.first_is_open || input.doubt.awaits_others()) {
+                return Some(fragment);
+            }
             self.hold(now, source, fragment);
             return None;
         }

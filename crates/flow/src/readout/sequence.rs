@@ -5,6 +5,7 @@
 //! that nobody believes it.
 
 use super::timeline::Position;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// How far behind the first number a numbering may begin that has lost its first fragments.
 const NEAR: u64 = 8;
@@ -76,7 +77,10 @@ impl Sequence {
 
     /// How far `raw` lies ahead of the last one, within half the counter's range either way.
     #[inline]
-    const fn distance(&self, raw: u64) -> i64 {
+    fn distance(&self, raw: u64) -> i64 {
+        if is_planted(Flaw::WrapUnseen) {
+            return raw.wrapping_sub(self.last_raw) as i64;
+        }
         (raw.wrapping_sub(self.last_raw) << self.unused) as i64 >> self.unused
     }
 
@@ -144,6 +148,11 @@ impl Sequence {
         self.after(self.last_raw)
     }
 
+    /// How far the counter plainly goes from event to event.
+    pub(super) const fn step_length(&self) -> u64 {
+        self.plain.0
+    }
+
     /// How many plain steps lead to an id, where any do within reach.
     pub(super) fn steps_ahead(&self, raw: u64) -> Option<u64> {
         let distance = self.distance(raw);
@@ -204,7 +213,7 @@ impl Sequence {
     }
 
     /// Whether an id lies behind the last one.
-    pub(super) const fn is_behind(&self, raw: u64) -> bool {
+    pub(super) fn is_behind(&self, raw: u64) -> bool {
         self.distance(raw) < 0
     }
 

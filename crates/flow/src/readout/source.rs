@@ -2,7 +2,7 @@
 
 use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
-use super::doubt::{Doubt, MOST_HELD};
+use super::doubt::{Doubt, MOST_HELD, is_unreliable};
 use super::gaps::Gaps;
 use super::histogram::fill;
 use super::masking::Masking;
@@ -85,6 +85,10 @@ pub(super) struct Source {
     pub(super) sequence: Sequence,
     /// Its numbers were given here, so that none is doubted.
     pub(super) trusts_numbers: bool,
+    /// Counting may begin with another number than the configured one.
+    pub(super) begins_anywhere: bool,
+    /// It sends an event in several frames, of which those that come late are a fragment of their own.
+    pub(super) may_repeat: bool,
     /// Its readout unit has no other one.
     pub(super) is_only: bool,
     /// It has a place in the run: one of its fragments was placed.
@@ -148,6 +152,8 @@ impl Source {
             triggers: readout.trigger == Some(config.id),
             sequence,
             trusts_numbers,
+            begins_anywhere: config.begins_anywhere,
+            may_repeat: config.gather.is_some(),
             is_only: readout.sources.len() == 1,
             has_joined: false,
             doubt: Doubt::new(),
@@ -217,6 +223,24 @@ impl Source {
     #[inline]
     pub(super) fn is_going_on(&self) -> bool {
         self.standing == Standing::Following && self.waiting.is_empty() && self.doubt.is_empty()
+    }
+
+    /// Whether a fragment has the number of the last one, and nothing is in doubt: sent twice, or with a wrong number in the place of
+    /// the next one.
+    pub(super) fn repeats(&mut self, fragment: &Received) -> bool {
+        let is_same = fragment.meta.raw_id == self.sequence.last_raw() && !is_unreliable(fragment);
+        let repeats = is_same && self.has_joined && self.doubt.is_empty() && !self.trusts_numbers;
+        if repeats {
+            self.doubt.count_gone(self.sequence.last());
+        }
+        repeats
+    }
+
+    /// Whether a number is of an event in which it is masked, or of the first one in which it takes part again: its numbers went on
+    /// meanwhile.
+    pub(super) fn passes_mask(&self, raw: u64, head: Position) -> bool {
+        let (last, next) = (self.sequence.last(), self.masking.first_wanted(self.sequence.last() + 1));
+        next > last + 1 && self.sequence.position_ahead(raw, head).is_some_and(|position| position <= next)
     }
 
     /// A fragment came that the framer had given up on the way.

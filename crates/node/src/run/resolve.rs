@@ -153,9 +153,16 @@ impl Resolved {
         let sources: Vec<SourceConfig> = mine().map(|(source, _)| self.source(source)).collect();
         let trigger = mine().find(|(source, _)| source.trigger).map(|(source, _)| SourceId(source.id));
         let times = &self.configuration.timeouts;
+        let is_alone = self.configuration.readout.len() == 1;
+        // Emulated sources and those under run control begin with what they are told.
+        let may_show = |source: &SourceSection| {
+            source.given_first_event().is_none() && source.emulate.is_none() && !source.controlled
+        };
+        let first_is_open = is_alone && self.configuration.source.iter().all(may_show);
         let readout = ReadoutConfig {
             index,
-            is_alone: self.configuration.readout.len() == 1,
+            is_alone,
+            first_is_open,
             sources,
             builders: self.manager.builders,
             window: section.window,
@@ -197,7 +204,7 @@ impl Resolved {
                 None => usual.counter_bits,
             }),
             first: source.first_event(),
-            begins_anywhere: source.given_first_event().is_none() && source.emulate.is_none() && !source.controlled,
+            begins_anywhere: source.given_first_event().is_none(),
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.

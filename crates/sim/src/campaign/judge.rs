@@ -2,7 +2,7 @@
 
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
-use super::machines::ReadoutMachine;
+use super::machines::{How, ReadoutMachine};
 use super::masking::Masked;
 use super::node::Node;
 use super::place::Place;
@@ -250,7 +250,9 @@ impl World {
         let record = self.record(source);
         let number = self.scenario.key_of(event).number();
         let was_sent = record.is_none_or(|record| {
-            record.lied_as(number).is_some() || record.made(event).is_some_and(|made| made.how.is_whole())
+            record.lied_as(number).is_some()
+                || record.said_of(event).is_some()
+                || record.made(event).is_some_and(|made| made.how.is_whole())
         });
         Broken::unless(was_sent, Checker::Content, || {
             let (id, made) = (self.scenario.source_id(source), record.and_then(|record| record.made(event)));
@@ -318,6 +320,8 @@ impl World {
         let delivered = course.delivered[event as usize];
         let lost_on_the_way = made.is_some_and(|made| {
             !made.how.is_whole()
+                // A damaged one has its place only if its neighbours show it.
+                || matches!(made.how, How::Damaged | How::Flagged(..))
                 || delivered.is_none() && !self.is_present_ring(source, made.connection)
                 || record.is_ruined(made.connection, made.end)
                 || record.is_doubtful(event)

@@ -8,6 +8,7 @@ use super::filing;
 use super::filtering;
 use super::gathering;
 use super::growing;
+use super::numbering;
 use super::push;
 use super::scenario::Scenario;
 use super::storing;
@@ -67,6 +68,11 @@ pub fn run_dividing(scenario: dividing::Scenario) -> Option<Broken> {
 /// What a checker says of boards whose event numbers grow, and of their black boxes; nothing where everything holds.
 pub fn run_growing(scenario: growing::Scenario) -> Option<Broken> {
     caught(|| growing::World::new(scenario).run())
+}
+
+/// What a checker says of boards whose event numbers are wrong; nothing where everything holds.
+pub fn run_numbering(scenario: numbering::Scenario) -> Option<Broken> {
+    caught(|| numbering::World::new(scenario).run())
 }
 
 /// What a checker says of boards that send an event in several frames; nothing where everything holds.

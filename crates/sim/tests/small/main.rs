@@ -6,6 +6,7 @@ mod filtering;
 mod front_ends;
 mod gathering;
 mod growing;
+mod numbering;
 mod operating;
 mod storing;
 mod tuning;

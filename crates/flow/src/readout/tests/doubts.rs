@@ -179,7 +179,7 @@ fn who_comes_later_joins_where_the_others_are() {
 
 /// Sources that may begin anywhere, in the only readout unit.
 fn open(sources: u32) -> ReadoutConfig {
-    let mut config = ReadoutConfig { is_alone: true, ..wide(sources) };
+    let mut config = ReadoutConfig { is_alone: true, first_is_open: true, ..wide(sources) };
     config.sources.iter_mut().for_each(|source| source.begins_anywhere = true);
     config
 }
@@ -404,7 +404,12 @@ proptest! {
             }
         }
         rig.wait(SOURCE_TIMEOUT * (1 + rest as u32));
-        prop_assert_eq!(wrong_pairs(&rig), vec![]);
+        // Two wrong numbers may look as if fragments had changed places.
+        let is_exchanged = |&(key, number): &(EventKey, u64)| {
+            (0..3).any(|source| [key.number(), number].iter().all(|&one| faults.contains_key(&(source, one))))
+        };
+        let wrong: Vec<_> = wrong_pairs(&rig).into_iter().filter(|pair| !is_exchanged(pair)).collect();
+        prop_assert_eq!(wrong, vec![]);
         prop_assert_eq!(rig.settled, key(EVENTS));
         for source in 0..3 {
             let bad = faults.keys().filter(|(whose, _)| *whose == source).count() as u64;

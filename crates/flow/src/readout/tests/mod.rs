@@ -68,6 +68,16 @@ struct Rig {
 impl Rig {
     /// Before the start, no source connected. Numbers are taken at their word: what is in doubt has tests of its own.
     fn new(config: ReadoutConfig) -> Self {
+        Self::with_trust(config, true)
+    }
+
+    /// The same where numbers are claims.
+    fn doubting(config: ReadoutConfig) -> Self {
+        Self::with_trust(config, false)
+    }
+
+    fn with_trust(mut config: ReadoutConfig, trusts_numbers: bool) -> Self {
+        config.sources.iter_mut().for_each(|source| source.trusts_numbers = trusts_numbers);
         Self {
             readout: Readout::new(config),
             now: Instant::from_nanoseconds(1_000),
@@ -76,12 +86,6 @@ impl Rig {
             answers: Vec::new(),
             others: Vec::new(),
         }
-    }
-
-    /// The same where numbers are claims.
-    fn doubting(mut config: ReadoutConfig) -> Self {
-        config.sources.iter_mut().for_each(|source| source.trusts_numbers = false);
-        Self::new(config)
     }
 
     /// All sources connected and read, the run started with event 1.

@@ -25,7 +25,8 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
         }
         None => SourceConfig::new(scenario.source_id(source), scenario.sources[source]),
     };
-    let sources: Vec<SourceConfig> = mine.map(source).collect();
+    let begins_anywhere = |source| SourceConfig { begins_anywhere: true, ..source };
+    let sources: Vec<SourceConfig> = mine.map(source).map(begins_anywhere).collect();
     let blocks = rooms.blocks_each * sources.len();
     let front_ends = site.endpoints("front ends", rooms.block_bytes, blocks, around).door();
     let peers = site.endpoints("readout receives", 4 << 10, rooms.peer_blocks, around);
@@ -36,6 +37,7 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
     let config = ReadoutDriveConfig {
         readout: ReadoutConfig {
             builders,
+            is_alone: scenario.readout_of(scenario.sources.len() - 1) == 0,
             window: rooms.window,
             capacity: rooms.capacity,
             source_timeout: time_outs.source,

@@ -95,6 +95,11 @@ impl Record {
         self.lies.iter().find(|&&(said, _)| said == number).map(|&(_, event)| event)
     }
 
+    /// The number that it gave to an event that has another one.
+    pub(in super::super) fn said_of(&self, event: u64) -> Option<u64> {
+        self.lies.iter().find(|&&(_, of)| of == event).map(|&(said, _)| said)
+    }
+
     /// It gave an event the number of another one.
     pub(super) fn lie(&mut self, number: u64, event: u64) {
         self.lies.push((number, event));

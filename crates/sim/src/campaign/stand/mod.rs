@@ -54,6 +54,7 @@ pub(super) fn readout_config(
     ReadoutConfig {
         window,
         capacity: 2 * window,
+        is_alone: true,
         source_timeout,
         resync_timeout: 2 * source_timeout,
         ..ReadoutConfig::new(0, (0..boards).map(source).collect())

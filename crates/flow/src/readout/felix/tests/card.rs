@@ -363,7 +363,9 @@ fn every_fault_ends_in_an_account_that_balances() {
         let (mut received, mut dropped) = (0, 0);
         for link in 0..LINKS {
             let account = rig.account(link);
-            (received, dropped) = (received + account.received, dropped + account.dropped.total());
+            // A link's last chunk behind lost ones may be of an event that no other link shows.
+            let of_chunks = account.dropped.total() - account.dropped.get(Cause::ImplausibleJump);
+            (received, dropped) = (received + account.received, dropped + of_chunks);
         }
         let counts = rig.input.counts();
         let causes: Vec<_> = (0..LINKS).map(|link| rig.account(link).dropped.iter().collect::<Vec<_>>()).collect();
