@@ -50,8 +50,8 @@ fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
     let mut speaks = FrontEnd::ferol(&address, 841);
     let silent = FrontEnd::ferol(&address, 843);
     speaks.send(1..=100);
-    // The fragments are on their way through the kernel: the run is to hold them when it is interrupted.
-    std::thread::sleep(Duration::from_millis(300));
+    // The run is to hold them when it is interrupted: it takes a second until one source alone says where the run begins.
+    std::thread::sleep(Duration::from_millis(1500));
     program.interrupt();
     program.expect_error_line("stopping: ");
     assert!(!program.has_ended(), "it drains");
