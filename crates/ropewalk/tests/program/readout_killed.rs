@@ -2,6 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::support::{FrontEnd, Setup, Tampering, wait_for};
+use std::time::Duration;
 
 #[test]
 fn a_run_ends_where_a_readout_unit_dies_while_its_sources_leave() {
@@ -20,6 +21,8 @@ fn a_run_ends_where_a_readout_unit_dies_while_its_sources_leave() {
         let bytes: u64 = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len()).sum();
         (bytes > 100_000).then_some(())
     });
+    // The readout unit has told that its sources came.
+    std::thread::sleep(Duration::from_secs(2));
     cluster.kill("ru0");
     drop(front_ends);
     cluster.start("ru0", &[]);
