@@ -124,7 +124,7 @@ fn what_was_recorded_keeps_its_distances() {
 fn what_cannot_go_out_says_why() {
     for text in ["127.0.0.1:5000", "udp:127.0.0.1:5000", "http://127.0.0.1:80", "udp://nowhere", "tcp://127.0.0.1"] {
         let error = text.parse::<Target>().expect_err("it is no target").to_string();
-        assert!(error.contains("udp://ADDRESS:PORT"), "{error}");
+        assert!(error.contains("udp://HOST:PORT"), "{error}");
     }
     assert_eq!("tcp://127.0.0.1:5".parse::<Target>().map(|target| target.to_string()), Ok("tcp://127.0.0.1:5".into()));
     let file = Temporary::new("refused", &frames(ForeignFormat::Fed, 3, 1..3).concat());
