@@ -568,7 +568,7 @@ fn behind_a_missing_segment_a_connection_goes_on_with_the_next_whole_frame() {
         packets.insert(20, packets[15].clone());
         write_capture(&capture, &packets);
         let keys = format!("input = {:?}\n{keys}", capture.display().to_string());
-        let summary = taken(launched(&output, &[keys.clone()]), 200);
+        let summary = taken(launched(&output, std::slice::from_ref(&keys)), 200);
         assert_eq!((summary.events.written, summary.is_lossless()), (200 - lost, lost == 0), "{summary:#?}");
         let input = &summary.inputs[0];
         let missed = if lost > 0 { 130 } else { 0 };
