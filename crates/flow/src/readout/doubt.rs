@@ -320,7 +320,9 @@ impl Readout {
         }
         let shown = self.opened();
         let is_now = |position: Position| {
-            position + 1 == shown || self.may_be_first(source, position) || self.agrees(source, position)
+            // The run's newest event, or the one behind it.
+            let is_newest = position + 1 == shown || position == shown;
+            is_newest || self.may_be_first(source, position) || self.agrees(source, position)
         };
         // One number is enough where it says what the others have just come to.
         // Nothing has contradicted one that the run has passed long ago, since it was held.
