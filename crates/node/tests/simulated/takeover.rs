@@ -150,7 +150,9 @@ fn a_run_that_has_hardly_begun_is_taken_over_at_once() {
         drop(world.take_manager_out());
         world.take_over(MANAGERS[0], 2, Some(EVENTS));
         expect_once(&mut world);
-        assert!(world.now() < Instant::ZERO.after(Duration::from_secs(3)), "nobody was thought silent");
+        // A connection that has not said who it is when its event manager dies is given up after five seconds.
+        let (now, limit) = (world.now(), Instant::ZERO.after(Duration::from_secs(6)));
+        assert!(now < limit, "seed {seed}: nobody was thought silent: {now:?}");
     }
 }
 
