@@ -132,6 +132,9 @@ causes! {
     /// Filter units crashed over the event, hung, or said what cannot be true, twice; or none is started any more. It is kept, in
     /// the stream of errors.
     FilterFailed = "filter_failed",
+    /// The event has more bytes than a record can have (1 GiB in a run file, 4 GiB in a file for filter units): it is dropped, and
+    /// the run goes on.
+    TooLarge = "too_large",
 }
 
 impl Cause {

@@ -311,11 +311,11 @@ impl Builder {
         self.slots.iter().filter(|(_, slot)| is_waited_for(slot)).map(|(_, slot)| slot.key).min()
     }
 
-    /// An emitted event could not be written at all: it is dropped with [`Cause::WriteFailed`].
-    pub fn failed(&mut self, _now: Instant, slot: u32) {
+    /// An emitted event could not be written at all: it is dropped with this cause.
+    pub fn failed(&mut self, _now: Instant, slot: u32, cause: Cause) {
         let Some(state) = self.emitted(slot) else { return };
         if !state.acknowledged {
-            self.slots.at_mut(slot).outcome = Outcome::Dropped(Cause::WriteFailed);
+            self.slots.at_mut(slot).outcome = Outcome::Dropped(cause);
             self.acknowledge(slot);
         } else if state.stage == Stage::Emitted {
             self.counts.lost_after_acknowledgement += 1;

@@ -5,6 +5,7 @@ use super::requests::Ready;
 use super::super_fragment::SuperFragment;
 use super::table::State;
 use super::timeline::Position;
+use core::ops::Range;
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
@@ -51,6 +52,9 @@ impl Readout {
     pub(super) fn release(&mut self, now: Instant, release: &Release) {
         for entry in &release.entries {
             let positions = self.timeline.range(entry.first, entry.count);
+            if let Outcome::Dropped(Cause::TooLarge) = entry.outcome {
+                self.note_unrecorded(positions.clone());
+            }
             let sources = &mut self.sources;
             self.table.release(positions, |source, count| {
                 let account = &mut sources[source].account;
@@ -70,6 +74,18 @@ impl Readout {
         self.table.close_gap(self.head);
         if was_full || !self.declared.is_empty() {
             self.advance(now);
+        }
+    }
+
+    /// The fragments that are held of these events are in no record.
+    fn note_unrecorded(&mut self, positions: Range<Position>) {
+        let Self { sources, table, timeline, .. } = self;
+        for position in positions.start.max(table.base())..positions.end.min(table.end()) {
+            for (index, source) in sources.iter_mut().enumerate() {
+                if table.has_fragment(index, position) {
+                    source.gaps.note(position, timeline.key(position));
+                }
+            }
         }
     }
 }

@@ -514,6 +514,7 @@ impl Resolved {
             more_outputs: disk.more_outputs.clone(),
             checksums: disk.checksums,
             hand_over: disk.hand_over.clone(),
+            taken_away: disk.transfer.is_some(),
             room: disk.room(),
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
             streams,

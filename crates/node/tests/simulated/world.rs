@@ -180,6 +180,7 @@ impl World {
             more_outputs: Vec::new(),
             checksums: false,
             hand_over: None,
+            taken_away: false,
             room: None,
             sources: self.plan.all_sources().into_iter().map(source).collect(),
             streams: vec![StreamStorage::default()],

@@ -7,7 +7,7 @@ use ropewalk_flow::builder::{
 };
 use ropewalk_flow::messages::{Fragment, Message, RequestEntry, SuperFragmentEntry};
 use ropewalk_memory::Payload;
-use ropewalk_terms::{Instant, SourceId};
+use ropewalk_terms::{Cause, Instant, SourceId};
 use std::time::Duration;
 
 const SOURCES: u32 = 4;
@@ -114,7 +114,7 @@ impl Fed {
             some => self.emitted[choices.below(some as u64) as usize],
         };
         if choices.below(8) == 0 {
-            self.builder.failed(now, slot);
+            self.builder.failed(now, slot, Cause::WriteFailed);
             self.emitted.retain(|one| *one != slot);
         } else {
             self.builder.reached(now, slot, choices.level());

@@ -187,7 +187,7 @@ fn what_is_still_being_written_does_not_count_in_the_next_run() {
     hand.say(&Message::Start(Start::of_run(EventKey::new(0, 1))));
     let new = hand.build([1]);
     hand.written(old[0]);
-    hand.builder.failed(hand.now, old[1]);
+    hand.builder.failed(hand.now, old[1], Cause::WriteFailed);
     assert_eq!(acknowledged(&hand.done()), []);
     assert_eq!((hand.builder.in_work(), hand.builder.account().written), (1, 0));
     hand.written(new[0]);

@@ -45,6 +45,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         more_outputs: Vec::new(),
         checksums: false,
         hand_over: None,
+        taken_away: false,
         room: None,
         sources: scenario.sources.iter().enumerate().map(entry).collect(),
         streams: streams(scenario),
