@@ -5,7 +5,7 @@
 use ropewalk_memory::Payload;
 pub use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Ended, Finished,
-    FragmentFlags, FragmentMeta, Gap, GapPart, Lumisection, LumisectionEnd, Mask, Message, NumberingAnomaly,
+    FragmentFlags, FragmentMeta, Gap, GapPart, Lacking, LackingEntry, Lumisection, LumisectionEnd, Mask, Message, NumberingAnomaly,
     NumberingKind, ReadoutState, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Setting,
     Start, SuperFragmentEntry, SynchronyState, Unreleased, UnreleasedEntry,
 };

@@ -82,6 +82,10 @@ impl Builder {
         if filled as usize == peer.sources() {
             return;
         }
+        if entry.not_held.is_some() {
+            self.slots.lack(entry.slot, readout);
+        }
+        let (_, places, causes) = self.slots.row_mut(entry.slot);
         let otherwise = entry.not_held.unwrap_or(Cause::NotHeld);
         for place in peer.places().filter(|&place| places[place].is_none()) {
             causes[place].get_or_insert(otherwise);
@@ -197,6 +201,7 @@ impl Builder {
     }
 
     fn name_missing(&mut self, slot: u32, readout: u16, cause: Cause) {
+        self.slots.lack(slot, readout);
         let peer = &self.peers[usize::from(readout)];
         let (_, places, causes) = self.slots.row_mut(slot);
         for place in peer.places().filter(|&place| places[place].is_none()) {

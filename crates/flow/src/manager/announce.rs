@@ -135,12 +135,16 @@ impl Manager {
         None
     }
 
-    /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit
-    /// had announced it before and the release was lost; too late where the event was built without it.
+    /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit had answered
+    /// the builder unit, whether or not its announcement was heard before; too late where nobody asked for it.
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
-        let row = self.table.remembered(position, key).filter(|row| announced_before && row.stage == Stage::Released);
-        row.map_or(Outcome::Dropped(Cause::Late), |row| row.ending.outcome)
+        let row = self.table.remembered(position, key).filter(|row| row.stage == Stage::Released);
+        let Some(row) = row else { return Outcome::Dropped(Cause::Late) };
+        match row.ending.outcome {
+            Outcome::Dropped(_) if !announced_before => Outcome::Dropped(Cause::Late),
+            outcome => self.lacking.outcome_for(readout, position, outcome),
+        }
     }
 
     /// The same when the run is over. What was dropped was dropped for everybody, and what never became an event ends

@@ -3,6 +3,7 @@
 use super::announce::Floor;
 use super::builder_link::BuilderLink;
 use super::ended::EndedLog;
+use super::lacking::LackingLog;
 use super::lumisections::Lumisections;
 use super::readout_link::ReadoutLink;
 use super::recovery::Recovered;
@@ -65,6 +66,7 @@ pub struct Manager {
     pub(super) recovered: Recovered,
     pub(super) releases: Releases,
     pub(super) ended: EndedLog,
+    pub(super) lacking: LackingLog,
     pub(super) lumisections: Lumisections,
     /// Of which nobody outside was told yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
@@ -102,6 +104,7 @@ impl Manager {
             recovered: Recovered::default(),
             releases: Releases::new(capacity),
             ended: EndedLog::default(),
+            lacking: LackingLog::default(),
             lumisections: Lumisections::default(),
             ended_lumisections: VecDeque::new(),
             outbox: VecDeque::with_capacity(3 * nodes + 16),
@@ -155,6 +158,7 @@ impl Manager {
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
             (Role::Builder, Message::Credit(credit)) => self.builders[index].grant(*credit),
+            (Role::Builder, Message::Lacking(lacking)) => self.lacking.tell(from.index, lacking),
             (Role::Builder, Message::Acknowledge(acknowledge)) => self.acknowledged(from.index, acknowledge),
             (Role::Builder, Message::Unreleased(unreleased)) => self.unreleased(from.index, unreleased),
             (Role::Builder, Message::Finished(_)) => self.builders[index].finished = true,

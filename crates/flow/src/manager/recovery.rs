@@ -72,10 +72,11 @@ impl Recovered {
         self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
     }
 
-    /// How `key` ended, where a builder remembers that.
-    fn ending_of(&self, key: EventKey) -> Option<Ending> {
+    /// How `key` ended, where a builder remembers that: which one, in which attempt.
+    fn ending_of(&self, key: EventKey) -> Option<(u16, Attempt, Ending)> {
         let begin = self.entries.partition_point(|(_, entry)| entry.key < key);
-        self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key).find_map(|(_, entry)| entry.ending)
+        let mut told = self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key);
+        told.find_map(|(builder, entry)| Some((*builder, entry.attempt, entry.ending?)))
     }
 
     fn forget_through(&mut self, key: EventKey) {
@@ -205,8 +206,11 @@ impl Manager {
         }
         if key < self.ended.below() {
             // It is in an earlier manager's account; here its release was lost with that manager.
-            let ending = self.recovered.ending_of(key).unwrap_or(Outcome::Complete.into());
-            self.end(position, ending);
+            let told = self.recovered.ending_of(key);
+            self.end(position, told.map_or(Outcome::Complete.into(), |(_, _, ending)| ending));
+            if let Some((builder, attempt, _)) = told {
+                self.lacking.settle(position, builder, key, attempt);
+            }
         } else if let Some((builder, entry)) = self.recovered.of(key)
             && !is_planted(Flaw::AssignmentForgotten)
         {
@@ -249,6 +253,7 @@ impl Manager {
             return;
         };
         (row.stage, row.builder, row.attempt, row.ending) = (Stage::Released, builder, entry.attempt, ending);
+        self.lacking.settle(position, builder, entry.key, entry.attempt);
         self.account.assigned += 1;
         self.account.end(ending);
     }

@@ -197,6 +197,7 @@ impl Manager {
         self.recovered.clear();
         self.releases.clear();
         self.ended = super::ended::EndedLog::default();
+        self.lacking.clear();
         self.lumisections.begin_run(now, first);
         self.ended_lumisections.clear();
         self.account = EventAccount::default();

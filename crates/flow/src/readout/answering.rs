@@ -52,7 +52,7 @@ impl Readout {
     pub(super) fn release(&mut self, now: Instant, release: &Release) {
         for entry in &release.entries {
             let positions = self.timeline.range(entry.first, entry.count);
-            if let Outcome::Dropped(Cause::TooLarge) = entry.outcome {
+            if let Outcome::Dropped(Cause::TooLarge | Cause::BuiltWithout | Cause::Late) = entry.outcome {
                 self.note_unrecorded(positions.clone());
             }
             let sources = &mut self.sources;
