@@ -39,8 +39,10 @@ impl Builder {
 
     /// A parameter has another value from now on; those of other nodes change nothing here.
     const fn set(&mut self, setting: Setting) {
-        if matches!(setting.parameter, Parameter::BuilderTimeout) {
-            self.config.event_timeout = setting.time();
+        match setting.parameter {
+            Parameter::BuilderTimeout => self.config.event_timeout = setting.time(),
+            Parameter::UnreachableTimeout => self.config.unreachable_timeout = setting.time(),
+            _ => {}
         }
     }
 

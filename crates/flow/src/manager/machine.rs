@@ -13,6 +13,7 @@ use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
 use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
 use crate::settings::Settings;
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
 use std::collections::{BTreeMap, VecDeque};
@@ -144,6 +145,9 @@ impl Manager {
             Role::Builder => self.builders.get(index).is_some_and(|link| link.connected),
             _ => false,
         };
+        if from.role == Role::Readout && known {
+            self.readouts[index].hear(now);
+        }
         match (from.role, message) {
             _ if !known => self.counts.refused_messages += 1,
             (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
@@ -214,6 +218,17 @@ impl Manager {
         self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
     }
 
+    /// How long a readout unit is waited for that cannot be reached.
+    pub const fn unreachable_timeout(&self) -> Duration {
+        self.config.unreachable_timeout
+    }
+
+    /// Readout units that are connected and cannot be reached: the run waits for them.
+    pub fn unreachable(&self) -> impl Iterator<Item = NodeId> {
+        let links = (0..).zip(&self.readouts);
+        links.filter(|(_, link)| link.present && link.unreachable).map(|(index, _)| NodeId::readout(index))
+    }
+
     /// How far the run has come.
     pub const fn state(&self) -> ManagerState {
         self.phase.state()
@@ -265,6 +280,7 @@ impl Manager {
         let same_life = link.incarnation.replace(incarnation) == Some(incarnation);
         let heard = same_life && link.heard;
         link.present = true;
+        link.hear(now);
         link.told = (EventKey::MIN, Instant::ZERO);
         link.quiet_since = link.quiet_since.map(|_| now);
         link.finished = false;

@@ -122,6 +122,7 @@ impl Parameters {
             time(Parameter::ResyncTimeout, times.resync.0),
             time(Parameter::BuilderTimeout, times.builder.0),
             time(Parameter::ManagerTimeout, times.manager.0),
+            time(Parameter::UnreachableTimeout, times.unreachable.0),
             time(Parameter::DrainTimeout, times.drain.0),
             time(Parameter::ReportInterval, REPORT_INTERVAL),
         ];

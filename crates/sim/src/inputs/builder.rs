@@ -31,6 +31,7 @@ fn config(choices: &mut Choices<'_>) -> BuilderConfig {
         table: 16,
         credit_bytes: 64 << 10,
         event_timeout: Duration::from_millis(30),
+        unreachable_timeout: Duration::ZERO,
         incomplete: [IncompletePolicy::Emit, IncompletePolicy::Drop, IncompletePolicy::Stop][choices.below(3) as usize],
         level: choices.level(),
         synchrony: choices.chance().then(|| synchrony::Config::new(watched)),

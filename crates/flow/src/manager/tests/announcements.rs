@@ -2,7 +2,7 @@
 
 use super::hand::{EVENT_TIMEOUT, Hand, announced, assigned, config, key, released, to};
 use crate::manager::ManagerConfig;
-use crate::messages::{Message, ReadoutState, Resync, Start};
+use crate::messages::{Message, ReadoutState, Report, Resync, Start};
 use core::time::Duration;
 use ropewalk_terms::{Cause, EventKey, NodeId, Outcome};
 
@@ -123,6 +123,37 @@ fn a_readout_unit_whose_answer_was_built_in_is_told_so_even_if_its_announcement_
     hand.sent();
     hand.announce(1, 1, [1]);
     assert_eq!(released(&hand.sent(), 1), [(key(1), 1, Outcome::Complete)]);
+}
+
+#[test]
+fn a_readout_unit_that_cannot_be_reached_is_waited_for_longer_and_begins_anew_when_it_is_back() {
+    let unreachable_timeout = 20 * EVENT_TIMEOUT;
+    let mut hand = Hand::running(ManagerConfig { unreachable_timeout, ..config(2, 1) });
+    let report = Message::Report(Report::default());
+    hand.announce(0, 2, [1, 2]);
+    let begin = hand.now;
+    for _ in 0..4 {
+        hand.pass(EVENT_TIMEOUT);
+        hand.say(NodeId::readout(0), &report);
+        assert_eq!(hand.assigned(), []);
+    }
+    assert_eq!(hand.manager.unreachable().collect::<Vec<_>>(), [NodeId::readout(1)]);
+    assert_eq!(hand.manager.next_deadline(), Some(begin.after(unreachable_timeout)));
+    hand.say(NodeId::readout(1), &report);
+    assert_eq!(hand.assigned(), [], "what it has to say is on its way");
+    assert_eq!(hand.manager.unreachable().count(), 0);
+    for _ in 0..3 {
+        hand.pass(EVENT_TIMEOUT / 4);
+        assert_eq!(hand.assigned(), []);
+        hand.say(NodeId::readout(1), &report);
+    }
+    hand.pass(EVENT_TIMEOUT / 4);
+    assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1)], "it is there, and says nothing about them");
+    hand.announce(0, 3, [3]);
+    hand.pass(unreachable_timeout - Duration::from_millis(1));
+    assert_eq!(hand.assigned(), []);
+    hand.pass(Duration::from_millis(1));
+    assert_eq!(hand.assigned(), [(0, 3, 1)], "in the end it is given up");
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(super) fn config(readouts: u16, builders: u16) -> ManagerConfig {
         policy: AssignPolicy::RoundRobin,
         batch: 4,
         event_timeout: EVENT_TIMEOUT,
+        unreachable_timeout: Duration::ZERO,
         drain_timeout: DRAIN_TIMEOUT,
         trigger_readout: None,
         lumisection: LumisectionLength::Run,

@@ -97,6 +97,7 @@ fn builder(scenario: &Scenario) -> Builder {
         table: 0,
         credit_bytes: 1 << 20,
         event_timeout: LONGEST,
+        unreachable_timeout: Duration::ZERO,
         incomplete: IncompletePolicy::Emit,
         level: AcknowledgementLevel::Written,
         synchrony: None,
