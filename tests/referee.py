@@ -70,8 +70,8 @@ def compare(account, events):
 
 
 def number(key):
-    """`number`, or `resync/number`."""
-    resync, _, event = str(key).rpartition("/")
+    """`17`, or `2:17` after two resynchronisations."""
+    resync, _, event = str(key).rpartition(":")
     return int(resync or 0) << 48 | int(event)
 
 

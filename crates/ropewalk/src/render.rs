@@ -76,6 +76,11 @@ pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
     front_ends.incidents.iter().map(line).chain(more).collect()
 }
 
+/// A line for each node of which something is not known.
+pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
+    summary.partial.iter().map(|one| format!("the account is partial: {}: not known is {}", one.node, one.unknown)).collect()
+}
+
 /// A line for each disk that failed to the end.
 pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = summary.disk["failing"].as_array().into_iter().flatten();
@@ -156,7 +161,8 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     row(
         "ledger",
         if summary.is_balanced() {
-            "balanced".to_owned()
+            let partial = if summary.partial.is_empty() { "" } else { ", partial" };
+            format!("balanced{partial}")
         } else {
             format!("NOT BALANCED: {}", summary.ledger["unbalanced"])
         },

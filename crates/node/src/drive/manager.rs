@@ -352,6 +352,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
             _ => {
                 let finished = matches!(message, Message::Finished(_));
                 peer.finished |= finished;
+                if finished {
+                    self.standing.node_finished(node, incarnation);
+                }
                 if finished && self.control.phase() == RunPhase::Ended {
                     self.dismissed.insert(node);
                     self.unsent.push_back((node, DISMISSAL));

@@ -52,7 +52,7 @@ pub mod stream;
 mod table;
 mod writer;
 
-pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing};
+pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing, Unknown};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;
