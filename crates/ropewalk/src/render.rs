@@ -78,7 +78,11 @@ pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
 
 /// A line for each node of which something is not known.
 pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
-    summary.partial.iter().map(|one| format!("the account is partial: {}: not known is {}", one.node, one.unknown)).collect()
+    summary
+        .partial
+        .iter()
+        .map(|one| format!("the account is partial: {}: not known is {}", one.node, one.unknown))
+        .collect()
 }
 
 /// A line for each disk that failed to the end.
@@ -88,7 +92,7 @@ pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error")));
     let said = [
         ("files_restored", "run files deleted or moved by somebody while they were written, and written once more"),
-        ("events_gone", "events lost with run files that somebody deleted while they were written"),
+        ("events_gone", "events lost with run files that somebody deleted"),
     ];
     failing.chain(counted(&summary.disk, &said)).collect()
 }

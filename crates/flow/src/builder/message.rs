@@ -6,8 +6,8 @@ use super::observer::Observer;
 use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{
-    Acknowledge, AcknowledgeEntry, AssignEntry, BATCH, Batch, Credit, Lacking, LackingEntry, Message, Setting, Unreleased,
-    UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, AssignEntry, BATCH, Batch, Credit, Lacking, LackingEntry, Message, Setting,
+    Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Ending, EventAccount, Instant, Outcome, Parameter};

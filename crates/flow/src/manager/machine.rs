@@ -218,6 +218,12 @@ impl Manager {
         self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
     }
 
+    /// Readout units of which an earlier life had taken part that told other event managers only, and where the present one began.
+    pub fn untold(&self) -> impl Iterator<Item = (NodeId, EventKey)> {
+        let links = (0..).zip(&self.readouts);
+        links.filter_map(|(index, link)| Some((NodeId::readout(index), link.untold_before?)))
+    }
+
     /// How long a readout unit is waited for that cannot be reached.
     pub const fn unreachable_timeout(&self) -> Duration {
         self.config.unreachable_timeout
@@ -275,9 +281,11 @@ impl Manager {
         if self.readouts[usize::from(node.index)].incarnation != Some(incarnation) {
             self.readout_lost(now, node.index);
         }
-        let restart = self.restart_key();
+        let (restart, has_ended) = (self.restart_key(), self.recovered.had_events);
         let link = &mut self.readouts[usize::from(node.index)];
-        let same_life = link.incarnation.replace(incarnation) == Some(incarnation);
+        let before = link.incarnation.replace(incarnation);
+        let same_life = before == Some(incarnation);
+        let is_untold = has_ended && before.is_none() || link.untold_before.is_some();
         let heard = same_life && link.heard;
         link.present = true;
         link.hear(now);
@@ -307,6 +315,7 @@ impl Manager {
                     // A first start of the same life that was lost on the way is sent again as it was.
                     let first = if same_life { link.settled } else { restart };
                     link.begin(now, first);
+                    link.untold_before = is_untold.then_some(first);
                     self.send(node, Message::Start(Start { first, origin: self.first }));
                 }
                 if same_life || self.recovered.is_successor() {

@@ -34,6 +34,8 @@ pub(super) struct ReadoutLink {
     pub(super) last_heard: Instant,
     /// It is connected, and nothing comes from it.
     pub(super) unreachable: bool,
+    /// Where it began, if an earlier life of it had taken part of which nobody told this event manager, a successor.
+    pub(super) untold_before: Option<EventKey>,
     /// Its answer to the question for the highest key.
     pub(super) highest: Option<EventKey>,
     /// It announced something in this run.
@@ -67,6 +69,7 @@ impl ReadoutLink {
             quiet_since: None,
             last_heard: Instant::ZERO,
             unreachable: false,
+            untold_before: None,
             highest: None,
             heard: false,
             has_told: false,

@@ -22,6 +22,8 @@ pub(super) struct Recovered {
     pub(super) told_late: Option<EventKey>,
     /// The run's last key, where its end was fixed before.
     stop: Option<EventKey>,
+    /// Events had ended before.
+    pub(super) had_events: bool,
     /// Somebody asks for the stop meanwhile, with the run's last key or without one.
     stop_after: Option<Option<EventKey>>,
 }
@@ -148,6 +150,8 @@ impl Manager {
     /// Goes on with what is known.
     pub(super) fn complete_recovery(&mut self, now: Instant) {
         self.recovered.sort();
+        // Every readout unit had taken part then.
+        self.recovered.had_events = self.ended.below() > self.first || self.recovered.oldest().is_some();
         self.phase = Phase::Running;
         for position in self.table.tail()..self.table.head() {
             if self.table.row(position).stage == Stage::Open {
@@ -185,7 +189,7 @@ impl Manager {
     /// Readout units that did not answer are taken as they are. Who has not said a word knows of no run, perhaps, and
     /// begins where the others are; one that is in the run already takes no notice of that.
     fn start_the_silent(&mut self, now: Instant) {
-        let first = self.restart_key();
+        let (first, has_ended) = (self.restart_key(), self.recovered.had_events);
         for readout in 0..self.config.readouts {
             let link = &mut self.readouts[usize::from(readout)];
             let knows_no_run = link.highest == Some(EventKey::MIN);
@@ -193,6 +197,7 @@ impl Manager {
                 link.repeat_is_over(now);
             } else if link.present && (link.repeats.is_some() || knows_no_run) {
                 link.begin(now, first);
+                link.untold_before = has_ended.then_some(first);
                 self.send(NodeId::readout(readout), Message::Start(Start { first, origin: self.first }));
             }
         }

@@ -205,6 +205,7 @@ impl Manager {
         for link in &mut self.readouts {
             link.begin(now, first);
             link.has_told = false;
+            link.untold_before = None;
         }
         for link in &mut self.builders {
             (link.in_work, link.finished, link.told_all) = (0, false, false);

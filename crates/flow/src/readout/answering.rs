@@ -1,12 +1,13 @@
 //! Builder units ask for super-fragments: each gets what is held, or the cause why not.
 
+use super::config::Requirement;
 use super::machine::{Readout, ReadoutAction};
 use super::requests::Ready;
 use super::super_fragment::SuperFragment;
 use super::table::State;
 use super::timeline::Position;
-use core::ops::Range;
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
+use core::ops::Range;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
 
@@ -77,12 +78,15 @@ impl Readout {
         }
     }
 
-    /// The fragments that are held of these events are in no record.
+    /// The fragments of these events are in no record: those that are held, and those that are still to come of events that were not
+    /// settled, in which nothing was missing.
     fn note_unrecorded(&mut self, positions: Range<Position>) {
-        let Self { sources, table, timeline, .. } = self;
-        for position in positions.start.max(table.base())..positions.end.min(table.end()) {
+        let Self { sources, table, timeline, head, .. } = self;
+        for position in positions.start.max(table.base())..positions.end.min(table.limit()) {
+            let is_settled = position < *head || table.is_released(position);
             for (index, source) in sources.iter_mut().enumerate() {
-                if table.has_fragment(index, position) {
+                let is_awaited = !is_settled && source.requirement == Requirement::Required;
+                if is_awaited || table.has_fragment(index, position) {
                     source.gaps.note(position, timeline.key(position));
                 }
             }

@@ -128,13 +128,6 @@ fn timeouts(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault(key, message));
         }
     }
-    if times.unreachable < times.manager {
-        let message = format!(
-            "{} is shorter than timeouts.manager ({}): who cannot be reached is waited for at least as long as who can",
-            times.unreachable, times.manager
-        );
-        return Err(fault("timeouts.unreachable", message));
-    }
     Ok(())
 }
 

@@ -37,7 +37,8 @@ fn a_small_configuration_is_read() {
 #[test]
 fn sources_whose_fragments_may_be_too_many_bytes_for_a_record_are_told() {
     let with = |fragment: &str, more: &str| {
-        let text = format!("{GOOD}max_fragment = \"{fragment}\"\n{more}").replace("name = \"ru0\"", "name = \"ru0\"\npool = \"4GiB\"");
+        let text = format!("{GOOD}max_fragment = \"{fragment}\"\n{more}")
+            .replace("name = \"ru0\"", "name = \"ru0\"\npool = \"4GiB\"");
         parse("test.toml", &text, &variable).expect("a good configuration").largest_event_warning()
     };
     let second = "[[source]]\nid = 842\nreadout = \"ru0\"\nmax_fragment = \"600MiB\"\n";

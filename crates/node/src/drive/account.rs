@@ -100,6 +100,8 @@ pub struct Standing {
     pub synchrony: Vec<SynchronyState>,
     /// Why the run stopped, where a node asked for it.
     pub stopped_by: Option<Cause>,
+    /// Readout units of which an earlier life had told other event managers only, and where the present one began.
+    pub untold: Vec<(NodeId, EventKey)>,
     reports: Vec<NodeReport>,
 }
 
@@ -114,6 +116,7 @@ impl Default for Standing {
             is_written_when_acknowledged: false,
             synchrony: Vec::with_capacity(ROOM),
             stopped_by: None,
+            untold: Vec::new(),
             reports: Vec::with_capacity(ROOM),
         }
     }
@@ -152,7 +155,10 @@ impl Standing {
             let lives = || self.reports.iter().filter(|report| report.node == node);
             match lives().min_by_key(|report| report.incarnation) {
                 None => unknown.push((node, Unknown::Everything)),
-                Some(first) => unknown.extend(first.begun().map(|key| (node, Unknown::Before(key)))),
+                Some(first) => {
+                    let untold = self.untold.iter().find(|(untold, _)| *untold == node).map(|(_, key)| *key);
+                    unknown.extend(untold.or_else(|| first.begun()).map(|key| (node, Unknown::Before(key))));
+                }
             }
             let died = lives().filter(|report| !report.connected && !report.has_ended);
             unknown.extend(died.map(|_| (node, Unknown::SinceLastReport)));
@@ -197,6 +203,7 @@ impl Standing {
         self.is_paused = other.is_paused;
         self.is_written_when_acknowledged = other.is_written_when_acknowledged;
         self.nodes.clone_from(&other.nodes);
+        self.untold.clone_from(&other.untold);
         self.synchrony.clone_from(&other.synchrony);
         self.reports.truncate(other.reports.len());
         for (mine, theirs) in self.reports.iter_mut().zip(&other.reports) {
@@ -225,8 +232,12 @@ pub enum Unknown {
 impl core::fmt::Display for Unknown {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Everything => out.write_str("everything: it died with the event manager that knew of it, and did not come back"),
-            Self::Before(key) => write!(out, "everything before event {key}: it died with the event manager that knew of it"),
+            Self::Everything => {
+                out.write_str("everything: it died with the event manager that knew of it, and did not come back")
+            }
+            Self::Before(key) => {
+                write!(out, "everything before event {key}: it died with the event manager that knew of it")
+            }
             Self::SinceLastReport => out.write_str("what it counted between its last report and its death"),
         }
     }
@@ -638,6 +649,9 @@ mod tests {
         assert_eq!(unknown(&standing), [(node, Unknown::Before(key))], "an earlier life told another event manager");
         standing.node_connected(node, Incarnation(1));
         assert_eq!(unknown(&standing), [], "an earlier life told this one");
+        standing.untold.push((node, key));
+        assert_eq!(unknown(&standing), [(node, Unknown::Before(key))]);
+        standing.untold.clear();
         standing.node_lost(node, Incarnation(1));
         assert_eq!(unknown(&standing), [(node, Unknown::SinceLastReport)]);
         standing.node_finished(node, Incarnation(1));

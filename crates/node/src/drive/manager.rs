@@ -589,6 +589,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
         standing.stopped_by = self.control.stopped_by();
         standing.events = self.manager.account();
         standing.is_written_when_acknowledged = self.config.level >= AcknowledgementLevel::Written;
+        standing.untold.clear();
+        standing.untold.extend(self.manager.untold());
         standing.nodes.clear();
         let is_here = |node| self.nodes.contains_key(&node) && self.manager.unreachable().all(|other| other != node);
         standing.nodes.extend(self.control.nodes().map(|node| (node, is_here(node))));

@@ -15,7 +15,9 @@ use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
-use ropewalk_terms::{AcknowledgementLevel, Cause, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber};
+use ropewalk_terms::{
+    AcknowledgementLevel, Cause, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber,
+};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

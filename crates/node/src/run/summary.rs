@@ -18,7 +18,9 @@ use crate::fields::Fields;
 use crate::status::{StatusSummary, named};
 use crate::whole_file;
 use ropewalk_flow::messages::{FragmentFlags, Gap, LumisectionEnd, NumberingAnomaly};
-use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, FragmentAccount, NodeId, SourceId, Utc};
+use ropewalk_terms::{
+    Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, FragmentAccount, NodeId, SourceId, Utc,
+};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -283,8 +285,9 @@ fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
 }
 
 /// What is not known of nodes that died.
-pub fn partial(snapshot: &RunSnapshot) -> Vec<PartialSummary> {
-    let of = |(node, unknown): &(NodeId, Unknown)| PartialSummary { node: node.to_string(), unknown: unknown.to_string() };
+fn partial(snapshot: &RunSnapshot) -> Vec<PartialSummary> {
+    let of =
+        |(node, unknown): &(NodeId, Unknown)| PartialSummary { node: node.to_string(), unknown: unknown.to_string() };
     snapshot.unknown.iter().map(of).collect()
 }
 

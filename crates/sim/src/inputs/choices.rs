@@ -2,8 +2,8 @@
 
 use ropewalk_flow::messages::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Batch, Credit, Finished,
-    FragmentFlags, FragmentMeta, Lacking, LackingEntry, Mask, Message, ReadoutState, Release, ReleaseEntry, Report, Request, RequestEntry,
-    Resync, Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
+    FragmentFlags, FragmentMeta, Lacking, LackingEntry, Mask, Message, ReadoutState, Release, ReleaseEntry, Report,
+    Request, RequestEntry, Resync, Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, CAUSES, Cause, Ending, EventKey, Instant, NodeId, Outcome, Parameter, SourceId,

@@ -27,8 +27,8 @@ mod tests;
 
 pub use body::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Lacking,
-    LackingEntry, Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync, Setting, Start,
-    SynchronyState, Unreleased, UnreleasedEntry,
+    LackingEntry, Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync,
+    Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};

@@ -6,7 +6,6 @@ use crate::messages::{Message, ReadoutState, Report, Resync, Start};
 use core::time::Duration;
 use ropewalk_terms::{Cause, EventKey, NodeId, Outcome};
 
-const LATE: Outcome = Outcome::Dropped(Cause::Late);
 const BUILT_WITHOUT: Outcome = Outcome::Dropped(Cause::BuiltWithout);
 const NO_TRIGGER: Outcome = Outcome::Dropped(Cause::NoTrigger);
 

@@ -2,8 +2,8 @@
 
 use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use crate::messages::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, Lacking, LackingEntry, LumisectionEnd,
-    Message, ReleaseEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, Lacking, LackingEntry,
+    LumisectionEnd, Message, ReleaseEntry,
 };
 use core::time::Duration;
 use ropewalk_terms::{AcknowledgementLevel, Attempt, Epoch, EventKey, Incarnation, Instant, NodeId, Outcome};

@@ -61,6 +61,19 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     assert_eq!((account.assigned, account.built, account.in_flight), (3, 2, 1));
 }
 
+/// What it had counted it had told the event manager that died as well.
+#[test]
+fn a_successor_knows_that_a_readout_unit_began_anew_of_which_nobody_told_it() {
+    let mut hand = successor();
+    hand.announce(0, 12, 10..=12);
+    repeated(&mut hand, 0, 12);
+    hand.say(NodeId::readout(1), &Message::Highest(EventKey::MIN));
+    tell(&mut hand, 0, &[(9, 1, Some(Outcome::Complete))], false);
+    tell(&mut hand, 1, &[], false);
+    hand.sent();
+    assert_eq!(hand.manager.untold().map(|(node, _)| node).collect::<Vec<_>>(), [NodeId::readout(1)]);
+}
+
 #[test]
 fn a_successor_hears_what_events_were_built_without() {
     let mut hand = successor();

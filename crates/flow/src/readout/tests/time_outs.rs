@@ -299,7 +299,7 @@ fn what_is_in_no_record_is_a_gap_of_each_source_that_had_it() {
     rig.release(key(8), 1, Outcome::Complete);
     rig.release(key(5), 2, Outcome::Dropped(Cause::TooLarge));
     rig.release(key(2), 2, Outcome::Dropped(Cause::TooLarge));
-    assert_eq!((rig.gaps(0), rig.gaps(1)), (vec![(2, 3, 2), (5, 6, 2)], vec![(2, 2, 1), (3, 6, 4)]));
+    assert_eq!((rig.gaps(0), rig.gaps(1)), (vec![(2, 3, 2), (5, 6, 2)], vec![(2, 6, 5)]));
     assert_eq!(rig.account(1).dropped.get(Cause::TooLarge), 3);
     rig.check_ledger();
 }

@@ -23,8 +23,8 @@ mod series;
 mod tests;
 mod watch;
 
-pub use config::{StorageConfig, StreamStorage};
 use super::writer::Filed;
+pub use config::{StorageConfig, StreamStorage};
 use copies::{Copies, Ticket};
 pub use counts::StorageCounts;
 use places::Places;
@@ -36,7 +36,8 @@ use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex, StreamSet, Utc,
+    AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex,
+    StreamSet, Utc,
 };
 use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, EventRecordEncoder};
 use segment::{Closed, SegmentWriter};
@@ -306,7 +307,8 @@ impl<D: Disk> Storage<D> {
     /// Takes note of closed segments, and deletes the oldest where there are too many.
     fn collect_closed(&mut self) {
         for (stream, series) in (0..).map(StreamIndex).zip(&mut self.series) {
-            let is_taken_away = self.tools.config.taken_away || self.tools.places[usize::from(stream.0)].hands_over();
+            let is_taken_away = self.tools.config.taken_away
+                || self.tools.places.get(usize::from(stream.0)).is_some_and(Places::hands_over);
             while let Some(closed) = series.take_closed() {
                 if !is_taken_away {
                     self.kept_bytes += closed.bytes;

@@ -98,7 +98,7 @@ fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
         table: scenario.rooms.table,
         credit_bytes: scenario.rooms.credit_bytes,
         event_timeout: scenario.time_outs.builder,
-        unreachable_timeout: Duration::ZERO,
+        unreachable_timeout: std::time::Duration::ZERO,
         incomplete: scenario.incomplete,
         level: scenario.level,
         synchrony: None,

@@ -146,8 +146,7 @@ impl World {
             let streams: StreamSet = streams.collect();
             let number = self.offered + 1;
             let event = MadeEvent::new(self.scenario.seed, number);
-            if !streams.is_empty()
-                && self.storage.add(self.clock.now(), number as u32, &event, streams) == Filed::Taken
+            if !streams.is_empty() && self.storage.add(self.clock.now(), number as u32, &event, streams) == Filed::Taken
             {
                 self.offered = number;
                 self.asked.taken.insert(number, streams);
