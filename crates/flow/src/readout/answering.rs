@@ -1,13 +1,11 @@
 //! Builder units ask for super-fragments: each gets what is held, or the cause why not.
 
-use super::config::Requirement;
 use super::machine::{Readout, ReadoutAction};
 use super::requests::Ready;
 use super::super_fragment::SuperFragment;
 use super::table::State;
 use super::timeline::Position;
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
-use core::ops::Range;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
 
@@ -53,9 +51,6 @@ impl Readout {
     pub(super) fn release(&mut self, now: Instant, release: &Release) {
         for entry in &release.entries {
             let positions = self.timeline.range(entry.first, entry.count);
-            if let Outcome::Dropped(Cause::TooLarge | Cause::BuiltWithout | Cause::Late) = entry.outcome {
-                self.note_unrecorded(positions.clone());
-            }
             let sources = &mut self.sources;
             self.table.release(positions, |source, count| {
                 let account = &mut sources[source].account;
@@ -75,21 +70,6 @@ impl Readout {
         self.table.close_gap(self.head);
         if was_full || !self.declared.is_empty() {
             self.advance(now);
-        }
-    }
-
-    /// The fragments of these events are in no record: those that are held, and those that are still to come of events that were not
-    /// settled, in which nothing was missing.
-    fn note_unrecorded(&mut self, positions: Range<Position>) {
-        let Self { sources, table, timeline, head, .. } = self;
-        for position in positions.start.max(table.base())..positions.end.min(table.limit()) {
-            let is_settled = position < *head || table.is_released(position);
-            for (index, source) in sources.iter_mut().enumerate() {
-                let is_awaited = !is_settled && source.requirement == Requirement::Required;
-                if is_awaited || table.has_fragment(index, position) {
-                    source.gaps.note(position, timeline.key(position));
-                }
-            }
         }
     }
 }

@@ -34,7 +34,6 @@ mod nodes;
 mod parameters;
 mod process;
 mod readout_killed;
-mod referee;
 mod reference;
 mod refusals;
 mod replay;

@@ -36,7 +36,6 @@ impl ManagerUnit {
             },
             batch: system.manager.batch as usize,
             event_timeout: PATIENCE,
-            unreachable_timeout: std::time::Duration::ZERO,
             drain_timeout: PATIENCE,
             trigger_readout: None,
             lumisection: LumisectionLength::Run,

@@ -123,10 +123,7 @@ impl WholeFile {
                 (*file, Some(*cause), Step::Publish)
             }
             Completion::Published { file, result, .. } => (*file, result.err(), Step::Done),
-            Completion::AppendFailed { .. }
-            | Completion::Synced { .. }
-            | Completion::Removed { .. }
-            | Completion::LookedFor { .. } => return false,
+            Completion::AppendFailed { .. } | Completion::Synced { .. } | Completion::Removed { .. } => return false,
         };
         if self.file != Some(of) {
             return false;
