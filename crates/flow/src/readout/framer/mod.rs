@@ -25,7 +25,7 @@ mod reorder;
 
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, DatagramLimits};
-pub use described::FrameCounts;
+pub use described::{First, FrameCounts};
 pub use divider::{Divider, Divides, MOST_FRAMES};
 pub use gatherer::GATHER_TIMEOUT;
 pub use opening::Opening;
@@ -75,8 +75,7 @@ pub struct Framer {
     limits: FramerLimits,
     /// Whose the stream is and what describes it, where that is known before.
     description: Option<(SourceId, Description)>,
-    /// The number of the first frame where frames say none.
-    first: u64,
+    first: First,
     /// Of sources whose events come in several frames.
     gatherer: Gatherer,
 }
@@ -89,7 +88,7 @@ impl Framer {
             stream: Stream::Unknown,
             limits,
             description: None,
-            first: 1,
+            first: First::USUAL,
             gatherer: Gatherer::default(),
         }
     }
@@ -102,9 +101,9 @@ impl Framer {
         framer
     }
 
-    /// The same where frames that say no number are counted from `first` on, and not from 1.
+    /// The same where frames that say no number are counted from another one than 1, and free-running counters may be anywhere.
     #[must_use]
-    pub fn counting_from(mut self, first: u64) -> Self {
+    pub fn counting_from(mut self, first: First) -> Self {
         self.first = first;
         self.clear();
         self
