@@ -1,7 +1,6 @@
 //! What a readout unit is told before the run.
 
 use super::error::ReadoutConfigError;
-use super::framer::First;
 use crate::histogram::HistogramConfig;
 use core::time::Duration;
 use ropewalk_terms::SourceId;
@@ -106,11 +105,6 @@ impl SourceConfig {
         let counter_bits = if has_event { widths.event } else { widths.sequence };
         let max_fragment = u32::try_from(framing.most()).unwrap_or(u32::MAX);
         Self { counter_bits, max_fragment, ..Self::new(id, Format::Described) }
-    }
-
-    /// Where its numbers begin.
-    pub const fn first(&self) -> First {
-        First { number: self.first, begins_anywhere: self.begins_anywhere }
     }
 
     /// The same for an e-link of a card, whose events have numbers of `counter_bits` bits.

@@ -45,7 +45,7 @@ mod timeline;
 pub use config::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 pub use error::{FramingError, ReadoutConfigError};
 pub use framer::{
-    Boards, DatagramFramer, DatagramLimits, Divider, Divides, First, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT,
+    Boards, DatagramFramer, DatagramLimits, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT,
     MOST_FRAMES, Opening,
 };
 pub use machine::{Readout, ReadoutAction};

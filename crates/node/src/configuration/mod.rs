@@ -20,7 +20,6 @@ mod felix_serve;
 mod file_based;
 mod filter;
 mod filter_text;
-mod first;
 mod format;
 mod gathering;
 mod histogram;

@@ -105,7 +105,7 @@ impl Datagrams {
             let SourceConfig { max_fragment, check_crc, gather, .. } = sources[source];
             let limits = FramerLimits { max_fragment, check_crc, gather };
             let dividing = Dividing::of(id, &description);
-            let framer = DatagramFramer::new(id, description, limits, waits).counting_from(sources[source].first());
+            let framer = DatagramFramer::new(id, description, limits, waits).counting_from(sources[source].first);
             Some(Route { source, framer, dividing, has_come: false, came: None, black_box: None })
         });
         self.inputs.push(Input {

@@ -23,7 +23,7 @@ pub(super) fn own_framers(source: &SourceConfig, description: Option<&Descriptio
 }
 
 pub(super) fn own_framer(source: &SourceConfig, description: Option<&Description>) -> Option<Framer> {
-    Some(Framer::described(source.id, description?.clone(), limits(source)).counting_from(source.first()))
+    Some(Framer::described(source.id, description?.clone(), limits(source)).counting_from(source.first))
 }
 
 /// What a source's fragments are held to.

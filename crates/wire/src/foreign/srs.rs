@@ -60,11 +60,6 @@ impl Framing for Srs {
         }
     }
 
-    /// A FEC counts its frames from when it was switched on.
-    fn runs_free(&self) -> bool {
-        true
-    }
-
     fn widths(&self) -> Widths {
         Widths { time: 32, sequence: 32, ..Widths::default() }
     }

@@ -1,6 +1,6 @@
 //! Frames of any description in datagrams: one in each, several in each, or one in several.
 
-use super::described::{Describer, First, FrameCounts};
+use super::described::{Describer, FrameCounts};
 use super::gatherer::Gatherer;
 use super::pieces::{Assembly, Placed};
 use super::reorder::Reorder;
@@ -77,13 +77,13 @@ impl<F: Framing> DatagramFramer<F> {
         let is_ordered =
             matches!(waits.counting, Counting::Events | Counting::Frames) && waits.reorder > 0 && !is_in_pieces;
         let reorder = is_ordered.then(|| Reorder::new(bits, waits.reorder, waits.reorder_timeout));
-        let describer = Describer::new(source, &framing, First::USUAL);
+        let describer = Describer::new(source, &framing, 1);
         Self { describer, framing, limits, assembly, reorder, counting: waits.counting, gatherer: Gatherer::default() }
     }
 
-    /// The same where frames that say no number are counted from another one than 1, and free-running counters may be anywhere.
+    /// The same where frames that say no number are counted from `first` on, and not from 1.
     #[must_use]
-    pub fn counting_from(mut self, first: First) -> Self {
+    pub fn counting_from(mut self, first: u64) -> Self {
         self.describer = Describer::new(self.describer.source(), &self.framing, first);
         self
     }

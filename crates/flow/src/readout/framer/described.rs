@@ -57,44 +57,6 @@ impl FrameCounts {
     }
 }
 
-/// Where the numbers of a source begin.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct First {
-    /// The number of the run's first event.
-    pub number: u64,
-    /// Nobody says so: a counter that runs free may begin with another one.
-    pub begins_anywhere: bool,
-}
-
-impl First {
-    /// Where nothing else is said.
-    pub const USUAL: Self = Self { number: 1, begins_anywhere: false };
-}
-
-/// A frame counter of which a run's first number may be any.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Free {
-    /// Its numbers are taken as they are.
-    No,
-    /// No frame has come, and the first one becomes this number.
-    Before(u64),
-    /// So much is taken from each number.
-    By(u64),
-}
-
-impl Free {
-    #[inline]
-    fn count(&mut self, number: u64, bits: u8) -> u64 {
-        if let Self::Before(first) = *self {
-            *self = Self::By(number.wrapping_sub(first));
-        }
-        match *self {
-            Self::By(offset) => number.wrapping_sub(offset) & u64::MAX >> (64 - bits.clamp(1, 64)),
-            Self::No | Self::Before(_) => number,
-        }
-    }
-}
-
 /// Describes the frames of one source.
 #[derive(Debug)]
 pub(super) struct Describer {
@@ -105,23 +67,19 @@ pub(super) struct Describer {
     order: Order,
     /// The number of the last frame, of a source that numbers nothing.
     count: u64,
-    /// How its frame counter is counted, where it runs free.
-    free: Free,
     pub(super) counts: FrameCounts,
 }
 
 impl Describer {
-    /// Frames that say no number are counted from `first` on, and so are those whose numbers run free, if nothing is known of
-    /// them.
-    pub(super) fn new(source: SourceId, framing: &impl Framing, first: First) -> Self {
+    /// Frames that say no number are counted from `first` on.
+    pub(super) fn new(source: SourceId, framing: &impl Framing, first: u64) -> Self {
         let widths = framing.widths();
         Self {
             source,
             board: framing.counts_together().then(|| framing.board().unwrap_or(source.0)),
             clock: WideClock::new(widths, framing.tick()),
             order: Order::new(widths.sequence),
-            count: first.number.wrapping_sub(1),
-            free: if first.begins_anywhere && framing.runs_free() { Free::Before(first.number) } else { Free::No },
+            count: first.wrapping_sub(1),
             counts: FrameCounts::default(),
         }
     }
@@ -190,8 +148,7 @@ impl Describer {
         // A source that numbers nothing, or each kind of frame for itself, is numbered in the order in which it came, from the
         // run's first number on. So are events that were built before, which a file need not have in order.
         self.count = self.count.wrapping_add(1);
-        let sequence = fields.sequence.map(|number| self.free.count(number, framing.widths().sequence));
-        let number = fields.event.or(sequence).filter(|_| self.board.is_some() && !fields.is_whole_event);
+        let number = fields.event.or(fields.sequence).filter(|_| self.board.is_some() && !fields.is_whole_event);
         let meta = FragmentMeta {
             source: self.source,
             length: frame.len() as u32,

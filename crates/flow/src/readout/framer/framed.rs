@@ -1,6 +1,6 @@
 //! Frames of any description in a stream of bytes.
 
-use super::described::{Describer, First, FrameCounts, Queued};
+use super::described::{Describer, FrameCounts, Queued};
 use super::gatherer::Gatherer;
 use super::{FramerLimits, given_up};
 use crate::messages::Received;
@@ -27,7 +27,7 @@ pub(super) struct FramedStream {
 }
 
 impl FramedStream {
-    pub(super) fn new(source: SourceId, framing: Description, first: First) -> Self {
+    pub(super) fn new(source: SourceId, framing: Description, first: u64) -> Self {
         let describer = Describer::new(source, &framing, first);
         Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO, is_over: false }
     }

@@ -25,7 +25,7 @@ mod reorder;
 
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, DatagramLimits};
-pub use described::{First, FrameCounts};
+pub use described::FrameCounts;
 pub use divider::{Divider, Divides, MOST_FRAMES};
 pub use gatherer::GATHER_TIMEOUT;
 pub use opening::Opening;
@@ -75,7 +75,8 @@ pub struct Framer {
     limits: FramerLimits,
     /// Whose the stream is and what describes it, where that is known before.
     description: Option<(SourceId, Description)>,
-    first: First,
+    /// The number of the first frame where frames say none.
+    first: u64,
     /// Of sources whose events come in several frames.
     gatherer: Gatherer,
 }
@@ -88,7 +89,7 @@ impl Framer {
             stream: Stream::Unknown,
             limits,
             description: None,
-            first: First::USUAL,
+            first: 1,
             gatherer: Gatherer::default(),
         }
     }
@@ -101,9 +102,9 @@ impl Framer {
         framer
     }
 
-    /// The same where frames that say no number are counted from another one than 1, and free-running counters may be anywhere.
+    /// The same where frames that say no number are counted from `first` on, and not from 1.
     #[must_use]
-    pub fn counting_from(mut self, first: First) -> Self {
+    pub fn counting_from(mut self, first: u64) -> Self {
         self.first = first;
         self.clear();
         self

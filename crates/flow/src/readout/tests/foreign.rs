@@ -2,7 +2,7 @@
 
 use super::*;
 use ropewalk_memory::{Owner, Pool, PoolConfig};
-use ropewalk_wire::foreign::{Counting, ForeignFormat};
+use ropewalk_wire::foreign::ForeignFormat;
 
 const SOURCE: SourceId = SourceId(7);
 const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true, gather: None };
@@ -70,36 +70,11 @@ fn records_of_a_data_file_are_filler_and_its_events_come_in_any_order() {
     let events: Vec<u8> = frames.iter().flat_map(|event| [&separator[..], event].concat()).collect();
     let bytes = [start, events, end].concat();
     for first in [1, 199_781] {
-        let mut framer = Framer::described(SourceId(1), ForeignFormat::Atlas, LIMITS)
-            .counting_from(First { number: first, begins_anywhere: false });
+        let mut framer = Framer::described(SourceId(1), ForeignFormat::Atlas, LIMITS).counting_from(first);
         let all = received(&mut framer, &bytes, 77);
         assert_eq!(all.iter().map(|one| one.meta.raw_id).collect::<Vec<_>>(), (first..first + 6).collect::<Vec<_>>());
         assert!(all.iter().all(|one| !one.meta.flags.contains(FragmentFlags::WRONG_SOURCE)));
         let counts = framer.take_counts();
         assert_eq!((counts.filler_bytes, counts.skipped_bytes, framer.buffered()), (4 * (14 + 6 * 4 + 10), 0, 0));
-    }
-}
-
-#[test]
-fn a_frame_counter_that_runs_free_begins_anywhere_and_its_gaps_are_counted() {
-    let mut pool = Pool::new(PoolConfig::heap("test", 1024, 16)).expect("a pool");
-    for (begin, first) in [(0, 1), (88_123, 1), (u32::MAX - 3, 1), (70_000, 500)] {
-        let limits = DatagramLimits { counting: Counting::Frames, ..DatagramLimits::USUAL };
-        let framer = DatagramFramer::new(SOURCE, ForeignFormat::Srs, LIMITS, limits);
-        let mut framer = framer.counting_from(First { number: first, begins_anywhere: true });
-        let mut out = Vec::new();
-        // The number that is all ones means something else.
-        let numbers =
-            (0..8).map(|index| begin.wrapping_add(index)).filter(|&number| number != u32::MAX && number != begin + 2);
-        for number in numbers.clone() {
-            let datagram = ForeignFormat::Srs.emulate(3, number, &[1; 24]).expect("it is short").concat();
-            let mut loan = pool.loan(Owner::SHARED).expect("a block");
-            framer.push(Instant::ZERO, loan.append(&datagram).expect("room enough"), false, &mut out);
-        }
-        framer.end(Instant::ZERO, &mut out);
-        let expected: Vec<u64> = numbers.map(|number| first + u64::from(number.wrapping_sub(begin))).collect();
-        assert_eq!(out.iter().map(|one| one.meta.raw_id).collect::<Vec<_>>(), expected, "from {begin}");
-        let missing = if begin > u32::MAX - 8 { 2 } else { 1 };
-        assert_eq!(framer.take_counts().missing, missing, "from {begin}");
     }
 }
