@@ -312,6 +312,7 @@ fn stream_seeds() -> Seeds {
         Message::Loss(stream::Loss { chunks: 3, bytes: 300 }),
         Message::End(stream::End { offered: 9, sent: 6, dropped: 3 }),
         Message::Down(stream::Down { elink, bytes: b"reset".to_vec() }),
+        Message::DownRefused(stream::DownRefused { elink, why: stream::DownRefusal::NoDownLink }),
     ];
     let encoded = messages.iter().map(|message| {
         let mut bytes = Vec::new();
