@@ -34,7 +34,7 @@ impl From<offline::OfflineError> for Failure {
     }
 }
 
-/// Whether what was named is not there, or is something else than a file.
+/// Whether the path does not exist, or is not a file.
 const fn names_no_file(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory)
 }

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     ExitCode::from(output::finish(status))
 }
 
-/// Whether this is a command that no terminal may hold up. A plug-in's process is none: it may have no thread.
+/// Whether a terminal must not block this command. A plug-in's process is excluded: it may not start threads.
 const fn prints_apart(command: &Command) -> bool {
     use felix::FelixCommand;
     matches!(

@@ -27,7 +27,7 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
     Ok(campaign(options))
 }
 
-/// How often it is told how far the campaign is.
+/// How often progress is printed.
 const REFRESH: Duration = Duration::from_millis(250);
 
 /// How far the campaign is after this time.

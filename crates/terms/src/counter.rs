@@ -126,7 +126,7 @@ counters! {
     SourceConnections = "source_connections", Count;
     /// Connections that ended.
     SourceDisconnections = "source_disconnections", Count;
-    /// Connections closed because their bytes made no sense, or because whoever they say they are was there and worked.
+    /// Connections closed because their bytes made no sense, or because they claimed the name of a node that is connected and works.
     ConnectionsRefused = "connections_refused", Count;
     /// Bytes thrown away because no fragment could be found in them.
     GarbageBytes = "garbage_bytes", Bytes;

@@ -167,7 +167,7 @@ pub struct Fields {
     pub run: Option<u32>,
     /// The source's numbering starts again with this frame.
     pub restarts: bool,
-    /// It is a whole event that was built before: its number says nothing of the frame before it, nor its source who sends it.
+    /// It is a whole event that was built before: its number does not continue that of the frame before, and its source id is not its sender's.
     pub is_whole_event: bool,
     /// What is wrong with the contents, and the front end's own words about them. Checksums are not computed for it:
     /// see [`Framing::checksum`].

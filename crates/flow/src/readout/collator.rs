@@ -8,7 +8,7 @@
 //! Whoever is behind is waited for, so that nothing is out of order behind it; a fragment that comes after all, when higher
 //! times were numbered already, is late. Which times are believed is for each source's [`Lane`] to say, and for what other
 //! sources show: a time that is equal to one of theirs is right. A source that goes back behind itself for good has begun anew:
-//! it is out of sync and nobody waits for it, until it is where it was, or all that are there are behind.
+//! it is out of sync and events do not wait for it, until it returns to its old times, or all connected sources restart.
 
 use super::lane::{Claim, Doubted, Lane, LaneConfig, MOST_DOUBTED, PROOF, Time};
 use crate::messages::{NumberingKind, Received};
@@ -17,7 +17,7 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use std::collections::VecDeque;
 
-/// Nobody is in doubt for longer than this, whatever the time-out.
+/// A doubt lasts no longer than this, whatever the time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
 /// Between the times of one beginning and those of the next lies more than any field can show, and a multiple of that.
@@ -124,7 +124,7 @@ impl Collator {
         };
         let time = one.unwrap(raw, top);
         let claim = match one.claim(time, top, floor) {
-            // Those that are doubted already may lead there.
+            // Times that are already in doubt may lead up to this one.
             Claim::Doubtful if time > top && one.doubted.is_empty() && self.shown(lane, raw) == Some(time) => {
                 Claim::GoesOn
             }
@@ -192,7 +192,7 @@ impl Collator {
         self.recent.contains(&time).then_some(time)
     }
 
-    /// The time of a number that is doubted, where another source shows the same and nobody believes it, either. Both
+    /// The time of a number in doubt, where another source shows the same number and has it in doubt, too. Both
     /// are ahead of where they were, or their sources join the others.
     fn shared(&self, lane: usize, raw: u64) -> Option<Time> {
         let own = &self.lanes[lane];
@@ -238,7 +238,7 @@ impl Collator {
         behind.filter(|_| is_over && own.waiting.is_empty())
     }
 
-    /// Decides what is doubted, as far as it can be decided now.
+    /// Decides the numbers in doubt, as far as the evidence goes now.
     fn weigh(&mut self, now: Instant) {
         if self.adrift_since.is_some() && self.begins_anew(now) {
             self.begin_anew();
@@ -315,7 +315,7 @@ impl Collator {
         }
         let own = &mut self.lanes[lane];
         if !own.has_joined {
-            // Before its first event a source may bring what is left of an earlier run.
+            // Before its first event a source may send left-overs of an earlier run.
             self.start_over(lane);
             return true;
         }
@@ -391,7 +391,7 @@ impl Collator {
         own.drop(&fragment, Cause::ImplausibleJump, Some(kind));
     }
 
-    /// What a source has shown so far was of an earlier run; what is doubted is of this one.
+    /// The source's numbers so far were of an earlier run; those in doubt are of this one.
     fn start_over(&mut self, lane: usize) {
         let own = &mut self.lanes[lane];
         while let Some(entry) = own.waiting.pop_front() {

@@ -32,7 +32,7 @@ const PROOF: i32 = 4;
 /// Members that show where a numbering begins.
 const ENOUGH: u32 = 3;
 
-/// A source whose first number is so near to the run's first one has lost what is between.
+/// A first number this close to the run's first one means that the source lost the events between.
 const NEAR: Position = 16;
 
 /// Events wait no longer than this for a source whose numbers are in doubt, whatever the source time-out.
@@ -84,7 +84,7 @@ enum Verdict {
     Wait,
     /// Not enough, until other sources have come as far.
     AwaitOthers,
-    /// These members are right; what is held behind the last of them is looked at again.
+    /// These members are right; fragments held behind the last of them are judged again.
     Right(Reading),
     /// The source started its numbering again.
     Restart(Reading),
@@ -282,7 +282,7 @@ impl Readout {
         self.note_frontier(source);
     }
 
-    /// What speaks for the numbers that are held.
+    /// Weighs the evidence for the held numbers.
     fn verdict(&self, source: usize, is_last_word: bool) -> Verdict {
         let input = &self.sources[source];
         let (doubt, sequence) = (&input.doubt, &input.sequence);
@@ -309,7 +309,7 @@ impl Readout {
         let lead = other - forward.cost + WRONG * agreed.map_or(0, |(_, count)| count as i32);
         let proof = if is_planted(Flaw::JumpUnproved) { 1 } else { PROOF };
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
-        // Before its first event a source may bring what is left of an earlier run.
+        // Before its first event a source may send left-overs of an earlier run.
         let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere);
         if lead >= proof && (reached(first) || is_long) {
             return self.right(source, forward, is_last_word);
@@ -436,7 +436,7 @@ impl Readout {
         if is_restart { Verdict::Restart(anew) } else { nothing }
     }
 
-    /// Whether other sources have not come as far as this one has by the count of what is held.
+    /// Whether other sources lag behind this one, counting its held fragments.
     fn others_lag(&self, source: usize) -> bool {
         let end = self.sources[source].sequence.last() + MOST_HELD as Position;
         let others = self.sources.iter().enumerate().filter(|&(other, _)| other != source);
@@ -619,7 +619,7 @@ impl Readout {
                 input.numbering.note(NumberingKind::Begin, key, first, first, 0);
             }
         }
-        // What some show tells where others are that have lost their first fragments.
+        // Sources that lost their first fragments are placed by what the others show.
         for source in (0..self.sources.len()).chain(0..self.sources.len()) {
             self.weigh(now, source, false);
             self.admit_believed(now, source);

@@ -324,7 +324,7 @@ impl Lane {
     /// Takes note of what its times did, with the number that showed it.
     pub(super) fn note(&mut self, kind: NumberingKind, to: u64) {
         let from = self.top.map_or(0, |top| top as u64 & self.mask());
-        // What is beyond the room is beyond what can be reported.
+        // More than fits here cannot be reported.
         _ = self.notes.try_push(Note { kind, from, to });
     }
 
@@ -341,7 +341,7 @@ impl Lane {
         if disproved { self.doubted.pop_front() } else { None }
     }
 
-    /// What is doubted is looked at again: nothing has disproved it yet.
+    /// Judges the times in doubt again: nothing has disproved them yet.
     pub(super) fn look_again(&mut self) {
         self.doubted.iter_mut().for_each(|one| one.gone_on = u64::MAX >> 1);
     }
@@ -375,7 +375,7 @@ impl Lane {
     pub(super) fn is_in_order(&self, now: Instant) -> Result<(), Instant> {
         let Some(first) = self.waiting.front() else { return Ok(()) };
         if first.is_weak && !self.has_joined && !self.doubted.is_empty() {
-            // It may be what is left of an earlier run.
+            // It may be a left-over of an earlier run.
             return Err(Instant::FAR_FUTURE);
         }
         let until = first.came.after(self.config.reorder_timeout);

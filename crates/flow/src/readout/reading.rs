@@ -35,7 +35,7 @@ pub(super) enum Number {
     Says(u64),
     /// It says this, and is known to be damaged.
     Damaged(u64),
-    /// It was given up by the framer, or its number is none that the counter can show.
+    /// The framer gave it up, or the counter cannot show such a number.
     Unknown,
 }
 
@@ -222,7 +222,7 @@ impl Numbers<'_> {
         let lost = missing.saturating_sub(late + unknown);
         let is_damaged = matches!(self.held[place], Number::Damaged(_));
         if is_damaged && missing + late > 0 {
-            // What a damaged fragment says counts only where it is what was to come.
+            // The number of a damaged fragment counts only where it is the expected one.
             return None;
         }
         let alone: i32 = between.map(|one| self.alone(start, one)).sum();

@@ -225,7 +225,7 @@ impl Readout {
                 || is_unreliable(&fragment)
                 || !input.sequence.goes_on(raw))
         {
-            // Who is not read any more may have been read already.
+            // The driver may have read more fragments before reading stopped.
             if input.doubt.is_full() && (self.first_is_open || input.doubt.awaits_others()) {
                 return Some(fragment);
             }

@@ -87,7 +87,7 @@ pub(super) struct Source {
     pub(super) trusts_numbers: bool,
     /// Counting may begin with another number than the configured one.
     pub(super) begins_anywhere: bool,
-    /// It sends an event in several frames, of which those that come late are a fragment of their own.
+    /// It sends an event in several frames; late ones become a fragment of their own.
     pub(super) may_repeat: bool,
     /// Its readout unit has no other one.
     pub(super) is_only: bool,

@@ -386,7 +386,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         self.unknown.get(missing).copied().filter(|_| self.unknown.len() >= missing + most)
     }
 
-    /// Turns away who has said nothing for too long, and is none of the sources that may still come.
+    /// Closes connections that sent nothing for too long and are not known to be a source.
     fn end_silent(&mut self, now: Instant) {
         while let Some((since, stranger)) = self.look_for_unknown(1, false) {
             let due = since.after(SILENCE);

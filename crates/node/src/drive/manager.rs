@@ -253,7 +253,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         work
     }
 
-    /// Ends a connection of which nobody knows whose it is.
+    /// Closes a connection that has not identified itself.
     fn turn_out(&mut self, now: Instant, stranger: Endpoint) {
         self.refused += 1;
         self.peers.abort(stranger);
@@ -277,7 +277,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Somebody says that it is a node which is there, and is told so; the node's numbers say that it happened.
+    /// Refuses a connection that claims the name of a connected node, and counts that for the node.
     fn send_away(&mut self, endpoint: Endpoint, node: NodeId) {
         let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::Taken));
         let times = self.outdone.entry(node).or_default();
@@ -382,7 +382,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(reason));
             return false;
         }
-        // The same life again has left its earlier connection; another one may be somebody else's.
+        // The same process has left its earlier connection; another process may be a stranger.
         let there = self.nodes.get(&header.sender).and_then(|&there| self.links.get(there)?.node);
         if there.is_some_and(|(_, incarnation)| incarnation != header.incarnation) {
             let waits = self.rivals.add(now, endpoint, header);

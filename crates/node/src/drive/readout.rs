@@ -339,7 +339,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         work
     }
 
-    /// Ends a connection of which nobody knows whose it is.
+    /// Closes a connection that has not identified itself.
     fn turn_out(&mut self, now: Instant, stranger: Endpoint) {
         self.counts.refused += 1;
         self.peers.abort(stranger);
@@ -363,7 +363,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Somebody says that it is a builder unit which is there, and is to try again: it may be the next life of that one.
+    /// Refuses a connection that claims to be a connected builder unit; it may try again, since it may be its restart.
     fn send_away(&mut self, endpoint: Endpoint) {
         self.counts.refused += 1;
         let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::StandBy));

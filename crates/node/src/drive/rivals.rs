@@ -1,7 +1,7 @@
 //! Two lives of one node: a connection says that it is a node which is connected already.
 //!
-//! The node may have been started again, and its earlier connection be a leftover that nobody has closed: its machine lost its power.
-//! Or somebody else says that it is this node, while that one works. Who speaks decides: the earlier connection keeps its place if it
+//! The node may have restarted, and its earlier connection was never closed, because its machine lost power.
+//! Or a stranger claims the name of a node that works. The earlier connection keeps its place if it
 //! says something after the hello, and loses it when it has been silent for a while. Nodes report several times a second.
 
 use ropewalk_io::Endpoint;
@@ -9,11 +9,11 @@ use ropewalk_terms::{Instant, NodeId};
 use ropewalk_wire::message::Header;
 use std::time::Duration;
 
-/// What was on its way when the hello came says nothing about who lives.
+/// Bytes that were in transit when the hello came do not prove that the sender is alive.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
-/// Who reports seldom is believed to live for so many reports.
+/// A node that reports rarely may miss this many reports.
 const REPORTS: u32 = 3;
-/// Who says nothing for so long lives no more.
+/// A node that is silent for this long counts as dead.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// A connection that waits for a node's place.

@@ -1,4 +1,4 @@
-//! Connections of which nobody knows whose they are: few, and not for long. A node says hello at once.
+//! Connections that have not identified themselves: few, and for a short time. A node says hello at once.
 
 use super::table::EndpointTable;
 use ropewalk_io::Endpoint;
@@ -17,7 +17,7 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// Who is to be sent away before another one is let in.
+    /// The connection to close before another one is admitted.
     pub(super) fn in_the_way<T>(
         &mut self,
         now: Instant,
@@ -29,7 +29,7 @@ impl Strangers {
         oldest.filter(|_| count >= MOST_STRANGERS).map(|(endpoint, _)| endpoint)
     }
 
-    /// Who has said nothing that makes it known for too long; to be asked until there is nobody.
+    /// The next connection that did not identify itself in time; call it until there is none.
     pub(super) fn overdue<T>(
         &mut self,
         now: Instant,
@@ -44,7 +44,7 @@ impl Strangers {
         oldest.filter(|(_, since)| now >= since.after(PATIENCE)).map(|(endpoint, _)| endpoint)
     }
 
-    /// When somebody is overdue next.
+    /// When the next connection is overdue.
     pub(super) const fn next_deadline(&self) -> Option<Instant> {
         self.due
     }

@@ -210,7 +210,7 @@ fn entrance(
         return Ok(Some((Entrance::Listen(address.clone()), None)));
     }
     if let Some(NetworkAddress::Tcp(address)) = &source.connect {
-        // A name that nobody knows is told before the run, and not waited for as a board that is off.
+        // A name that does not resolve is an error before the run; only a board that is off is waited for.
         resolve(address).map_err(endpoint(name))?;
         return Ok(Some((Entrance::Call(address.clone()), None)));
     }

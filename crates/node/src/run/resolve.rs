@@ -154,7 +154,7 @@ impl Resolved {
         let trigger = mine().find(|(source, _)| source.trigger).map(|(source, _)| SourceId(source.id));
         let times = &self.configuration.timeouts;
         let is_alone = self.configuration.readout.len() == 1;
-        // Emulated sources and those under run control begin with what they are told.
+        // Emulated sources and those under run control begin with a given number.
         let may_show = |source: &SourceSection| {
             source.given_first_event().is_none() && source.emulate.is_none() && !source.controlled
         };

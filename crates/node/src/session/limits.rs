@@ -66,10 +66,10 @@ struct Deserted {
 }
 
 impl Deserted {
-    /// How long such sources are waited for: what they have left is worth a while.
+    /// How long to wait for such sources to reconnect.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// How many connections nobody waits for any more.
+    /// How many connections are given up.
     fn given_up(&mut self, now: Instant, snapshot: &RunSnapshot) -> u64 {
         let missing = snapshot.orphans.values().sum();
         let are_back = snapshot.nodes.iter().all(|(node, is_there)| *is_there || node.role != Role::Readout);

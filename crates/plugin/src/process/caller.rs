@@ -120,7 +120,7 @@ impl Caller {
             self.told += 1;
             let why = why();
             if !why.is_empty() {
-                // Nobody may be there to read it.
+                // The reader may be gone.
                 let _ = writeln!(io::stderr(), "{}: {why}", what());
             }
         }

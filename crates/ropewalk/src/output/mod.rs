@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails, whatever has
-//! become of the terminal: it was closed, stopped with Ctrl-S, or is a pipe that nobody reads. Other commands write at once and wait
-//! for whoever reads, as a pager. [`finish`] waits for the last results, and says whether some were lost.
+//! become of the terminal: it was closed, stopped with Ctrl-S, or is a pipe without a reader. Other commands write at once and wait
+//! for the reader, such as a pager. [`finish`] waits for the last results, and says whether some were lost.
 
 mod printer;
 
@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long the last results are waited for where nobody reads them.
+/// How long to wait for the last results to be written.
 const RESULTS_WAIT: Duration = Duration::from_secs(2);
 /// The same of words for people.
 const WORDS_WAIT: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ macro_rules! tell {
     ($($words:tt)*) => { $crate::output::words(&format!($($words)*)) };
 }
 
-/// From now on printing waits for nobody.
+/// From now on printing never blocks.
 pub(crate) fn start() -> io::Result<()> {
     let file =
         |stream: io::Result<std::os::fd::OwnedFd>| stream.map(|descriptor| Box::new(File::from(descriptor)) as _);
@@ -96,7 +96,7 @@ pub(crate) fn words(line: &str) {
     let line = format!("{line}\n");
     match PRINTER.get() {
         Some(printer) => printer.add(Stream::Words, line.into_bytes()),
-        // Nobody may be there to read it.
+        // The reader may be gone.
         None => _ = io::stderr().lock().write_all(line.as_bytes()),
     }
 }

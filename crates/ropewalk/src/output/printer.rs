@@ -1,4 +1,4 @@
-//! Two queues of what is to be printed, and a thread for each that writes it.
+//! Two queues of output, each written by a thread of its own.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -40,10 +40,10 @@ impl Stream {
 
 /// How long a stream waits for what was printed before on the other one, which may be blocked.
 const TURN: Duration = Duration::from_millis(100);
-/// A terminal that somebody else has made non-blocking is tried again after this time.
+/// Retry interval for a terminal that another program made non-blocking.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Takes what is to be printed, and never waits.
+/// Queues output, and never blocks.
 pub(super) struct Printer {
     shared: Arc<Shared>,
 }
@@ -261,7 +261,7 @@ fn wipe(drawn: Option<&str>) -> Vec<u8> {
     drawn.map_or_else(Vec::new, |lines| format!("\r\x1b[{}A\x1b[J", lines.lines().count()).into_bytes())
 }
 
-/// Writes all of it, also where somebody has made the terminal non-blocking.
+/// Writes everything, even if another program made the terminal non-blocking.
 pub(super) fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Writes wait until somebody opens the door.
+    /// Writes block until the test releases them.
     struct Door {
         written: Sender<String>,
         open: Option<Receiver<()>>,
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Nobody reads.
+    /// There is no reader.
     struct Closed;
 
     impl Write for Closed {
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(printer.end_results(LONG), Ok(()));
         assert_eq!(read.recv_timeout(LONG).as_deref(), Ok("account\n"));
         assert!(!printer.wait(Stream::Words, SHORT), "nobody reads it");
-        // As soon as somebody reads again it is said how much was left out.
+        // When reading resumes, the number of dropped lines is printed.
         drop(opener);
         assert!(printer.wait(Stream::Words, LONG));
         assert!(read.try_iter().any(|text| text.contains("lines are left out")));

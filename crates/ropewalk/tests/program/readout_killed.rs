@@ -1,4 +1,4 @@
-//! A readout unit is killed with -9 while its sources leave: what they said last nobody heard, and the run ends all the same.
+//! A readout unit is killed with -9 while its sources leave: their end is never reported, and the run still ends.
 
 use crate::cluster::Cluster;
 use crate::support::{FrontEnd, Setup, Tampering, wait_for};

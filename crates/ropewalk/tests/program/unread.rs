@@ -11,12 +11,12 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A pipe that nobody reads any more.
+/// A pipe whose reader is gone.
 fn closed() -> Stdio {
     pipe().expect("a pipe").1.into()
 }
 
-/// A pipe that is full, with the end that nobody reads.
+/// A full pipe, with its unread end.
 fn full() -> (Stdio, OwnedFd) {
     let (reader, writer) = pipe().expect("a pipe");
     fcntl_setfl(&writer, OFlags::NONBLOCK).expect("it is a pipe");

@@ -144,12 +144,12 @@ impl Scenario {
             _ => Mishap::Flip { mask: flip(draw), is_shown: false },
         };
         let wrong = if is_quiet { 0 } else { draw.below(6) };
-        // Nothing shows that an event exists of which no frame came.
+        // An event without any frame cannot be known.
         let mut mishaps: BTreeMap<u64, Mishap> =
             (0..wrong).map(|_| (draw.between(1, events - 8), mishap(draw))).collect();
-        // Who has hardly counted when the counter starts again might as well repeat what was sent.
+        // A counter that restarts after a few events looks like a repetition.
         mishaps.retain(|&event, mishap| *mishap != Mishap::Restart || event > MOST_GAP + 2);
-        // Who skips an event and calls the next one so skips the next one, as far as anybody can tell.
+        // A wrong number behind a gap may be exactly the expected one: then nothing shows it.
         let gaps: Vec<(u64, u64)> = mishaps
             .iter()
             .filter_map(|(&event, mishap)| if let Mishap::Gap(count) = *mishap { Some((event, count)) } else { None })

@@ -99,7 +99,7 @@ pub(super) fn is_sound(header: &(impl Window + ?Sized)) -> bool {
 }
 
 impl Alice {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match (window.array(0), OFFSET.read(window)) {
             (Some(bytes), _) if !is_header(bytes) => Front::Lost { cause: Cause::FramingLost },

@@ -62,7 +62,7 @@ const SYSTEM_TYPES: [&str; 8] =
 pub struct Artdaq;
 
 impl Artdaq {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         let fields = (WORDS.read(window), VERSION.read(window), METADATA_WORDS.read(window));
         let (Some(words), Some(version), Some(metadata)) = fields else { return Front::Needs { bytes: WORD_BYTES } };

@@ -168,7 +168,7 @@ fn block(window: &(impl Window + ?Sized)) -> Option<Result<ferol::BlockHeader, f
 }
 
 impl FerolBlocks {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match block(window) {
             None => Front::Needs { bytes: ferol::HEADER_BYTES },

@@ -67,7 +67,7 @@ const fn header_bytes(version: u64) -> usize {
 pub struct Ess;
 
 impl Ess {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match (COOKIE.read(window), VERSION.read(window), SIZE.read(window)) {
             (Some(cookie), ..) if cookie != COOKIE_VALUE => Front::Lost { cause: Cause::FramingLost },

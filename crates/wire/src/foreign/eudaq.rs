@@ -140,7 +140,7 @@ enum Item {
 }
 
 impl Eudaq {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         let mut walk = Walk { window, at: 0 };
         match walk.event(0, &mut |_| {}) {

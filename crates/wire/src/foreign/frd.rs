@@ -68,7 +68,7 @@ fn file_header(window: &(impl Window + ?Sized)) -> Option<Result<FileHeader, Frd
 }
 
 impl Frd {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         if begins_a_file(window) == Some(true) {
             return match file_header(window) {

@@ -11,7 +11,7 @@ pub(super) trait Unmarked: Framing {
     /// So many bytes say whether a header may stand there.
     const HEADER: usize;
 
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     fn cut(&self, window: &(impl Window + ?Sized)) -> Front;
 
     /// Whether these bytes may be the begin of a frame; none where they are not. There are at least [`Unmarked::HEADER`].

@@ -52,7 +52,7 @@ fn check(packet: &(impl Window + ?Sized), header: &MepHeader) -> Result<(), Caus
 }
 
 impl Mep {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match header(window) {
             None => Front::Needs { bytes: MEP_HEADER_BYTES },

@@ -73,7 +73,7 @@ pub(super) fn is_header(window: &(impl Window + ?Sized)) -> bool {
 }
 
 impl Midas {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match SIZE.read(window) {
             Some(bytes) => frame(window, HEADER_BYTES as u64 + bytes),

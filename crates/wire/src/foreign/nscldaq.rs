@@ -79,7 +79,7 @@ fn has_body_header(item: &(impl Window + ?Sized)) -> bool {
 }
 
 impl Nscldaq {
-    /// What stands at the front of a stream in which no zeros are.
+    /// The frame at the front of a stream without zeros.
     pub(super) fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
         match SIZE.read(window) {
             None => Front::Needs { bytes: HEADER_BYTES },

@@ -143,7 +143,7 @@ impl Plan {
         }
     }
 
-    /// Whether what ends with a delimiter is a frame, and no zeros are in front of it, behind which nobody knows where it began.
+    /// Whether what ends with a delimiter is a frame, and no zeros precede it, which would hide where it began.
     fn is_whole_line(&self, window: &(impl Window + ?Sized), bytes: usize) -> bool {
         (self.least..=self.most).contains(&bytes) && zeros::leading(window, MOST_ZEROS) < MOST_ZEROS
     }

@@ -1,4 +1,4 @@
-//! A stream from which bytes are missing, without the frames of which a part is missing.
+//! Removes incomplete frames from a stream that misses bytes.
 //!
 //! ```text
 //!  bytes, and how many are missing between them --> Mender --> whole frames
@@ -14,7 +14,7 @@ pub use resume::{Resumed, StreamFrames};
 
 use crate::framing::{Front, Search};
 
-/// So many holes are told with their places.
+/// This many holes are reported with their places.
 const FIRST_HOLES: usize = 8;
 
 /// So many of the first frames show what kinds there are.
@@ -68,7 +68,7 @@ enum State {
     Straight,
     /// Where the next frame begins is not known.
     Searching,
-    /// Whoever gets the bytes has to make of them what he can.
+    /// The reader of the bytes has to cope with them.
     Through,
 }
 
@@ -86,7 +86,7 @@ impl Mender {
         &self.mended
     }
 
-    /// Takes the next bytes, and gives on what is whole; false where nobody wants more.
+    /// Takes the next bytes, and passes on whole frames; false where no more are wanted.
     pub fn push(&mut self, bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.at += bytes.len() as u64;
         if self.state == State::Through {
@@ -120,7 +120,7 @@ impl Mender {
         is_wanted_still
     }
 
-    /// No more bytes come: gives on what is left.
+    /// No more bytes come: passes on the rest.
     pub fn end(&mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let is_wanted_still = self.break_off(give);
         if self.state == State::Searching {
@@ -175,7 +175,7 @@ impl Mender {
                 }
                 Front::Skip { bytes, .. } => whole += bytes,
                 Front::Needs { bytes } if bytes <= self.most.max(self.held.len() - whole + 1) => return whole,
-                // Whoever gets the bytes says what is wrong with them.
+                // The reader of the bytes reports the error.
                 Front::Frame { .. } | Front::Needs { .. } | Front::Lost { .. } => {
                     self.state = State::Through;
                     return whole;

@@ -17,7 +17,7 @@ use core::fmt::Arguments;
 /// So many frames that follow each other are believed.
 const FRAMES: usize = 3;
 
-/// What stands behind missing bytes.
+/// What follows missing bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Resumed {
     /// Behind so many bytes a frame begins.
@@ -67,7 +67,7 @@ impl StreamFrames {
         if let Self::Described(Description::Layout(plan)) = self
             && plan.is_delimited()
         {
-            // What stands before the first end of a frame is the rest of one.
+            // Bytes before the first end of a frame are the rest of one.
             return match plan.front(bytes, &mut Search { seen: 0, adrift: true }) {
                 Front::Skip { bytes, .. } => Resumed::Behind(bytes),
                 _ => Resumed::Unknown(0),

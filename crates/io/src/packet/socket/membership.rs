@@ -1,4 +1,4 @@
-//! A socket's membership of a multicast group: gone with the network card, and nobody says so. It is joined again when the card is back.
+//! A socket's membership of a multicast group. The kernel drops it silently with the network card; it is joined again when the card is back.
 #![allow(unsafe_code)]
 
 use super::address::interface_with;
@@ -79,7 +79,7 @@ fn interface_of(group: Ipv4Addr, interface: Option<Ipv4Addr>) -> u32 {
     joined_at(&joined, group)
 }
 
-/// The last interface of the kernel's list at which somebody has joined the group.
+/// The last interface of the kernel's list at which the group is joined.
 fn joined_at(list: &str, group: Ipv4Addr) -> u32 {
     let wanted = format!("{:08X}", u32::from_ne_bytes(group.octets()));
     let (mut index, mut found) = (0, 0);

@@ -77,7 +77,7 @@ impl Passed {
 
     /// What an input was, from which all has been read that is wanted.
     fn of(self, input: &Input, is_over: &AtomicBool) -> Self {
-        // Who is told to stop does not read to the end.
+        // A run that is stopped does not read to the end.
         let cut_off = self.cut_off.or_else(|| input.cut_off()).filter(|_| !is_over.load(Ordering::Relaxed));
         Self { packing: input.packing(), bytes: input.bytes_read(), cut_off, ..self }
     }

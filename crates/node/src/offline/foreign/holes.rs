@@ -58,7 +58,7 @@ pub(super) fn write_holes(mended: &Mended, out: &mut fmt::Formatter<'_>) -> fmt:
     Ok(())
 }
 
-/// Gives on what follows in a stream, without the frames of which a part is missing; false where nobody wants more.
+/// Passes on the next bytes of a stream, without incomplete frames; false where no more are wanted.
 pub(super) fn give_on(stretches: &Stretches, mender: &mut Mender, give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     let mut is_wanted_still = true;
     for (piece, bytes) in stretches.iter() {

@@ -24,7 +24,7 @@ pub struct Wanted {
     pub connection: usize,
     /// Which of them others want.
     pub others: Vec<usize>,
-    /// What the frames of a stream are, to find how they go on behind bytes that a capture misses; none where nobody knows.
+    /// What the frames of a stream are, to find how they go on behind bytes that a capture misses; none where that is not known.
     pub frames: Option<StreamFrames>,
     /// The longest of them, in bytes.
     pub max_frame: usize,

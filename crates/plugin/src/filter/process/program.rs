@@ -14,7 +14,7 @@ pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: 
     let confinement = Confinement { memory, starter, speaks_over: Vec::new() };
     let why = match confinement.before_program() {
         Ok(missing) => {
-            // Nobody may be there to read it.
+            // The reader may be gone.
             missing.texts().for_each(|text| _ = writeln!(io::stderr(), "filter: {text}"));
             let error = Command::new(program).args(arguments).exec();
             format!("`{}` cannot be started: {error}", program.to_string_lossy())
