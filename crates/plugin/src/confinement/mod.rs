@@ -27,6 +27,7 @@ pub use last_words::{LastWords, WORDS, WORDS_BYTES};
 
 use files::Files;
 use filter::Filter;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getpid, getppid, getrlimit, setrlimit};
 use rustix::process::{set_parent_process_death_signal, setsid};
 use rustix::thread::{CapabilitySet, set_no_new_privs};
@@ -187,11 +188,20 @@ fn be_alone() -> io::Result<()> {
 
 /// Signals of a terminal are for the run, which ends this process in its time; nor can what runs here type into that terminal.
 fn leave_terminal() -> io::Result<()> {
-    // Who leads a session has left already.
-    if rustix::process::getsid(None)? != getpid() {
-        setsid()?;
+    match setsid() {
+        // It leads a process group already. That is enough where it leads the session as well.
+        Err(Errno::PERM) if session()? == own_id() => Ok(()),
+        left => Ok(left.map(drop)?),
     }
-    Ok(())
+}
+
+/// The session of this process; 0 where its leader is outside this PID namespace, as in a container. `rustix::process::getsid` takes
+/// that 0 for a process id and panics.
+fn session() -> io::Result<u32> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The name in parentheses may contain anything. Behind it: state, parent, process group, session.
+    let session = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(3)?.parse().ok());
+    session.ok_or_else(|| io::Error::other("/proc/self/stat does not show the session"))
 }
 
 /// Bytes that this process has mapped.
