@@ -145,9 +145,9 @@ fn packets_allocate_nothing_over_any_mechanism() {
             for length in 1..40 {
                 let mut rest = master.clone();
                 pieces.extend((0..length).map(|_| rest.split_to(32)));
-                sender.send(receiver.address(), &mut pieces).expect("room");
+                sender.send(receiver.address_v4(), &mut pieces).expect("room");
                 let fill = &mut |room: &mut [u8]| room.len().min(100);
-                sender.send_with(receiver.address(), 100, fill).expect("room");
+                sender.send_with(receiver.address_v4(), 100, fill).expect("room");
                 sender.flush(MonotonicClock.now());
                 receiver.receive(MonotonicClock.now(), &mut packets);
                 packets.clear();

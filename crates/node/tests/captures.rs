@@ -10,11 +10,11 @@ use ropewalk_node::offline::foreign::{
 };
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
-use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet, ipv6_datagram};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
 use ropewalk_wire::run_file::FragmentFlags;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
 use support::{Run, TemporaryDirectory, ess_pulses, free_port, wait_for};
 
@@ -159,6 +159,47 @@ fn packets_of_others_are_told_apart_and_counted() {
         let is_told = |line: &String| line.starts_with(&format!("{name}: ")) && line.ends_with(aside);
         assert!(summary.warnings.iter().any(is_told), "{name}: {warnings}");
     }
+}
+
+/// Boards with addresses of IPv6: one whose packets have extension headers, in parts now and then, one of IPv4 beside them. What
+/// is no whole packet is counted.
+#[test]
+fn boards_with_addresses_of_ipv6_are_told_apart() {
+    let output = TemporaryDirectory::new("captures-ipv6");
+    let (capture, mut packets) = (output.path().join("boards.pcapng"), Vec::new());
+    let at = |last, port| SocketAddrV6::new(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last), port, 0, 0);
+    let sent = |last, event| ipv6_datagram(at(last, 8999), at(0x64, 9000), &frame(event)).expect("it is short");
+    // The packet with another header in front of its datagram.
+    let behind = |packet: &[u8], kind: u8, header: [u8; 8], payload: &[u8]| {
+        let length = (header.len() + payload.len()) as u16;
+        [&packet[..4], &length.to_be_bytes(), &[kind, 64], &packet[8..40], &header, payload].concat()
+    };
+    for event in 1..=100_u32 {
+        let (one, other) = (sent(1, event), sent(2, event));
+        packets.push(behind(&one, 60, [17, 0, 1, 4, 0, 0, 0, 0], &one[40..]));
+        if event % 10 == 0 {
+            // Their places, and whether there are others behind.
+            let parts = other[40..].chunks(16).zip([1, 16 | 1, 32]);
+            packets
+                .extend(parts.map(|(part, place)| behind(&other, 44, [17, 0, 0, place, 0, 0, 0, event as u8], part)));
+        } else {
+            packets.push(other);
+        }
+        packets.push(udp(board(3), 9000, &frame(event)));
+        if event == 40 {
+            // A header that reaches beyond the packet.
+            packets.push(behind(&one, 60, [17, 200, 0, 0, 0, 0, 0, 0], &one[40..]));
+        }
+    }
+    write_capture(&capture, &packets);
+    let keys = |board: &str| {
+        source(&capture, &format!("packets = {{ port = 9000 }}\ndemux = {{ at = \"ip.source\", is = \"{board}\" }}"))
+    };
+    let summary = taken(launched(&output, &["fd00::1", "fd00::2", "10.0.0.3"].map(keys)), 100);
+    assert!(summary.events.written == 100 && summary.fragments.received == 300, "{summary:#?}");
+    assert_eq!(summary.events.incomplete_emitted, 0, "{summary:#?}");
+    let warnings = summary.warnings.join("\n");
+    assert!(warnings.contains("malformed: 1") && warnings.contains("ip_fragment: 20"), "{warnings}");
 }
 
 /// One board of two that share a port falls silent for longer than anybody may run ahead: the other one's datagrams cannot be

@@ -30,9 +30,9 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     };
     let framing = source.framing().ok_or_else(no_frames)?;
     let mut wanted = source.wanted_beside(configuration.source.iter());
-    match source.listen {
-        Some(NetworkAddress::Udp(place, _)) if place.port() != 0 => wanted.port = Some(place.port()),
-        Some(NetworkAddress::Ip(_, protocol)) => wanted.protocol = Some(protocol),
+    match &source.listen {
+        Some(place @ NetworkAddress::Udp(..)) => wanted.port = place.port().or(wanted.port),
+        Some(NetworkAddress::Ip(_, protocol)) => wanted.protocol = Some(*protocol),
         _ => {}
     }
     wanted.port = options.port.or(wanted.port);

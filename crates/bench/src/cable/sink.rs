@@ -24,7 +24,7 @@ impl Sink {
 
     pub(crate) fn address(&self) -> SocketAddrV4 {
         match self {
-            Self::Ours(receiver, _) => receiver.address(),
+            Self::Ours(receiver, _) => receiver.address_v4(),
             Self::Bare(receiver) => receiver.address(),
         }
     }

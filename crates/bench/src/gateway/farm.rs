@@ -66,7 +66,7 @@ impl AtOnce {
         self.message.clear();
         message.encode(&mut self.message);
         if let Some(slice) = self.messages.write(&self.message) {
-            packets.push(Packet { from: self.home, to: 0, payload: slice.into(), came: None });
+            packets.push(Packet { from: self.home.into(), to: 0, payload: slice.into(), came: None });
         }
     }
 }
@@ -217,7 +217,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 fn farm_node(node: u16, gateway: SocketAddrV4) -> Result<Node, PacketError> {
     let receiver = datagrams(SOURCE, 9000)?;
-    let sending = SendConfig::new(Flow::Udp, receiver.address());
+    let sending = SendConfig::new(Flow::Udp, receiver.address_v4());
     let sender: Box<dyn Sender + Send> = Box::new(receiver.sender(sending, staging()?)?);
     let machine = FarmNodeConfig {
         node,

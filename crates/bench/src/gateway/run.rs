@@ -1,6 +1,6 @@
 //! A gateway at work: its source has a window, so that it gets as much as it takes, and no packet is lost.
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,9 @@ use std::time::Duration;
 use ropewalk_flow::gateway::{Address, FarmConfig, Gateway, GatewayConfig, Receiver as Building};
 use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::cable::{SINK, SOURCE};
-use ropewalk_io::packet::{Flow, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, SendConfig, SocketSender};
+use ropewalk_io::packet::{
+    Flow, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, SendConfig, SocketSender, over_v4,
+};
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::{deaf, pin_to_cpu, schedule};
 use ropewalk_node::drive::gateway::{
@@ -126,7 +128,7 @@ fn config(setup: &Setup) -> GatewayConfig {
 /// Receives and builds sets of events, and lets them go.
 fn building(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError> {
     let (mut receiver, _) = rig.cable.sink.inside(|| setup.open()).map_err(BenchError::wrong)?;
-    let mut source = setup.packets.open(rig, setup.receive.flow(), &[receiver.address()])?;
+    let mut source = setup.packets.open(rig, setup.receive.flow(), &[receiver.address_v4()])?;
     let (mut building, _) = Gateway::new(&config(setup)).map_err(BenchError::wrong)?.split();
     let work =
         |taken: &AtomicU64, is_over: &AtomicBool| build(rig, setup, &mut *receiver, &mut building, taken, is_over);
@@ -165,6 +167,7 @@ fn build(
         let now = MonotonicClock.now();
         let came = receiver.receive(now, &mut packets);
         for Packet { from, payload, .. } in packets.drain(..) {
+            let from = over_v4(from);
             let from = Address { ip: *from.ip(), port: from.port() };
             let back = building.on_packet(0, from, payload, now);
             assert!(back.is_none(), "sets come back at once, so that there is one");
@@ -194,10 +197,10 @@ fn forwarding(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError
     let (mut nodes, mut queue_addresses, mut notices, mut drives) = (None, Vec::new(), Vec::new(), Vec::new());
     for _ in 0..queues {
         let (receiver, sender) = rig.cable.sink.inside(|| setup.open()).map_err(BenchError::wrong)?;
-        queue_addresses.push(receiver.address());
+        queue_addresses.push(receiver.address_v4());
         let farm: Farm = if setup.towards == Towards::Nodes {
             let control = rig.cable.sink.inside(|| datagrams(SINK, 2048)).map_err(BenchError::wrong)?;
-            nodes = Some(Nodes::open(rig, control.address())?);
+            nodes = Some(Nodes::open(rig, control.address_v4())?);
             Box::new(Datagrams { receiver: control, sender })
         } else {
             let sender = Some(sender).filter(|_| setup.towards == Towards::Card);
@@ -331,7 +334,7 @@ impl Receiver for Counted {
         came
     }
 
-    fn address(&self) -> SocketAddrV4 {
+    fn address(&self) -> SocketAddr {
         self.receiver.address()
     }
 

@@ -12,6 +12,8 @@ const MOST_BYTES: usize = 8192;
 pub(super) struct Around {
     /// Counts of IP and UDP in this network namespace.
     protocols: Option<File>,
+    /// The same of IPv6.
+    protocols_v6: Option<File>,
     /// Counts of all interfaces.
     interfaces: Option<File>,
     /// The one that is looked at; none: all of them.
@@ -25,8 +27,9 @@ impl Around {
     pub(super) fn new(interface: Option<String>) -> Self {
         // A file that is not there counts nothing: /proc may not be mounted.
         let protocols = File::open("/proc/thread-self/net/snmp").ok();
+        let protocols_v6 = File::open("/proc/thread-self/net/snmp6").ok();
         let interfaces = File::open("/proc/thread-self/net/dev").ok();
-        let mut around = Self { protocols, interfaces, interface, before: ByCause::default() };
+        let mut around = Self { protocols, protocols_v6, interfaces, interface, before: ByCause::default() };
         around.before = around.absolute();
         around
     }
@@ -47,6 +50,12 @@ impl Around {
             counts.set(Cause::NotReassembled, field(text, "Ip:", "ReasmFails"));
             counts.set(Cause::BadChecksum, field(text, "Udp:", "InCsumErrors"));
             counts.set(Cause::SocketQueueFull, field(text, "Udp:", "RcvbufErrors"));
+        });
+        with_text(self.protocols_v6.as_ref(), |text| {
+            counts.add(Cause::Malformed, named(text, "Ip6InHdrErrors"));
+            counts.add(Cause::NotReassembled, named(text, "Ip6ReasmFails"));
+            counts.add(Cause::BadChecksum, named(text, "Udp6InCsumErrors"));
+            counts.add(Cause::SocketQueueFull, named(text, "Udp6RcvbufErrors"));
         });
         with_text(self.interfaces.as_ref(), |text| {
             counts.set(Cause::InterfaceDropped, received_and_dropped(text, self.interface.as_deref()));
@@ -73,6 +82,13 @@ fn field(text: &str, protocol: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
+/// A number of `/proc/net/snmp6`, which has a line for each name.
+fn named(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let number = lines.find(|(known, _)| *known == name).map(|(_, number)| number.trim());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// A number of `/proc/net/dev`, which has a line for each interface with bytes, packets, errors and drops: of one of them, or
 /// of all together.
 fn received_and_dropped(text: &str, interface: Option<&str>) -> u64 {
@@ -91,6 +107,8 @@ mod tests {
         let text = "Ip: Forwarding ReasmFails FragOKs\nIp: 1 17 3\nUdp: InCsumErrors\nUdp: 5\nUdpLite: InCsumErrors\nUdpLite: 9\n";
         assert_eq!(field(text, "Ip:", "ReasmFails"), 17);
         assert_eq!(field(text, "Udp:", "InCsumErrors"), 5);
+        let text_v6 = "Ip6InHdrErrors                  \t3\nUdp6InErrors \t4\nUdp6RcvbufErrors                \t7\n";
+        assert_eq!(["Udp6RcvbufErrors", "Udp6InErrors", "Udp6In"].map(|name| named(text_v6, name)), [7, 4, 0]);
         assert_eq!((field(text, "Udp:", "NoPorts"), field(text, "Tcp:", "InSegs"), field("", "Ip:", "x")), (0, 0, 0));
     }
 

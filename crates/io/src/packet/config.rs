@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ropewalk_wire::internet::UDP_PROTOCOL;
 
@@ -99,8 +99,8 @@ pub struct ReceiveConfig {
     pub mechanism: ReceiveMechanism,
     /// Which packets.
     pub flow: Flow,
-    /// This machine's address to which they are sent, 0.0.0.0 for any of them; with the port (0: any free one) for UDP.
-    pub address: SocketAddrV4,
+    /// This machine's address to which they are sent, 0.0.0.0 for any IPv4 address, `::` for any address; with the port (0: any free one) for UDP. IPv6 is for UDP alone.
+    pub address: SocketAddr,
     /// Packets handed on by one call at most, from 1 to [`MOST_BATCH`].
     pub batch: usize,
     /// Bytes of the longest payload; longer packets are refused. Sockets set so much room aside for each packet of a batch.
@@ -109,18 +109,18 @@ pub struct ReceiveConfig {
     /// no more than `net.core.rmem_max` to who is not the administrator.
     pub socket_buffer: usize,
     /// The address of the interface at which the group of a multicast address is joined; none: where the kernel's routes lead.
-    pub interface: Option<Ipv4Addr>,
+    pub interface: Option<IpAddr>,
     /// Several receivers of this address each get a part of the packets: those of one sender go to the same one (UDP alone).
     pub is_shared: bool,
 }
 
 impl ReceiveConfig {
     /// A flow at an address, with what fits Ethernet's usual frames.
-    pub const fn new(flow: Flow, address: SocketAddrV4) -> Self {
+    pub fn new(flow: Flow, address: impl Into<SocketAddr>) -> Self {
         Self {
             mechanism: ReceiveMechanism::RecvMmsg,
             flow,
-            address,
+            address: address.into(),
             batch: 64,
             largest: 1480,
             socket_buffer: 4 << 20,

@@ -1,7 +1,7 @@
 //! Why there is no receiver or sender.
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use ropewalk_memory::PoolError;
 
@@ -21,13 +21,13 @@ pub enum PacketError {
         /// What was tried.
         what: &'static str,
         /// For which address.
-        address: SocketAddrV4,
+        address: SocketAddr,
     },
     /// Somebody else receives there.
     #[error("cannot receive at {address}: the address is taken; choose another port, or 0 for any free one")]
     AddressInUse {
         /// What was given.
-        address: SocketAddrV4,
+        address: SocketAddr,
     },
     /// The system refused a call.
     #[error("{what} at {address}: {source}")]
@@ -35,7 +35,7 @@ pub enum PacketError {
         /// What was tried.
         what: &'static str,
         /// For which address.
-        address: SocketAddrV4,
+        address: SocketAddr,
         /// What the system said.
         source: io::Error,
     },
@@ -46,7 +46,8 @@ pub enum PacketError {
 
 impl PacketError {
     /// What the system's refusal means to the user.
-    pub(super) fn of(what: &'static str, address: SocketAddrV4, source: io::Error) -> Self {
+    pub(super) fn of(what: &'static str, address: impl Into<SocketAddr>, source: io::Error) -> Self {
+        let address = address.into();
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Denied { what, address },
             io::ErrorKind::AddrInUse => Self::AddressInUse { address },

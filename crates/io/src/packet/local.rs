@@ -6,7 +6,7 @@
 //! Nothing is lost on the way: where queue or pool are full, the feed says so, and is asked again later.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ const ALIGNMENT: usize = 16;
 const BATCH: usize = 256;
 
 /// A packet on its way: who sent it, when, where a recording says so, and what.
-type Waiting = (SocketAddrV4, Option<Instant>, Slice);
+type Waiting = (SocketAddr, Option<Instant>, Slice);
 
 /// Where packets are put in: of one thread.
 pub struct LocalFeed {
@@ -74,7 +74,7 @@ impl LocalFeed {
 
     /// Hands over a packet as from this address, which `came` then by a recording's clock, or comes now; false where there is no
     /// room now, or it is longer than [`Self::largest`].
-    pub fn send(&mut self, from: SocketAddrV4, came: Option<Instant>, packet: &[u8]) -> bool {
+    pub fn send(&mut self, from: SocketAddr, came: Option<Instant>, packet: &[u8]) -> bool {
         if self.queue.is_full() {
             self.look();
             return false;
@@ -141,8 +141,8 @@ impl Receiver for LocalReceiver {
         count
     }
 
-    fn address(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)
+    fn address(&self) -> SocketAddr {
+        super::ANY.into()
     }
 
     fn prepare_wait(&mut self) -> bool {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use ropewalk_memory::PoolConfig;
 
-    const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 7), 9000);
+    const FROM: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7)), 9000);
 
     fn line(blocks: usize, most: usize) -> (LocalFeed, LocalReceiver) {
         let pool = Pool::new(PoolConfig::heap("local", 4096, blocks)).expect("a small pool");

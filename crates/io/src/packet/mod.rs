@@ -39,6 +39,6 @@ pub use frames::{
 pub use local::{LocalFeed, LocalReceiver, local_packets};
 pub use memory::{PacketMemory, PoolMemory};
 pub use probe::{path_mtu, stamp, stamping_of};
-pub use receiver::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
+pub use receiver::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, over_v4};
 pub use sender::{Fill, Refusal, SendCounters, Sender};
 pub use socket::{Membership, MembershipChange, SocketReceiver, SocketSender};

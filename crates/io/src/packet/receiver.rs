@@ -1,6 +1,6 @@
 //! The receiving side: what every mechanism offers.
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 
 use ropewalk_memory::Payload;
@@ -10,7 +10,7 @@ use ropewalk_terms::{ByCause, Instant};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Who sent it; the port is 0 where the packets have none.
-    pub from: SocketAddrV4,
+    pub from: SocketAddr,
     /// To which of the receiver's addresses it was sent, by the number that it has in the receiver's configuration; 0 where
     /// there is one alone.
     pub to: u16,
@@ -21,6 +21,11 @@ pub struct Packet {
     pub came: Option<Instant>,
 }
 
+/// Who sent a packet that came over IPv4; [`ANY`](super::ANY), which is no sender's, for another one.
+pub const fn over_v4(from: SocketAddr) -> SocketAddrV4 {
+    if let SocketAddr::V4(from) = from { from } else { super::ANY }
+}
+
 /// Receives the packets of one [`Flow`](super::Flow) on one thread. Calls never block.
 pub trait Receiver {
     /// Appends packets that have come to `packets`, in the order in which they came, at most as many as one batch has,
@@ -28,7 +33,18 @@ pub trait Receiver {
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize;
 
     /// Where packets have to be sent, the port filled in.
-    fn address(&self) -> SocketAddrV4;
+    fn address(&self) -> SocketAddr;
+
+    /// The same of a receiver that was given an IPv4 address: [`Sender`](super::Sender)s send to no other.
+    ///
+    /// # Panics
+    /// Where it is an IPv6 address.
+    fn address_v4(&self) -> SocketAddrV4 {
+        match self.address() {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(address) => panic!("{address} is no IPv4 address"),
+        }
+    }
 
     /// To be called before the thread sleeps: false if [`receive`](Self::receive) has something to do right now.
     fn prepare_wait(&mut self) -> bool;
@@ -137,7 +153,7 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
         (**self).receive(now, packets)
     }
 
-    fn address(&self) -> SocketAddrV4 {
+    fn address(&self) -> SocketAddr {
         (**self).address()
     }
 

@@ -16,7 +16,7 @@ use ropewalk_memory::Pool;
 
 pub use self::choice::Choice;
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
-pub use self::socket::resolve;
+pub use self::socket::{resolve, resolve_to_listen};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
 use self::uring::{Ring, UringTcp};

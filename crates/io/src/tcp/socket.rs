@@ -19,12 +19,26 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// # Errors
 /// Where it is no such address, or the name does not resolve.
 pub fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
+    resolve_all(address).map(|found| found[0])
+}
+
+/// The same for who listens for datagrams, which come to one address: that of IPv4 where the name has both.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_to_listen(address: &str) -> Result<SocketAddr, EndpointError> {
+    let found = resolve_all(address)?;
+    Ok(found.iter().find(|found| found.is_ipv4()).copied().unwrap_or(found[0]))
+}
+
+/// At least one address.
+fn resolve_all(address: &str) -> Result<Vec<SocketAddr>, EndpointError> {
     let bad = || EndpointError::BadAddress {
         address: address.to_owned(),
         expected: "host:port, for example 127.0.0.1:9000 or [::1]:0",
     };
     if let Ok(numeric) = address.parse() {
-        return Ok(numeric);
+        return Ok(vec![numeric]);
     }
     let Some((name, port)) = address.rsplit_once(':') else { return Err(bad()) };
     let name = name.trim_matches(['[', ']']);
@@ -33,8 +47,12 @@ pub fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
         return Err(bad());
     }
     let unknown = |source| EndpointError::NoSuchName { name: name.to_owned(), address: address.to_owned(), source };
-    let none = || unknown(io::Error::new(io::ErrorKind::NotFound, "it has no address"));
-    (name, port).to_socket_addrs().map_err(unknown)?.next().ok_or_else(none)
+    let found: Vec<_> = (name, port).to_socket_addrs().map_err(unknown)?.collect();
+    if found.is_empty() {
+        Err(unknown(io::Error::new(io::ErrorKind::NotFound, "it has no address")))
+    } else {
+        Ok(found)
+    }
 }
 
 /// Whether the kernel lets us use this congestion control.

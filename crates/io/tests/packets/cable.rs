@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::process::{Command, Stdio};
 
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_io::packet::{
     Flow, FrameConfig, FrameSender, MemoryInUse, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism,
     Receiver, RingConfig, RingReceiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing,
-    XdpCard, XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit,
+    XdpCard, XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit, over_v4,
 };
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_terms::{Cause, Instant};
@@ -162,7 +162,7 @@ between_hosts!(RawRings, JUMBO, Flow::Ip(253), ring, transmit_ring, train 1, wai
 fn a_group_shares_the_packets(receiver: fn(SocketAddrV4) -> Box<dyn Receiver + Send>) -> Skip {
     let cable = lay(USUAL)?;
     let first = cable.sink.inside(|| receiver(TO));
-    let to = first.address();
+    let to = first.address_v4();
     let mut group = [first, cable.sink.inside(|| receiver(to))];
     for _ in 0..30 {
         let mut sender = cable.source.inside(|| mmsg(Flow::Udp, Sizes::default()));
@@ -221,11 +221,11 @@ fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
         // More often than there are frames: each comes back when it has left.
         for round in 0..3000_usize {
             let payload = pattern(round, 18 + round % 1400);
-            source.send_to(&payload, SocketAddr::V4(receiver.address())).expect("a way");
+            source.send_to(&payload, SocketAddr::V4(receiver.address_v4())).expect("a way");
             let Packet { from, payload: came, .. } = receive(&mut receiver, 1).remove(0);
             let held = (round % 100 == 7).then(|| came.clone());
             let mut slices: Vec<_> = came.into_slices().collect();
-            sender.send(from, &mut slices).expect("room");
+            sender.send(over_v4(from), &mut slices).expect("room");
             sender.flush(MonotonicClock.now());
             let (bytes, whence) = source.recv_from(&mut answer).expect("an answer");
             assert!(answer[..bytes] == payload && whence == SocketAddr::V4(sender.address()), "{round}");
@@ -247,7 +247,7 @@ fn as_many_packets_wait_as_frames_are_posted_and_more_can_be_held() {
             (config.receive_frames, config.posted_frames) = (256, 64);
         });
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
-        let to = SocketAddr::V4(receiver.address());
+        let to = SocketAddr::V4(receiver.address_v4());
         let send = |count| (0..count).for_each(|_: usize| assert_eq!(source.send_to(b"packet", to).expect("a way"), 6));
         send(100);
         let mut held = receive(&mut receiver, 64);
@@ -332,7 +332,7 @@ fn a_ring_in_front_of_a_held_block_says_how_little_is_left() {
         let config =
             RingConfig { largest: 1000, block_size: 16 << 10, blocks: 8, ..RingConfig::new(Flow::Udp, TO, CARD) };
         let mut ring = cable.sink.inside(|| RingReceiver::new(&config).expect("a ring"));
-        let input = XdpInput { flow: Flow::Udp, address: ring.address(), queue: None, to: 0 };
+        let input = XdpInput { flow: Flow::Udp, address: ring.address_v4(), queue: None, to: 0 };
         let next = |ring: &mut RingReceiver| {
             send_to(&cable, &input, b"packet");
             let packet = receive(ring, 1).remove(0);
@@ -372,7 +372,7 @@ fn the_kernel_is_spared_what_a_ring_has_got_and_nothing_else() {
         let mut bytes = [0; 10];
         for flow in [Flow::Udp, Flow::Ip(253)] {
             let mut ring = cable.sink.inside(|| RingReceiver::new(&RingConfig::new(flow, TO, CARD)).expect("a ring"));
-            let input = XdpInput { flow, address: ring.address(), queue: None, to: 0 };
+            let input = XdpInput { flow, address: ring.address_v4(), queue: None, to: 0 };
             let before = seen_by_ip(&cable);
             let mut came = 0;
             for number in 0..100 {
@@ -400,7 +400,7 @@ fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
         let config = |flow| RingConfig { largest: 3000, ..RingConfig::new(flow, TO, CARD) };
         let mut rings = cable.sink.inside(|| RingReceiver::several(&flows.map(config)).expect("rings"));
         for (number, (ring, flow)) in rings.iter().zip(flows).enumerate() {
-            let input = XdpInput { flow, address: ring.address(), queue: None, to: 0 };
+            let input = XdpInput { flow, address: ring.address_v4(), queue: None, to: 0 };
             for bytes in [900, 2500] {
                 send_to(&cable, &input, &pattern(number, bytes));
             }
@@ -451,7 +451,7 @@ fn a_card_is_as_before_when_its_receivers_have_ended() {
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         for _ in 0..3 {
             let (mut receiver, sender) = sink_queue(&cable, |_| {});
-            let to = receiver.address();
+            let to = receiver.address_v4();
             source.send_to(b"frame", to).expect("a way");
             let packets = receive(&mut receiver, 1);
             let again = || XdpCard::attach(XdpConfig::new(Flow::Udp, TO, CARD), [pool("fragments", 64 << 10, 4)]).err();
@@ -481,7 +481,7 @@ fn a_process_that_holds_a_receiver() {
     let Ok(name) = std::env::var(HOLDS) else { return };
     let sizes = Sizes::default();
     let mut receiver = if name == "xdp" { xdp(Flow::Udp, sizes) } else { ring(Flow::Udp, sizes) };
-    println!("{HOLDS} {}", receiver.address());
+    println!("{HOLDS} {}", receiver.address_v4());
     let mut packets = Vec::new();
     while packets.is_empty() {
         receiver.receive(MonotonicClock.now(), &mut packets);
@@ -522,7 +522,7 @@ fn a_card_is_as_before_when_who_held_it_was_killed() {
             assert_eq!(seen_by_ip(&cable) - before, 1, "{name}");
             // And somebody else may have the card.
             let (mut receiver, _sender) = sink_queue(&cable, |_| {});
-            source.send_to(b"frame", receiver.address()).expect("a way");
+            source.send_to(b"frame", receiver.address_v4()).expect("a way");
             assert_eq!(receive(&mut receiver, 1)[0].payload.to_vec(), b"frame", "{name}");
         }
         Ok(())
@@ -536,7 +536,7 @@ fn a_generic_program_receives_as_one_of_the_driver_does() {
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         let (mut receiver, _sender) = sink_queue(&cable, |config| config.mode = XdpMode::Generic);
         for number in 0..100 {
-            source.send_to(&pattern(number, 1000), SocketAddr::V4(receiver.address())).expect("a way");
+            source.send_to(&pattern(number, 1000), SocketAddr::V4(receiver.address_v4())).expect("a way");
         }
         let packets = receive(&mut receiver, 100);
         assert!(packets.iter().enumerate().all(|(number, packet)| packet.payload.to_vec() == pattern(number, 1000)));
@@ -582,4 +582,61 @@ fn settings_of_rings_that_cannot_be_are_refused_with_words() {
     assert!(card(|config| config.largest = 0) && card(|config| config.inputs[0].address.set_ip([0, 0, 0, 0].into())));
     assert!(card(|config| config.inputs[0].queue = Some(1)) && card(|config| config.inputs.clear()));
     assert!(card(|config| config.inputs.push(config.inputs[0])), "there is memory for one alone");
+}
+
+/// IPv6 over a cable: a group that does not leave its link is joined at the card that has an address, and the sender is known by
+/// its own address on that link.
+#[test]
+fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
+    run("cable::a_group_of_ipv6_is_heard_at_the_card_with_an_address", || {
+        let cable = lay(USUAL)?;
+        let Some((own, index)) = cable.sink.inside(link_local) else { return Err("this machine has no IPv6") };
+        let (sender, scope) = cable.source.inside(link_local).expect("both hosts have it");
+        let group = SocketAddrV6::new("ff12::77".parse().expect("a group"), 0, 0, 0);
+        let config = ReceiveConfig { interface: Some(own.into()), ..ReceiveConfig::new(Flow::Udp, group) };
+        let mut receiver =
+            cable.sink.inside(|| SocketReceiver::new(config, pool("group", 64 << 10, 4))).expect("a group at the card");
+        assert!(matches!(receiver.address(), SocketAddr::V6(bound) if bound.scope_id() == index));
+        let to = SocketAddrV6::new(*group.ip(), receiver.address().port(), 0, scope);
+        // Addresses are in use when the kernel has asked whether anybody else has them.
+        let source = cable.source.inside(|| {
+            loop {
+                if let Ok(socket) = UdpSocket::bind(SocketAddrV6::new(sender, 0, 0, scope)) {
+                    return socket;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        let mut packets = Vec::new();
+        while packets.is_empty() {
+            source.send_to(b"to all", to).expect("a way to the group");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            receiver.receive(MonotonicClock.now(), &mut packets);
+        }
+        assert_eq!((packets[0].payload.to_vec(), packets[0].from.ip()), (b"to all".to_vec(), sender.into()));
+        assert_eq!(receiver.take_membership().map(|mut membership| membership.look()), Some(None));
+        Ok(())
+    });
+}
+
+/// The address of a host's card on its link, and the card's number; none where the kernel has no IPv6.
+fn link_local() -> Option<(Ipv6Addr, u32)> {
+    // The kernel gives the address when it has noticed that the cable is there.
+    (0..100).find_map(|_| {
+        let found = listed_link_local();
+        if found.is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        found
+    })
+}
+
+fn listed_link_local() -> Option<(Ipv6Addr, u32)> {
+    let list = std::fs::read_to_string("/proc/thread-self/net/if_inet6").ok()?;
+    list.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_link = words.get(3) == Some(&"20") && words.get(5) == Some(&CARD);
+        let address = u128::from_str_radix(words.first()?, 16).ok()?;
+        is_link.then(|| Some((address.into(), u32::from_str_radix(words.get(1)?, 16).ok()?))).flatten()
+    })
 }

@@ -46,7 +46,7 @@ impl Wire {
     fn carried(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.flow == Flow::Udp {
-            let header = UdpHeader { source: SocketAddrV4::new(SOURCE, 4000), destination: self.receiver.address() };
+            let header = UdpHeader { source: SocketAddrV4::new(SOURCE, 4000), destination: self.receiver.address_v4() };
             bytes.resize(UDP_BYTES, 0);
             header.write(core::iter::once(payload), &mut bytes).expect("room");
         }

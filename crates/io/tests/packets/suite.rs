@@ -77,7 +77,7 @@ pub(crate) fn the_sender_is_named<M: Mechanism>() -> Skip {
     world.send(0, 10).expect("room");
     world.flush();
     world.await_packets(1);
-    assert_eq!(world.came[0].from, world.sender.address());
+    assert_eq!(world.came[0].from, world.sender.address().into());
     Ok(())
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn a_full_send_queue_takes_nothing<M: Mechanism>() -> Skip {
     }
     assert_eq!((world.send(8, 100), world.send_pieces(8, 100, 10)), (Err(Refusal::Full), Err(Refusal::Full)));
     let too_large = world.sender.largest() + 1;
-    assert_eq!(world.sender.send_with(world.receiver.address(), too_large, &mut |_| 0), Err(Refusal::TooLarge));
+    assert_eq!(world.sender.send_with(world.receiver.address_v4(), too_large, &mut |_| 0), Err(Refusal::TooLarge));
     world.flush();
     world.send(8, 100).expect("room");
     world.flush();

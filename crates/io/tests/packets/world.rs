@@ -89,7 +89,7 @@ impl<M: Mechanism> World<M> {
             room[..bytes].copy_from_slice(&pattern(number, bytes));
             bytes
         };
-        self.sender.send_with(self.receiver.address(), bytes, fill)
+        self.sender.send_with(self.receiver.address_v4(), bytes, fill)
     }
 
     /// Queues the same packet in pieces of so many bytes.
@@ -99,7 +99,7 @@ impl<M: Mechanism> World<M> {
         while !rest.is_empty() {
             pieces.push(rest.split_to(piece.min(rest.len())));
         }
-        self.sender.send(self.receiver.address(), &mut pieces)
+        self.sender.send(self.receiver.address_v4(), &mut pieces)
     }
 
     fn slice(&mut self, bytes: &[u8]) -> Slice {

@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -25,15 +25,15 @@ use std::str::FromStr;
 pub enum NetworkAddress {
     /// A TCP service: `tcp://HOST:PORT`.
     Tcp(String),
-    /// Datagrams: `udp://ADDRESS:PORT`. The group of a multicast address is joined at the interface that has the second
+    /// Datagrams: `udp://HOST:PORT`. The group of a multicast address is joined at the interface that has the second
     /// address: `udp://GROUP:PORT@ADDRESS`; where the kernel's routes lead to without one.
-    Udp(SocketAddrV4, Option<Ipv4Addr>),
+    Udp(String, Option<IpAddr>),
     /// Straight over IP: `ip://ADDRESS/PROTOCOL`.
     Ip(Ipv4Addr, u8),
 }
 
-const NETWORK_ADDRESS: &str = "tcp://HOST:PORT, udp://ADDRESS:PORT or ip://ADDRESS/PROTOCOL, such as tcp://daqpc2:5000, \
-                               udp://0.0.0.0:9000 or ip://10.0.0.5/253";
+const NETWORK_ADDRESS: &str = "tcp://HOST:PORT, udp://HOST:PORT or ip://ADDRESS/PROTOCOL, such as tcp://daqpc2:5000, \
+                               udp://0.0.0.0:9000, udp://[::]:9000 or ip://10.0.0.5/253";
 
 impl FromStr for NetworkAddress {
     type Err = String;
@@ -41,19 +41,24 @@ impl FromStr for NetworkAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not {NETWORK_ADDRESS}");
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let is_place = |place: &str| place.rsplit_once(':').is_some_and(|(host, _)| !host.is_empty());
         match scheme {
-            "tcp" => {
-                let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
-                if host.is_empty() || port.parse::<u16>().is_err() {
-                    Err(wrong())
-                } else {
-                    Ok(Self::Tcp(rest.to_owned()))
-                }
-            }
+            "tcp" if is_place(rest) && port_of(rest).is_some() => Ok(Self::Tcp(rest.to_owned())),
             "udp" => {
                 let (place, interface) = rest.split_once('@').map_or((rest, None), |(place, at)| (place, Some(at)));
-                let interface = interface.map(str::parse).transpose().map_err(|_| wrong())?;
-                place.parse().map(|place| Self::Udp(place, interface)).map_err(|_| wrong())
+                let interface: Option<IpAddr> = interface.map(str::parse).transpose().map_err(|_| wrong())?;
+                let is_bare_v6 =
+                    place.rsplit_once(':').is_some_and(|(host, _)| host.contains(':') && !host.ends_with(']'));
+                if !is_place(place) || port_of(place).is_none() || is_bare_v6 {
+                    return Err(wrong());
+                }
+                let is_same = |group: IpAddr| interface.is_none_or(|interface| interface.is_ipv4() == group.is_ipv4());
+                if place.parse().is_ok_and(|place: SocketAddr| !is_same(place.ip())) {
+                    return Err(format!(
+                        "`{text}`: the group and the interface's address are of the same version of IP"
+                    ));
+                }
+                Ok(Self::Udp(place.to_owned(), interface))
             }
             "ip" => {
                 let (address, protocol) = rest.split_once('/').ok_or_else(wrong)?;
@@ -63,6 +68,21 @@ impl FromStr for NetworkAddress {
             _ => Err(wrong()),
         }
     }
+}
+
+impl NetworkAddress {
+    /// The port, where there is one; any free one is none.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(place) | Self::Udp(place, _) => port_of(place).filter(|port| *port != 0),
+            Self::Ip(..) => None,
+        }
+    }
+}
+
+/// The port of `HOST:PORT`.
+fn port_of(place: &str) -> Option<u16> {
+    place.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
 }
 
 impl fmt::Display for NetworkAddress {
@@ -229,7 +249,7 @@ impl SourceSection {
 
     /// Whether it sends datagrams to the same address as another source, and something tells them apart.
     pub fn shares_socket(&self, other: &Self) -> bool {
-        let is_any_port = matches!(self.listen, Some(NetworkAddress::Udp(place, _)) if place.port() == 0);
+        let is_any_port = matches!(&self.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
         self.comes_in_datagrams()
             && self.listen == other.listen
             && !is_any_port
@@ -337,15 +357,29 @@ mod tests {
             "tcp://[::1]:0",
             "udp://239.1.2.3:9000",
             "udp://239.1.2.3:9000@10.0.0.7",
+            "udp://daqpc2:9000",
+            "udp://[::1]:9000",
+            "udp://[ff15::9]:9000@2001:db8::7",
+            "udp://[ff02::9%eth0]:9000",
             "ip://10.0.0.5/253",
         ] {
             assert_eq!(text.parse::<NetworkAddress>().map(|place| place.to_string()).as_deref(), Ok(text));
         }
-        for text in
-            ["daqpc2:5000", "tcp://daqpc2", "tcp://:1", "udp://daqpc2:1", "ip://10.0.0.5", "ip://10.0.0.5/256", "x://1"]
-        {
+        for text in [
+            "daqpc2:5000",
+            "tcp://daqpc2",
+            "tcp://:1",
+            "udp://daqpc2",
+            "udp://:1",
+            "udp://fe80::1:9000",
+            "ip://10.0.0.5",
+            "ip://10.0.0.5/256",
+            "x://1",
+        ] {
             let error = text.parse::<NetworkAddress>().expect_err(text);
             assert!(error.contains("udp://0.0.0.0:9000"), "{error}");
         }
+        let mixed = "udp://[ff15::9]:9000@10.0.0.7".parse::<NetworkAddress>().expect_err("two versions");
+        assert!(mixed.contains("the same version of IP"), "{mixed}");
     }
 }

@@ -26,7 +26,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// How frames are found: `"datagram"`, or a table.
@@ -287,7 +287,7 @@ pub enum BoardChoice {
     /// The one with this number.
     Number(u64),
     /// The one with this address.
-    Address(Ipv4Addr),
+    Address(IpAddr),
 }
 
 impl BoardChoice {
@@ -296,7 +296,7 @@ impl BoardChoice {
     }
 
     const fn address(self) -> Option<IpAddr> {
-        if let Self::Address(address) = self { Some(IpAddr::V4(address)) } else { None }
+        if let Self::Address(address) = self { Some(address) } else { None }
     }
 }
 

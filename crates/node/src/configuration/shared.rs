@@ -25,7 +25,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
 
 /// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.
 fn listens_beside(known: &SourceSection, source: &SourceSection) -> bool {
-    let is_any_port = matches!(&source.listen, Some(NetworkAddress::Udp(place, _)) if place.port() == 0);
+    let is_any_port = matches!(&source.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
     source.comes_in_datagrams() && source.listen == known.listen && !is_any_port && source.readout == known.readout
 }
 

@@ -15,7 +15,7 @@ use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::message::FragmentFlags;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How much is kept of a source.
@@ -38,7 +38,7 @@ const USUAL_BYTES: usize = 256;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Arrival {
     at: Instant,
-    from: SocketAddrV4,
+    from: SocketAddr,
     /// Where its bytes end, counted from the first one that was ever recorded.
     end: u64,
     /// In a stream: where a frame begins that was not whole before, which may be here. None where that is not recorded.
@@ -87,7 +87,7 @@ impl Recording {
         self.incident = None;
     }
 
-    fn record(&mut self, at: Instant, from: SocketAddrV4, bytes: &[u8]) {
+    fn record(&mut self, at: Instant, from: SocketAddr, bytes: &[u8]) {
         // Of more than there is room for, the end.
         let skipped = bytes.len().saturating_sub(self.bytes.len());
         self.end += skipped as u64;
@@ -138,7 +138,7 @@ impl Recording {
     }
 
     /// The datagrams: when each came, from where, and its bytes in two pieces.
-    pub fn datagrams(&self) -> impl Iterator<Item = (Instant, SocketAddrV4, [&[u8]; 2])> {
+    pub fn datagrams(&self) -> impl Iterator<Item = (Instant, SocketAddr, [&[u8]; 2])> {
         let begins = std::iter::once(self.begin).chain(self.arrivals.iter().map(|arrival| arrival.end));
         let one = |(arrival, begin): (&Arrival, u64)| (arrival.at, arrival.from, self.pieces(begin, arrival.end));
         self.arrivals.iter().zip(begins).map(one)
@@ -197,7 +197,7 @@ impl BlackBox {
     }
 
     /// Something came.
-    pub(super) fn record(&mut self, now: Instant, from: SocketAddrV4, bytes: &[u8]) {
+    pub(super) fn record(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
         if let Some(recording) = &mut self.recording {
             recording.record(now, from, bytes);
         }
@@ -299,9 +299,9 @@ impl RecordingLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
-    const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9);
+    const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
     fn at(milliseconds: u64) -> Instant {
         Instant::ZERO.after(Duration::from_millis(milliseconds))

@@ -18,7 +18,6 @@ use ropewalk_io::packet::{Packet, Receiver};
 use ropewalk_terms::{ByCause, Counter, Instant, SourceId};
 use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 /// How the sources of one receiver are told apart.
@@ -405,7 +404,7 @@ impl Demux {
     fn route_of(&mut self, packet: &Packet, routes: &[Route]) -> Option<usize> {
         let index = match self {
             Self::Single => 0,
-            Self::Address(boards) => boards.index_of(Boards::of_address(IpAddr::V4(*packet.from.ip())))?,
+            Self::Address(boards) => boards.index_of(Boards::of_address(packet.from.ip()))?,
             Self::Field(boards) => {
                 let framing = routes.first()?.framer.framing();
                 let board = framing.board_of(packet.payload.contiguous()?)?;

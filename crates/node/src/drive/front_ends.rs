@@ -23,7 +23,7 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::generic::HELLO_BYTES;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -122,7 +122,7 @@ pub(super) struct FrontEnds<S: Dispatcher> {
 }
 
 /// What is at the other end of a connection does not matter to who records what came over it.
-const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
 /// So many connections may be unknown beside those of sources that are not there, and say nothing for so long: those may be front ends

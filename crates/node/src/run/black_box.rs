@@ -16,7 +16,7 @@ use ropewalk_io::tcp::Tcp;
 use ropewalk_terms::{Instant, SourceId, Utc};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -63,14 +63,12 @@ fn saved_as(source: &SourceSection, bound: Option<&str>) -> SavedAs {
     let wanted = source.wanted();
     let to = match (source.listen.as_ref(), wanted.to) {
         (Some(NetworkAddress::Ip(address, protocol)), _) => return SavedAs::Packets(*address, *protocol),
-        (Some(NetworkAddress::Udp(place, _)), _) => *place,
-        (_, Some(IpAddr::V4(to))) => SocketAddrV4::new(to, wanted.port.unwrap_or(0)),
-        (_, _) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, wanted.port.unwrap_or(0)),
+        (_, to) => SocketAddr::new(to.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), wanted.port.unwrap_or(0)),
     };
-    match (wanted.protocol, bound.and_then(|bound| bound.parse().ok())) {
-        (Some(protocol), _) => SavedAs::Packets(*to.ip(), protocol),
-        (None, Some(bound)) => SavedAs::Datagrams(bound),
-        (None, None) => SavedAs::Datagrams(to),
+    match (wanted.protocol, bound.and_then(|bound| bound.parse().ok()), to.ip()) {
+        (Some(protocol), _, IpAddr::V4(to)) => SavedAs::Packets(to, protocol),
+        (_, Some(bound), _) => SavedAs::Datagrams(bound),
+        (_, None, _) => SavedAs::Datagrams(to),
     }
 }
 

@@ -17,7 +17,7 @@ use ropewalk_io::packet::{LocalFeed, local_packets};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{Instant, Utc};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -102,12 +102,7 @@ pub(super) fn hand_over(
 ) -> Result<Passed, String> {
     let mut give = |from: IpAddr, port: u16, time: Option<Utc>, datagram: &[u8]| {
         let came = time.map(|time| Instant::from_nanoseconds(u64::try_from(time.0).unwrap_or(0)));
-        let from = match from {
-            IpAddr::V4(address) => address,
-            // Readout units tell boards apart by addresses of version 4.
-            IpAddr::V6(address) => address.to_ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED),
-        };
-        while !feed.send(SocketAddrV4::new(from, port), came, datagram) {
+        while !feed.send(SocketAddr::new(from, port), came, datagram) {
             if feed.is_abandoned() || is_over.load(Ordering::Relaxed) || datagram.len() > feed.largest() {
                 return false;
             }

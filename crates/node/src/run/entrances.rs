@@ -26,7 +26,7 @@ use ropewalk_io::packet::{
     Flow, LocalFeed, Membership, MembershipChange, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
     SocketReceiver,
 };
-use ropewalk_io::tcp::{Tcp, resolve};
+use ropewalk_io::tcp::{Tcp, resolve, resolve_to_listen};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::SourceId;
 use std::io::{ErrorKind, Write};
@@ -124,12 +124,13 @@ impl Workshop<'_> {
 
     /// The socket of sources that send to the same address.
     fn socket(&self, first: &SourceSection, name: &str, boards: &[&SourceSection]) -> Result<SocketReceiver, RunError> {
-        let config = match first.listen {
+        let config = match &first.listen {
             Some(NetworkAddress::Ip(address, protocol)) => {
-                ReceiveConfig::new(Flow::Ip(protocol), SocketAddrV4::new(address, 0))
+                ReceiveConfig::new(Flow::Ip(*protocol), SocketAddrV4::new(*address, 0))
             }
             Some(NetworkAddress::Udp(place, interface)) => {
-                ReceiveConfig { interface, ..ReceiveConfig::new(Flow::Udp, place) }
+                let place = resolve_to_listen(place).map_err(endpoint(name))?;
+                ReceiveConfig { interface: *interface, ..ReceiveConfig::new(Flow::Udp, place) }
             }
             _ => return Err(RunError::Unfit(format!("{name} does not listen for datagrams"))),
         };
@@ -181,7 +182,7 @@ fn demux(boards: &[&SourceSection]) -> Demux {
     let Some(first) = tables.first() else { return Demux::Single };
     let number = |board: &BoardChoice| match *board {
         BoardChoice::Number(number) => number.into(),
-        BoardChoice::Address(address) => Boards::of_address(address.into()),
+        BoardChoice::Address(address) => Boards::of_address(address),
     };
     let names = |table: &&DemuxTable| Some(table.is.as_ref()?.all().iter().map(number).collect());
     let known: Option<Vec<Vec<u128>>> = tables.iter().map(names).collect();

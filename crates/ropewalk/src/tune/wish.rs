@@ -91,12 +91,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         }));
     }
     for source in configuration.source.iter().filter(|source| source.emulate.is_none()) {
-        let address: IpAddr = match source.listen {
-            Some(NetworkAddress::Udp(_, Some(interface))) => interface.into(),
-            Some(NetworkAddress::Udp(address, None)) => (*address.ip()).into(),
-            Some(NetworkAddress::Ip(address, _)) => address.into(),
-            _ => continue,
-        };
+        let Some(address) = datagrams_at(source.listen.as_ref()) else { continue };
         feeding.extend(card_at(machine, address).map(|card| Feeding {
             interface: card.name.clone(),
             thread: source.readout.clone(),
@@ -263,6 +258,16 @@ fn card_of<'a>(readout: &ReadoutSection, machine: &'a Machine) -> Option<&'a Car
     }
     let address = readout.listen.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     card_at(machine, address?.ip())
+}
+
+/// The address that tells by which interface a source's datagrams come; none for other sources.
+fn datagrams_at(listen: Option<&NetworkAddress>) -> Option<IpAddr> {
+    match listen? {
+        NetworkAddress::Udp(_, Some(interface)) => Some(*interface),
+        NetworkAddress::Udp(place, None) => place.to_socket_addrs().ok()?.next().map(|address| address.ip()),
+        NetworkAddress::Ip(address, _) => Some((*address).into()),
+        NetworkAddress::Tcp(_) => None,
+    }
 }
 
 /// The interface with an address; the fastest one for who listens on all of them or for a group.

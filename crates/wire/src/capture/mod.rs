@@ -29,7 +29,7 @@ pub use packet::{IpPacket, Part};
 pub use reader::{CaptureReader, Found, Packet};
 pub use streams::{Segment, StreamPiece, Streams, Stretches};
 pub use traffic::{Aside, Carried, Datagram, Traffic};
-pub use writer::{encode_interface, encode_packet};
+pub use writer::{encode_interface, encode_packet, ipv6_datagram};
 
 /// The largest block or record that is read. Larger ones are taken for damage.
 pub const MOST_BLOCK_BYTES: usize = 16 << 20;

@@ -4,14 +4,16 @@ use crate::internet::{InternetError, Ipv4Packet};
 use core::net::{IpAddr, Ipv6Addr};
 
 /// Bytes of an IPv6 header.
-const IPV6_BYTES: usize = 40;
+pub(super) const IPV6_BYTES: usize = 40;
 /// The most headers between an IPv6 header and what the packet carries.
 const MOST_EXTENSIONS: usize = 8;
-/// Extension headers of IPv6: for every hop, routing, parts, for the destination.
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
+/// Extension headers of IPv6 whose second byte is their length in units of 8 bytes behind the first (RFC 6564): for every hop,
+/// routing, for the destination, mobility, host identity and Shim6. Encrypted payloads (50) are no headers to pass over.
+const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 139, 140];
+/// That of the parts of a datagram, which has 8 bytes.
 const FRAGMENT: u8 = 44;
-const DESTINATION: u8 = 60;
+/// Who sent it (RFC 4302): its length counts units of 4 bytes behind the first 8.
+const AUTHENTICATION: u8 = 51;
 
 /// Which part of a datagram a packet is.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -69,34 +71,51 @@ impl<'a> IpPacket<'a> {
         let stated = usize::from(u16::from_be_bytes([header[4], header[5]]));
         // As in IPv4: the network card has yet to cut this packet into several.
         let length = if stated == 0 { rest.len() } else { stated };
-        let mut payload = rest.get(..length).ok_or(InternetError::Length)?;
+        let payload = rest.get(..length).ok_or(InternetError::Length)?;
         let address = |at: usize| {
             let mut octets = [0; 16];
             octets.copy_from_slice(&header[at..at + 16]);
             IpAddr::from(Ipv6Addr::from(octets))
         };
-        let (mut protocol, mut part) = (header[6], None);
-        for _ in 0..MOST_EXTENSIONS {
-            let behind = match protocol {
-                HOP_BY_HOP | ROUTING | DESTINATION => {
-                    8 * (1 + usize::from(*payload.get(1).ok_or(InternetError::Short)?))
-                }
-                FRAGMENT => 8,
-                _ => break,
-            };
-            let (extension, rest) = payload.split_at_checked(behind).ok_or(InternetError::Short)?;
-            if protocol == FRAGMENT {
-                let word = u16::from_be_bytes([extension[2], extension[3]]);
-                let identification = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
-                let found = Part { identification, offset: word & !7, has_more: word & 1 != 0 };
-                // A header that says "the only part" is a whole packet (RFC 6946).
-                part = (found.has_more || found.offset > 0).then_some(found);
-            }
-            (protocol, payload) = (extension[0], rest);
-            if part.is_some_and(|part| part.offset > 0) {
-                break;
-            }
-        }
+        let (protocol, payload, part) = behind_extensions(header[6], payload)?;
         Ok(Self { source: address(8), destination: address(24), protocol, part, payload })
     }
+
+    /// The packet that this part's datagram makes: what was put together may begin with extension headers.
+    pub(super) fn whole(self, payload: &[u8]) -> Result<IpPacket<'_>, InternetError> {
+        let (protocol, payload, part) = match self.source {
+            IpAddr::V4(_) => (self.protocol, payload, None),
+            IpAddr::V6(_) => behind_extensions(self.protocol, payload)?,
+        };
+        if part.is_some() {
+            return Err(InternetError::Protocol);
+        }
+        Ok(IpPacket { source: self.source, destination: self.destination, protocol, part: None, payload })
+    }
+}
+
+/// Passes over the extension headers of IPv6, up to that of a part: what the packet carries, and which part it is.
+fn behind_extensions(mut protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Option<Part>), InternetError> {
+    for _ in 0..=MOST_EXTENSIONS {
+        let units = || payload.get(1).map(|&units| usize::from(units)).ok_or(InternetError::Short);
+        let length = match protocol {
+            FRAGMENT => 8,
+            AUTHENTICATION => 8 + 4 * units()?,
+            kind if EXTENSIONS.contains(&kind) => 8 + 8 * units()?,
+            _ => return Ok((protocol, payload, None)),
+        };
+        let (extension, rest) = payload.split_at_checked(length).ok_or(InternetError::Short)?;
+        let is_part = protocol == FRAGMENT;
+        (protocol, payload) = (extension[0], rest);
+        if is_part {
+            let word = u16::from_be_bytes([extension[2], extension[3]]);
+            let identification = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
+            let part = Part { identification, offset: word & !7, has_more: word & 1 != 0 };
+            // A header that says "the only part" is a whole packet (RFC 6946).
+            if part.has_more || part.offset > 0 {
+                return Ok((protocol, payload, Some(part)));
+            }
+        }
+    }
+    Err(InternetError::Length)
 }

@@ -104,14 +104,14 @@ impl Traffic {
         };
         let wrong = if packet.is_cut() { Aside::Cut } else { Aside::Malformed };
         let Ok(ip) = IpPacket::parse(ip) else { return Carried::Aside(wrong) };
-        let payload = match ip.part {
-            None => ip.payload,
+        let whole = match ip.part {
+            None => Ok(ip),
             Some(part) => match self.reassembly.accept(&ip, part) {
-                Some(whole) => whole,
+                Some(whole) => ip.whole(whole),
                 None => return Carried::Aside(Aside::Part),
             },
         };
-        carried(IpPacket { payload, part: None, ..ip }).unwrap_or(Carried::Aside(wrong))
+        whole.and_then(carried).unwrap_or(Carried::Aside(wrong))
     }
 
     /// Datagrams of which some IP fragments came and others did not.

@@ -1,7 +1,7 @@
 //! The simulated network: who receives where, and what is under way.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -122,9 +122,12 @@ impl PacketNetwork {
         memory: impl Into<PacketMemory>,
     ) -> Result<SimulatedReceiver, PacketError> {
         let mut state = self.lock();
-        let address = state.own_address(config.flow, config.address);
+        let SocketAddr::V4(wanted) = config.address else {
+            return Err(PacketError::Config { what: "the simulated network has IPv4 alone" });
+        };
+        let address = state.own_address(config.flow, wanted);
         if state.inboxes.contains_key(&(config.flow, address)) {
-            return Err(PacketError::AddressInUse { address });
+            return Err(PacketError::AddressInUse { address: address.into() });
         }
         state.inboxes.insert((config.flow, address), Inbox::default());
         drop(state);

@@ -1,7 +1,7 @@
 //! Receiving from a simulated network, into memory of one's own as from a real one.
 #![allow(unsafe_code)]
 
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 
 use ropewalk_memory::Payload;
@@ -64,15 +64,15 @@ impl Receiver for SimulatedReceiver {
             };
             self.counters.packets += 1;
             self.counters.bytes += payload.len() as u64;
-            packets.push(Packet { from: first.from, to: 0, payload, came: None });
+            packets.push(Packet { from: first.from.into(), to: 0, payload, came: None });
             inbox.pop();
         }
         self.counters.calls += 1;
         packets.len() - before
     }
 
-    fn address(&self) -> SocketAddrV4 {
-        self.place.1
+    fn address(&self) -> SocketAddr {
+        self.place.1.into()
     }
 
     fn prepare_wait(&mut self) -> bool {

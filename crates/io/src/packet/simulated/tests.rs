@@ -29,7 +29,7 @@ fn transmit(network: &PacketNetwork, numbers: core::ops::Range<u64>) -> (Vec<u64
                 room[..8].copy_from_slice(&number.to_le_bytes());
                 8
             };
-            sender.send_with(receiver.address(), 8, fill).expect("room");
+            sender.send_with(receiver.address_v4(), 8, fill).expect("room");
             sender.flush(now);
         }
         receiver.receive(now, &mut packets);
@@ -68,7 +68,7 @@ fn a_receiver_that_is_too_slow_counts_what_it_lost() {
     let network = PacketNetwork::new(1, PacketFaults { queue: 10, ..PacketFaults::default() });
     let (mut sender, mut receiver) = pair(&network);
     for _ in 0..30 {
-        sender.send_with(receiver.address(), 1, &mut |_| 1).expect("room");
+        sender.send_with(receiver.address_v4(), 1, &mut |_| 1).expect("room");
     }
     assert_eq!(sender.flush(Instant::ZERO), 30);
     let now = receiver.next_deadline().expect("packets are under way");
@@ -108,7 +108,7 @@ fn a_path_has_faults_of_its_own_and_who_watches_sees_what_becomes_of_each_packet
             room[0] = number;
             1
         };
-        sender.send_with(receiver.address(), 1, &mut fill).expect("room");
+        sender.send_with(receiver.address_v4(), 1, &mut fill).expect("room");
         sender.flush(Instant::ZERO);
     };
     let path = |faults| PacketPath { from: home..=home, to: home..=home, faults };

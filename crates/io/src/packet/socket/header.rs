@@ -4,7 +4,7 @@
 use core::mem::zeroed;
 use core::ptr::null_mut;
 
-use super::address::NOBODY;
+use super::address::{NOBODY, Room};
 
 /// Room for one control message that holds a number.
 #[repr(C, align(8))]
@@ -67,7 +67,7 @@ pub(super) fn empty_header() -> libc::msghdr {
 /// Headers, addresses and pieces of a batch. The headers point into the others: nothing is moved after [`Batch::link`].
 pub(super) struct Batch {
     pub(super) headers: Box<[libc::mmsghdr]>,
-    pub(super) addresses: Box<[libc::sockaddr_in]>,
+    pub(super) addresses: Box<[Room]>,
     pub(super) pieces: Box<[libc::iovec]>,
 }
 
@@ -91,7 +91,7 @@ impl Batch {
         self.pieces[index] = libc::iovec { iov_base: start.cast(), iov_len: bytes };
         let header = &mut self.headers[index].msg_hdr;
         header.msg_name = (&raw mut self.addresses[index]).cast();
-        header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        header.msg_namelen = size_of::<Room>() as libc::socklen_t;
         header.msg_iov = &raw mut self.pieces[index];
         header.msg_iovlen = 1;
         header.msg_flags = 0;

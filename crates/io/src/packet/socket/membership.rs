@@ -1,10 +1,9 @@
 //! A socket's membership of a multicast group. The kernel drops it silently with the network card; it is joined again when the card is back.
 #![allow(unsafe_code)]
 
-use super::address::interface_with;
+use super::address::index_with;
 use super::open::join;
-use std::ffi::CString;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,9 +21,9 @@ pub enum MembershipChange {
 #[derive(Debug)]
 pub struct Membership {
     socket: Weak<OwnedFd>,
-    group: Ipv4Addr,
+    group: SocketAddr,
     /// The address of the interface; none: where the kernel's routes lead to.
-    interface: Option<Ipv4Addr>,
+    interface: Option<IpAddr>,
     /// The number of the interface at which the group is joined. A card that comes back has another one.
     index: u32,
     is_lost: bool,
@@ -35,11 +34,11 @@ impl Membership {
     /// Joins the group. `losses` counts how often it was lost.
     pub(super) fn join(
         socket: &Arc<OwnedFd>,
-        group: Ipv4Addr,
-        interface: Option<Ipv4Addr>,
+        group: SocketAddr,
+        interface: Option<IpAddr>,
         losses: &Arc<AtomicU64>,
     ) -> std::io::Result<Self> {
-        join(socket, group, interface)?;
+        join_at(socket, group, interface)?;
         let index = interface_of(group, interface);
         let losses = Arc::clone(losses);
         Ok(Self { socket: Arc::downgrade(socket), group, interface, index, is_lost: false, losses })
@@ -57,26 +56,37 @@ impl Membership {
             return Some(MembershipChange::Lost);
         }
         // Without an interface of this address, or without a route, it fails.
-        join(&socket, self.group, self.interface).ok()?;
+        join_at(&socket, self.group, self.interface).ok()?;
         (self.index, self.is_lost) = (interface_of(self.group, self.interface), false);
         Some(MembershipChange::JoinedAgain)
     }
 
     /// The group.
-    pub const fn group(&self) -> Ipv4Addr {
-        self.group
+    pub const fn group(&self) -> IpAddr {
+        self.group.ip()
     }
 }
 
+fn join_at(socket: &OwnedFd, group: SocketAddr, interface: Option<IpAddr>) -> std::io::Result<()> {
+    join(socket, group.ip(), interface, interface.map_or_else(|| scope_of(group), index_with))
+}
+
+/// The number of the interface that the address itself names; 0 for none.
+const fn scope_of(group: SocketAddr) -> u32 {
+    if let SocketAddr::V6(group) = group { group.scope_id() } else { 0 }
+}
+
 /// The number of the interface at which the group is joined; 0 where that is not known.
-fn interface_of(group: Ipv4Addr, interface: Option<Ipv4Addr>) -> u32 {
+fn interface_of(group: SocketAddr, interface: Option<IpAddr>) -> u32 {
     if let Some(interface) = interface {
-        let name = interface_with(interface).and_then(|name| CString::new(name).ok());
-        // SAFETY: reads a name that ends with a zero.
-        return name.map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) });
+        return index_with(interface);
     }
-    let joined = std::fs::read_to_string("/proc/thread-self/net/igmp").unwrap_or_default();
-    joined_at(&joined, group)
+    let list = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    match group.ip() {
+        IpAddr::V4(group) => joined_at(&list("igmp"), group),
+        IpAddr::V6(_) if scope_of(group) != 0 => scope_of(group),
+        IpAddr::V6(group) => joined_at_v6(&list("igmp6"), group),
+    }
 }
 
 /// The last interface of the kernel's list at which the group is joined.
@@ -92,6 +102,17 @@ fn joined_at(list: &str, group: Ipv4Addr) -> u32 {
         }
     }
     found
+}
+
+/// The same for the list of IPv6, each of whose lines has the interface's number, its name and the group.
+fn joined_at_v6(list: &str, group: Ipv6Addr) -> u32 {
+    let wanted = format!("{:032x}", u128::from(group));
+    let mut lines = list.lines().rev().map(|line| line.split_whitespace());
+    let found = lines.find_map(|mut words| {
+        let index = words.next()?.parse().ok()?;
+        (words.nth(1)? == wanted).then_some(index)
+    });
+    found.unwrap_or(0)
 }
 
 fn exists(index: u32) -> bool {
@@ -116,6 +137,10 @@ mod tests {
             word(4)
         );
         assert_eq!([3, 4, 5].map(|last| joined_at(&list, group(last))), [1, 7, 0]);
+        let list = "1    lo              ff020000000000000000000000000001     1 0000000C 0\n\
+                    7    eth0            ff150000000000000000000000000009     1 00000004 0\n";
+        let group = |last| Ipv6Addr::new(0xFF15, 0, 0, 0, 0, 0, 0, last);
+        assert_eq!([9, 8].map(|last| joined_at_v6(list, group(last))), [7, 0]);
     }
 
     #[test]
@@ -123,7 +148,8 @@ mod tests {
         let socket = Arc::new(OwnedFd::from(UdpSocket::bind("127.0.0.1:0").expect("a socket")));
         let losses = Arc::new(AtomicU64::new(0));
         let group = Ipv4Addr::new(239, 1, 2, 3);
-        let mut membership = Membership::join(&socket, group, Some(Ipv4Addr::LOCALHOST), &losses).expect("a group");
+        let mut membership =
+            Membership::join(&socket, (group, 0).into(), Some(Ipv4Addr::LOCALHOST.into()), &losses).expect("a group");
         assert_eq!(membership.look(), None);
         let here = std::mem::replace(&mut membership.index, u32::MAX);
         assert_eq!(membership.look(), Some(MembershipChange::Lost));

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -11,16 +11,16 @@ use rustix::net::{self, AddressFamily, Protocol, RawProtocol, SocketFlags, Socke
 use crate::packet::{Flow, PacketError};
 
 /// A socket of a flow at an address, and that address with its port filled in.
-pub(in crate::packet) fn bound(
-    flow: Flow,
-    address: SocketAddrV4,
-    is_shared: bool,
-) -> Result<(OwnedFd, SocketAddrV4), PacketError> {
+pub(super) fn bound(flow: Flow, address: SocketAddr, is_shared: bool) -> Result<(OwnedFd, SocketAddr), PacketError> {
     let refused = |what: &'static str| move |errno: Errno| PacketError::of(what, address, errno.into());
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = match flow {
-        Flow::Udp => net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None),
-        Flow::Ip(number) => {
+    let socket = match (flow, address) {
+        (Flow::Udp, SocketAddr::V4(_)) => net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None),
+        (Flow::Udp, SocketAddr::V6(_)) => net::socket_with(AddressFamily::INET6, SocketType::DGRAM, flags, None),
+        (Flow::Ip(_), SocketAddr::V6(_)) => {
+            return Err(PacketError::Config { what: "packets straight in IP are received over IPv4 alone" });
+        }
+        (Flow::Ip(number), SocketAddr::V4(_)) => {
             let protocol = RawProtocol::new(number.into()).map(Protocol::from_raw);
             net::socket_with(AddressFamily::INET, SocketType::RAW, flags, protocol)
         }
@@ -29,22 +29,44 @@ pub(in crate::packet) fn bound(
     if is_shared {
         sockopt::set_socket_reuseport(&socket, true).map_err(refused("cannot share a port"))?;
     }
+    if address.is_ipv6() {
+        // `::` hears IPv4 too, whatever the system's default is.
+        let is_any = address.ip().is_unspecified();
+        sockopt::set_ipv6_v6only(&socket, !is_any).map_err(refused("cannot choose a version of IP"))?;
+    }
     let address = match flow {
         Flow::Udp => address,
-        Flow::Ip(_) => SocketAddrV4::new(*address.ip(), 0),
+        Flow::Ip(_) => SocketAddr::new(address.ip(), 0),
     };
     net::bind(&socket, &address).map_err(refused("cannot bind a socket"))?;
-    let bound = net::getsockname(&socket).and_then(SocketAddrV4::try_from).map_err(refused("cannot name a socket"))?;
-    // A raw socket's port is its protocol's number, which is no port.
-    let port = if flow == Flow::Udp { bound.port() } else { 0 };
-    Ok((socket, SocketAddrV4::new(*bound.ip(), port)))
+    let mut bound =
+        net::getsockname(&socket).and_then(SocketAddr::try_from).map_err(refused("cannot name a socket"))?;
+    if flow != Flow::Udp {
+        // A raw socket's port is its protocol's number, which is no port.
+        bound.set_port(0);
+    }
+    Ok((socket, bound))
+}
+
+/// The same for what is IPv4 alone.
+pub(in crate::packet) fn bound_v4(
+    flow: Flow,
+    address: SocketAddrV4,
+    is_shared: bool,
+) -> Result<(OwnedFd, SocketAddrV4), PacketError> {
+    let (socket, bound) = bound(flow, address.into(), is_shared)?;
+    Ok((socket, SocketAddrV4::new(*address.ip(), bound.port())))
 }
 
 /// Lets a socket that is bound to the address of a multicast group hear it: at the interface that has this address, or where
-/// the kernel's routes lead to.
-pub(super) fn join(socket: &OwnedFd, group: Ipv4Addr, interface: Option<Ipv4Addr>) -> io::Result<()> {
-    let interface = interface.unwrap_or(Ipv4Addr::UNSPECIFIED);
-    Ok(sockopt::set_ip_add_membership(socket, &group, &interface)?)
+/// the kernel's routes lead to. A group of IPv6 is joined at the interface of this number, 0: where routes lead to.
+pub(super) fn join(socket: &OwnedFd, group: IpAddr, interface: Option<IpAddr>, index: u32) -> io::Result<()> {
+    let joined = match (group, interface) {
+        (IpAddr::V6(group), _) => sockopt::set_ipv6_add_membership(socket, &group, index),
+        (IpAddr::V4(group), Some(IpAddr::V4(interface))) => sockopt::set_ip_add_membership(socket, &group, &interface),
+        (IpAddr::V4(group), _) => sockopt::set_ip_add_membership(socket, &group, &Ipv4Addr::UNSPECIFIED),
+    };
+    Ok(joined?)
 }
 
 /// Lets as many bytes wait in the kernel before it drops packets: beyond the system's limit where the process may.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::internet::IPV4_BYTES;
 
-use super::address::{NOBODY, from_kernel, interface_with};
+use super::address::{NOBODY, Room, from_kernel, index_with, interface_with};
 use super::header::{Batch, Control};
 use super::membership::Membership;
 use super::open::{bound, set_option, set_receive_buffer, socket_memory};
@@ -33,7 +33,7 @@ pub struct SocketReceiver {
     /// None where it was taken, or there is no group.
     membership: Option<Membership>,
     groups_lost: Arc<AtomicU64>,
-    address: SocketAddrV4,
+    address: SocketAddr,
     config: ReceiveConfig,
     memory: PacketMemory,
     /// Bytes of room that a packet is received into.
@@ -55,12 +55,11 @@ impl SocketReceiver {
     pub fn new(config: ReceiveConfig, memory: impl Into<PacketMemory>) -> Result<Self, PacketError> {
         let memory = memory.into();
         let room = room(&config, &memory)?;
-        let (socket, address) = bound(config.flow, config.address, config.is_shared)?;
+        let (socket, address) = bound(config.flow, scoped(&config), config.is_shared)?;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
         let (socket, groups_lost) = (Arc::new(socket), Arc::default());
         let membership = address.ip().is_multicast().then(|| {
-            Membership::join(&socket, *address.ip(), config.interface, &groups_lost)
-                .map_err(refused("cannot join the group"))
+            Membership::join(&socket, address, config.interface, &groups_lost).map_err(refused("cannot join the group"))
         });
         let membership = membership.transpose()?;
         set_receive_buffer(&socket, config.socket_buffer).map_err(refused("cannot set the receive buffer"))?;
@@ -68,7 +67,7 @@ impl SocketReceiver {
             set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;
         }
         let drops = socket_memory(&socket).drops;
-        let around = Around::new(interface_with(config.interface.unwrap_or(*address.ip())));
+        let around = Around::new(interface_with(config.interface.unwrap_or(address.ip())));
         let batch = if config.mechanism == ReceiveMechanism::RecvMmsg { config.batch } else { 1 };
         Ok(Self {
             socket,
@@ -92,8 +91,11 @@ impl SocketReceiver {
     /// # Errors
     /// As [`SocketSender::new`].
     pub fn sender(&self, config: SendConfig, staging: Staging) -> Result<SocketSender, PacketError> {
-        let config = SendConfig { flow: self.config.flow, address: self.address, ..config };
-        SocketSender::over(Arc::clone(&self.socket), self.address, config, staging)
+        let SocketAddr::V4(address) = self.address else {
+            return Err(PacketError::Config { what: "packets are sent over IPv4 alone" });
+        };
+        let config = SendConfig { flow: self.config.flow, address, ..config };
+        SocketSender::over(Arc::clone(&self.socket), address, config, staging)
     }
 
     /// What watches over the membership of its multicast group, where it has joined one; once.
@@ -151,7 +153,7 @@ impl SocketReceiver {
     }
 
     /// Hands on the packets of a train.
-    fn take_train(&mut self, bytes: usize, segment: usize, from: SocketAddrV4, packets: &mut Vec<Packet>) {
+    fn take_train(&mut self, bytes: usize, segment: usize, from: SocketAddr, packets: &mut Vec<Packet>) {
         // SAFETY: the kernel has just written so many.
         unsafe { self.memory.take(bytes, 0) }.into_iter().for_each(|slice| self.train.push(slice));
         while !self.train.is_empty() {
@@ -189,12 +191,13 @@ impl SocketReceiver {
     }
 
     /// Takes a packet of `bytes` bytes out of the room.
-    fn take(&mut self, bytes: usize, flags: i32, distance: usize, from: &libc::sockaddr_in, packets: &mut Vec<Packet>) {
+    fn take(&mut self, bytes: usize, flags: i32, distance: usize, from: &Room, packets: &mut Vec<Packet>) {
         // SAFETY: the kernel has just written so many.
         let slice = unsafe { self.memory.take(bytes, distance) };
         let mut payload = slice.map(Payload::from).unwrap_or_default();
         if let Flow::Ip(_) = self.config.flow
-            && !take_header_off(&mut payload, *self.address.ip())
+            && let IpAddr::V4(own) = self.address.ip()
+            && !take_header_off(&mut payload, own)
         {
             return;
         }
@@ -205,15 +208,26 @@ impl SocketReceiver {
         }
     }
 
-    fn hand_on(&mut self, from: SocketAddrV4, payload: Payload, packets: &mut Vec<Packet>) {
+    fn hand_on(&mut self, from: SocketAddr, payload: Payload, packets: &mut Vec<Packet>) {
         if payload.len() > self.config.largest {
             self.counters.lost.add(Cause::Truncated, 1);
             return;
         }
-        let from = if self.config.flow == Flow::Udp { from } else { SocketAddrV4::new(*from.ip(), 0) };
+        let from = if self.config.flow == Flow::Udp { from } else { SocketAddr::new(from.ip(), 0) };
         self.counters.packets += 1;
         self.counters.bytes += payload.len() as u64;
         packets.push(Packet { from, to: 0, payload, came: None });
+    }
+}
+
+/// Where to bind: a group of IPv6 that does not leave its link is one of each interface.
+fn scoped(config: &ReceiveConfig) -> SocketAddr {
+    match (config.address, config.interface) {
+        (SocketAddr::V6(mut group), Some(interface)) if group.ip().is_multicast() => {
+            group.set_scope_id(index_with(interface));
+            group.into()
+        }
+        (address, _) => address,
     }
 }
 
@@ -272,7 +286,7 @@ impl Receiver for SocketReceiver {
         packets.len() - before
     }
 
-    fn address(&self) -> SocketAddrV4 {
+    fn address(&self) -> SocketAddr {
         self.address
     }
 

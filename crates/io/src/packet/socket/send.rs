@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::address::to_kernel;
 use super::header::{Control, empty_header};
-use super::open::{bound, set_send_buffer};
+use super::open::{bound_v4, set_send_buffer};
 use crate::packet::{Fill, Flow, MOST_BATCH, PacketError, Refusal, SendConfig, SendCounters, SendMechanism, Sender};
 
 /// The most pieces that one system call gathers into a packet (`UIO_MAXIOV`).
@@ -62,7 +62,7 @@ impl SocketSender {
     /// # Errors
     /// Impossible settings, an address that is taken or not this machine's, or a raw socket without the right to have one.
     pub fn new(config: SendConfig, staging: Staging) -> Result<Self, PacketError> {
-        let (socket, address) = bound(config.flow, config.address, false)?;
+        let (socket, address) = bound_v4(config.flow, config.address, false)?;
         Self::over(Arc::new(socket), address, config, staging)
     }
 

@@ -205,7 +205,12 @@ fn cut(connection: &mut Connection, packets: &mut Vec<Packet>) -> bool {
         if connection.bytes.len() < length {
             break;
         }
-        packets.push(Packet { from: connection.peer, to: 0, payload: connection.bytes.take(length), came: None });
+        packets.push(Packet {
+            from: connection.peer.into(),
+            to: 0,
+            payload: connection.bytes.take(length),
+            came: None,
+        });
     }
     true
 }

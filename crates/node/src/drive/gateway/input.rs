@@ -1,11 +1,11 @@
 //! Packets on their way from a receiver into the machine.
 
 use ropewalk_flow::gateway::{self, Address};
-use ropewalk_io::packet::{Packet, Receiver};
+use ropewalk_io::packet::{Packet, Receiver, over_v4};
 use ropewalk_memory::Staging;
 use ropewalk_terms::Instant;
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 /// The packets of one receiver, mostly those of one flow. Those for which there is no set yet wait here, and all behind them
 /// where they are: in the kernel, whose buffer is larger than a gateway's table needs to be.
@@ -93,6 +93,8 @@ impl<R: Receiver> Input<R> {
     }
 }
 
-const fn address(from: SocketAddrV4) -> Address {
+/// Sources have IPv4 addresses; another one is of no source.
+fn address(from: SocketAddr) -> Address {
+    let from = over_v4(from);
     Address { ip: *from.ip(), port: from.port() }
 }

@@ -12,7 +12,7 @@ use crate::tap::Tap;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
 use ropewalk_io::disk::Disk;
-use ropewalk_io::packet::{Packet, Refusal, Sender};
+use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
 use ropewalk_terms::{Instant, NodeId, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::gateway::{Frame, Message};
@@ -129,7 +129,7 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             if let Message::Credit(credit) = &message
                 && let Some(node) = self.nodes.get_mut(usize::from(credit.node))
             {
-                *node = Some(from);
+                *node = Some(over_v4(from));
             }
             self.machine.on_message(&message, now);
         }

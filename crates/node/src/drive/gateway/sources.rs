@@ -6,7 +6,7 @@ use crate::drive::Drive;
 use ropewalk_flow::gateway::{Trigger, TriggerConfig};
 use ropewalk_flow::source::mep::{EmulatedPacket, MepSourceConfig, MepSources};
 use ropewalk_flow::source::{TriggerGate, TriggerRate, TriggerSequence};
-use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
+use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender, over_v4};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Frame, Message, Stream};
@@ -156,7 +156,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
                 match Message::decode(kind, body) {
                     Ok(Message::Throttle(throttle)) => {
                         if let Some(speaker) = speakers.get_mut(usize::from(throttle.gateway)) {
-                            *speaker = Some(from);
+                            *speaker = Some(over_v4(from));
                         }
                         trigger.on_throttle(&throttle, now);
                     }
@@ -164,7 +164,8 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
                     _ => {}
                 }
             } else if let Ok(request) = MepRequest::parse(bytes)
-                && let Some(gateway) = speakers.iter().position(|speaker| speaker.is_some_and(|one| is_same(one, from)))
+                && let Some(gateway) =
+                    speakers.iter().position(|speaker| speaker.is_some_and(|one| is_same(one, over_v4(from))))
             {
                 // A request does not say whose it is; what a gateway says of its state does.
                 trigger.on_request(gateway as u16, &request);

@@ -3,13 +3,13 @@
 use super::{Content, Sent};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::packet::LocalFeed;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// Datagrams of one turn.
 const AT_ONCE: usize = 512;
 /// From where they seem to come: from no network.
-const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The line to a readout unit's receiver.
 pub(super) struct Datagrams {

@@ -27,7 +27,8 @@ pub fn draft_text(group: &Group) -> Option<String> {
         let separator = if index == 0 { "" } else { "\n" };
         let (id, port) = (index + 1, peer.port);
         line(&mut text, format_args!("{separator}[[source]]\nname = \"board-{id}\"\nid = {id}\nreadout = \"ru0\""));
-        line(&mut text, format_args!("listen = \"{scheme}://0.0.0.0:{port}\""));
+        let any = if peer.from.is_ipv6() { "[::]" } else { "0.0.0.0" };
+        line(&mut text, format_args!("listen = \"{scheme}://{any}:{port}\""));
         frame(&mut text, &layout);
         if let Some(pattern) = &layout.matches {
             line(&mut text, format_args!("match = {}", pattern_text(pattern)));

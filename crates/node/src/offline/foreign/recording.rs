@@ -118,13 +118,11 @@ fn fits(sources: &[SourceSection], recording: &Path) -> Result<(), OfflineError>
 
 /// A source is read from the recording: the packets that went where it listens, if it does not say which.
 fn read_from(source: &mut SourceSection, recording: &Path) {
-    let port = |place: &str| place.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).filter(|port| *port != 0);
     let address = |place: &str| place.rsplit_once(':').and_then(|(host, _)| host.parse::<IpAddr>().ok());
     let mut packets = PacketsTable::default();
     match &source.listen {
-        Some(NetworkAddress::Udp(place, _)) => packets.port = Some(place.port()).filter(|port| *port != 0),
         Some(NetworkAddress::Ip(_, protocol)) => packets.protocol = Some(*protocol),
-        Some(NetworkAddress::Tcp(place)) => packets.port = port(place),
+        Some(place) => packets.port = place.port(),
         None => {}
     }
     if let Some(NetworkAddress::Tcp(place)) = &source.connect {

@@ -1,10 +1,10 @@
 //! Datagrams that were received, as a capture: with the headers that they came with, as far as a socket tells.
 
 use ropewalk_terms::Utc;
-use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet, ipv6_datagram};
 use ropewalk_wire::internet::{Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Bytes of the headers of IP and UDP.
 const HEADER_BYTES: usize = 28;
@@ -13,27 +13,47 @@ const HEADER_BYTES: usize = 28;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum SavedAs {
     /// Datagrams of UDP that went here.
-    Datagrams(SocketAddrV4),
+    Datagrams(SocketAddr),
     /// Straight in IP, to this address and with this protocol number.
     Packets(Ipv4Addr, u8),
 }
 
 impl SavedAs {
     /// Appends a payload that `from` sent, as a packet of a capture; nothing where it is longer than there are packets.
-    pub fn encode(self, time: Utc, from: SocketAddrV4, payload: &[u8], out: &mut Vec<u8>) {
+    pub fn encode(self, time: Utc, from: SocketAddr, payload: &[u8], out: &mut Vec<u8>) {
         let mut packet = [0; HEADER_BYTES];
-        let headers = match self {
-            Self::Datagrams(to) => {
-                let ip = Ipv4Header::new(*from.ip(), *to.ip(), UDP_PROTOCOL);
-                let udp = UdpHeader { source: from, destination: to };
+        let headers = match (self, from) {
+            (Self::Datagrams(to), SocketAddr::V6(source)) => {
+                let datagram = ipv6_datagram(source, v6(to), payload);
+                return datagram.into_iter().for_each(|packet| encode_packet(time, &packet, out));
+            }
+            (Self::Datagrams(to), SocketAddr::V4(source)) => {
+                let destination = SocketAddrV4::new(v4(to.ip()), to.port());
+                let ip = Ipv4Header::new(*source.ip(), *destination.ip(), UDP_PROTOCOL);
+                let udp = UdpHeader { source, destination };
                 let start = ip.write(UDP_BYTES + payload.len(), &mut packet);
                 start.and_then(|start| Some(start + udp.write_unchecked(payload.len(), &mut packet[start..])?))
             }
-            Self::Packets(to, protocol) => Ipv4Header::new(*from.ip(), to, protocol).write(payload.len(), &mut packet),
+            (Self::Packets(to, protocol), from) => {
+                Ipv4Header::new(v4(from.ip()), to, protocol).write(payload.len(), &mut packet)
+            }
         };
         if let Some(bytes) = headers {
             encode_packet(time, &[&packet[..bytes], payload].concat(), out);
         }
+    }
+}
+
+/// The address; of a socket that hears both versions of IP, any one.
+const fn v4(address: IpAddr) -> Ipv4Addr {
+    if let IpAddr::V4(address) = address { address } else { Ipv4Addr::UNSPECIFIED }
+}
+
+/// The same the other way round.
+const fn v6(address: SocketAddr) -> SocketAddrV6 {
+    match address {
+        SocketAddr::V6(address) => address,
+        SocketAddr::V4(address) => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, address.port(), 0, 0),
     }
 }
 
@@ -50,7 +70,7 @@ pub(super) fn capture_begin() -> Vec<u8> {
 /// Where they cannot be written.
 pub fn encode_capture(
     saved_as: SavedAs,
-    packets: impl Iterator<Item = (Utc, SocketAddrV4, Vec<u8>)>,
+    packets: impl Iterator<Item = (Utc, SocketAddr, Vec<u8>)>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     out.write_all(&capture_begin())?;

@@ -198,11 +198,10 @@ impl Save {
         Ok(save)
     }
 
-    /// Writes a datagram as the IP packet that it came in, as far as a socket tells; those of IPv6 are left out.
+    /// Writes a datagram as the IP packet that it came in, as far as a socket tells.
     fn datagram(&mut self, time: Utc, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Result<(), OfflineError> {
-        let (SocketAddr::V4(source), SocketAddr::V4(destination)) = (from, to) else { return Ok(()) };
         self.block.clear();
-        SavedAs::Datagrams(destination).encode(time, source, payload, &mut self.block);
+        SavedAs::Datagrams(to).encode(time, from, payload, &mut self.block);
         let block = std::mem::take(&mut self.block);
         self.write(&block)?;
         self.block = block;

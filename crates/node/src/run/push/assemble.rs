@@ -233,7 +233,7 @@ impl Assembly<'_> {
         let mut places = Places { control: Vec::new(), listen: Vec::new(), triggers: Vec::new() };
         for (flow, control) in self.configuration.flow.iter().zip(&controls) {
             let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
-            places.triggers.push(control.as_ref().map(Receiver::address).or(configured));
+            places.triggers.push(control.as_ref().map(Receiver::address_v4).or(configured));
         }
         let directory = self.directory(part)?;
         let queues: Vec<Queue<'_>> = queues::all(self.configuration).collect();

@@ -68,7 +68,7 @@ pub(super) fn gateway_link(
         return Ok((Box::new(link), bound.parse().unwrap_or(control)));
     }
     let receiver = messages(&name, resolve::farm_carrier(farm.transport), control)?;
-    let address = receiver.address();
+    let address = receiver.address_v4();
     let (sender, largest): (Box<dyn Sender + Send>, usize) = match transmit {
         Some(transmit) => sized(transmit),
         None if queue.gateway.send == SendChoice::TxRing => sized(transmit_ring(configuration, queue)?),
@@ -128,7 +128,7 @@ fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Lin
         .map_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), |address| SocketAddrV4::new(address.ip, address.port));
     let carrier = resolve::farm_carrier(farm.transport);
     let receiver = messages(&name, carrier, address)?;
-    let config = SendConfig::new(carrier, receiver.address());
+    let config = SendConfig::new(carrier, receiver.address_v4());
     let sender = match farm.transport {
         TransportChoice::RawIp => SocketSender::new(config, staging),
         _ => receiver.sender(config, staging),

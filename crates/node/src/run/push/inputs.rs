@@ -52,7 +52,7 @@ impl Inputs {
         let short = self.receivers.iter_mut().zip(each).filter_map(|(receiver, flows)| {
             let queue = receiver.queue_in_use();
             let wanted = machine.wanted_queue(flows, queue.packet).filter(|wanted| *wanted > queue.room / 2)?;
-            Some((receiver.address(), queue.room, wanted))
+            Some((receiver.address_v4(), queue.room, wanted))
         });
         let remedy = match section.receive {
             ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => "more `memory`",
@@ -101,7 +101,7 @@ fn packet_blocks(memory: usize, largest_packet: usize) -> (usize, usize) {
 fn apart<R: Receiver + Send + 'static>(receivers: impl IntoIterator<Item = R>, memory: usize) -> Inputs {
     let boxed = |receiver| -> Box<dyn Receiver + Send> { Box::new(receiver) };
     let receivers: Vec<_> = receivers.into_iter().map(boxed).collect();
-    let addresses = receivers.iter().map(Receiver::address).collect();
+    let addresses = receivers.iter().map(Receiver::address_v4).collect();
     Inputs { receivers, addresses, memory: memory as u64, transmit: None }
 }
 

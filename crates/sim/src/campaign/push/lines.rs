@@ -6,7 +6,7 @@ use super::super::broken::{Broken, Checker};
 use super::super::clock::NodeClock;
 use super::member::Place;
 use super::referee::Shared;
-use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters};
+use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters, over_v4};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, Event, Peer, SendError};
 use ropewalk_memory::{Pool, Slice};
@@ -179,7 +179,7 @@ impl Link for Line {
         let count = self.inner.receive(now, packets);
         let mut referee = self.referee.borrow_mut();
         for Packet { from, payload, .. } in &packets[before..] {
-            referee.taken(self.place, self.at, *from, payload.to_vec(), self.clock.now());
+            referee.taken(self.place, self.at, over_v4(*from), payload.to_vec(), self.clock.now());
         }
         referee.looked(self.place, self.at, count);
         count

@@ -6,12 +6,12 @@ use super::referee::Shared;
 use super::wrong::Wrong;
 use ropewalk_io::packet::simulated::{SimulatedReceiver, SimulatedSender};
 use ropewalk_io::packet::{
-    Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender,
+    Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender, over_v4,
 };
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
 use std::cell::Cell;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -33,15 +33,15 @@ impl Receiver for Inlet {
     fn receive(&mut self, _now: Instant, packets: &mut Vec<Packet>) -> usize {
         let before = packets.len();
         let count = self.inner.receive(self.clock.world(), packets);
-        let (mut referee, at) = (self.referee.borrow_mut(), self.inner.address());
+        let (mut referee, at) = (self.referee.borrow_mut(), self.inner.address_v4());
         for Packet { from, payload, .. } in &packets[before..] {
-            referee.taken(self.place, at, *from, payload.to_vec(), self.clock.now());
+            referee.taken(self.place, at, over_v4(*from), payload.to_vec(), self.clock.now());
         }
         referee.looked(self.place, at, count);
         count
     }
 
-    fn address(&self) -> SocketAddrV4 {
+    fn address(&self) -> SocketAddr {
         self.inner.address()
     }
 

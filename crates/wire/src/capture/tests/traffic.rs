@@ -1,6 +1,8 @@
 //! What packets carry: links, fragments, complaints, connections.
 
 use super::*;
+use crate::internet::Sum;
+use core::net::{Ipv6Addr, SocketAddrV6};
 
 fn payload_of<'a>(traffic: &'a mut Traffic, packet: &Packet<'a>) -> &'a [u8] {
     match traffic.accept(packet) {
@@ -75,6 +77,95 @@ fn a_datagram_of_ipv6_is_found_behind_its_extension_headers() {
     for cut in 0..ip.len() {
         assert_eq!(aside(LinkType::IPV6, &ip[..cut]), Aside::Malformed);
     }
+}
+
+/// An IPv6 packet from fe80::1 to fe80::2 that begins with this kind of header.
+fn ipv6(kind: u8, rest: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x60, 0, 0, 0];
+    ip.extend_from_slice(&(rest.len() as u16).to_be_bytes());
+    ip.extend_from_slice(&[kind, 64]);
+    for last in [1, 2] {
+        ip.extend_from_slice(&Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, last).octets());
+    }
+    ip.extend_from_slice(rest);
+    ip
+}
+
+/// An extension header that leads to another, with so many bytes.
+fn extension(next: u8, bytes: usize, units: u8) -> Vec<u8> {
+    let mut header = vec![0; bytes];
+    header[..2].copy_from_slice(&[next, units]);
+    header
+}
+
+#[test]
+fn every_extension_header_of_ipv6_is_passed_over_or_makes_the_packet_malformed() {
+    let datagram = udp(b"six");
+    let chain = |kinds: &[u8]| {
+        let nexts = kinds.iter().skip(1).copied().chain([UDP_PROTOCOL]);
+        let headers = kinds.iter().zip(nexts).flat_map(|(kind, next)| match kind {
+            44 => extension(next, 8, 0),
+            51 => extension(next, 24, 4),
+            _ => extension(next, 24, 2),
+        });
+        headers.chain(datagram.iter().copied()).collect::<Vec<_>>()
+    };
+    for kinds in [&[0][..], &[43], &[44], &[51], &[60], &[135], &[139], &[140], &[0, 60, 43, 44, 51, 60]] {
+        let ip = ipv6(kinds[0], &chain(kinds));
+        let mut traffic = Traffic::new();
+        let Carried::Datagram(found) = traffic.accept(&packet(LinkType::IPV6, &ip)) else { panic!("{kinds:?}") };
+        assert_eq!((found.payload, found.source.to_string().as_str()), (&b"six"[..], "[fe80::1]:9000"), "{kinds:?}");
+        for cut in 0..ip.len() {
+            assert_eq!(aside(LinkType::IPV6, &ip[..cut]), Aside::Malformed, "{kinds:?} cut at {cut}");
+        }
+    }
+    let long = ipv6(60, &chain(&[60; 9]));
+    assert_eq!(aside(LinkType::IPV6, &long), Aside::Malformed, "more headers than any packet has");
+    let mut beyond = ipv6(60, &chain(&[60]));
+    beyond[41] = 200;
+    assert_eq!(aside(LinkType::IPV6, &beyond), Aside::Malformed, "a header that ends behind the packet");
+    let encrypted = ipv6(50, &[7; 40]);
+    let mut traffic = Traffic::new();
+    let found = traffic.accept(&packet(LinkType::IPV6, &encrypted));
+    assert!(matches!(found, Carried::Other(ip) if ip.protocol == 50), "{found:?}");
+}
+
+#[test]
+fn parts_of_ipv6_are_put_together_and_may_begin_with_an_extension_header() {
+    let payload: Vec<u8> = (0..3000_u32).map(|index| index as u8).collect();
+    for before in [&[][..], &extension(UDP_PROTOCOL, 16, 1)] {
+        let whole = [before, &udp(&payload)].concat();
+        let next = if before.is_empty() { UDP_PROTOCOL } else { 60 };
+        let parts = whole.chunks(1232).enumerate().map(|(index, part)| {
+            let has_more = (index + 1) * 1232 < whole.len();
+            let place = (index as u16 * 1232) | u16::from(has_more);
+            let [high, low] = place.to_be_bytes();
+            ipv6(44, &[&[next, 0, high, low, 0, 0, 0, 7], part].concat())
+        });
+        let mut parts: Vec<_> = parts.collect();
+        assert_eq!(parts.len(), 3);
+        for _ in 0..2 {
+            parts.reverse();
+            let mut traffic = Traffic::new();
+            for part in &parts[..2] {
+                assert_eq!(traffic.accept(&packet(LinkType::IPV6, part)), Carried::Aside(Aside::Part));
+            }
+            assert_eq!(payload_of(&mut traffic, &packet(LinkType::IPV6, &parts[2])), payload);
+        }
+    }
+}
+
+#[test]
+fn a_datagram_of_ipv6_that_is_written_is_read() {
+    let at = |last, port| SocketAddrV6::new(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last), port, 0, 0);
+    let written = ipv6_datagram(at(1, 4000), at(2, 9000), b"odd").expect("it is short");
+    let mut traffic = Traffic::new();
+    let Carried::Datagram(found) = traffic.accept(&packet(LinkType::RAW, &written)) else { panic!("no datagram") };
+    assert_eq!((found.source, found.destination), (at(1, 4000).into(), at(2, 9000).into()));
+    assert_eq!(found.payload, b"odd");
+    let pseudo = Sum::default().with(&written[8..40]).with(&written[4..6]).with_u16(UDP_PROTOCOL.into());
+    assert_eq!(pseudo.with(&written[40..]).checksum(), 0);
+    assert_eq!(ipv6_datagram(at(1, 1), at(2, 2), &[0; 65_528]), None);
 }
 
 #[test]

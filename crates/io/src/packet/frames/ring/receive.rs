@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::packet::frames::card::Card;
 use crate::packet::frames::open::{Opened, Wanted};
 use crate::packet::frames::socket::{Seen, bind, filter, mute, packet_socket, set, steer};
 use crate::packet::receiver::append;
-use crate::packet::socket::open::bound;
+use crate::packet::socket::open::bound_v4;
 use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, QueueInUse, ReceiveCounters, Receiver};
 
 /// A ring to receive into.
@@ -135,7 +135,7 @@ impl RingReceiver {
     fn open(config: &RingConfig) -> Result<Self, PacketError> {
         check(config)?;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, config.address, source);
-        let (listener, address) = bound(config.flow, config.address, config.group.is_some())?;
+        let (listener, address) = bound_v4(config.flow, config.address, config.group.is_some())?;
         mute(&listener).map_err(refused("cannot keep a socket mute"))?;
         let card = Card::find(&config.card, &listener).map_err(refused("no such card"))?;
         let wanted = Wanted::one(config.flow, address, config.largest);
@@ -242,7 +242,7 @@ impl RingReceiver {
                 self.counters.bytes += u64::from(length);
                 // SAFETY: within the packet; the kernel gets the block back when it has come home.
                 let payload = unsafe { self.frames.slice(self.block, start.add(payload.start), length) };
-                append(packets, Packet { from, to, payload: payload.into(), came: None });
+                append(packets, Packet { from: from.into(), to, payload: payload.into(), came: None });
             }
         }
     }
@@ -358,8 +358,8 @@ impl Receiver for RingReceiver {
         packets.len() - before
     }
 
-    fn address(&self) -> SocketAddrV4 {
-        self.address
+    fn address(&self) -> SocketAddr {
+        self.address.into()
     }
 
     fn prepare_wait(&mut self) -> bool {

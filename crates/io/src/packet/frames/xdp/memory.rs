@@ -144,7 +144,7 @@ impl XdpCard {
         };
         let listeners = memory.into_iter().zip(&config.inputs).map(listen).collect::<Result<Vec<_>, PacketError>>()?;
         let heard =
-            |(input, listener): (&XdpInput, &Listener)| XdpInput { address: listener.receiver.address(), ..*input };
+            |(input, listener): (&XdpInput, &Listener)| XdpInput { address: listener.receiver.address_v4(), ..*input };
         let inputs: Vec<XdpInput> = config.inputs.iter().zip(&listeners).map(heard).collect();
         let address = inputs[0].address;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ impl XdpReceiver {
                     slice.skip(payload.start);
                     slice.truncate(payload.len());
                     self.count(payload.len());
-                    append(packets, Packet { from, to, payload: slice.into(), came: None });
+                    append(packets, Packet { from: from.into(), to, payload: slice.into(), came: None });
                 }
                 Err(cause) => self.counters.lost.add(cause, 1),
             },
@@ -187,7 +187,7 @@ impl XdpReceiver {
                 frame.skip(payload.start);
                 frame.truncate(payload.len());
                 self.count(payload.len());
-                append(packets, Packet { from, to, payload: frame, came: None });
+                append(packets, Packet { from: from.into(), to, payload: frame, came: None });
             }
             Err(cause) => self.counters.lost.add(cause, 1),
         }
@@ -265,8 +265,8 @@ impl Receiver for XdpReceiver {
         packets.len() - before
     }
 
-    fn address(&self) -> SocketAddrV4 {
-        self.umem.card.inputs()[0].address
+    fn address(&self) -> SocketAddr {
+        self.umem.card.inputs()[0].address.into()
     }
 
     fn prepare_wait(&mut self) -> bool {
