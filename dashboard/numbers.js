@@ -83,7 +83,10 @@ function showLedger(live) {
   // While data flow, numbers of different nodes are of different moments.
   const isLive = ["running", "paused", "draining"].includes(live.state);
   const good = live.ledger.unbalanced.length === 0;
-  balance.className = `balance ${good ? "good" : isLive ? "" : "bad"}`;
+  const isPartial = (live.ledger.partial ?? []).length > 0;
+  balance.className = `balance ${isPartial ? "bad" : good ? "good" : isLive ? "" : "bad"}`;
   const wrong = live.ledger.unbalanced.map((one) => `${one.equation}: ${grouped(one.left)} is not ${grouped(one.right)}`);
-  setText(balance, good ? "balanced" : isLive ? "in motion" : `not balanced: ${wrong.join("; ")}`);
+  const partial = live.ledger.partial ?? [];
+  const unknown = partial.length === 0 ? "" : `; partial: not known is ${partial.join("; ")}`;
+  setText(balance, (good ? "balanced" : isLive ? "in motion" : `not balanced: ${wrong.join("; ")}`) + unknown);
 }

@@ -8,7 +8,7 @@ use crate::{BenchError, Scale};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice, Staging};
-use ropewalk_node::drive::{Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };
@@ -225,7 +225,7 @@ fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, Benc
     while storage.counts().bytes < bytes {
         let fragments = events[number as usize % events.len()];
         let event = Prepared { number, fragments };
-        if storage.add(clock.now(), 0, &event, StreamSet::of(StreamIndex(0))) {
+        if storage.add(clock.now(), 0, &event, StreamSet::of(StreamIndex(0))) == Filed::Taken {
             number += 1;
             if number % 64 != 0 {
                 continue;
@@ -250,6 +250,7 @@ fn config(directory: &Path) -> StorageConfig {
         more_outputs: Vec::new(),
         checksums: false,
         hand_over: None,
+        taken_away: false,
         room: None,
         sources: Vec::new(),
         streams: vec![StreamStorage::default()],

@@ -5,9 +5,9 @@
 use ropewalk_memory::Payload;
 pub use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Ended, Finished,
-    FragmentFlags, FragmentMeta, Gap, GapPart, Lumisection, LumisectionEnd, Mask, Message, NumberingAnomaly,
-    NumberingKind, ReadoutState, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Setting,
-    Start, SuperFragmentEntry, SynchronyState, Unreleased, UnreleasedEntry,
+    FragmentFlags, FragmentMeta, Gap, GapPart, Lacking, LackingEntry, Lumisection, LumisectionEnd, Mask, Message,
+    NumberingAnomaly, NumberingKind, ReadoutState, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry,
+    Resync, Setting, Start, SuperFragmentEntry, SynchronyState, Unreleased, UnreleasedEntry,
 };
 
 /// One source's data for one event, with the bytes as they lie in the pool: as large as a line of the cache.

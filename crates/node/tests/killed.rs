@@ -8,7 +8,7 @@ use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
-use ropewalk_node::drive::{Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_node::offline::{RunIndex, recover, verify};
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
@@ -91,6 +91,7 @@ fn storage(directory: &Path, seed: u64) -> Storage<RealDisk> {
         more_outputs: Vec::new(),
         checksums: false,
         hand_over: None,
+        taken_away: false,
         room: None,
         sources: Vec::new(),
         streams: streams.into(),
@@ -123,7 +124,7 @@ fn writer() {
     loop {
         for _ in 0..20 {
             let event = TestEvent::new(number);
-            if !storage.add(clock.now(), number as u32, &event, event.streams()) {
+            if storage.add(clock.now(), number as u32, &event, event.streams()) != Filed::Taken {
                 break;
             }
             number += 1;

@@ -76,6 +76,15 @@ pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
     front_ends.incidents.iter().map(line).chain(more).collect()
 }
 
+/// A line for each node of which something is not known.
+pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
+    summary
+        .partial
+        .iter()
+        .map(|one| format!("the account is partial: {}: not known is {}", one.node, one.unknown))
+        .collect()
+}
+
 /// A line for each disk that failed to the end.
 pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = summary.disk["failing"].as_array().into_iter().flatten();
@@ -83,7 +92,7 @@ pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error")));
     let said = [
         ("files_restored", "run files deleted or moved by somebody while they were written, and written once more"),
-        ("events_gone", "events lost with run files that somebody deleted while they were written"),
+        ("events_gone", "events lost with run files that somebody deleted"),
     ];
     failing.chain(counted(&summary.disk, &said)).collect()
 }
@@ -156,7 +165,8 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     row(
         "ledger",
         if summary.is_balanced() {
-            "balanced".to_owned()
+            let partial = if summary.partial.is_empty() { "" } else { ", partial" };
+            format!("balanced{partial}")
         } else {
             format!("NOT BALANCED: {}", summary.ledger["unbalanced"])
         },

@@ -90,6 +90,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         }
     }
     warn(&unusable_libraries(&configuration));
+    warn(configuration.largest_event_warning().as_slice());
     // A page long: whoever shows its head alone has enough.
     write_results(text.as_bytes());
     Ok(exit::GOOD)

@@ -132,6 +132,14 @@ causes! {
     /// Filter units crashed over the event, hung, or said what cannot be true, twice; or none is started any more. It is kept, in
     /// the stream of errors.
     FilterFailed = "filter_failed",
+    /// The event has more bytes than a record can have (1 GiB in a run file, 4 GiB in a file for filter units): it is dropped, and
+    /// the run goes on.
+    TooLarge = "too_large",
+    /// The event was built without what this readout unit has of it, which did not answer the builder unit in time. It came here, and
+    /// is in no record.
+    BuiltWithout = "built_without",
+    /// The event ended so long ago that the event manager no longer knows how: the fragment may be in its record.
+    OutcomeUnknown = "outcome_unknown",
 }
 
 impl Cause {

@@ -113,7 +113,7 @@ counters! {
     BytesDeleted = "bytes_deleted", Bytes;
     /// Run files that somebody deleted or moved while they were written, and that were written once more.
     FilesRestored = "files_restored", Count;
-    /// Events that were written, in run files that somebody deleted and that could not be written once more.
+    /// Events that were written, in run files that somebody deleted.
     EventsGone = "events_gone", Count;
     /// Writers that wait because the disk is full.
     DiskFull = "disk_full", Count;

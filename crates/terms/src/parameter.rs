@@ -41,6 +41,8 @@ parameters! {
     Prescale = 7, "prescale";
     /// A set of events of a flow waits so long for its packets. In nanoseconds.
     SetTimeout = 8, "timeout";
+    /// A readout unit that cannot be reached, and is not known to be dead, is waited for so long. In nanoseconds.
+    UnreachableTimeout = 9, "timeouts.unreachable";
 }
 
 impl Parameter {
@@ -59,6 +61,6 @@ mod tests {
         for (number, &parameter) in (1..).zip(Parameter::ALL) {
             assert_eq!((parameter as u8, Parameter::from_u8(number)), (number, Some(parameter)));
         }
-        assert_eq!((Parameter::from_u8(0), Parameter::from_u8(9), Parameter::from_u8(255)), (None, None, None));
+        assert_eq!((Parameter::from_u8(0), Parameter::from_u8(10), Parameter::from_u8(255)), (None, None, None));
     }
 }

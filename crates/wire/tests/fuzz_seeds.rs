@@ -13,9 +13,10 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::Ipv4Header;
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
-    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lumisection, LumisectionEnd, Mask, Message,
-    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Setting,
-    Start, SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased, UnreleasedEntry,
+    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lacking, LackingEntry, Lumisection,
+    LumisectionEnd, Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request,
+    RequestEntry, Resync, Setting, Start, SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased,
+    UnreleasedEntry,
 };
 use ropewalk_wire::{fed, felix, ferol, filter_node, generic, run_file, stream};
 use std::collections::BTreeMap;
@@ -195,6 +196,7 @@ fn messages() -> Vec<Message> {
                 .into_iter()
                 .collect(),
         }),
+        Message::Lacking(Lacking { entries: [LackingEntry { key, attempt, readout: 1 }].into_iter().collect() }),
         Message::Release(Release {
             entries: [complete, dropped]
                 .map(|outcome| ReleaseEntry { first: key, count: 8, outcome })

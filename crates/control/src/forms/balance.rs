@@ -93,6 +93,8 @@ pub(crate) struct Balance {
     pools: Pools,
     /// Empty where everything holds.
     unbalanced: Vec<Unbalanced>,
+    /// What is not known of readout units that died, each as `NODE: WHAT`; empty where the account is whole.
+    partial: Vec<String>,
 }
 
 /// The account of pool blocks.
@@ -123,6 +125,7 @@ impl Balance {
                 blocks: view.snapshot.counter(Counter::PoolBlocks),
             },
             unbalanced: ledger.imbalances().into_iter().map(unbalanced).collect(),
+            partial: view.snapshot.unknown.iter().map(|(node, unknown)| format!("{node}: {unknown}")).collect(),
         }
     }
 }

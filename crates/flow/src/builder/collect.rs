@@ -6,6 +6,7 @@ use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry};
 use crate::moves::overwrite;
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::message::SuperFragmentEntry;
@@ -82,6 +83,10 @@ impl Builder {
         if filled as usize == peer.sources() {
             return;
         }
+        if entry.not_held.is_some() {
+            self.slots.lack(entry.slot, readout);
+        }
+        let (_, places, causes) = self.slots.row_mut(entry.slot);
         let otherwise = entry.not_held.unwrap_or(Cause::NotHeld);
         for place in peer.places().filter(|&place| places[place].is_none()) {
             causes[place].get_or_insert(otherwise);
@@ -154,22 +159,27 @@ impl Builder {
         None
     }
 
-    /// Readout units that have said nothing for too long, or skipped a request, are not waited for.
+    /// Readout units that have said nothing at all for too long, or skipped a request, are not waited for.
     pub(super) fn give_up_on_the_silent(&mut self, now: Instant) {
         for readout in 0..self.config.readouts {
             let peer = &self.peers[usize::from(readout)];
             if peer.deadline.is_none_or(|deadline| now < deadline) {
                 continue;
             }
-            let timeout = self.config.event_timeout;
-            let silent = now >= peer.last_answer.after(timeout);
+            let (timeout, patience) = (self.config.event_timeout, self.patience());
+            let silent = now >= peer.last_answer.after(patience);
             let skipped = peer.answered_since;
             let cause = if peer.connected { Cause::TimedOut } else { Cause::Disconnected };
             self.give_up(now, readout, cause, |since| {
-                let deadline = since.after(timeout);
-                deadline <= now && (silent || deadline <= skipped)
+                let is_skipped = since.after(timeout) <= now.min(skipped);
+                is_skipped || silent && since.after(patience) <= now
             });
         }
+    }
+
+    /// How long a readout unit is waited for that answers nothing at all.
+    fn patience(&self) -> Duration {
+        self.config.unreachable_timeout.max(self.config.event_timeout)
     }
 
     /// Does not wait any more for a readout unit where an event assigned at that time `expired`; looks again when
@@ -188,15 +198,17 @@ impl Builder {
                 oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
             }
         }
-        let timeout = self.config.event_timeout;
+        let (timeout, patience) = (self.config.event_timeout, self.patience());
         let peer = &mut self.peers[usize::from(readout)];
         peer.deadline = oldest.map(|oldest| {
-            let silent = oldest.max(peer.last_answer).after(timeout);
-            if silent > now { silent } else { now.after(timeout) }
+            let silent = oldest.max(peer.last_answer).after(patience);
+            // An answer may show meanwhile that one was skipped.
+            if silent > now { silent.min(now.after(timeout)) } else { now.after(timeout) }
         });
     }
 
     fn name_missing(&mut self, slot: u32, readout: u16, cause: Cause) {
+        self.slots.lack(slot, readout);
         let peer = &self.peers[usize::from(readout)];
         let (_, places, causes) = self.slots.row_mut(slot);
         for place in peer.places().filter(|&place| places[place].is_none()) {

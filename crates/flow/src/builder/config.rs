@@ -60,9 +60,12 @@ pub struct BuilderConfig {
     pub table: u32,
     /// Bytes of events in work at once, as announced by the readout units.
     pub credit_bytes: u64,
-    /// A readout unit that answers nothing for this long is not waited for any more. It must be longer than what
-    /// readout units allow their sources, and shorter than the event manager's.
+    /// An event for which a readout unit does not answer, though it answers for later ones, is not waited for longer than this. It
+    /// must be longer than what readout units allow their sources, and shorter than the event manager's.
     pub event_timeout: Duration,
+    /// A readout unit that answers nothing at all is waited for this long, or as long as `event_timeout` where that is longer. The
+    /// event manager says earlier that it is dead.
+    pub unreachable_timeout: Duration,
     /// What happens to incomplete events. One without a single fragment is always dropped.
     pub incomplete: IncompletePolicy,
     /// How far an event must have come before readout units may forget it.

@@ -7,7 +7,7 @@ use super::slots::{Slot, Slots, Stage};
 use super::synchrony::Synchrony;
 use super::{BuilderConfig, EventView, Requirement};
 use crate::lumisections::KnownLumisections;
-use crate::messages::{AcknowledgeEntry, Credit, FragmentFlags, LumisectionEnd, Message, ReportEntry};
+use crate::messages::{AcknowledgeEntry, Credit, FragmentFlags, LackingEntry, LumisectionEnd, Message, ReportEntry};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
@@ -80,6 +80,8 @@ pub struct Builder {
     pub(super) unmasked: u32,
     pub(super) ready: VecDeque<u32>,
     pub(super) acknowledgements: VecDeque<AcknowledgeEntry>,
+    /// What is said ahead of them: without which readout units events were built.
+    pub(super) lacking: VecDeque<LackingEntry>,
     pub(super) recent: Recent,
     pub(super) hints: Hints,
     pub(super) ledger: EventAccount,
@@ -127,7 +129,8 @@ impl Builder {
             unmasked: (0..config.sources.len()).filter(unmasked).count() as u32,
             ready: VecDeque::with_capacity(count),
             acknowledgements: VecDeque::with_capacity(2 * count),
-            recent: Recent::new(2 * count + table),
+            lacking: VecDeque::with_capacity(2 * count),
+            recent: Recent::new(2 * count + table, config.readouts),
             hints: Hints::new(count),
             ledger: EventAccount::default(),
             counts: BuilderCounts::default(),
@@ -311,11 +314,11 @@ impl Builder {
         self.slots.iter().filter(|(_, slot)| is_waited_for(slot)).map(|(_, slot)| slot.key).min()
     }
 
-    /// An emitted event could not be written at all: it is dropped with [`Cause::WriteFailed`].
-    pub fn failed(&mut self, _now: Instant, slot: u32) {
+    /// An emitted event could not be written at all: it is dropped with this cause.
+    pub fn failed(&mut self, _now: Instant, slot: u32, cause: Cause) {
         let Some(state) = self.emitted(slot) else { return };
         if !state.acknowledged {
-            self.slots.at_mut(slot).outcome = Outcome::Dropped(Cause::WriteFailed);
+            self.slots.at_mut(slot).outcome = Outcome::Dropped(cause);
             self.acknowledge(slot);
         } else if state.stage == Stage::Emitted {
             self.counts.lost_after_acknowledgement += 1;

@@ -6,10 +6,11 @@ use super::observer::Observer;
 use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{
-    Acknowledge, AcknowledgeEntry, AssignEntry, Batch, Credit, Message, Setting, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, AssignEntry, BATCH, Batch, Credit, Lacking, LackingEntry, Message, Setting,
+    Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, Ending, EventAccount, Instant, Parameter};
+use ropewalk_terms::{Cause, Ending, EventAccount, Instant, Outcome, Parameter};
 
 impl Builder {
     /// A message of the event manager has come.
@@ -27,6 +28,7 @@ impl Builder {
             Message::LumisectionEnd(_) => {}
             Message::Recover => {
                 self.telling = Some(Told::default());
+                (0..self.recent.len()).for_each(|place| self.tell_lacking(place));
                 self.lumisections_due = self.lumisections.told().collect();
             }
             Message::Set(setting) => self.set(*setting),
@@ -37,8 +39,10 @@ impl Builder {
 
     /// A parameter has another value from now on; those of other nodes change nothing here.
     const fn set(&mut self, setting: Setting) {
-        if matches!(setting.parameter, Parameter::BuilderTimeout) {
-            self.config.event_timeout = setting.time();
+        match setting.parameter {
+            Parameter::BuilderTimeout => self.config.event_timeout = setting.time(),
+            Parameter::UnreachableTimeout => self.config.unreachable_timeout = setting.time(),
+            _ => {}
         }
     }
 
@@ -57,11 +61,15 @@ impl Builder {
         if let Some(message) = self.lumisections_due.pop_front() {
             return Some(message);
         }
+        if !self.lacking.is_empty() {
+            let count = self.lacking.len().min(BATCH);
+            return Some(Message::Lacking(Lacking { entries: self.lacking.drain(..count).collect() }));
+        }
         if let Some(told) = self.telling {
             return Some(Message::Unreleased(self.tell_unreleased(told)));
         }
         if !self.acknowledgements.is_empty() {
-            let count = self.acknowledgements.len().min(crate::messages::BATCH);
+            let count = self.acknowledgements.len().min(BATCH);
             let entries: Batch<AcknowledgeEntry> = self.acknowledgements.drain(..count).collect();
             return Some(Message::Acknowledge(Acknowledge { level: self.config.level, entries }));
         }
@@ -102,7 +110,7 @@ impl Builder {
             }
         }
         let in_work = entries.len();
-        entries.extend(self.recent.from(told.recent).take(crate::messages::BATCH - in_work));
+        entries.extend(self.recent.from(told.recent).take(BATCH - in_work));
         told.recent += entries.len() - in_work;
         let more = entries.is_full();
         self.telling = more.then_some(told);
@@ -123,6 +131,7 @@ impl Builder {
         self.lumisections_due.clear();
         self.ended_lumisections.clear();
         self.acknowledgements.clear();
+        self.lacking.clear();
         self.ledger = EventAccount::default();
         self.counts = super::BuilderCounts::default();
         self.mismatches.fill(0);
@@ -191,6 +200,7 @@ impl Builder {
                 {
                     recent.attempt = entry.attempt;
                     let AssignEntry { key, attempt, .. } = *entry;
+                    self.tell_lacking(place);
                     self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, ending });
                     self.grant_again(entry);
                 }
@@ -214,8 +224,18 @@ impl Builder {
         let (key, attempt, ending) = (slot.key, slot.attempt, Ending { outcome: slot.outcome, verdict: slot.verdict });
         self.ledger.end(ending);
         self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, ending });
-        let place = self.recent.note(key, attempt, ending);
+        let place = self.recent.note(key, attempt, ending, self.slots.lacking(number));
         self.hints.set(key, Whereabouts::Recent(place));
+        self.tell_lacking(place);
+    }
+
+    /// Before the event manager hears how an event ended it is told what has no place in its record.
+    fn tell_lacking(&mut self, place: usize) {
+        let Self { recent, lacking, .. } = self;
+        let Some(&mut UnreleasedEntry { key, attempt, ending: Some(ending) }) = recent.get_mut(place) else { return };
+        if !matches!(ending.outcome, Outcome::Dropped(_)) {
+            lacking.extend(recent.lacking(place).map(|readout| LackingEntry { key, attempt, readout }));
+        }
     }
 
     /// Lets go of the payloads of these slots, each of which holds some.

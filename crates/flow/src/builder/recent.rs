@@ -9,14 +9,19 @@ use ropewalk_terms::{Attempt, Ending, EventKey};
 #[derive(Debug)]
 pub(super) struct Recent {
     entries: Vec<UnreleasedEntry>,
+    /// For each entry one bit for each readout unit: the event was built without it.
+    lacking: Box<[u64]>,
+    words: usize,
     capacity: usize,
     next: usize,
 }
 
 impl Recent {
-    /// Keeps the last `capacity` acknowledgements.
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { entries: Vec::with_capacity(capacity), capacity, next: 0 }
+    /// Keeps the last `capacity` acknowledgements of events from so many readout units.
+    pub(super) fn new(capacity: usize, readouts: u16) -> Self {
+        let words = usize::from(readouts).div_ceil(64);
+        let lacking = vec![0; capacity * words].into_boxed_slice();
+        Self { entries: Vec::with_capacity(capacity), lacking, words, capacity, next: 0 }
     }
 
     /// Forgets everything.
@@ -25,8 +30,9 @@ impl Recent {
         self.next = 0;
     }
 
-    /// Notes an acknowledgement in the place of the oldest one, and returns that place.
-    pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, ending: Ending) -> usize {
+    /// Notes an acknowledgement in the place of the oldest one, and returns that place. `lacking` has a bit for each readout unit
+    /// that the event was built without.
+    pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, ending: Ending, lacking: Option<&[u64]>) -> usize {
         let entry = UnreleasedEntry { key, attempt, ending: Some(ending) };
         let place = self.next;
         self.next = (self.next + 1) % self.capacity;
@@ -34,12 +40,28 @@ impl Recent {
             Some(oldest) => *oldest = entry,
             None => self.entries.push(entry),
         }
+        let words = &mut self.lacking[place * self.words..][..self.words];
+        match lacking {
+            Some(lacking) => words.copy_from_slice(lacking),
+            None => words.fill(0),
+        }
         place
+    }
+
+    /// The readout units that the event at a place was built without.
+    pub(super) fn lacking(&self, place: usize) -> impl Iterator<Item = u16> {
+        let words = &self.lacking[place * self.words..][..self.words];
+        (0..64 * self.words as u16).filter(|readout| words[usize::from(readout / 64)] & 1 << (readout % 64) != 0)
     }
 
     /// The acknowledgement at a place.
     pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut UnreleasedEntry> {
         self.entries.get_mut(place)
+    }
+
+    /// How many there are.
+    pub(super) const fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// All, from a place on, oldest or newest first as they come.

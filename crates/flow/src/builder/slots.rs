@@ -44,6 +44,8 @@ pub(super) struct Slot {
     pub(super) verdict: Verdict,
     /// Readout units that have not answered.
     pub(super) awaited: u16,
+    /// Readout units of whose fragments there are none in it.
+    lacking: u16,
     /// Fragments that are there.
     pub(super) filled: u32,
     /// Bytes charged to the credit.
@@ -64,13 +66,14 @@ impl Slot {
         outcome: Outcome::Complete,
         verdict: Verdict::Accepted,
         awaited: 0,
+        lacking: 0,
         filled: 0,
         bytes: 0,
         since: Instant::ZERO,
     };
 }
 
-/// All slots, and for each one place for each source and one bit for each readout unit.
+/// All slots, and for each one place for each source and two bits for each readout unit.
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[Slot]>,
@@ -78,6 +81,7 @@ pub(super) struct Slots {
     fragments: Box<[Option<Fragment>]>,
     causes: Box<[Option<Cause>]>,
     awaited: Box<[u64]>,
+    lacking: Box<[u64]>,
     /// By source: references that go back together. Holds nothing between two calls.
     returns: Box<[Returns]>,
     sources: usize,
@@ -96,6 +100,7 @@ impl Slots {
             fragments: (0..count * sources).map(|_| None).collect(),
             causes: vec![None; count * sources].into_boxed_slice(),
             awaited: vec![0; count * words].into_boxed_slice(),
+            lacking: vec![0; count * words].into_boxed_slice(),
             returns: (0..sources).map(|_| Returns::default()).collect(),
             sources,
             words,
@@ -175,6 +180,10 @@ impl Slots {
     pub(super) fn give_back(&mut self, slot: u32) {
         let range = self.range(slot);
         self.causes[range].fill(None);
+        if self.at(slot).lacking > 0 {
+            let words = self.words_of(slot);
+            self.lacking[words].fill(0);
+        }
         *self.at_mut(slot) = Slot::FREE;
         self.free.push(slot);
     }
@@ -227,9 +236,26 @@ impl Slots {
 
     /// Nobody has to answer any more.
     pub(super) fn await_nobody(&mut self, slot: u32) {
-        let first = slot as usize * self.words;
-        self.awaited[first..first + self.words].fill(0);
+        let words = self.words_of(slot);
+        self.awaited[words].fill(0);
         self.slots[slot as usize].awaited = 0;
+    }
+
+    /// The event will have nothing of this readout unit, which did not answer or said that it holds nothing.
+    pub(super) fn lack(&mut self, slot: u32, readout: u16) {
+        let (word, bit) = self.bit(slot, readout);
+        self.slots[slot as usize].lacking += u16::from(self.lacking[word] & bit == 0);
+        self.lacking[word] |= bit;
+    }
+
+    /// The readout units of which it has nothing, a bit for each; none where that is no one.
+    pub(super) fn lacking(&self, slot: u32) -> Option<&[u64]> {
+        (self.at(slot).lacking > 0).then(|| &self.lacking[self.words_of(slot)])
+    }
+
+    const fn words_of(&self, slot: u32) -> core::ops::Range<usize> {
+        let first = slot as usize * self.words;
+        first..first + self.words
     }
 
     const fn range(&self, slot: u32) -> core::ops::Range<usize> {

@@ -9,8 +9,33 @@ use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
 
+/// Who says nothing at all for this part of the event time-out cannot be reached.
+const SIGN_OF_LIFE: u32 = 2;
 /// Who is waited for is told so after this part of the event time-out.
 const HASTE: u32 = 8;
+
+/// How long a readout unit is waited for that says nothing about an event.
+#[derive(Copy, Clone)]
+struct Patience {
+    /// One that says other things.
+    event: Duration,
+    /// One that says nothing at all.
+    unreachable: Duration,
+}
+
+impl Patience {
+    /// Whether nothing has come from it for so long that it or the network must hang: nodes report several times a second.
+    fn is_unreachable(self, link: &ReadoutLink, now: Instant) -> bool {
+        self.unreachable > self.event && now >= link.last_heard.after(self.event / SIGN_OF_LIFE)
+    }
+
+    /// When it is not waited for any longer, where the event waits since `since`, and nothing more comes from it until then.
+    fn ends(self, link: &ReadoutLink, since: Instant) -> Option<Instant> {
+        let begin = link.quiet_since?.max(since);
+        let end = begin.after(self.event);
+        Some(if self.is_unreachable(link, end) { begin.after(self.unreachable) } else { end })
+    }
+}
 
 /// The marks that move over the table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -135,24 +160,33 @@ impl Manager {
         None
     }
 
-    /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit
-    /// had announced it before and the release was lost; too late where the event was built without it.
+    /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit had answered
+    /// the builder unit, whether or not its announcement was heard before; too late where nobody asked for it.
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
-        let row = self.table.remembered(position, key).filter(|row| announced_before && row.stage == Stage::Released);
-        row.map_or(Outcome::Dropped(Cause::Late), |row| row.ending.outcome)
+        let Some(row) = self.table.remembered(position, key) else { return Outcome::Dropped(Cause::OutcomeUnknown) };
+        match row.ending.outcome {
+            _ if row.stage != Stage::Released => Outcome::Dropped(Cause::Late),
+            Outcome::Dropped(_) if !announced_before => Outcome::Dropped(Cause::Late),
+            outcome => self.lacking.outcome_for(readout, position, outcome),
+        }
     }
 
     /// The same when the run is over. What was dropped was dropped for everybody, and what never became an event ends
     /// for the reason for which the run is over.
     fn outcome_of_the_past(&self, readout: u16, key: EventKey, refusal: Cause) -> Outcome {
-        let (Place::Behind(position) | Place::Inside(position)) = self.table.find(key) else {
-            return Outcome::Dropped(refusal);
+        let (position, is_behind) = match self.table.find(key) {
+            Place::Behind(position) => (position, true),
+            Place::Inside(position) => (position, false),
+            _ => return Outcome::Dropped(refusal),
         };
-        match self.table.remembered(position, key).filter(|row| row.stage == Stage::Released) {
-            None => Outcome::Dropped(refusal),
-            Some(row) if matches!(row.ending.outcome, Outcome::Dropped(_)) => row.ending.outcome,
-            Some(_) => self.remembered_outcome(readout, position, key),
+        match self.table.remembered(position, key) {
+            None if is_behind => Outcome::Dropped(Cause::OutcomeUnknown),
+            Some(row) if row.stage == Stage::Released => match row.ending.outcome {
+                dropped @ Outcome::Dropped(_) => dropped,
+                _ => self.remembered_outcome(readout, position, key),
+            },
+            _ => Outcome::Dropped(refusal),
         }
     }
 
@@ -282,8 +316,8 @@ impl Manager {
         let Some((key, since)) = self.oldest_blocked() else { return false };
         let (mut left_out, patience) = (0, self.patience());
         for link in self.readouts.iter_mut().filter(|link| link.present && link.bound() <= key) {
-            let silent = link.quiet_since.map(|quiet| quiet.max(since).after(patience));
-            if silent.is_some_and(|deadline| now >= deadline) {
+            link.unreachable = patience.is_unreachable(link, now);
+            if patience.ends(link, since).is_some_and(|deadline| now >= deadline) {
                 link.left_out = key.next();
                 left_out += 1;
             }
@@ -295,17 +329,17 @@ impl Manager {
         left_out > 0
     }
 
-    /// How long a silent readout unit is waited for.
-    fn patience(&self) -> Duration {
-        if is_planted(Flaw::SilentLeftOutAtOnce) { Duration::ZERO } else { self.config.event_timeout }
+    fn patience(&self) -> Patience {
+        let event = if is_planted(Flaw::SilentLeftOutAtOnce) { Duration::ZERO } else { self.config.event_timeout };
+        Patience { event, unreachable: self.config.unreachable_timeout }
     }
 
     /// When the next readout unit will have been silent for too long, or is told that it is waited for.
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
         let (key, since) = self.oldest_blocked().filter(|_| self.phase.is_open())?;
         let behind = || self.readouts.iter().filter(|link| link.present && link.bound() <= key);
-        let silent = behind().filter_map(|link| link.quiet_since);
-        let silent = silent.map(|quiet| quiet.max(since).after(self.patience()));
+        let patience = self.patience();
+        let silent = behind().filter_map(|link| patience.ends(link, since));
         let highest = self.last.map_or(self.highest, |last| self.highest.min(Some(last)));
         let untold = behind().filter(|link| self.phase.assigns() && Some(link.told.0) < highest);
         silent.chain(untold.map(|link| link.told_next(since, self.config.event_timeout / HASTE))).min()

@@ -3,6 +3,7 @@
 use super::announce::Floor;
 use super::builder_link::BuilderLink;
 use super::ended::EndedLog;
+use super::lacking::LackingLog;
 use super::lumisections::Lumisections;
 use super::readout_link::ReadoutLink;
 use super::recovery::Recovered;
@@ -12,6 +13,7 @@ use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
 use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
 use crate::settings::Settings;
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
 use std::collections::{BTreeMap, VecDeque};
@@ -65,6 +67,7 @@ pub struct Manager {
     pub(super) recovered: Recovered,
     pub(super) releases: Releases,
     pub(super) ended: EndedLog,
+    pub(super) lacking: LackingLog,
     pub(super) lumisections: Lumisections,
     /// Of which nobody outside was told yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
@@ -102,6 +105,7 @@ impl Manager {
             recovered: Recovered::default(),
             releases: Releases::new(capacity),
             ended: EndedLog::default(),
+            lacking: LackingLog::default(),
             lumisections: Lumisections::default(),
             ended_lumisections: VecDeque::new(),
             outbox: VecDeque::with_capacity(3 * nodes + 16),
@@ -141,6 +145,9 @@ impl Manager {
             Role::Builder => self.builders.get(index).is_some_and(|link| link.connected),
             _ => false,
         };
+        if from.role == Role::Readout && known {
+            self.readouts[index].hear(now);
+        }
         match (from.role, message) {
             _ if !known => self.counts.refused_messages += 1,
             (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
@@ -155,6 +162,7 @@ impl Manager {
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
             (Role::Builder, Message::Credit(credit)) => self.builders[index].grant(*credit),
+            (Role::Builder, Message::Lacking(lacking)) => self.lacking.tell(from.index, lacking),
             (Role::Builder, Message::Acknowledge(acknowledge)) => self.acknowledged(from.index, acknowledge),
             (Role::Builder, Message::Unreleased(unreleased)) => self.unreleased(from.index, unreleased),
             (Role::Builder, Message::Finished(_)) => self.builders[index].finished = true,
@@ -210,6 +218,23 @@ impl Manager {
         self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
     }
 
+    /// Readout units of which an earlier life had taken part that told other event managers only, and where the present one began.
+    pub fn untold(&self) -> impl Iterator<Item = (NodeId, EventKey)> {
+        let links = (0..).zip(&self.readouts);
+        links.filter_map(|(index, link)| Some((NodeId::readout(index), link.untold_before?)))
+    }
+
+    /// How long a readout unit is waited for that cannot be reached.
+    pub const fn unreachable_timeout(&self) -> Duration {
+        self.config.unreachable_timeout
+    }
+
+    /// Readout units that are connected and cannot be reached: the run waits for them.
+    pub fn unreachable(&self) -> impl Iterator<Item = NodeId> {
+        let links = (0..).zip(&self.readouts);
+        links.filter(|(_, link)| link.present && link.unreachable).map(|(index, _)| NodeId::readout(index))
+    }
+
     /// How far the run has come.
     pub const fn state(&self) -> ManagerState {
         self.phase.state()
@@ -256,11 +281,14 @@ impl Manager {
         if self.readouts[usize::from(node.index)].incarnation != Some(incarnation) {
             self.readout_lost(now, node.index);
         }
-        let restart = self.restart_key();
+        let (restart, has_ended) = (self.restart_key(), self.recovered.had_events);
         let link = &mut self.readouts[usize::from(node.index)];
-        let same_life = link.incarnation.replace(incarnation) == Some(incarnation);
+        let before = link.incarnation.replace(incarnation);
+        let same_life = before == Some(incarnation);
+        let is_untold = has_ended && before.is_none() || link.untold_before.is_some();
         let heard = same_life && link.heard;
         link.present = true;
+        link.hear(now);
         link.told = (EventKey::MIN, Instant::ZERO);
         link.quiet_since = link.quiet_since.map(|_| now);
         link.finished = false;
@@ -287,6 +315,7 @@ impl Manager {
                     // A first start of the same life that was lost on the way is sent again as it was.
                     let first = if same_life { link.settled } else { restart };
                     link.begin(now, first);
+                    link.untold_before = is_untold.then_some(first);
                     self.send(node, Message::Start(Start { first, origin: self.first }));
                 }
                 if same_life || self.recovered.is_successor() {

@@ -19,6 +19,7 @@ mod builder_link;
 mod config;
 mod ended;
 mod error;
+mod lacking;
 mod lumisections;
 mod machine;
 mod masks;

@@ -30,6 +30,12 @@ pub(super) struct ReadoutLink {
     /// Since when it holds nothing unreleased and says nothing. None while it holds something: then it may be
     /// silent because it is full, and back-pressure is not absence.
     pub(super) quiet_since: Option<Instant>,
+    /// When anything came from it last.
+    pub(super) last_heard: Instant,
+    /// It is connected, and nothing comes from it.
+    pub(super) unreachable: bool,
+    /// Where it began, if an earlier life of it had taken part of which nobody told this event manager, a successor.
+    pub(super) untold_before: Option<EventKey>,
     /// Its answer to the question for the highest key.
     pub(super) highest: Option<EventKey>,
     /// It announced something in this run.
@@ -61,6 +67,9 @@ impl ReadoutLink {
             waiting: VecDeque::with_capacity(Self::WAITING),
             waiting_since: Instant::ZERO,
             quiet_since: None,
+            last_heard: Instant::ZERO,
+            unreachable: false,
+            untold_before: None,
             highest: None,
             heard: false,
             has_told: false,
@@ -93,6 +102,14 @@ impl ReadoutLink {
             self.settled = key.next();
             self.quiet_since = Some(now);
         }
+    }
+
+    /// Something came from it. Where it could not be reached before, what it has to say is on its way.
+    pub(super) fn hear(&mut self, now: Instant) {
+        if core::mem::take(&mut self.unreachable) {
+            self.quiet_since = self.quiet_since.map(|_| now);
+        }
+        self.last_heard = now;
     }
 
     /// It answers the question for its highest key. Where it was asked to announce everything again, it has.

@@ -22,6 +22,8 @@ pub(super) struct Recovered {
     pub(super) told_late: Option<EventKey>,
     /// The run's last key, where its end was fixed before.
     stop: Option<EventKey>,
+    /// Events had ended before.
+    pub(super) had_events: bool,
     /// Somebody asks for the stop meanwhile, with the run's last key or without one.
     stop_after: Option<Option<EventKey>>,
 }
@@ -72,10 +74,11 @@ impl Recovered {
         self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
     }
 
-    /// How `key` ended, where a builder remembers that.
-    fn ending_of(&self, key: EventKey) -> Option<Ending> {
+    /// How `key` ended, where a builder remembers that: which one, in which attempt.
+    fn ending_of(&self, key: EventKey) -> Option<(u16, Attempt, Ending)> {
         let begin = self.entries.partition_point(|(_, entry)| entry.key < key);
-        self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key).find_map(|(_, entry)| entry.ending)
+        let mut told = self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key);
+        told.find_map(|(builder, entry)| Some((*builder, entry.attempt, entry.ending?)))
     }
 
     fn forget_through(&mut self, key: EventKey) {
@@ -147,6 +150,8 @@ impl Manager {
     /// Goes on with what is known.
     pub(super) fn complete_recovery(&mut self, now: Instant) {
         self.recovered.sort();
+        // Every readout unit had taken part then.
+        self.recovered.had_events = self.ended.below() > self.first || self.recovered.oldest().is_some();
         self.phase = Phase::Running;
         for position in self.table.tail()..self.table.head() {
             if self.table.row(position).stage == Stage::Open {
@@ -184,7 +189,7 @@ impl Manager {
     /// Readout units that did not answer are taken as they are. Who has not said a word knows of no run, perhaps, and
     /// begins where the others are; one that is in the run already takes no notice of that.
     fn start_the_silent(&mut self, now: Instant) {
-        let first = self.restart_key();
+        let (first, has_ended) = (self.restart_key(), self.recovered.had_events);
         for readout in 0..self.config.readouts {
             let link = &mut self.readouts[usize::from(readout)];
             let knows_no_run = link.highest == Some(EventKey::MIN);
@@ -192,6 +197,7 @@ impl Manager {
                 link.repeat_is_over(now);
             } else if link.present && (link.repeats.is_some() || knows_no_run) {
                 link.begin(now, first);
+                link.untold_before = has_ended.then_some(first);
                 self.send(NodeId::readout(readout), Message::Start(Start { first, origin: self.first }));
             }
         }
@@ -205,8 +211,11 @@ impl Manager {
         }
         if key < self.ended.below() {
             // It is in an earlier manager's account; here its release was lost with that manager.
-            let ending = self.recovered.ending_of(key).unwrap_or(Outcome::Complete.into());
-            self.end(position, ending);
+            let told = self.recovered.ending_of(key);
+            self.end(position, told.map_or(Outcome::Complete.into(), |(_, _, ending)| ending));
+            if let Some((builder, attempt, _)) = told {
+                self.lacking.settle(position, builder, key, attempt);
+            }
         } else if let Some((builder, entry)) = self.recovered.of(key)
             && !is_planted(Flaw::AssignmentForgotten)
         {
@@ -249,6 +258,7 @@ impl Manager {
             return;
         };
         (row.stage, row.builder, row.attempt, row.ending) = (Stage::Released, builder, entry.attempt, ending);
+        self.lacking.settle(position, builder, entry.key, entry.attempt);
         self.account.assigned += 1;
         self.account.end(ending);
     }

@@ -2,7 +2,7 @@
 
 use super::table::{Place, Stage};
 use super::{Manager, ManagerAction};
-use crate::messages::{Acknowledge, Message, Release, ReleaseEntry};
+use crate::messages::{Acknowledge, Batch, Message, Release, ReleaseEntry};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Ending, EventKey, Instant, NodeId, Outcome};
 
@@ -11,6 +11,8 @@ use ropewalk_terms::{Attempt, Ending, EventKey, Instant, NodeId, Outcome};
 pub(super) struct Releases {
     ended: Vec<u64>,
     batch: Release,
+    /// The position of each entry's first event.
+    positions: Batch<u64>,
     /// The next readout unit that gets `batch`; as many as there are when everybody has it.
     next_readout: usize,
 }
@@ -18,7 +20,7 @@ pub(super) struct Releases {
 impl Releases {
     /// Room for as many ended events as the table has rows.
     pub(super) fn new(capacity: usize) -> Self {
-        Self { ended: Vec::with_capacity(capacity), batch: Release::default(), next_readout: 0 }
+        Self { ended: Vec::with_capacity(capacity), ..Self::default() }
     }
 
     /// Forgets everything.
@@ -68,6 +70,7 @@ impl Manager {
         let row = self.table.row_mut(position);
         let stage = core::mem::replace(&mut row.stage, Stage::Done);
         row.ending = ending;
+        self.lacking.settle(position, row.builder, row.key, row.attempt);
         match stage {
             Stage::Assigned | Stage::Again => {
                 if stage == Stage::Assigned {
@@ -91,11 +94,12 @@ impl Manager {
                 return None;
             }
             while let Some(link) = self.readouts.get(self.releases.next_readout) {
-                let to = NodeId::readout(self.releases.next_readout as u16);
+                let readout = self.releases.next_readout as u16;
                 self.releases.next_readout += 1;
                 let is_last = self.releases.next_readout == self.readouts.len();
                 if link.present && !(is_last && is_planted(Flaw::ReleaseNotToAll)) {
-                    return Some(ManagerAction::Send { to, message: Message::Release(self.releases.batch.clone()) });
+                    let message = Message::Release(self.release_for(readout));
+                    return Some(ManagerAction::Send { to: NodeId::readout(readout), message });
                 }
             }
             self.releases.batch.entries.clear();
@@ -106,26 +110,42 @@ impl Manager {
         }
     }
 
-    /// Makes a batch of what has ended: ranges of consecutive keys that ended the same way. False if nothing has.
+    /// The batch as it concerns a readout unit.
+    fn release_for(&self, readout: u16) -> Release {
+        let Releases { batch, positions, .. } = &self.releases;
+        let mut release = batch.clone();
+        for (entry, &position) in release.entries.iter_mut().zip(positions) {
+            entry.outcome = self.lacking.outcome_for(readout, position, entry.outcome);
+        }
+        release
+    }
+
+    /// Makes a batch of what has ended: ranges of consecutive keys that ended the same way for everybody, and single ones that
+    /// some readout unit is lacking in. False if nothing has.
     fn fill_release(&mut self, now: Instant) -> bool {
         if self.releases.ended.is_empty() {
             return false;
         }
-        let Self { releases, table, .. } = self;
+        let Self { releases, table, lacking, .. } = self;
         releases.ended.sort_unstable();
         releases.next_readout = 0;
+        releases.positions.clear();
         let entries = &mut releases.batch.entries;
-        let mut taken = 0;
+        let (mut taken, mut is_apart) = (0, false);
         for &position in &releases.ended {
             let row = table.row_mut(position);
-            let continues = entries
-                .last_mut()
-                .filter(|last| last.outcome == row.ending.outcome && last.first.plus(u64::from(last.count)) == row.key);
+            let was_apart = core::mem::replace(&mut is_apart, lacking.is_any_lacking(position));
+            let continues = entries.last_mut().filter(|last| {
+                let is_next = last.first.plus(u64::from(last.count)) == row.key;
+                is_next && last.outcome == row.ending.outcome && !was_apart && !is_apart
+            });
             if let Some(last) = continues {
                 last.count += 1;
             } else if entries.try_push(ReleaseEntry { first: row.key, count: 1, outcome: row.ending.outcome }).is_err()
             {
                 break;
+            } else {
+                releases.positions.push(position);
             }
             row.stage = Stage::Released;
             taken += 1;
@@ -147,6 +167,8 @@ impl Manager {
             return;
         }
         let oldest = self.table.key_at(self.table.tail());
+        let remembered = self.table.head().saturating_sub(self.table.capacity() as u64);
+        self.lacking.forget(oldest, remembered);
         for link in &mut self.readouts {
             link.note_quiet(now, oldest);
         }

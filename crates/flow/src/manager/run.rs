@@ -197,6 +197,7 @@ impl Manager {
         self.recovered.clear();
         self.releases.clear();
         self.ended = super::ended::EndedLog::default();
+        self.lacking.clear();
         self.lumisections.begin_run(now, first);
         self.ended_lumisections.clear();
         self.account = EventAccount::default();
@@ -204,6 +205,7 @@ impl Manager {
         for link in &mut self.readouts {
             link.begin(now, first);
             link.has_told = false;
+            link.untold_before = None;
         }
         for link in &mut self.builders {
             (link.in_work, link.finished, link.told_all) = (0, false, false);

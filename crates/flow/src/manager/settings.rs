@@ -21,6 +21,7 @@ impl Manager {
         let time = setting.time();
         match setting.parameter {
             Parameter::ManagerTimeout => self.config.event_timeout = time,
+            Parameter::UnreachableTimeout => self.config.unreachable_timeout = time,
             Parameter::DrainTimeout => self.config.drain_timeout = time,
             _ => {}
         }

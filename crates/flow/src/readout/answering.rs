@@ -1,11 +1,13 @@
 //! Builder units ask for super-fragments: each gets what is held, or the cause why not.
 
+use super::config::Requirement;
 use super::machine::{Readout, ReadoutAction};
 use super::requests::Ready;
 use super::super_fragment::SuperFragment;
 use super::table::State;
 use super::timeline::Position;
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
+use core::ops::Range;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
 
@@ -35,6 +37,9 @@ impl Readout {
         };
         let (builder, RequestEntry { key, slot, attempt }, answer) = requests.next(judge)?;
         let (fragments, bytes) = answer.unwrap_or_default();
+        if let Some(position) = timeline.position(key) {
+            table.note_answered(position);
+        }
         let entry = SuperFragmentEntry { key, slot, attempt, fragments, bytes, not_held: answer.err() };
         Some(ReadoutAction::Answer { builder, entry })
     }
@@ -51,10 +56,21 @@ impl Readout {
     pub(super) fn release(&mut self, now: Instant, release: &Release) {
         for entry in &release.entries {
             let positions = self.timeline.range(entry.first, entry.count);
+            // What no builder unit was sent is in no record.
+            let is_answered = |position| self.table.slot(position).is_some_and(|slot| slot.answered);
+            let outcome = match entry.outcome {
+                Outcome::Dropped(Cause::OutcomeUnknown) if !positions.clone().any(is_answered) => {
+                    Outcome::Dropped(Cause::Late)
+                }
+                outcome => outcome,
+            };
+            if let Outcome::Dropped(Cause::TooLarge | Cause::BuiltWithout | Cause::Late) = outcome {
+                self.note_unrecorded(positions.clone());
+            }
             let sources = &mut self.sources;
             self.table.release(positions, |source, count| {
                 let account = &mut sources[source].account;
-                match entry.outcome {
+                match outcome {
                     Outcome::Complete => account.in_complete_events += count,
                     Outcome::IncompleteEmitted if is_planted(Flaw::ReleaseUncounted) => {}
                     Outcome::IncompleteEmitted => account.in_incomplete_events += count,
@@ -70,6 +86,21 @@ impl Readout {
         self.table.close_gap(self.head);
         if was_full || !self.declared.is_empty() {
             self.advance(now);
+        }
+    }
+
+    /// The fragments of these events are in no record: those that are held, and those that are still to come of events that were not
+    /// settled, in which nothing was missing.
+    fn note_unrecorded(&mut self, positions: Range<Position>) {
+        let Self { sources, table, timeline, head, .. } = self;
+        for position in positions.start.max(table.base())..positions.end.min(table.limit()) {
+            let is_settled = position < *head || table.is_released(position);
+            for (index, source) in sources.iter_mut().enumerate() {
+                let is_awaited = !is_settled && source.requirement == Requirement::Required;
+                if is_awaited || table.has_fragment(index, position) {
+                    source.gaps.note(position, timeline.key(position));
+                }
+            }
         }
     }
 }

@@ -80,11 +80,15 @@ impl Readout {
         self.end_collating();
         let mut in_flight = 0;
         for source in 0..self.sources.len() {
+            // A builder unit may have written what it was sent: the release was lost with the event manager.
+            let sent = self.table.answered_of(source);
             let withdrawn = self.table.withdraw(source, 0..NEVER);
             let input = &self.sources[source];
             in_flight += withdrawn + (input.waiting.len() + input.doubt.len()) as u64;
             self.drop_waiting(source, Cause::ForcedStop);
-            self.sources[source].account.dropped.add(Cause::ForcedStop, withdrawn);
+            let dropped = &mut self.sources[source].account.dropped;
+            dropped.add(Cause::OutcomeUnknown, sent);
+            dropped.add(Cause::ForcedStop, withdrawn - sent);
         }
         self.finished = true;
         self.farewell = Some(ReportCursor { sent: 0, in_flight });

@@ -1,33 +1,61 @@
-//! In which events a source that is required, and takes part, is missing: stretches of them, in the order in which they are settled.
+//! In which events a source that is required, and takes part, is missing: stretches of them, in the order of events.
 
 use super::timeline::Position;
 use crate::messages::{Gap, ReportEntry};
 use arrayvec::ArrayVec;
 use ropewalk_terms::EventKey;
 
-/// The stretches of a source. Outside of them it has a fragment in every settled event in which it takes part.
-#[derive(Debug, Default)]
-pub(super) struct Gaps {
-    list: ArrayVec<Gap, { ReportEntry::MOST_GAPS }>,
-    /// One past the last event in which it is missing.
-    end: Position,
+#[derive(Copy, Clone, Debug)]
+struct Stretch {
+    first: Position,
+    last: Position,
+    gap: Gap,
 }
 
+impl Stretch {
+    /// It reaches to this event, in which the source is missing.
+    fn take(&mut self, position: Position, key: EventKey) {
+        if position < self.first {
+            (self.first, self.gap.first) = (position, key);
+        }
+        if position > self.last {
+            (self.last, self.gap.last) = (position, key);
+        }
+        self.gap.missing += 1;
+    }
+}
+
+/// The stretches of a source. Outside of them it has a fragment in the record of every settled event in which it takes part.
+#[derive(Debug, Default)]
+pub(super) struct Gaps(ArrayVec<Stretch, { ReportEntry::MOST_GAPS }>);
+
 impl Gaps {
-    /// It is missing in this event, which comes after all others of which that was said. Where there is no room for one more stretch the last
-    /// one reaches further, over events in which the source is not missing as well.
+    /// It is missing in this event, of which that was not said before: because it did not come, or because the event was
+    /// recorded without it, which is known later. Where there is no room for one more stretch the nearest one before it reaches
+    /// further, over events in which the source is not missing as well. Stretches that touch stay two, so that
+    /// each keeps its number in reports.
     pub(super) fn note(&mut self, position: Position, key: EventKey) {
-        let goes_on = position == self.end || self.list.is_full();
-        self.end = position + 1;
-        match self.list.last_mut().filter(|_| goes_on) {
-            Some(last) => (last.last, last.missing) = (key, last.missing + 1),
-            None => self.list.push(Gap { first: key, last: key, missing: 1 }),
+        let behind = self.0.partition_point(|stretch| stretch.first <= position);
+        let before = behind.checked_sub(1);
+        let touches_before = before.is_some_and(|index| position <= self.0[index].last + 1);
+        let touches_behind = self.0.get(behind).is_some_and(|stretch| stretch.first == position + 1);
+        let grows = match before {
+            Some(index) if touches_before || self.0.is_full() && !touches_behind => Some(index),
+            _ if touches_behind || self.0.is_full() => Some(behind),
+            _ => None,
+        };
+        match grows {
+            Some(index) => self.0[index].take(position, key),
+            None => {
+                let gap = Gap { first: key, last: key, missing: 1 };
+                self.0.insert(behind, Stretch { first: position, last: position, gap });
+            }
         }
     }
 
     /// In order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Gap> + '_ {
-        self.list.iter().copied()
+        self.0.iter().map(|stretch| stretch.gap)
     }
 }
 
@@ -49,11 +77,19 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_makes_the_last_stretch_longer_so_that_outside_nothing_is_missing() {
+    fn what_is_known_later_finds_its_place_and_no_stretch_vanishes() {
+        assert_eq!(of([20, 21, 3, 5, 4, 22, 19, 6]), [(3, 4, 2), (5, 6, 2), (19, 22, 4)]);
+        assert_eq!(of([9, 8, 7]), [(7, 9, 3)]);
+    }
+
+    #[test]
+    fn what_finds_no_room_makes_the_stretch_before_it_longer_so_that_outside_nothing_is_missing() {
         let most = ReportEntry::MOST_GAPS as u64;
         let gaps = of((0..most + 5).map(|index| 2 * index));
         assert_eq!(gaps.len() as u64, most);
         assert_eq!(gaps.last(), Some(&(2 * (most - 1), 2 * (most + 4), 6)));
         assert_eq!(gaps.iter().map(|gap| gap.2).sum::<u64>(), most + 5);
+        let gaps = of((1..=most).map(|index| 10 * index).chain([15, 3]));
+        assert_eq!((gaps[0], gaps[1], gaps.len() as u64), ((3, 15, 3), (20, 20, 1), most));
     }
 }

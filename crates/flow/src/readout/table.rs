@@ -42,13 +42,15 @@ pub(super) struct Slot {
     pub(super) missing: u16,
     /// The trigger source is among the fragments.
     pub(super) triggered: bool,
+    /// A builder unit was sent what is here.
+    pub(super) answered: bool,
     /// How far it has come.
     pub(super) state: State,
 }
 
 impl Slot {
     const fn new(position: Position, state: State) -> Self {
-        Self { position, bytes: 0, fragments: 0, missing: 0, triggered: false, state }
+        Self { position, bytes: 0, fragments: 0, missing: 0, triggered: false, answered: false, state }
     }
 }
 
@@ -168,6 +170,12 @@ impl Table {
     /// Whether an event was released.
     pub(super) fn is_released(&self, position: Position) -> bool {
         self.slot(position).is_some_and(|slot| slot.state == State::Released)
+    }
+
+    /// A builder unit is sent what is here of an event.
+    pub(super) fn note_answered(&mut self, position: Position) {
+        let slot = &mut self.slots[(position & self.mask) as usize];
+        slot.answered |= slot.position == position;
     }
 
     /// Whether a source's fragment of this event is held.
@@ -304,6 +312,12 @@ impl Table {
     /// Fragments of a source that are held, counted one by one.
     pub(super) fn held_of(&self, source: usize) -> u64 {
         (self.base..self.end).filter(|&position| self.has_fragment(source, position)).count() as u64
+    }
+
+    /// How many of a source's fragments are held that a builder unit was sent.
+    pub(super) fn answered_of(&self, source: usize) -> u64 {
+        let is_answered = |position: &Position| self.slot(*position).is_some_and(|slot| slot.answered);
+        (self.base..self.end).filter(is_answered).filter(|&position| self.has_fragment(source, position)).count() as u64
     }
 
     /// Events that hold a fragment, counted one by one.

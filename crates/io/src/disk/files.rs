@@ -147,6 +147,15 @@ pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
     fs::unlink(path).map_err(cause)
 }
 
+/// Whether there is a file; none either where a directory of its path is something else by now.
+pub(super) fn look_for(path: &Path) -> Result<(), DiskCause> {
+    match fs::stat(path) {
+        Ok(_) => Ok(()),
+        Err(Errno::NOTDIR) => Err(DiskCause::NotFound),
+        Err(error) => Err(cause(error)),
+    }
+}
+
 /// Bytes that can still be written below this path. Asks the operating system.
 ///
 /// # Errors

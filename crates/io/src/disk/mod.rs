@@ -160,6 +160,13 @@ pub enum Completion {
         /// Whether the file is gone.
         result: Result<(), DiskCause>,
     },
+    /// Of [`Disk::look_for`].
+    LookedFor {
+        /// As given.
+        cookie: u64,
+        /// Whether the file is there; [`DiskCause::NotFound`] where it is not.
+        result: Result<(), DiskCause>,
+    },
 }
 
 /// Writes files. Calls never block, except [`free_bytes`](Disk::free_bytes); results are completions.
@@ -188,6 +195,9 @@ pub trait Disk {
 
     /// Deletes a file.
     fn remove(&mut self, path: &Path, cookie: u64);
+
+    /// Finds out whether there is such a file.
+    fn look_for(&mut self, path: &Path, cookie: u64);
 
     /// Bytes that can still be written below this path. Asks the operating system: not for every batch.
     fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause>;

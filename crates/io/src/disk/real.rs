@@ -203,6 +203,10 @@ impl RealDisk {
                 self.spare_paths.push(path);
                 Completion::Removed { cookie, result }
             }
+            Done::LookedFor { cookie, result, path } => {
+                self.spare_paths.push(path);
+                Completion::LookedFor { cookie, result }
+            }
         }
     }
 }
@@ -266,6 +270,11 @@ impl Disk for RealDisk {
     fn remove(&mut self, path: &Path, cookie: u64) {
         let path = self.own(path);
         self.lanes[0].command(Command::Remove { path, cookie });
+    }
+
+    fn look_for(&mut self, path: &Path, cookie: u64) {
+        let path = self.own(path);
+        self.lanes[0].command(Command::LookFor { path, cookie });
     }
 
     fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {

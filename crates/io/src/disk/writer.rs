@@ -45,6 +45,10 @@ pub(super) enum Command {
         path: PathBuf,
         cookie: u64,
     },
+    LookFor {
+        path: PathBuf,
+        cookie: u64,
+    },
     /// The last command.
     Stop,
 }
@@ -101,6 +105,7 @@ pub(super) enum Done {
     Synced { file: FileToken, cookie: u64, result: Result<(), DiskCause> },
     Published { file: FileToken, cookie: u64, result: Result<(), DiskCause>, paths: [Option<PathBuf>; 2] },
     Removed { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
+    LookedFor { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
 }
 
 /// What the writers of one disk have done besides.
@@ -249,6 +254,9 @@ impl Writer {
             }
             Command::Remove { path, cookie } => {
                 self.report(Done::Removed { cookie, result: files::remove(&path), path });
+            }
+            Command::LookFor { path, cookie } => {
+                self.report(Done::LookedFor { cookie, result: files::look_for(&path), path });
             }
             Command::Stop => {}
         }

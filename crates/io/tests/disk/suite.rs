@@ -172,6 +172,10 @@ pub(crate) fn removed_files_are_gone<M: Medium>() {
     world.wait_for(3);
     assert_eq!(world.said[1], Said::Removed(1, Ok(())));
     assert_eq!(world.said[2], Said::Removed(2, Err("no such file or directory".to_owned())));
+    let directory = world.medium.directory();
+    world.disk.look_for(&directory.join("nothing"), 3);
+    world.wait_for(4);
+    assert_eq!(world.said[3], Said::LookedFor(3, Err("no such file or directory".to_owned())));
     assert_eq!(world.read("file"), None);
     world.finish();
 }
@@ -230,10 +234,13 @@ pub(crate) fn what_somebody_deletes_while_it_is_written_is_written_once_more<M: 
     assert_eq!((&world.said[4], world.disk.restored_files()), (&Said::Published(4, Ok(())), 3));
     assert_eq!(world.medium.read(&final_path), Some(both));
     assert!(world.medium.read(&closed.join("file.crc32c")).is_some());
+    world.disk.look_for(&final_path, 6);
+    world.wait_for(6);
+    assert_eq!(world.said[5], Said::LookedFor(6, Ok(())));
     world.medium.remove_directory(&directory);
     let next = world.disk.create(&path, NewFile::default());
     world.append(next, 5, b"next");
-    world.wait_for(7);
+    world.wait_for(8);
     assert_eq!(world.medium.read(&path), Some(b"next".to_vec()), "a new file finds its directory");
     assert_eq!(world.disk.restored_files(), 3);
     world.finish();

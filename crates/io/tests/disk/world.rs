@@ -63,6 +63,7 @@ pub(crate) enum Said {
     Synced(u64, Result<(), String>),
     Published(u64, Result<(), String>),
     Removed(u64, Result<(), String>),
+    LookedFor(u64, Result<(), String>),
 }
 
 pub(crate) struct World<M: Medium> {
@@ -138,5 +139,6 @@ fn said(completion: Completion, back: &mut Vec<(u64, Vec<Slice>)>) -> Said {
         Completion::Synced { cookie, result, .. } => Said::Synced(cookie, words(result)),
         Completion::Published { cookie, result, .. } => Said::Published(cookie, words(result)),
         Completion::Removed { cookie, result } => Said::Removed(cookie, words(result)),
+        Completion::LookedFor { cookie, result } => Said::LookedFor(cookie, words(result)),
     }
 }

@@ -5,6 +5,7 @@ use super::parse::Fault;
 use crate::fields::is_field_name;
 use crate::quantity::Bytes;
 use ropewalk_terms::SourceId;
+use ropewalk_wire::run_file::MAX_RECORD_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -223,6 +224,24 @@ fn pools(configuration: &Configuration) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+impl Configuration {
+    /// What to say where an event may be too large to be written, as its sources' longest fragments allow.
+    pub fn largest_event_warning(&self) -> Option<String> {
+        let most = match self.file_based {
+            None => MAX_RECORD_BYTES as u64,
+            Some(_) => u64::from(u32::MAX),
+        };
+        let largest: u64 = self.source.iter().map(|source| source.max_fragment.0).sum();
+        (self.run.write && largest > most).then(|| {
+            format!(
+                "the sources' `max_fragment` allow events of {}; one of more than {} cannot be written and is dropped (`too_large`)",
+                Bytes(largest),
+                Bytes(most)
+            )
+        })
+    }
 }
 
 fn references(configuration: &Configuration) -> Result<(), Fault> {

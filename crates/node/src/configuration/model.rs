@@ -504,10 +504,12 @@ impl Default for BunchCrossing {
 pub struct TimeoutSection {
     /// A source that is read says nothing for the oldest incomplete event.
     pub readout: Time,
-    /// A readout unit does not answer a request.
+    /// A readout unit does not answer a request, though it answers later ones.
     pub builder: Time,
-    /// A readout unit says nothing about an event that others hold.
+    /// A readout unit says nothing about an event that others hold, though it can be reached.
     pub manager: Time,
+    /// A readout unit cannot be reached, and is not known to be dead.
+    pub unreachable: Time,
     /// After the stop, for everything that is left.
     pub drain: Time,
     /// A source that starts its numbering again waits so long for the trigger source to declare it.
@@ -530,6 +532,7 @@ impl Default for TimeoutSection {
             readout: Time(Duration::from_secs(2)),
             builder: Time(Duration::from_secs(5)),
             manager: Time(Duration::from_secs(10)),
+            unreachable: Time(Duration::from_secs(600)),
             drain: Time(Duration::from_secs(20)),
             resync: Time(Duration::from_secs(1)),
             front_end: Time(Duration::from_secs(10)),

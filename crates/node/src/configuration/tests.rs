@@ -35,6 +35,20 @@ fn a_small_configuration_is_read() {
 }
 
 #[test]
+fn sources_whose_fragments_may_be_too_many_bytes_for_a_record_are_told() {
+    let with = |fragment: &str, more: &str| {
+        let text = format!("{GOOD}max_fragment = \"{fragment}\"\n{more}")
+            .replace("name = \"ru0\"", "name = \"ru0\"\npool = \"4GiB\"");
+        parse("test.toml", &text, &variable).expect("a good configuration").largest_event_warning()
+    };
+    let second = "[[source]]\nid = 842\nreadout = \"ru0\"\nmax_fragment = \"600MiB\"\n";
+    assert_eq!(with("600MiB", ""), None);
+    let warning = with("600MiB", second).expect("both together are longer than a record");
+    assert!(warning.contains("1.17 GiB") && warning.contains("too_large"), "{warning}");
+    assert_eq!(with("600MiB", &format!("{second}[run]\nwrite = false\nacknowledge = \"built\"\n")), None);
+}
+
+#[test]
 fn a_wrong_name_is_shown_with_its_place() {
     let error = error(&GOOD.replace("readout = \"ru0\"", "readout = \"ru7\""));
     assert_eq!((error.line, error.column), (11, 11));

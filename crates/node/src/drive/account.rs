@@ -28,13 +28,15 @@ pub struct NodeReport {
     pub incarnation: Incarnation,
     /// The node lives and the numbers are the present; otherwise they are what was last known.
     pub connected: bool,
+    /// It said that it is finished: these are its last numbers.
+    has_ended: bool,
     /// Ordered by source and number.
     numbers: Vec<Number>,
 }
 
 impl NodeReport {
     fn new(node: NodeId, incarnation: Incarnation) -> Self {
-        Self { node, incarnation, connected: true, numbers: Vec::with_capacity(NUMBERS) }
+        Self { node, incarnation, connected: true, has_ended: false, numbers: Vec::with_capacity(NUMBERS) }
     }
 
     fn set(&mut self, entry: &ReportEntry) {
@@ -51,8 +53,15 @@ impl NodeReport {
         told.map(|numbers| Told { source: numbers[0].0.0, connected: self.connected, numbers })
     }
 
+    /// The first event of this life, where the run had begun before.
+    fn begun(&self) -> Option<EventKey> {
+        let mut entries = self.told().flat_map(|told| told.entries().find(ReportEntry::is_begun));
+        entries.next().map(|entry| EventKey::from_bits(entry.value))
+    }
+
     fn copy_from(&mut self, other: &Self) {
         (self.node, self.incarnation, self.connected) = (other.node, other.incarnation, other.connected);
+        self.has_ended = other.has_ended;
         self.numbers.clone_from(&other.numbers);
     }
 }
@@ -91,6 +100,8 @@ pub struct Standing {
     pub synchrony: Vec<SynchronyState>,
     /// Why the run stopped, where a node asked for it.
     pub stopped_by: Option<Cause>,
+    /// Readout units of which an earlier life had told other event managers only, and where the present one began.
+    pub untold: Vec<(NodeId, EventKey)>,
     reports: Vec<NodeReport>,
 }
 
@@ -105,6 +116,7 @@ impl Default for Standing {
             is_written_when_acknowledged: false,
             synchrony: Vec::with_capacity(ROOM),
             stopped_by: None,
+            untold: Vec::new(),
             reports: Vec::with_capacity(ROOM),
         }
     }
@@ -124,6 +136,34 @@ impl Standing {
         if let Some(report) = self.report_of(node, incarnation) {
             report.connected = false;
         }
+    }
+
+    /// A node has told everything.
+    pub(super) fn node_finished(&mut self, node: NodeId, incarnation: Incarnation) {
+        if let Some(report) = self.report_of(node, incarnation) {
+            report.has_ended = true;
+        }
+    }
+
+    /// What is not known of readout units, each life for itself: where one died, what it had counted since it reported last; where
+    /// its event manager died as well, all that it had told that one.
+    fn unknown(&self) -> Vec<(NodeId, Unknown)> {
+        let mut unknown = Vec::new();
+        let is_over_or_goes_on = matches!(self.phase, RunPhase::Running | RunPhase::Draining | RunPhase::Ended);
+        let nodes = self.nodes.iter().filter(|(node, _)| node.role == Role::Readout);
+        for &(node, _) in nodes.filter(|_| is_over_or_goes_on && self.run != RunNumber(0)) {
+            let lives = || self.reports.iter().filter(|report| report.node == node);
+            match lives().min_by_key(|report| report.incarnation) {
+                None => unknown.push((node, Unknown::Everything)),
+                Some(first) => {
+                    let untold = self.untold.iter().find(|(untold, _)| *untold == node).map(|(_, key)| *key);
+                    unknown.extend(untold.or_else(|| first.begun()).map(|key| (node, Unknown::Before(key))));
+                }
+            }
+            let died = lives().filter(|report| !report.connected && !report.has_ended);
+            unknown.extend(died.map(|_| (node, Unknown::SinceLastReport)));
+        }
+        unknown
     }
 
     /// A node has told numbers.
@@ -163,6 +203,7 @@ impl Standing {
         self.is_paused = other.is_paused;
         self.is_written_when_acknowledged = other.is_written_when_acknowledged;
         self.nodes.clone_from(&other.nodes);
+        self.untold.clone_from(&other.untold);
         self.synchrony.clone_from(&other.synchrony);
         self.reports.truncate(other.reports.len());
         for (mine, theirs) in self.reports.iter_mut().zip(&other.reports) {
@@ -173,6 +214,31 @@ impl Standing {
             let mut mine = NodeReport::new(theirs.node, theirs.incarnation);
             mine.copy_from(theirs);
             self.reports.push(mine);
+        }
+    }
+}
+
+/// What is not known of a node that died.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Unknown {
+    /// Whoever knew of it died as well, and it did not come back.
+    Everything,
+    /// What it had and did before it came back at this event: its event manager died as well.
+    Before(EventKey),
+    /// What it counted between its last report and its death.
+    SinceLastReport,
+}
+
+impl core::fmt::Display for Unknown {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Everything => {
+                out.write_str("everything: it died with the event manager that knew of it, and did not come back")
+            }
+            Self::Before(key) => {
+                write!(out, "everything before event {key}: it died with the event manager that knew of it")
+            }
+            Self::SinceLastReport => out.write_str("what it counted between its last report and its death"),
         }
     }
 }
@@ -286,6 +352,8 @@ pub struct RunSnapshot {
     pub gaps: BTreeMap<SourceId, Vec<Gap>>,
     /// What the numbers of each source did that they should not, in each life of its readout unit.
     pub numbering: BTreeMap<SourceId, Vec<NumberingAnomaly>>,
+    /// What is not known of readout units that died: the account is partial.
+    pub unknown: Vec<(NodeId, Unknown)>,
     /// What masks have done to each source that was ever masked.
     pub masks: BTreeMap<SourceId, MaskRecord>,
     /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
@@ -317,6 +385,7 @@ impl RunSnapshot {
             nodes: standing.nodes.clone(),
             synchrony: standing.synchrony.clone(),
             stopped_by: standing.stopped_by,
+            unknown: standing.unknown(),
             ..Self::default()
         };
         snapshot.synchrony.sort_by_key(|state| state.source);
@@ -559,6 +628,34 @@ mod tests {
         assert_eq!(told(&standing), (3, 2, None));
         standing.reported(node, Incarnation(2), &numbers(1, 1));
         assert_eq!(told(&standing), (3, 3, None));
+    }
+
+    #[test]
+    fn what_nobody_knows_of_a_dead_readout_unit_is_told() {
+        let node = NodeId::readout(0);
+        let mut standing = Standing { run: RunNumber(1), phase: RunPhase::Running, ..Standing::default() };
+        standing.nodes = vec![(node, false), (NodeId::builder(0), true)];
+        let unknown = |standing: &Standing| {
+            let mut copy = Standing::default();
+            copy.copy_from(standing);
+            RunSnapshot::of(&copy).unknown
+        };
+        assert_eq!(unknown(&standing), [(node, Unknown::Everything)]);
+        let key = EventKey::new(0, 400);
+        standing.node_connected(node, Incarnation(2));
+        assert_eq!(unknown(&standing), []);
+        let entries = [ReportEntry::begun(SOURCE, key)].into_iter().collect::<Batch<_>>();
+        standing.reported(node, Incarnation(2), &Report { entries, last: true });
+        assert_eq!(unknown(&standing), [(node, Unknown::Before(key))], "an earlier life told another event manager");
+        standing.node_connected(node, Incarnation(1));
+        assert_eq!(unknown(&standing), [], "an earlier life told this one");
+        standing.untold.push((node, key));
+        assert_eq!(unknown(&standing), [(node, Unknown::Before(key))]);
+        standing.untold.clear();
+        standing.node_lost(node, Incarnation(1));
+        assert_eq!(unknown(&standing), [(node, Unknown::SinceLastReport)]);
+        standing.node_finished(node, Incarnation(1));
+        assert_eq!(unknown(&standing), []);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::pages::NodePage;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};
 use ropewalk_flow::messages::{Batch, Finished, LumisectionEnd, Message, Report, ReportEntry};
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
+use ropewalk_io::{BrokenCause, Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
@@ -96,7 +96,7 @@ pub struct ManagerDrive<P: Dispatcher> {
     refused: u64,
     run: RunNumber,
     /// Nodes that left before they were finished, and until when their return is waited for.
-    missed: BTreeMap<NodeId, Instant>,
+    missed: BTreeMap<NodeId, (Instant, Loss)>,
     /// Who obeys a younger event manager: then this one is of no more use.
     superseded: Option<(Refusal, Epoch)>,
     /// It speaks; otherwise it stands by.
@@ -109,6 +109,15 @@ pub struct ManagerDrive<P: Dispatcher> {
 
 /// The account is complete.
 const DISMISSAL: Message = Message::Finished(Finished { in_flight: 0 });
+
+/// How a connection was lost.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Loss {
+    /// The other side closed it, or its process died.
+    Ended,
+    /// Nothing is known of the other side: a readout unit may be alive, and hold all that it had.
+    Unreachable,
+}
 
 /// How long a node whose connection broke is waited for. A readout unit still holds everything when it is back by
 /// then, so that nothing is lost; and the end of the run waits so that the node is told.
@@ -235,8 +244,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
                     self.links.insert(endpoint, Peer { reader, node: None, heard: now, finished: false });
                 }
                 Event::Received { slice, .. } => self.read(now, endpoint, slice),
+                Event::Broken { cause: BrokenCause::TimedOut | BrokenCause::Unreachable, .. } => {
+                    self.lose(now, endpoint, Loss::Unreachable);
+                }
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
-                    self.lose(now, endpoint);
+                    self.lose(now, endpoint, Loss::Ended);
                 }
                 Event::Established { .. }
                 | Event::HandedOver { .. }
@@ -257,7 +269,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
     fn turn_out(&mut self, now: Instant, stranger: Endpoint) {
         self.refused += 1;
         self.peers.abort(stranger);
-        self.lose(now, stranger);
+        self.lose(now, stranger, Loss::Ended);
     }
 
     /// Those that wait for the place of a node get it, or are sent away.
@@ -314,7 +326,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             self.rivals.lost(endpoint);
             self.peers.close(endpoint);
             if node.is_some() {
-                self.lose(now, endpoint);
+                self.lose(now, endpoint, Loss::Ended);
             }
         }
     }
@@ -340,6 +352,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
             _ => {
                 let finished = matches!(message, Message::Finished(_));
                 peer.finished |= finished;
+                if finished {
+                    self.standing.node_finished(node, incarnation);
+                }
                 if finished && self.control.phase() == RunPhase::Ended {
                     self.dismissed.insert(node);
                     self.unsent.push_back((node, DISMISSAL));
@@ -428,7 +443,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         Some(if is_here { RefuseReason::OldIncarnation } else { RefuseReason::LateIncarnation(youngest) })
     }
 
-    fn lose(&mut self, now: Instant, endpoint: Endpoint) {
+    fn lose(&mut self, now: Instant, endpoint: Endpoint, loss: Loss) {
         self.rivals.lost(endpoint);
         let Some(peer) = self.links.remove(endpoint) else { return };
         let Some((node, incarnation)) = peer.node else { return };
@@ -437,7 +452,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             self.nodes.remove(&node);
             self.control.node_lost(now, node);
             if !peer.finished {
-                self.missed.insert(node, now.after(RETURN));
+                self.missed.insert(node, (now.after(RETURN), loss));
             }
             // What a builder unit had is better built by another one at once.
             if peer.finished || node.role != Role::Readout {
@@ -459,10 +474,16 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
     /// Those that did not come back in time are lost.
     fn give_up_the_missed(&mut self, now: Instant) {
-        while let Some((&node, _)) = self.missed.iter().find(|&(_, until)| now >= *until) {
+        while let Some((&node, _)) = self.missed.iter().find(|(_, missed)| now >= self.missed_until(missed)) {
             self.missed.remove(&node);
             self.manager.node_lost(now, node);
         }
+    }
+
+    /// Until when a node whose connection broke is waited for. The end of the run waits for nobody who cannot be reached.
+    fn missed_until(&self, &(until, loss): &(Instant, Loss)) -> Instant {
+        let waits = loss == Loss::Unreachable && self.control.phase() != RunPhase::Ended;
+        if waits { until.after(self.manager.unreachable_timeout()) } else { until }
     }
 
     fn act(&mut self, now: Instant) -> usize {
@@ -568,8 +589,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
         standing.stopped_by = self.control.stopped_by();
         standing.events = self.manager.account();
         standing.is_written_when_acknowledged = self.config.level >= AcknowledgementLevel::Written;
+        standing.untold.clear();
+        standing.untold.extend(self.manager.untold());
         standing.nodes.clear();
-        standing.nodes.extend(self.control.nodes().map(|node| (node, self.nodes.contains_key(&node))));
+        let is_here = |node| self.nodes.contains_key(&node) && self.manager.unreachable().all(|other| other != node);
+        standing.nodes.extend(self.control.nodes().map(|node| (node, is_here(node))));
         standing
     }
 }
@@ -584,7 +608,7 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let missed = self.missed.values().copied();
+        let missed = self.missed.values().map(|missed| self.missed_until(missed));
         // While something cannot be sent the machine is not asked for more.
         let machine = self.manager.next_deadline().filter(|_| self.unsent.is_empty());
         let hellos = [self.rivals.next_deadline(), self.strangers.next_deadline()];

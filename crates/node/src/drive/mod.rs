@@ -52,7 +52,7 @@ pub mod stream;
 mod table;
 mod writer;
 
-pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing};
+pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing, Unknown};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;
@@ -60,7 +60,7 @@ pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, Fron
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;
-pub use filing::{Filed, Filing, FilingConfig, FilingCounts, LumisectionTotal};
+pub use filing::{Filing, FilingConfig, FilingCounts, LumisectionTotal};
 pub use filtering::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, RemoteNotes,
     RemoteUnit, Said, UnitDecision,
@@ -78,7 +78,7 @@ pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 pub(crate) use strangers::MOST_STRANGERS;
-pub use writer::Writer;
+pub use writer::{Filed, Writer};
 
 use crate::pages::NodePage;
 use ropewalk_terms::Instant;

@@ -5,17 +5,19 @@
 //!                           \--rejected, taken by no stream---------^
 //! ```
 
-use super::filing::{Filed, Filing, LumisectionTotal};
+use super::filing::{Filing, LumisectionTotal};
 use super::filtering::Filtering;
 use super::lasting::Lasting;
 use super::storage::{OutputRoom, Progress, Storage};
-use super::writer::Writer;
+use super::writer::{Filed, Writer};
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber};
+use ropewalk_terms::{
+    AcknowledgementLevel, Cause, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber,
+};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -153,15 +155,15 @@ impl<D: Disk> Outlet<D> {
     fn record(&mut self, now: Instant, builder: &mut Builder) {
         let Self { writer: Writer::RunFiles(storage), filtering, .. } = self else { return };
         while let Some(slot) = filtering.next_to_write() {
-            if storage.has_given_up() {
-                fail(now, slot, filtering, builder);
-                continue;
+            let event = filtering.decided(slot, builder.event(slot));
+            match storage.add(now, slot, &event, filtering.streams_of(slot)) {
+                Filed::Taken => {
+                    builder.decided(slot, filtering.taken());
+                    builder.reached(now, slot, AcknowledgementLevel::Handed);
+                }
+                Filed::NoRoom => break,
+                Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
             }
-            if !storage.add(now, slot, &filtering.decided(slot, builder.event(slot)), filtering.streams_of(slot)) {
-                break;
-            }
-            builder.decided(slot, filtering.taken());
-            builder.reached(now, slot, AcknowledgementLevel::Handed);
         }
     }
 
@@ -175,7 +177,7 @@ impl<D: Disk> Outlet<D> {
                     builder.reached(now, slot, AcknowledgementLevel::Handed);
                 }
                 Filed::NoRoom => break,
-                Filed::DoesNotFit => fail(now, slot, filtering, builder),
+                Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
             }
         }
     }
@@ -192,7 +194,7 @@ impl<D: Disk> Outlet<D> {
             let slots = alike.iter().map(|&(slot, _)| slot);
             match alike[0].1 {
                 Progress::Reached(level) => builder.all_reached(now, slots, level),
-                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot)),
+                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot, Cause::WriteFailed)),
             }
         }
         progress.clear();
@@ -283,17 +285,17 @@ impl<D: Disk> Outlet<D> {
 /// Gives an event to files for filter units.
 fn add<D: Disk>(now: Instant, slot: u32, event: &EventView<'_>, filing: &mut Filing<D>) -> Filed {
     if filing.has_given_up() {
-        return Filed::DoesNotFit;
+        return Filed::Refused(Cause::WriteFailed);
     }
     let fragments = event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices());
     filing.add(now, slot, event.lumisection, event.key.number(), fragments)
 }
 
 /// The event that is next to be written cannot be.
-fn fail(now: Instant, slot: u32, filtering: &mut Filtering, builder: &mut Builder) {
+fn fail(now: Instant, slot: u32, cause: Cause, filtering: &mut Filtering, builder: &mut Builder) {
     filtering.taken();
     filtering.ended(slot, false);
-    builder.failed(now, slot);
+    builder.failed(now, slot, cause);
 }
 
 /// The number of the error of a disk that fails; a full one does not.

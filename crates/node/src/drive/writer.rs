@@ -3,8 +3,19 @@
 use super::filing::{Filing, FilingCounts};
 use super::storage::{Progress, Storage, StorageCounts};
 use ropewalk_io::disk::Disk;
-use ropewalk_terms::{Incarnation, Instant, PoolAccount, Recorder, RunNumber};
+use ropewalk_terms::{Cause, Incarnation, Instant, PoolAccount, Recorder, RunNumber};
 use std::os::fd::BorrowedFd;
+
+/// Whether an event was taken.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Filed {
+    /// It will be told how far it has come.
+    Taken,
+    /// There is no room now.
+    NoRoom,
+    /// It cannot be written at all, for this cause.
+    Refused(Cause),
+}
 
 /// Who writes.
 pub enum Writer<D: Disk> {

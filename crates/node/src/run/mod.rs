@@ -100,7 +100,7 @@ pub use serve::{CardOffer, OfferWriter, Served, Serving, serve};
 pub use stored::{FileName, FileState, MOST_FILES, NotAFile, StoredFile, StoredFiles};
 pub use stream::{LARGEST_CHUNK_BYTES, StreamRunError, subscribe};
 pub use summary::{
-    CardSummary, EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary, SynchronySummary,
-    disk_error,
+    CardSummary, EventSummary, FragmentSummary, PartialSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary,
+    SynchronySummary, disk_error,
 };
 pub use transfer::TransferSummary;

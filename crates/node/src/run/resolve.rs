@@ -107,6 +107,7 @@ impl Resolved {
             },
             batch: configuration.manager.batch as usize,
             event_timeout: times.manager.0,
+            unreachable_timeout: times.unreachable.0,
             drain_timeout: times.drain.0,
             trigger_readout: trigger.map(|index| readout_of[index]),
             lumisection: match configuration.run.lumisection {
@@ -411,6 +412,7 @@ impl Resolved {
             // Received blocks are held until the last event in them is written: half of the pool may be granted.
             credit_bytes: section.bytes.0.min(section.pool.0 / 2),
             event_timeout: self.configuration.timeouts.builder.0,
+            unreachable_timeout: self.configuration.timeouts.unreachable.0,
             incomplete: match run.incomplete {
                 IncompleteChoice::Emit => IncompletePolicy::Emit,
                 IncompleteChoice::Drop => IncompletePolicy::Drop,
@@ -514,6 +516,7 @@ impl Resolved {
             more_outputs: disk.more_outputs.clone(),
             checksums: disk.checksums,
             hand_over: disk.hand_over.clone(),
+            taken_away: disk.transfer.is_some(),
             room: disk.room(),
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
             streams,

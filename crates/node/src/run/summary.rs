@@ -13,12 +13,14 @@ use super::input_summary::InputSummary;
 use super::lumisections::LumisectionSummary;
 use super::measures::MeasureSummary;
 use super::transfer::TransferSummary;
-use crate::drive::{Doubts, MaskRecord, MaskedInterval, RunSnapshot, Seen};
+use crate::drive::{Doubts, MaskRecord, MaskedInterval, RunSnapshot, Seen, Unknown};
 use crate::fields::Fields;
 use crate::status::{StatusSummary, named};
 use crate::whole_file;
 use ropewalk_flow::messages::{FragmentFlags, Gap, LumisectionEnd, NumberingAnomaly};
-use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, FragmentAccount, SourceId, Utc};
+use ropewalk_terms::{
+    Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, FragmentAccount, NodeId, SourceId, Utc,
+};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -79,6 +81,8 @@ pub struct RunSummary {
     pub status: StatusSummary,
     /// The account of each source.
     pub by_source: Map<String, Value>,
+    /// What is not known, because readout units died: the account is partial. Empty where it is whole.
+    pub partial: Vec<PartialSummary>,
     /// In which events a source is missing that is required and takes part, by its id; sources that always were there are left out.
     pub gaps: Map<String, Value>,
     /// What the numbers of each source did that they should not, by its id.
@@ -106,6 +110,15 @@ pub struct RunSummary {
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
     /// writers of cards and with splitters.
     pub warnings: Vec<String>,
+}
+
+/// What is not known of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PartialSummary {
+    /// The readout unit.
+    pub node: String,
+    /// What, for people.
+    pub unknown: String,
 }
 
 /// The account of fragments.
@@ -269,6 +282,13 @@ fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
         (id.to_string(), json!(FragmentSummary::new(account, seen, &doubts)))
     };
     snapshot.sources.iter().map(account).collect()
+}
+
+/// What is not known of nodes that died.
+fn partial(snapshot: &RunSnapshot) -> Vec<PartialSummary> {
+    let of =
+        |(node, unknown): &(NodeId, Unknown)| PartialSummary { node: node.to_string(), unknown: unknown.to_string() };
+    snapshot.unknown.iter().map(of).collect()
 }
 
 fn gaps(snapshot: &RunSnapshot) -> Map<String, Value> {
@@ -448,6 +468,7 @@ impl RunSummary {
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             status: StatusSummary::default(),
             by_source: by_source(snapshot),
+            partial: partial(snapshot),
             gaps: gaps(snapshot),
             numbering: numbering(snapshot),
             masked: masked(snapshot),
@@ -538,6 +559,7 @@ impl RunSummary {
             (Fact::GarbageBytes, garbage),
             (Fact::Forced, u64::from(self.state == "forced")),
             (Fact::Unbalanced, unbalanced as u64),
+            (Fact::Partial, self.partial.len() as u64),
             (Fact::DatagramsLost, number(&self.datagrams, "lost")),
             (Fact::DatagramsNobodys, number(&self.datagrams, "nobodys")),
             (Fact::CardBlocksDamaged, cards.blocks_damaged),

@@ -122,6 +122,7 @@ impl Parameters {
             time(Parameter::ResyncTimeout, times.resync.0),
             time(Parameter::BuilderTimeout, times.builder.0),
             time(Parameter::ManagerTimeout, times.manager.0),
+            time(Parameter::UnreachableTimeout, times.unreachable.0),
             time(Parameter::DrainTimeout, times.drain.0),
             time(Parameter::ReportInterval, REPORT_INTERVAL),
         ];
@@ -303,7 +304,7 @@ mod tests {
     fn prescales_of_streams_that_do_not_have_every_event_may_be_changed() {
         let streams = "[[stream]]\nname = \"all\"\n[[stream]]\nname = \"some\"\nprescale = 10\n";
         let mut all = parameters(streams);
-        let names: Vec<_> = all.all()[6..].iter().map(|one| one.name.as_str()).collect();
+        let names: Vec<_> = all.all()[7..].iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["stream.some.prescale", "monitor.log_level"]);
         let told = all.ask(&ParameterRequest { changes: vec![("stream.some.prescale".to_owned(), "4".to_owned())] });
         let setting = Setting { parameter: Parameter::Prescale, of: 1, value: 4 };

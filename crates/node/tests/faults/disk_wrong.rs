@@ -43,6 +43,26 @@ fn a_run_directory_that_somebody_removes_is_made_again_with_what_was_written() {
     expect_everything(&[&front_end], &Held::in_directories(&[directory_of(&setup.output())]), EVENTS);
 }
 
+/// They were acknowledged as written.
+#[test]
+fn closed_files_that_somebody_deletes_are_counted_by_their_events() {
+    let setup = Setup::new("closed-gone", &[SOURCE]);
+    let output = setup.output();
+    let text = format!("[run]\noutput = '{}'\nsync = \"never\"\nsegment_bytes = \"64KiB\"\n", output.display());
+    let setup = setup.and(&text);
+    let (run, mut front_end) = begun(&setup);
+    let directory = directory_of(&output);
+    let entries = fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("it can be read").path());
+    let closed: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "rwk")).collect();
+    assert!(closed.len() > 1, "{closed:?}");
+    fs::remove_file(&closed[0]).expect("it is ours");
+    front_end.send(BEFORE + 1..=EVENTS);
+    let summary = run.end();
+    assert!(!summary.is_lossless(), "{summary:#?}");
+    let (gone, held) = (summary.disk["events_gone"].as_u64(), Held::in_directories(&[directory]).events.len() as u64);
+    assert!(gone > Some(0) && gone.map(|gone| gone + held) == Some(EVENTS), "{gone:?} {held}");
+}
+
 /// The directory is removed, and nothing may be made in its place: the run ends, and says what is gone.
 #[test]
 fn what_somebody_deletes_for_good_is_counted() {

@@ -34,6 +34,7 @@ mod nodes;
 mod parameters;
 mod process;
 mod readout_killed;
+mod referee;
 mod reference;
 mod refusals;
 mod replay;

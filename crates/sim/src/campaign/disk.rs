@@ -52,6 +52,10 @@ impl Disk for NodeDisk {
         self.inner.remove(path, cookie);
     }
 
+    fn look_for(&mut self, path: &Path, cookie: u64) {
+        self.inner.look_for(path, cookie);
+    }
+
     fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {
         self.inner.free_bytes(path)
     }

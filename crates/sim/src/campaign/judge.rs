@@ -12,7 +12,7 @@ use super::timeline::Timeline;
 use super::world::World;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_node::drive::Drive;
-use ropewalk_terms::{AcknowledgementLevel, Cause, Instant};
+use ropewalk_terms::{AcknowledgementLevel, Cause, Instant, NodeId};
 use ropewalk_wire::run_file::OPEN_EXTENSION;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +36,7 @@ impl World {
         self.judge_credits()?;
         let held = self.read_files()?;
         self.judge_account(&held)?;
+        self.judge_fragments(&held)?;
         self.judge_lumisections(&held)?;
         self.judge_files()?;
         let timeline = self.timeline();
@@ -126,6 +127,35 @@ impl World {
         Broken::unless(in_files <= kept || !self.were_all_told(), Checker::Ledger, || {
             format!("{in_files} events are in files, and the account knows of {kept}")
         })
+    }
+
+    /// A fragment counts as in an event where the event's record has it, and nowhere else. Only where nobody died or took over, so
+    /// that everybody told all, and everything that was built was written.
+    fn judge_fragments(&mut self, held: &Held) -> Result<(), Broken> {
+        let snapshot = self.snapshot();
+        let (level, events) = (self.scenario.level, snapshot.ledger.events);
+        let is_told = self.scenario.managers == Managers::Alone && self.safe.deaths.is_empty() && self.were_all_told();
+        let is_written = level >= AcknowledgementLevel::Written && !self.may_forget();
+        let is_kept = events.rejected + events.unselected == 0 && held.events.values().all(|copies| copies.len() == 1);
+        if !is_told || !is_written || !is_kept {
+            return Ok(());
+        }
+        let whole = held.whole();
+        for source in 0..self.scenario.sources.len() {
+            let index = self.scenario.readout_of(source);
+            let readout = &self.readouts[usize::from(index)];
+            let is_known = snapshot.unknown.iter().all(|&(node, _)| node != NodeId::readout(index));
+            let has_ended = is_known && readout.life == 1 && readout.machine().is_some_and(|one| one.is_done());
+            let id = self.scenario.source_id(source);
+            let Some(account) = snapshot.sources.get(&id).filter(|_| has_ended) else { continue };
+            let told = account.in_complete_events + account.in_incomplete_events;
+            let found = whole.iter().filter(|(_, of)| *of == id).count() as u64;
+            let unknown = account.dropped.get(Cause::OutcomeUnknown);
+            Broken::unless((told..=told + unknown).contains(&found), Checker::Ledger, || {
+                format!("{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} in records")
+            })?;
+        }
+        Ok(())
     }
 
     /// Lumisections are closed in order, all of them, and each one's account names the events in the files that are of it.

@@ -7,7 +7,7 @@ use ropewalk_flow::builder::{
 };
 use ropewalk_flow::messages::{Fragment, Message, RequestEntry, SuperFragmentEntry};
 use ropewalk_memory::Payload;
-use ropewalk_terms::{Instant, SourceId};
+use ropewalk_terms::{Cause, Instant, SourceId};
 use std::time::Duration;
 
 const SOURCES: u32 = 4;
@@ -31,6 +31,7 @@ fn config(choices: &mut Choices<'_>) -> BuilderConfig {
         table: 16,
         credit_bytes: 64 << 10,
         event_timeout: Duration::from_millis(30),
+        unreachable_timeout: Duration::ZERO,
         incomplete: [IncompletePolicy::Emit, IncompletePolicy::Drop, IncompletePolicy::Stop][choices.below(3) as usize],
         level: choices.level(),
         synchrony: choices.chance().then(|| synchrony::Config::new(watched)),
@@ -114,7 +115,7 @@ impl Fed {
             some => self.emitted[choices.below(some as u64) as usize],
         };
         if choices.below(8) == 0 {
-            self.builder.failed(now, slot);
+            self.builder.failed(now, slot, Cause::WriteFailed);
             self.emitted.retain(|one| *one != slot);
         } else {
             self.builder.reached(now, slot, choices.level());

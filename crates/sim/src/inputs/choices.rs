@@ -2,8 +2,8 @@
 
 use ropewalk_flow::messages::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Batch, Credit, Finished,
-    FragmentFlags, FragmentMeta, Mask, Message, ReadoutState, Release, ReleaseEntry, Report, Request, RequestEntry,
-    Resync, Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
+    FragmentFlags, FragmentMeta, Lacking, LackingEntry, Mask, Message, ReadoutState, Release, ReleaseEntry, Report,
+    Request, RequestEntry, Resync, Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, CAUSES, Cause, Ending, EventKey, Instant, NodeId, Outcome, Parameter, SourceId,
@@ -209,7 +209,14 @@ impl<'a> Choices<'a> {
     }
 
     fn other_message(&mut self) -> Message {
-        match self.below(4) {
+        match self.below(5) {
+            4 => Message::Lacking(Lacking {
+                entries: self.batch(|own| LackingEntry {
+                    key: own.key(),
+                    attempt: own.attempt(),
+                    readout: own.below(4) as u16,
+                }),
+            }),
             0 => Message::Welcome,
             1 => Message::Refuse(RefuseReason::OldEpoch),
             2 => Message::Hello(Hello::new("anybody", self.wide())),

@@ -25,6 +25,7 @@ pub fn manager(bytes: &[u8]) {
             [choices.below(3) as usize],
         batch: 1 + choices.below(8) as usize,
         event_timeout: Duration::from_millis(50),
+        unreachable_timeout: Duration::ZERO,
         drain_timeout: Duration::from_millis(500),
         trigger_readout: choices.chance().then_some(0),
         lumisection: LumisectionLength::Run,

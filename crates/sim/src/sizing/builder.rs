@@ -80,6 +80,7 @@ impl BuilderUnit {
             table: system.manager.capacity,
             credit_bytes: system.builder.bytes.0,
             event_timeout: PATIENCE,
+            unreachable_timeout: std::time::Duration::ZERO,
             incomplete: IncompletePolicy::Emit,
             level: match system.builder.acknowledge {
                 Acknowledge::Built => AcknowledgementLevel::Built,

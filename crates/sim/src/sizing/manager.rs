@@ -36,6 +36,7 @@ impl ManagerUnit {
             },
             batch: system.manager.batch as usize,
             event_timeout: PATIENCE,
+            unreachable_timeout: std::time::Duration::ZERO,
             drain_timeout: PATIENCE,
             trigger_readout: None,
             lumisection: LumisectionLength::Run,

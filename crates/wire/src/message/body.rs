@@ -196,6 +196,25 @@ pub struct Acknowledge {
     pub entries: Batch<AcknowledgeEntry>,
 }
 
+/// An event that a builder unit built without what a readout unit has of it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LackingEntry {
+    /// The event.
+    pub key: EventKey,
+    /// The assignment that will be acknowledged.
+    pub attempt: Attempt,
+    /// The readout unit's index.
+    pub readout: u16,
+}
+
+/// BU to EVM, ahead of the acknowledgement of these events or of what it tells a successor of them: the readout units did not
+/// answer in time, or did not hold anything. What such a unit may hold all the same is in no record.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lacking {
+    /// One for each event and readout unit.
+    pub entries: Batch<LackingEntry>,
+}
+
 /// Consecutive keys that ended the same way.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReleaseEntry {
@@ -325,6 +344,7 @@ pub enum Message {
     Mask(Mask),
     Follows(bool),
     Set(Setting),
+    Lacking(Lacking),
 }
 
 impl Message {
@@ -359,6 +379,7 @@ impl Message {
             Self::Mask(_) => Kind::Mask,
             Self::Follows(_) => Kind::Follows,
             Self::Set(_) => Kind::Set,
+            Self::Lacking(_) => Kind::Lacking,
         }
     }
 
@@ -390,6 +411,7 @@ impl Message {
                 to.u8(body.level as u8);
                 list(&mut to, &body.entries, AcknowledgeEntry::encode);
             }
+            Self::Lacking(body) => list(&mut to, &body.entries, LackingEntry::encode),
             Self::Release(body) => list(&mut to, &body.entries, ReleaseEntry::encode),
             Self::ReadoutState(body) => {
                 to.u16(body.readout);
@@ -473,6 +495,7 @@ impl Message {
                 let parameter = Parameter::from_u8(from.u8()?).ok_or(FrameError::Meaning)?;
                 Self::Set(Setting { parameter, of: from.u16()?, value: from.u64()? })
             }
+            Kind::Lacking => Self::Lacking(Lacking { entries: read(&mut from, LackingEntry::decode)? }),
             Kind::SuperFragments => return Err(FrameError::Meaning),
         };
         from.end()?;
@@ -574,6 +597,18 @@ impl AcknowledgeEntry {
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(Self { key: from.key()?, attempt: Attempt(from.u16()?), ending: read_ending(from)? })
+    }
+}
+
+impl LackingEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.key(self.key);
+        to.u16(self.attempt.0);
+        to.u16(self.readout);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self { key: from.key()?, attempt: Attempt(from.u16()?), readout: from.u16()? })
     }
 }
 

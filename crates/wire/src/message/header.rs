@@ -68,6 +68,8 @@ kinds! {
     Follows = 28,
     /// EVM to RU and BU: a parameter has another value from now on. RU to a new EVM: that was said.
     Set = 29,
+    /// BU to EVM: which readout units' fragments are not in the records of events, ahead of what says how these ended.
+    Lacking = 30,
 }
 
 /// The part that every message begins with.

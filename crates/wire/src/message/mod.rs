@@ -6,7 +6,8 @@
 //!               Report
 //!   EVM -> RU   Start, QueryHighest, Highest, StopAt, Resync, Release, Ended, Recover, Finish, Finished,
 //!               Lumisection, LumisectionEnd, Mask
-//!   BU  -> EVM  Credit, Acknowledge, Unreleased, Lumisection, LumisectionEnd, Synchrony, StopRequest, Finished, Report
+//!   BU  -> EVM  Credit, Lacking, Acknowledge, Unreleased, Lumisection, LumisectionEnd, Synchrony, StopRequest, Finished,
+//!               Report
 //!   EVM -> BU   Start, Assign, ReadoutState, Lumisection, LumisectionEnd, StopAt (when the run drains), Recover, Finish, Finished
 //!   BU  -> RU   Request            (data connection, opened by the BU)
 //!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
@@ -25,9 +26,9 @@ mod super_fragments;
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Mask,
-    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync, Setting, Start,
-    SynchronyState, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Lacking,
+    LackingEntry, Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync,
+    Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
@@ -38,7 +39,7 @@ pub use super_fragments::{
 };
 
 /// The version of the protocol. A hello with another one is refused.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
 /// The most entries that a message carries.
 pub const BATCH: usize = 64;

@@ -63,6 +63,11 @@ fn message() -> impl Strategy<Value = Message> {
         attempt: Attempt(attempt),
         ending,
     });
+    let lacking = (key(), any::<(u16, u16)>()).prop_map(|(key, (attempt, readout))| LackingEntry {
+        key,
+        attempt: Attempt(attempt),
+        readout,
+    });
     let released =
         (key(), any::<u32>(), outcome()).prop_map(|(first, count, outcome)| ReleaseEntry { first, count, outcome });
     let unreleased = (key(), any::<u16>(), proptest::option::of(ending()))
@@ -89,6 +94,7 @@ fn message() -> impl Strategy<Value = Message> {
         batch(requested).prop_map(|entries| Message::Request(Request { entries })),
         batch(acknowledged)
             .prop_map(|entries| { Message::Acknowledge(Acknowledge { level: AcknowledgementLevel::Synced, entries }) }),
+        batch(lacking).prop_map(|entries| Message::Lacking(Lacking { entries })),
         batch(released).prop_map(|entries| Message::Release(Release { entries })),
         any::<(u16, bool)>().prop_map(|(readout, present)| Message::ReadoutState(ReadoutState { readout, present })),
         (batch(unreleased), any::<bool>())

@@ -40,6 +40,38 @@ fn fragments_lie_in_the_configured_order_however_they_come() {
     assert_eq!(hand.builder.event(emitted[0]).payload_bytes(), 40);
 }
 
+/// Its process was stopped, or a switch between them started anew: it still holds what it had.
+#[test]
+fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that_skips_a_request() {
+    let mut hand = Hand::new(BuilderConfig { unreachable_timeout: 10 * TIMEOUT, ..config(1) });
+    hand.assign([1], 1);
+    let first = hand.done().requests[0].1[0];
+    hand.pass(9 * TIMEOUT);
+    assert_eq!(hand.done().emitted, []);
+    hand.answer(0, first, &[0, 1]);
+    let emitted = hand.done().emitted;
+    assert!(hand.builder.event(emitted[0]).complete);
+    // It goes on, and leaves one out.
+    hand.assign([2], 1);
+    hand.done();
+    hand.pass(TIMEOUT);
+    hand.assign([3], 1);
+    let third = hand.done().requests[0].1[0];
+    hand.answer(0, third, &[0, 1]);
+    hand.pass(TIMEOUT);
+    assert_eq!(hand.done().emitted.len(), 1, "event 3");
+    assert_eq!(hand.builder.in_work(), 2, "event 2, of which there is nothing, is dropped");
+    // And in the end it is not waited for.
+    hand.assign([4], 1);
+    hand.done();
+    hand.pass(10 * TIMEOUT - Duration::from_nanos(1));
+    hand.done();
+    assert_eq!(hand.builder.in_work(), 3);
+    hand.pass(Duration::from_nanos(1));
+    hand.done();
+    assert_eq!(hand.builder.in_work(), 2);
+}
+
 #[test]
 fn answers_that_nobody_waits_for_are_dropped_and_counted() {
     let mut hand = Hand::new(config(2));

@@ -33,6 +33,7 @@ pub(super) fn config(readouts: u16) -> BuilderConfig {
         table: 0,
         credit_bytes: 1000,
         event_timeout: TIMEOUT,
+        unreachable_timeout: Duration::ZERO,
         incomplete: IncompletePolicy::Emit,
         level: AcknowledgementLevel::Written,
         synchrony: None,

@@ -1,7 +1,7 @@
 //! Between builder and event manager: credit, repeated assignments, recovery, the end.
 
-use super::hand::{BYTES, Done, Hand, acknowledged, config};
-use crate::builder::BuilderConfig;
+use super::hand::{BYTES, Done, Hand, acknowledged, config, fragment};
+use crate::builder::{BuilderAction, BuilderConfig};
 use crate::messages::{Message, Start};
 use ropewalk_terms::{Attempt, Cause, EventKey, Outcome};
 
@@ -51,6 +51,47 @@ fn a_new_connection_counts_anew_without_what_is_in_work() {
     hand.written(emitted[1]);
     hand.written(emitted[2]);
     assert_eq!(credit(&hand.done()), Some((4, 1000)));
+}
+
+/// Events and readout units of which the manager is told that they have nothing of each other.
+fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
+    let of = |message: &Message| match message {
+        Message::Lacking(lacking) => lacking.entries.to_vec(),
+        _ => Vec::new(),
+    };
+    done.other.iter().flat_map(of).map(|entry| (entry.key.number(), entry.attempt.0, entry.readout)).collect()
+}
+
+/// A readout unit that was away may hold what is in no record.
+#[test]
+fn what_an_event_was_built_without_is_told_ahead_of_its_acknowledgement_and_whenever_that_is_repeated() {
+    let mut hand = Hand::new(config(70));
+    hand.assign([1, 2], 1);
+    let requests = hand.done().requests;
+    for (readout, entries) in &requests {
+        let first = u32::from(10 * readout);
+        let mut fragments = vec![fragment(1, first), fragment(1, first + 1)];
+        match readout {
+            3 => hand.answer_with(*readout, entries[0], &mut Vec::new(), Some(Cause::Late)),
+            69 => {}
+            _ => hand.answer_with(*readout, entries[0], &mut fragments, None),
+        }
+        hand.answer(*readout, entries[1], &[first, first + 1]);
+    }
+    hand.readout_state(69, false);
+    let emitted = hand.done().emitted;
+    assert_eq!(emitted.len(), 2);
+    emitted.iter().for_each(|&slot| hand.written(slot));
+    assert!(matches!(hand.builder.poll(hand.now), Some(BuilderAction::ToManager(Message::Lacking(_)))), "first");
+    hand.done();
+    hand.assign([1], 2);
+    assert_eq!(lacking(&hand.done()), [(1, 2, 3), (1, 2, 69)]);
+    hand.say(&Message::Recover);
+    assert_eq!(lacking(&hand.done()), [(1, 2, 3), (1, 2, 69)]);
+    hand.readout_state(69, true);
+    let slots = hand.build([3]);
+    slots.iter().for_each(|&slot| hand.written(slot));
+    assert_eq!(lacking(&hand.done()), []);
 }
 
 #[test]
@@ -187,7 +228,7 @@ fn what_is_still_being_written_does_not_count_in_the_next_run() {
     hand.say(&Message::Start(Start::of_run(EventKey::new(0, 1))));
     let new = hand.build([1]);
     hand.written(old[0]);
-    hand.builder.failed(hand.now, old[1]);
+    hand.builder.failed(hand.now, old[1], Cause::WriteFailed);
     assert_eq!(acknowledged(&hand.done()), []);
     assert_eq!((hand.builder.in_work(), hand.builder.account().written), (1, 0));
     hand.written(new[0]);

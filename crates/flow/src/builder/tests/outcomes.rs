@@ -121,13 +121,13 @@ fn events_that_are_written_together_end_as_one_after_the_other() {
 fn what_cannot_be_written_is_dropped_by_name() {
     let mut hand = Hand::new(config(1));
     let slot = hand.build([1])[0];
-    hand.builder.failed(hand.now, slot);
+    hand.builder.failed(hand.now, slot, Cause::WriteFailed);
     assert_eq!(acknowledged(&hand.done()), [(1, 1, Outcome::Dropped(Cause::WriteFailed))]);
     assert_eq!(hand.builder.in_work(), 0);
     let mut hand = Hand::new(BuilderConfig { level: AcknowledgementLevel::Built, ..config(1) });
     let slot = hand.build([1])[0];
     hand.builder.reached(hand.now, slot, AcknowledgementLevel::Built);
-    hand.builder.failed(hand.now, slot);
+    hand.builder.failed(hand.now, slot, Cause::WriteFailed);
     assert_eq!(acknowledged(&hand.done()), [(1, 1, Outcome::Complete)]);
     assert_eq!(hand.builder.counts().lost_after_acknowledgement, 1);
 }
@@ -139,7 +139,7 @@ fn slots_that_were_not_emitted_cannot_reach_anything() {
     hand.done();
     for slot in [0, 1, 2, 3, 4, 99] {
         hand.written(slot);
-        hand.builder.failed(hand.now, slot);
+        hand.builder.failed(hand.now, slot, Cause::WriteFailed);
     }
     assert_eq!(acknowledged(&hand.done()), []);
     assert_eq!(hand.builder.account().in_flight, 1);

@@ -59,7 +59,7 @@ fn enter(hand: &mut Hand, input: Input, asked: &mut Vec<(u16, Vec<RequestEntry>)
             }
         }
         Input::Reached { slot, level } => hand.builder.reached(hand.now, slot, level),
-        Input::Failed { slot } => hand.builder.failed(hand.now, slot),
+        Input::Failed { slot } => hand.builder.failed(hand.now, slot, Cause::WriteFailed),
         Input::State { readout, present } => hand.readout_state(readout, present),
         Input::Connected { readout } => hand.builder.readout_connected(hand.now, readout),
         Input::Lost { readout } => hand.builder.readout_lost(hand.now, readout),

@@ -31,6 +31,7 @@ impl Bench {
             table: 0,
             credit_bytes: 1000,
             event_timeout: Duration::from_secs(1),
+            unreachable_timeout: Duration::ZERO,
             incomplete: IncompletePolicy::Emit,
             level: AcknowledgementLevel::Written,
             synchrony: None,

@@ -2,11 +2,11 @@
 
 use super::hand::{EVENT_TIMEOUT, Hand, announced, assigned, config, key, released, to};
 use crate::manager::ManagerConfig;
-use crate::messages::{Message, ReadoutState, Resync, Start};
+use crate::messages::{Message, ReadoutState, Report, Resync, Start};
 use core::time::Duration;
 use ropewalk_terms::{Cause, EventKey, NodeId, Outcome};
 
-const LATE: Outcome = Outcome::Dropped(Cause::Late);
+const BUILT_WITHOUT: Outcome = Outcome::Dropped(Cause::BuiltWithout);
 const NO_TRIGGER: Outcome = Outcome::Dropped(Cause::NoTrigger);
 
 fn with_trigger(readout: u16) -> ManagerConfig {
@@ -75,10 +75,84 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1)]);
     assert_eq!(hand.manager.counts().left_out, 2);
     // What it says later is too late only where the event is over.
+    hand.lack(0, &[(1, 1, 1)]);
     hand.acknowledge(0, 1, 1, Outcome::IncompleteEmitted);
     hand.sent();
     hand.announce(1, 2, [1, 2]);
-    assert_eq!(released(&hand.sent(), 1), [(key(1), 1, LATE)]);
+    assert_eq!(released(&hand.sent(), 1), [(key(1), 1, BUILT_WITHOUT)]);
+}
+
+/// It was stopped while a builder unit asked it: its fragments came, and are in no record.
+#[test]
+fn a_readout_unit_that_did_not_answer_is_told_that_what_it_has_is_in_no_record() {
+    let mut hand = Hand::running(config(3, 2));
+    (0..3).for_each(|readout| hand.announce(readout, 6, 1..=6));
+    let all: Vec<_> = hand.assigned();
+    assert_eq!(all.len(), 6);
+    // What another builder unit says of it, or of another attempt, does not count.
+    hand.lack(0, &[(1, 1, 1), (1, 1, 2), (2, 7, 0), (3, 1, 1)]);
+    hand.lack(1, &[(3, 1, 0)]);
+    for (builder, number, attempt) in all {
+        let outcome = if number == 1 || number == 3 { Outcome::IncompleteEmitted } else { Outcome::Complete };
+        hand.acknowledge(builder, number, attempt, outcome);
+    }
+    let sent = hand.sent();
+    let (whole, part) = (Outcome::Complete, Outcome::IncompleteEmitted);
+    assert_eq!(released(&sent, 0), [(key(1), 1, part), (key(2), 1, whole), (key(3), 1, part), (key(4), 3, whole)]);
+    assert_eq!(
+        released(&sent, 1),
+        [(key(1), 1, BUILT_WITHOUT), (key(2), 1, whole), (key(3), 1, BUILT_WITHOUT), (key(4), 3, whole)]
+    );
+    assert_eq!(released(&sent, 2)[0], (key(1), 1, BUILT_WITHOUT));
+    // The release was lost with the connection, and what is announced again ended as it did.
+    hand.say(NodeId::readout(1), &Message::Highest(key(6)));
+    hand.announce(1, 6, [1, 2, 3]);
+    let again = [(key(1), 1, BUILT_WITHOUT), (key(2), 1, whole), (key(3), 1, BUILT_WITHOUT)];
+    assert_eq!(released(&hand.sent(), 1), again);
+}
+
+/// The event manager had not heard of what a builder unit had got from it.
+#[test]
+fn a_readout_unit_whose_answer_was_built_in_is_told_so_even_if_its_announcement_comes_late() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce(0, 1, [1]);
+    hand.pass(EVENT_TIMEOUT);
+    assert_eq!(hand.assigned(), [(0, 1, 1)]);
+    hand.acknowledge(0, 1, 1, Outcome::Complete);
+    hand.sent();
+    hand.announce(1, 1, [1]);
+    assert_eq!(released(&hand.sent(), 1), [(key(1), 1, Outcome::Complete)]);
+}
+
+#[test]
+fn a_readout_unit_that_cannot_be_reached_is_waited_for_longer_and_begins_anew_when_it_is_back() {
+    let unreachable_timeout = 20 * EVENT_TIMEOUT;
+    let mut hand = Hand::running(ManagerConfig { unreachable_timeout, ..config(2, 1) });
+    let report = Message::Report(Report::default());
+    hand.announce(0, 2, [1, 2]);
+    let begin = hand.now;
+    for _ in 0..4 {
+        hand.pass(EVENT_TIMEOUT);
+        hand.say(NodeId::readout(0), &report);
+        assert_eq!(hand.assigned(), []);
+    }
+    assert_eq!(hand.manager.unreachable().collect::<Vec<_>>(), [NodeId::readout(1)]);
+    assert_eq!(hand.manager.next_deadline(), Some(begin.after(unreachable_timeout)));
+    hand.say(NodeId::readout(1), &report);
+    assert_eq!(hand.assigned(), [], "what it has to say is on its way");
+    assert_eq!(hand.manager.unreachable().count(), 0);
+    for _ in 0..3 {
+        hand.pass(EVENT_TIMEOUT / 4);
+        assert_eq!(hand.assigned(), []);
+        hand.say(NodeId::readout(1), &report);
+    }
+    hand.pass(EVENT_TIMEOUT / 4);
+    assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1)], "it is there, and says nothing about them");
+    hand.announce(0, 3, [3]);
+    hand.pass(unreachable_timeout - Duration::from_millis(1));
+    assert_eq!(hand.assigned(), []);
+    hand.pass(Duration::from_millis(1));
+    assert_eq!(hand.assigned(), [(0, 3, 1)], "in the end it is given up");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use crate::messages::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, LumisectionEnd, Message,
-    ReleaseEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, Lacking, LackingEntry,
+    LumisectionEnd, Message, ReleaseEntry,
 };
 use core::time::Duration;
 use ropewalk_terms::{AcknowledgementLevel, Attempt, Epoch, EventKey, Incarnation, Instant, NodeId, Outcome};
@@ -23,6 +23,7 @@ pub(super) fn config(readouts: u16, builders: u16) -> ManagerConfig {
         policy: AssignPolicy::RoundRobin,
         batch: 4,
         event_timeout: EVENT_TIMEOUT,
+        unreachable_timeout: Duration::ZERO,
         drain_timeout: DRAIN_TIMEOUT,
         trigger_readout: None,
         lumisection: LumisectionLength::Run,
@@ -101,6 +102,13 @@ impl Hand {
         let entries = [entry].into_iter().collect();
         let level = AcknowledgementLevel::Written;
         self.say(NodeId::builder(builder), &Message::Acknowledge(Acknowledge { level, entries }));
+    }
+
+    /// Events that a builder unit built without these readout units.
+    pub(super) fn lack(&mut self, builder: u16, lacking: &[(u64, u16, u16)]) {
+        let entry = |&(number, attempt, readout)| LackingEntry { key: key(number), attempt: Attempt(attempt), readout };
+        let entries = lacking.iter().map(entry).collect();
+        self.say(NodeId::builder(builder), &Message::Lacking(Lacking { entries }));
     }
 
     /// What is sent, but what lumisections there are.

@@ -3,7 +3,7 @@
 use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::{ManagerConfig, ManagerState};
 use crate::messages::{Batch, Ended, Message, Unreleased, UnreleasedEntry};
-use ropewalk_terms::{Attempt, Ending, Epoch, EventKey, NodeId, Outcome};
+use ropewalk_terms::{Attempt, Cause, Ending, Epoch, EventKey, NodeId, Outcome};
 
 /// A successor to which two readout and two builder units have connected.
 fn successor() -> Hand {
@@ -59,6 +59,35 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     assert_eq!(released(&hand.sent(), 1), [(key(10), 1, Outcome::Complete)]);
     let account = hand.manager.account();
     assert_eq!((account.assigned, account.built, account.in_flight), (3, 2, 1));
+}
+
+/// What it had counted it had told the event manager that died as well.
+#[test]
+fn a_successor_knows_that_a_readout_unit_began_anew_of_which_nobody_told_it() {
+    let mut hand = successor();
+    hand.announce(0, 12, 10..=12);
+    repeated(&mut hand, 0, 12);
+    hand.say(NodeId::readout(1), &Message::Highest(EventKey::MIN));
+    tell(&mut hand, 0, &[(9, 1, Some(Outcome::Complete))], false);
+    tell(&mut hand, 1, &[], false);
+    hand.sent();
+    assert_eq!(hand.manager.untold().map(|(node, _)| node).collect::<Vec<_>>(), [NodeId::readout(1)]);
+}
+
+#[test]
+fn a_successor_hears_what_events_were_built_without() {
+    let mut hand = successor();
+    hand.announce(0, 12, 10..=12);
+    hand.announce(1, 12, 10..=12);
+    repeated(&mut hand, 0, 12);
+    repeated(&mut hand, 1, 12);
+    hand.lack(1, &[(10, 1, 0), (12, 1, 1)]);
+    tell(&mut hand, 0, &[], false);
+    let part = Outcome::IncompleteEmitted;
+    tell(&mut hand, 1, &[(10, 1, Some(part)), (11, 1, Some(Outcome::Complete)), (12, 1, Some(part))], false);
+    let (sent, without) = (hand.sent(), Outcome::Dropped(Cause::BuiltWithout));
+    assert_eq!(released(&sent, 0), [(key(10), 1, without), (key(11), 1, Outcome::Complete), (key(12), 1, part)]);
+    assert_eq!(released(&sent, 1), [(key(10), 1, part), (key(11), 1, Outcome::Complete), (key(12), 1, without)]);
 }
 
 /// Otherwise it would end the run at once, with nothing in its account, and leave everybody alone.

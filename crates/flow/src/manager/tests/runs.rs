@@ -213,15 +213,16 @@ fn about_to_end() -> Hand {
     hand
 }
 
-/// It was given up before it could announce anything: its fragments are late, not of after the stop.
+/// It was given up before it could announce anything: its fragments are in no record, and not of after the stop.
 #[test]
-fn what_is_announced_first_when_the_run_is_over_is_late() {
+fn what_is_announced_first_when_the_run_is_over_is_in_no_record() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 3, 1..=3);
     hand.announce(1, 1, [1]);
     hand.manager.stop_at(hand.now, key(3));
     hand.lose(NodeId::readout(1));
     hand.sent();
+    hand.lack(0, &[(2, 1, 1), (3, 1, 1)]);
     for number in 1..=3 {
         hand.acknowledge(0, number, 1, Outcome::IncompleteEmitted);
     }
@@ -230,8 +231,8 @@ fn what_is_announced_first_when_the_run_is_over_is_late() {
     hand.connect(NodeId::readout(1), 1);
     hand.sent();
     hand.announce(1, 4, [1, 2, 4]);
-    let outcomes =
-        [(1, Outcome::IncompleteEmitted), (2, Outcome::Dropped(Cause::Late)), (4, Outcome::Dropped(Cause::AfterStop))];
+    let dropped = [Cause::BuiltWithout, Cause::AfterStop].map(Outcome::Dropped);
+    let outcomes = [(1, Outcome::IncompleteEmitted), (2, dropped[0]), (4, dropped[1])];
     assert_eq!(released(&hand.sent(), 1), outcomes.map(|(number, outcome)| (key(number), 1, outcome)));
 }
 

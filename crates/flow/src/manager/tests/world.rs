@@ -125,6 +125,7 @@ impl World {
             policy: policies[chance.below(3) as usize],
             batch: 1 + chance.below(8) as usize,
             event_timeout: EVENT_TIMEOUT,
+            unreachable_timeout: Duration::ZERO,
             drain_timeout: DRAIN_TIMEOUT,
             trigger_readout: None,
             lumisection: match chance.below(3) {
@@ -226,6 +227,7 @@ impl World {
             table: 64,
             credit_bytes: u64::from(SLOTS * FRAGMENT),
             event_timeout: BUILDER_TIMEOUT,
+            unreachable_timeout: Duration::ZERO,
             incomplete: IncompletePolicy::Emit,
             level: AcknowledgementLevel::Written,
             synchrony: None,

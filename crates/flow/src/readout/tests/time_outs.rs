@@ -292,6 +292,19 @@ fn each_event_had_a_fragment_of_each_source_or_none_for_a_cause() {
 }
 
 #[test]
+fn what_is_in_no_record_is_a_gap_of_each_source_that_had_it() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=10);
+    rig.feed(1, [1, 2, 5, 6, 7, 8, 9, 10]);
+    rig.release(key(8), 1, Outcome::Complete);
+    rig.release(key(5), 2, Outcome::Dropped(Cause::TooLarge));
+    rig.release(key(2), 2, Outcome::Dropped(Cause::TooLarge));
+    assert_eq!((rig.gaps(0), rig.gaps(1)), (vec![(2, 3, 2), (5, 6, 2)], vec![(2, 6, 5)]));
+    assert_eq!(rig.account(1).dropped.get(Cause::TooLarge), 3);
+    rig.check_ledger();
+}
+
+#[test]
 fn a_time_out_that_is_changed_holds_for_what_waits_already() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, [1, 2]);

@@ -17,6 +17,7 @@ mod tests;
 mod whole_file;
 
 use super::storage::{Progress, Room};
+use super::writer::Filed;
 use crate::file_based::documents::{
     EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers,
 };
@@ -26,7 +27,7 @@ pub use lumisections::LumisectionTotal;
 use lumisections::Lumisections;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Instant, PoolAccount, RunNumber};
+use ropewalk_terms::{Cause, Instant, PoolAccount, RunNumber};
 use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, checksum_of};
 use ropewalk_wire::run_file::run_directory_name;
 use std::collections::VecDeque;
@@ -41,17 +42,6 @@ const OPEN: usize = 4;
 const CLOSING: usize = 8;
 /// Where files are until they have their names.
 const OPEN_DIRECTORY: &str = "open";
-
-/// Whether an event was taken.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Filed {
-    /// It will be told how far it has come.
-    Taken,
-    /// There is no room now.
-    NoRoom,
-    /// Its number or its length does not fit into a header of this version: it cannot be written at all.
-    DoesNotFit,
-}
 
 /// What was written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -216,10 +206,11 @@ impl<D: Disk> Filing<D> {
             checksum: checksum_of(version, self.pieces.iter().map(|piece| &piece[..])),
         };
         self.header.clear();
-        if data_bytes > u32::MAX as usize || header.encode(&mut self.header).is_err() {
+        let is_too_large = u32::try_from(data_bytes).is_err();
+        if is_too_large || header.encode(&mut self.header).is_err() {
             self.pieces.clear();
             self.counts.unfit += 1;
-            return Filed::DoesNotFit;
+            return Filed::Refused(if is_too_large { Cause::TooLarge } else { Cause::WriteFailed });
         }
         let Some(staged) = self.staging.write(&self.header) else {
             self.pieces.clear();
@@ -315,7 +306,10 @@ impl<D: Disk> Filing<D> {
         let is_refused = match completion {
             Completion::Created { result, .. } | Completion::Published { result, .. } => result.is_err(),
             Completion::AppendFailed { .. } => true,
-            Completion::Appended { .. } | Completion::Synced { .. } | Completion::Removed { .. } => false,
+            Completion::Appended { .. }
+            | Completion::Synced { .. }
+            | Completion::Removed { .. }
+            | Completion::LookedFor { .. } => false,
         };
         self.counts.refusals += u64::from(is_refused);
         let Self { closing, documents, .. } = self;

@@ -222,7 +222,7 @@ fn what_the_disk_refuses_is_offered_again_and_given_up_only_while_the_run_drains
 #[test]
 fn what_is_on_its_way_is_bounded_and_what_does_not_fit_is_refused() {
     let mut bench = Bench::new(config());
-    assert_eq!(bench.add(1, 1 << 32), Filed::DoesNotFit);
+    assert_eq!(bench.add(1, 1 << 32), Filed::Refused(Cause::WriteFailed));
     assert_eq!(bench.filing.counts().unfit, 1);
     let taken = (1..).take_while(|&number| bench.add(1, number) == Filed::Taken).count();
     assert_eq!(taken, 2 * CLOSING, "the disk has done nothing meanwhile");

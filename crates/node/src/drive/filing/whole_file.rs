@@ -123,7 +123,10 @@ impl WholeFile {
                 (*file, Some(*cause), Step::Publish)
             }
             Completion::Published { file, result, .. } => (*file, result.err(), Step::Done),
-            Completion::AppendFailed { .. } | Completion::Synced { .. } | Completion::Removed { .. } => return false,
+            Completion::AppendFailed { .. }
+            | Completion::Synced { .. }
+            | Completion::Removed { .. }
+            | Completion::LookedFor { .. } => return false,
         };
         if self.file != Some(of) {
             return false;

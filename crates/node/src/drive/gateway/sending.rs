@@ -7,7 +7,7 @@ use super::message::{contiguous, send_bytes, send_over};
 use super::readers::DecisionReaders;
 use super::report::GatewayReport;
 use super::watching::Watching;
-use crate::drive::{Progress, Storage};
+use crate::drive::{Filed, Progress, Storage};
 use crate::tap::Tap;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
@@ -252,11 +252,11 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
                 break;
             }
             let Some(event) = farm.stored_view() else { break };
-            if !storage.add(now, 0, &GatewayEvent::new(event, &self.sources), StreamSet::of(StreamIndex(0))) {
-                if !storage.has_given_up() {
-                    break;
-                }
-                self.not_written += 1;
+            let event = GatewayEvent::new(event, &self.sources);
+            match storage.add(now, 0, &event, StreamSet::of(StreamIndex(0))) {
+                Filed::Taken => {}
+                Filed::NoRoom => break,
+                Filed::Refused(_) => self.not_written += 1,
             }
             farm.stored();
             work += 1;

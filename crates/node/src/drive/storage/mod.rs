@@ -21,7 +21,9 @@ mod segment;
 mod series;
 #[cfg(test)]
 mod tests;
+mod watch;
 
+use super::writer::Filed;
 pub use config::{StorageConfig, StreamStorage};
 use copies::{Copies, Ticket};
 pub use counts::StorageCounts;
@@ -34,7 +36,8 @@ use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    AcknowledgementLevel, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex, StreamSet, Utc,
+    AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex,
+    StreamSet, Utc,
 };
 use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, EventRecordEncoder};
 use segment::{Closed, SegmentWriter};
@@ -43,6 +46,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
+use watch::Watch;
 
 /// What became of an event that was added; the lesser one is what can be said of several copies.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -60,11 +64,12 @@ pub struct Storage<D: Disk> {
     /// By the index of the stream.
     series: Vec<Series>,
     copies: Copies,
-    /// Those of all streams, the oldest first.
+    /// Closed segments of all streams, the oldest first, as far as nobody takes them away.
     kept: VecDeque<(StreamIndex, Closed)>,
     kept_bytes: u64,
-    /// The path of the segment that was deleted last.
-    oldest: PathBuf,
+    watch: Watch,
+    /// The path of the segment that was deleted or looked for last.
+    path: PathBuf,
     completions: Vec<Completion>,
     scratch: Vec<u8>,
     /// Further references to a record's bytes.
@@ -100,15 +105,15 @@ struct Acknowledgements<'a> {
     times: &'a mut Recorder,
 }
 
-/// Closed segments that can be remembered before their list has to grow.
-const KEPT: usize = 1024;
+/// Closed segments that are remembered; with `keep` there may be more, and their list grows.
+const KEPT: usize = 4096;
 /// Pause before a refused batch is offered again.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl<D: Disk> Storage<D> {
     /// Storage that writes through `disk`; heads and tails of records are staged in `staging`.
     pub fn new(disk: D, config: StorageConfig, staging: Staging) -> Self {
-        let kept = VecDeque::with_capacity(if config.keep.is_some() { KEPT } else { 0 });
+        let kept = VecDeque::with_capacity(KEPT + 1);
         let series: Vec<_> =
             (0..config.streams.len() as u8).map(|stream| Series::new(&config, StreamIndex(stream))).collect();
         let (copies, room) = (Copies::new(series.len()), Room::new(config.room));
@@ -129,7 +134,8 @@ impl<D: Disk> Storage<D> {
             copies,
             kept,
             kept_bytes: 0,
-            oldest: PathBuf::with_capacity(segment::PATH_BYTES),
+            watch: Watch::default(),
+            path: PathBuf::with_capacity(segment::PATH_BYTES),
             completions: Vec::with_capacity(16),
             scratch: vec![0; 64 << 10],
             shared: Vec::with_capacity(4096),
@@ -151,21 +157,23 @@ impl<D: Disk> Storage<D> {
         let names: Vec<_> = tools.places.iter().flat_map(|places| places.enter(&mut tools.disk)).collect();
         series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
         self.kept.clear();
-        self.kept_bytes = 0;
+        (self.kept_bytes, self.watch) = (0, Watch::default());
         (self.draining, self.given_up) = (None, false);
     }
 
-    /// Takes an event for these streams, at least one and each of them configured: for all or for none. False where there
-    /// is no room for it now.
-    pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded, streams: StreamSet) -> bool {
+    /// Takes an event for these streams, at least one and each of them configured: for all or for none.
+    pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded, streams: StreamSet) -> Filed {
         debug_assert!(!streams.is_empty(), "an event that goes nowhere is not to be written");
+        if self.given_up {
+            return Filed::Refused(Cause::WriteFailed);
+        }
         let Self { tools, series, .. } = self;
         // What a run has built when it ends is written as long as it goes.
         if self.room.is_short() && self.draining.is_none() {
-            return false;
+            return Filed::NoRoom;
         }
         if !streams.iter().all(|stream| series[usize::from(stream.0)].ready(now, tools)) {
-            return false;
+            return Filed::NoRoom;
         }
         let head = event.head(self.incarnation);
         let (missing, entries) = (Counted::new(event.missing()), Counted::new(event.entries()));
@@ -173,16 +181,14 @@ impl<D: Disk> Storage<D> {
         if self.scratch.len() < needed {
             self.scratch.resize(needed, 0);
         }
-        // A record that cannot be encoded is longer than a record may be; its payloads were refused long before.
+        // What has room in the buffer and cannot be encoded is longer than a record may be.
         let Ok(mut encoder) = EventRecordEncoder::begin(&mut self.scratch, &head, missing, entries) else {
-            return false;
+            return Filed::Refused(Cause::TooLarge);
         };
-        let Some(first) = tools.staging.write(&self.scratch[..encoder.head_length()]) else { return false };
-        tools.pieces.clear();
-        tools.pieces.push(first);
-        if !event.payloads(&mut encoder, &mut tools.staging, &mut tools.pieces) {
+        let is_staged = stage(&mut tools.staging, &self.scratch[..encoder.head_length()], &mut tools.pieces);
+        if !is_staged || !event.payloads(&mut encoder, &mut tools.staging, &mut tools.pieces) {
             tools.pieces.clear();
-            return false;
+            return Filed::NoRoom;
         }
         let (length, index) = (encoder.record_length() as u64, encoder.index_entry(0));
         let tail = encoder.finish().ok().and_then(|tail| tools.staging.write(tail.as_bytes()));
@@ -192,7 +198,7 @@ impl<D: Disk> Storage<D> {
         });
         let Some(ticket) = ticket else {
             tools.pieces.clear();
-            return false;
+            return Filed::NoRoom;
         };
         let mut left = streams.len();
         for stream in streams.iter() {
@@ -200,7 +206,7 @@ impl<D: Disk> Storage<D> {
             if left == 0 && streams.len() > 1 && is_planted(Flaw::LastStreamForgotten) {
                 tools.pieces.clear();
                 self.copies.tell(ticket, Progress::Reached(AcknowledgementLevel::Synced), &mut Vec::new());
-                return true;
+                return Filed::Taken;
             }
             let pieces = if left > 0 {
                 self.shared.extend_from_slice(&tools.pieces);
@@ -210,7 +216,7 @@ impl<D: Disk> Storage<D> {
             };
             series[usize::from(stream.0)].add(ticket, head.key, index, length, pieces);
         }
-        true
+        Filed::Taken
     }
 
     /// Takes a record that is no event, as it stands in a file, into the first stream; false where there is no room for
@@ -245,6 +251,7 @@ impl<D: Disk> Storage<D> {
         }
         self.completions = completions;
         self.collect_closed();
+        self.look_for_closed(now);
         if self.give_up_at().is_some_and(|deadline| now >= deadline) {
             self.given_up = true;
         }
@@ -266,6 +273,7 @@ impl<D: Disk> Storage<D> {
 
     fn take(&mut self, now: Instant, completion: Completion, progress: &mut Vec<(u32, Progress)>) {
         let (file, refused) = match completion {
+            Completion::LookedFor { cookie, result } => return self.looked_for(cookie, result),
             Completion::Removed { .. } | Completion::Created { result: Ok(()), .. } => return,
             Completion::Created { file, result: Err(cause) } => {
                 if let Some((segment, counts)) = self.series.iter_mut().find_map(|series| series.segment_of(file)) {
@@ -299,15 +307,33 @@ impl<D: Disk> Storage<D> {
     /// Takes note of closed segments, and deletes the oldest where there are too many.
     fn collect_closed(&mut self) {
         for (stream, series) in (0..).map(StreamIndex).zip(&mut self.series) {
+            let is_taken_away = self.tools.config.taken_away
+                || self.tools.places.get(usize::from(stream.0)).is_some_and(Places::hands_over);
             while let Some(closed) = series.take_closed() {
-                if self.tools.config.keep.is_some() {
+                if !is_taken_away {
                     self.kept_bytes += closed.bytes;
                     self.kept.push_back((stream, closed));
                 }
             }
         }
-        if let Some(keep) = self.tools.config.keep {
-            self.delete_oldest(keep);
+        match self.tools.config.keep {
+            Some(keep) => self.delete_oldest(keep),
+            None if self.kept.len() > KEPT => drop(self.kept.pop_front()),
+            None => {}
+        }
+    }
+
+    /// Looks for closed segments that somebody may have deleted.
+    fn look_for_closed(&mut self, now: Instant) {
+        let is_over = self.tools.run != RunNumber(0) && self.series.iter().all(Series::is_closed);
+        let Self { watch, tools, kept, path, .. } = self;
+        watch.look(now, &mut tools.disk, kept, (&tools.places, path), is_over);
+    }
+
+    fn looked_for(&mut self, cookie: u64, result: Result<(), DiskCause>) {
+        if let Some((stream, closed)) = self.watch.looked(cookie, result, &mut self.kept) {
+            self.kept_bytes -= closed.bytes;
+            self.series[usize::from(stream.0)].counts.gone_events += closed.events;
         }
     }
 
@@ -320,11 +346,11 @@ impl<D: Disk> Storage<D> {
             counts.deleted_events += oldest.events;
             counts.deleted_bytes += oldest.bytes;
             let directory = self.tools.places[usize::from(stream.0)].closed(oldest.name.segment);
-            segment::set_path(&mut self.oldest, directory, oldest.name);
-            self.tools.disk.remove(&self.oldest, u64::MAX);
+            segment::set_path(&mut self.path, directory, oldest.name);
+            self.tools.disk.remove(&self.path, u64::MAX);
             if self.tools.config.checksums {
-                segment::set_path(&mut self.oldest, directory, format_args!("{}{CHECKSUM_EXTENSION}", oldest.name));
-                self.tools.disk.remove(&self.oldest, u64::MAX);
+                segment::set_path(&mut self.path, directory, format_args!("{}{CHECKSUM_EXTENSION}", oldest.name));
+                self.tools.disk.remove(&self.path, u64::MAX);
             }
         }
     }
@@ -364,9 +390,9 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// All segments are closed and renamed.
+    /// All segments are closed and renamed, and were looked for since.
     pub fn is_closed(&self) -> bool {
-        self.tools.run == RunNumber(0) || self.series.iter().all(Series::is_closed)
+        self.tools.run == RunNumber(0) || self.series.iter().all(Series::is_closed) && self.watch.is_done()
     }
 
     /// What was written and deleted, in all streams together.

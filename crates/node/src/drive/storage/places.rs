@@ -35,6 +35,11 @@ impl Places {
         self.open.iter().map(PathBuf::as_path)
     }
 
+    /// Whether closed segments are handed over to somebody.
+    pub(super) const fn hands_over(&self) -> bool {
+        !self.handed_over.is_empty()
+    }
+
     /// Where this segment is written.
     pub(super) fn open(&self, segment: u32) -> &Path {
         self.turn(&self.open, segment)

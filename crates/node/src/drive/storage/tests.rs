@@ -58,6 +58,7 @@ pub(super) fn config(level: AcknowledgementLevel) -> StorageConfig {
         more_outputs: Vec::new(),
         checksums: false,
         hand_over: None,
+        taken_away: false,
         room: None,
         sources: Vec::new(),
         streams: stream_names().map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() }).into(),
@@ -108,7 +109,7 @@ fn each_stream_has_its_own_segments_with_its_own_events() {
     let mut storage = storage(&medium, &clock);
     let (mut progress, mut reached) = (Vec::new(), Vec::new());
     for (number, set) in [(1, streams(&[0])), (2, streams(&[0, 1])), (3, streams(&[1])), (4, streams(&[0, 1]))] {
-        assert!(storage.add(clock.now(), number as u32, &TestEvent::new(number, 100), set));
+        assert_eq!(storage.add(clock.now(), number as u32, &TestEvent::new(number, 100), set), Filed::Taken);
     }
     while !storage.is_closed() {
         storage.finish(clock.now());
@@ -134,7 +135,7 @@ fn an_event_is_taken_for_all_of_its_streams_or_for_none() {
     let mut number = 0;
     let mut add = |storage: &mut Storage<_>, set| {
         number += 1;
-        storage.add(clock.now(), number, &TestEvent::new(number.into(), 500), set)
+        storage.add(clock.now(), number, &TestEvent::new(number.into(), 500), set) == Filed::Taken
     };
     while add(&mut storage, streams(&[0])) {}
     assert!(!add(&mut storage, streams(&[0, 1])), "the first of its streams has no room");
@@ -172,7 +173,7 @@ fn a_disk_that_is_nearly_full_takes_nothing_more_until_there_is_room() {
         clock.advance(Duration::from_secs(1));
         storage.poll(clock.now(), &mut progress);
         number += 1;
-        storage.add(clock.now(), number, &TestEvent::new(number.into(), 2000), streams(&[0]))
+        storage.add(clock.now(), number, &TestEvent::new(number.into(), 2000), streams(&[0])) == Filed::Taken
     };
     while add(&mut storage) {}
     let free = |capacity: u64| capacity - found_bytes(&medium);
@@ -193,6 +194,68 @@ fn found_bytes(medium: &SimulatedStorage) -> u64 {
     medium.paths().iter().filter_map(|path| medium.read(path).ok()).map(|bytes| bytes.len() as u64).sum()
 }
 
+/// An event of more bytes than a record can have: so many need not be there to be refused.
+struct HugeEvent(TestEvent);
+
+impl Recorded for HugeEvent {
+    fn head(&self, incarnation: Incarnation) -> EventHead {
+        self.0.head(incarnation)
+    }
+
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+        self.0.missing()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+        (0..4).map(|source| FragmentEntry::bare(SourceId(source), self.0.number, 260 << 20))
+    }
+
+    fn payloads(&self, _: &mut EventRecordEncoder, _: &mut Staging, _: &mut Vec<Slice>) -> bool {
+        panic!("nobody looks at the bytes of what is refused");
+    }
+}
+
+/// Such an event was offered for ever, and nothing behind it was written.
+#[test]
+fn an_event_that_no_record_can_hold_is_refused_and_the_next_one_is_taken() {
+    let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
+    let mut storage = storage(&medium, &clock);
+    let huge = HugeEvent(TestEvent::new(1, 0));
+    assert_eq!(storage.add(clock.now(), 1, &huge, streams(&[0, 1])), Filed::Refused(Cause::TooLarge));
+    assert_eq!(storage.add(clock.now(), 2, &TestEvent::new(2, 100), streams(&[0, 1])), Filed::Taken);
+    let mut progress = Vec::new();
+    while !storage.is_closed() {
+        storage.finish(clock.now());
+        clock.advance(Duration::from_millis(1));
+        storage.poll(clock.now(), &mut progress);
+    }
+    assert_eq!(progress, [(2, Progress::Reached(AcknowledgementLevel::Written))]);
+    assert_eq!(found(&medium)[2], ("physics".to_owned(), vec![2]));
+}
+
+/// The heads of records of very many sources are longer than a block.
+#[test]
+fn an_event_of_more_sources_than_a_staging_block_has_room_for_is_written() {
+    struct Wide(TestEvent);
+    impl Recorded for Wide {
+        fn head(&self, incarnation: Incarnation) -> EventHead {
+            self.0.head(incarnation)
+        }
+        fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+            (0..1000).map(|source| MissingSource::new(SourceId(source), Cause::TimedOut))
+        }
+        fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+            self.0.entries()
+        }
+        fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
+            self.0.payloads(encoder, staging, pieces)
+        }
+    }
+    let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
+    let mut storage = storage(&medium, &clock);
+    assert_eq!(storage.add(clock.now(), 1, &Wide(TestEvent::new(1, 10)), streams(&[0])), Filed::Taken);
+}
+
 #[test]
 fn closed_segments_are_handed_over_from_each_disk() {
     let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
@@ -210,7 +273,7 @@ fn closed_segments_are_handed_over_from_each_disk() {
     let mut progress = Vec::new();
     storage.begin(clock.now(), RUN, Incarnation(1));
     for number in 1..=3 {
-        while !storage.add(clock.now(), number, &TestEvent::new(number.into(), 10), streams(&[0])) {
+        while storage.add(clock.now(), number, &TestEvent::new(number.into(), 10), streams(&[0])) != Filed::Taken {
             clock.advance(Duration::from_millis(1));
             storage.poll(clock.now(), &mut progress);
         }
@@ -242,6 +305,7 @@ fn several_batches_are_with_the_disk_and_end_in_their_order() {
         let (mut progress, mut number) = (Vec::new(), 0);
         while number < 4
             && storage.add(clock.now(), number + 1, &TestEvent::new(u64::from(number + 1), 100), streams(&[0]))
+                == Filed::Taken
         {
             number += 1;
             let before = storage.tools.disk.queued_bytes();

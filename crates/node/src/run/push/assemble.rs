@@ -444,6 +444,7 @@ impl Assembly<'_> {
             more_outputs: Vec::new(),
             checksums: false,
             hand_over: None,
+            taken_away: false,
             room: None,
             sources: entries.collect(),
             streams: vec![StreamStorage::default()],

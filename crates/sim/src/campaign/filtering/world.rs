@@ -97,6 +97,7 @@ fn builder(scenario: &Scenario) -> Builder {
         table: 0,
         credit_bytes: 1 << 20,
         event_timeout: LONGEST,
+        unreachable_timeout: Duration::ZERO,
         incomplete: IncompletePolicy::Emit,
         level: AcknowledgementLevel::Written,
         synchrony: None,
@@ -113,6 +114,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         more_outputs: Vec::new(),
         checksums: false,
         hand_over: None,
+        taken_away: false,
         room: None,
         sources: Vec::new(),
         streams: scenario

@@ -43,6 +43,7 @@ pub(in super::super) fn manager(
             policy: assign,
             batch,
             event_timeout: time_outs.manager,
+            unreachable_timeout: std::time::Duration::ZERO,
             drain_timeout: time_outs.drain,
             trigger_readout: scenario.trigger.map(|source| scenario.readout_of(source.into())),
             lumisection: scenario.lumisection,

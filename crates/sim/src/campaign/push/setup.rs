@@ -210,6 +210,7 @@ impl Site<'_> {
             more_outputs: Vec::new(),
             checksums: false,
             hand_over: None,
+            taken_away: false,
             room: None,
             sources: sources.map(entry).collect(),
             streams: vec![StreamStorage::default()],

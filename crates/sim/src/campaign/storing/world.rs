@@ -10,7 +10,7 @@ use super::scenario::{Accident, Scenario};
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::Staging;
-use ropewalk_node::drive::{Progress, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{Filed, Progress, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, StreamIndex, StreamSet, Utc};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         more_outputs: Vec::new(),
         checksums: false,
         hand_over: None,
+        taken_away: false,
         room: None,
         sources: Vec::new(),
         streams: (0..scenario.streams).map(stream).collect(),
@@ -145,7 +146,8 @@ impl World {
             let streams: StreamSet = streams.collect();
             let number = self.offered + 1;
             let event = MadeEvent::new(self.scenario.seed, number);
-            if !streams.is_empty() && self.storage.add(self.clock.now(), number as u32, &event, streams) {
+            if !streams.is_empty() && self.storage.add(self.clock.now(), number as u32, &event, streams) == Filed::Taken
+            {
                 self.offered = number;
                 self.asked.taken.insert(number, streams);
             }
