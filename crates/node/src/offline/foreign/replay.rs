@@ -29,9 +29,9 @@ pub enum Target {
     Tcp(SocketAddr),
 }
 
-/// A text that names no target, and why.
+/// A text that is not a target, and why.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is no target: {why}")]
+#[error("`{text}` is not a target (udp://HOST:PORT or tcp://HOST:PORT): {why}")]
 pub struct NoTarget {
     text: String,
     why: String,
@@ -46,7 +46,7 @@ impl FromStr for Target {
         match text.split_once("://") {
             Some(("udp", rest)) => address(rest).map(Self::Udp),
             Some(("tcp", rest)) => address(rest).map(Self::Tcp),
-            _ => Err(wrong("they are udp://HOST:PORT and tcp://HOST:PORT".to_owned())),
+            _ => Err(wrong("it does not begin with udp:// or tcp://".to_owned())),
         }
     }
 }
