@@ -92,7 +92,7 @@ pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error")));
     let said = [
         ("files_restored", "run files deleted or moved by somebody while they were written, and written once more"),
-        ("events_gone", "events lost with run files that somebody deleted"),
+        ("events_gone", "events lost with deleted run files"),
     ];
     failing.chain(counted(&summary.disk, &said)).collect()
 }

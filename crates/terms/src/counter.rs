@@ -111,9 +111,9 @@ counters! {
     EventsDeleted = "events_deleted", Count;
     /// Bytes of deleted run files.
     BytesDeleted = "bytes_deleted", Bytes;
-    /// Run files that somebody deleted or moved while they were written, and that were written once more.
+    /// Run files that were deleted or moved while they were written, and that were written once more.
     FilesRestored = "files_restored", Count;
-    /// Events that were written, in run files that somebody deleted.
+    /// Events that were written, in run files that were deleted.
     EventsGone = "events_gone", Count;
     /// Writers that wait because the disk is full.
     DiskFull = "disk_full", Count;

@@ -41,7 +41,7 @@ parameters! {
     Prescale = 7, "prescale";
     /// A set of events of a flow waits so long for its packets. In nanoseconds.
     SetTimeout = 8, "timeout";
-    /// A readout unit that cannot be reached, and is not known to be dead, is waited for so long. In nanoseconds.
+    /// How long a readout unit is waited for that cannot be reached and is not known to be dead. In nanoseconds.
     UnreachableTimeout = 9, "timeouts.unreachable";
 }
 

@@ -229,7 +229,7 @@ impl Builder {
         self.tell_lacking(place);
     }
 
-    /// Before the event manager hears how an event ended it is told what has no place in its record.
+    /// The event manager learns which readout units an event lacks before it learns how the event ended.
     fn tell_lacking(&mut self, place: usize) {
         let Self { recent, lacking, .. } = self;
         let Some(&mut UnreleasedEntry { key, attempt, ending: Some(ending) }) = recent.get_mut(place) else { return };

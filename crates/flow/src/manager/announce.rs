@@ -9,7 +9,7 @@ use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
 
-/// Who says nothing at all for this part of the event time-out cannot be reached.
+/// A node that sends nothing for this part of the event time-out counts as unreachable.
 const SIGN_OF_LIFE: u32 = 2;
 /// Who is waited for is told so after this part of the event time-out.
 const HASTE: u32 = 8;
@@ -24,7 +24,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Whether nothing has come from it for so long that it or the network must hang: nodes report several times a second.
+    /// Whether the node or the network hangs: nodes report several times a second, and nothing has come.
     fn is_unreachable(self, link: &ReadoutLink, now: Instant) -> bool {
         self.unreachable > self.event && now >= link.last_heard.after(self.event / SIGN_OF_LIFE)
     }
@@ -161,7 +161,7 @@ impl Manager {
     }
 
     /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit had answered
-    /// the builder unit, whether or not its announcement was heard before; too late where nobody asked for it.
+    /// the builder unit, whether or not its announcement was heard before; too late where no builder unit asked for it.
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
         let Some(row) = self.table.remembered(position, key) else { return Outcome::Dropped(Cause::OutcomeUnknown) };

@@ -1,5 +1,5 @@
 //! Which readout units' fragments are not in the records of events. Builder units tell it before they say how these ended, and
-//! whoever has such fragments all the same is told that they are in no record.
+//! readout units that hold such fragments all the same learn that they are in no record.
 
 use crate::messages::{Lacking, LackingEntry};
 use ropewalk_terms::{Attempt, Cause, EventKey, Outcome};
@@ -57,7 +57,7 @@ impl LackingLog {
         }
     }
 
-    /// Nobody asks any more for events before these.
+    /// Events before these are not asked for any more.
     pub(super) fn forget(&mut self, key: EventKey, position: u64) {
         if !self.told.is_empty() {
             self.told.retain(|(_, entry)| entry.key >= key);

@@ -34,7 +34,7 @@ pub(super) struct ReadoutLink {
     pub(super) last_heard: Instant,
     /// It is connected, and nothing comes from it.
     pub(super) unreachable: bool,
-    /// Where it began, if an earlier life of it had taken part of which nobody told this event manager, a successor.
+    /// Where it began, if an earlier life of it had taken part that this event manager, a successor, knows nothing of.
     pub(super) untold_before: Option<EventKey>,
     /// Its answer to the question for the highest key.
     pub(super) highest: Option<EventKey>,

@@ -92,7 +92,7 @@ impl fmt::Display for DiskCause {
             Self::Exists => out.write_str("the file exists already"),
             Self::Denied => out.write_str("permission denied"),
             Self::NotOpen => out.write_str("the file is not open"),
-            Self::Deleted => out.write_str("somebody deleted the file, and it cannot be written once more"),
+            Self::Deleted => out.write_str("the file was deleted, and it cannot be written once more"),
             Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
         }
     }
@@ -211,7 +211,7 @@ pub trait Disk {
     /// Bytes that were copied to be written, since the disk was made.
     fn copied_bytes(&self) -> u64;
 
-    /// Files that somebody deleted or moved while they were written, and that were written once more.
+    /// Files that were deleted or moved while they were written, and that were written once more.
     fn restored_files(&self) -> u64;
 
     /// To be called before the thread sleeps: false if [`poll`](Self::poll) has something to do right now;

@@ -85,7 +85,7 @@ struct Medium {
     directories: BTreeSet<PathBuf>,
     /// By present name.
     files: BTreeMap<PathBuf, Content>,
-    /// Files that somebody deleted, by the name that they had: whoever has one open can still write it.
+    /// Files that were deleted, by the name that they had: whoever has one open can still write it.
     unlinked: BTreeMap<PathBuf, Content>,
     /// How many of those were written once more.
     restored: u64,

@@ -221,7 +221,7 @@ impl Standing {
 /// What is not known of a node that died.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Unknown {
-    /// Whoever knew of it died as well, and it did not come back.
+    /// The nodes that knew of it died as well, and it did not come back.
     Everything,
     /// What it had and did before it came back at this event: its event manager died as well.
     Before(EventKey),
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_of_a_dead_readout_unit_is_told() {
+    fn what_is_unknown_of_a_dead_readout_unit_is_reported() {
         let node = NodeId::readout(0);
         let mut standing = Standing { run: RunNumber(1), phase: RunPhase::Running, ..Standing::default() };
         standing.nodes = vec![(node, false), (NodeId::builder(0), true)];

@@ -480,7 +480,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Until when a node whose connection broke is waited for. The end of the run waits for nobody who cannot be reached.
+    /// Until when a node whose connection broke is waited for. The end of the run does not wait for unreachable nodes.
     fn missed_until(&self, &(until, loss): &(Instant, Loss)) -> Instant {
         let waits = loss == Loss::Unreachable && self.control.phase() != RunPhase::Ended;
         if waits { until.after(self.manager.unreachable_timeout()) } else { until }

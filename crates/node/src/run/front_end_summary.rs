@@ -155,7 +155,8 @@ fn unexpected(
 ) -> Option<Value> {
     let is_whole = snapshot.phase.is_final()
         && snapshot.ledger.events.assigned == expected
-        && [Cause::ForcedStop, Cause::OutcomeUnknown, Cause::ReadoutLost].map(|cause| account.dropped.get(cause)) == [0; 3];
+        && [Cause::ForcedStop, Cause::OutcomeUnknown, Cause::ReadoutLost].map(|cause| account.dropped.get(cause))
+            == [0; 3];
     let right = account.expected();
     let equation = format!("expected of source {}", state.source);
     (is_whole && right != expected).then(|| json!({ "equation": equation, "left": expected, "right": right }))

@@ -71,7 +71,7 @@ pub struct RunSummary {
     pub synchrony: Vec<SynchronySummary>,
     /// Run files deleted to stay within `keep`, and how many events were in them.
     pub deleted: Value,
-    /// How often a disk refused what was written, which ones fail now, and what somebody deleted while it was written.
+    /// How often a disk refused what was written, which ones fail now, and which files were deleted while they were written.
     pub disk: Value,
     /// What became of closed run files that are taken away by a command of the user's; null where none is configured.
     pub transfer: Option<TransferSummary>,

@@ -45,7 +45,7 @@ fn a_run_directory_that_somebody_removes_is_made_again_with_what_was_written() {
 
 /// They were acknowledged as written.
 #[test]
-fn closed_files_that_somebody_deletes_are_counted_by_their_events() {
+fn deleted_closed_files_are_counted_by_their_events() {
     let setup = Setup::new("closed-gone", &[SOURCE]);
     let output = setup.output();
     let text = format!("[run]\noutput = '{}'\nsync = \"never\"\nsegment_bytes = \"64KiB\"\n", output.display());

@@ -57,7 +57,7 @@ fn two_readouts(name: &str) -> Setup {
     [(1, "ru0"), (2, "ru0"), (3, "ru1"), (4, "ru1")].iter().fold(setup, |setup, (id, unit)| generic(setup, *id, unit))
 }
 
-/// Everybody is there, and may be called by the same address after a death.
+/// All nodes run; a restarted one has the same address.
 fn cluster(setup: Setup, events: u64) -> Cluster {
     let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::None);
     cluster.start("manager", &["--events", &events.to_string(), "--json"]);
@@ -83,7 +83,7 @@ fn end(cluster: &mut Cluster, statuses: &[i32]) -> Value {
     account
 }
 
-/// How many fragments come to it that nobody waits for any more depends on the moment: each is in the record, or has a cause.
+/// How many fragments come too late depends on timing: each is in the record, or has a cause.
 #[test]
 fn a_readout_unit_that_stands_still_for_too_long_accounts_for_what_is_in_no_record() {
     const EVENTS: u64 = 3000;
@@ -101,7 +101,7 @@ fn a_readout_unit_that_stands_still_for_too_long_accounts_for_what_is_in_no_reco
     end(&mut cluster, &[0, 3]);
 }
 
-/// It is alive and holds the data, and nobody knows how long it will take.
+/// It is alive and holds the data.
 #[test]
 fn a_readout_unit_that_stands_still_is_waited_for_and_nothing_is_given_up() {
     const EVENTS: u64 = 900;
@@ -130,7 +130,7 @@ fn a_killed_builder_unit_changes_nothing_about_what_the_account_says() {
     assert_eq!(end(&mut cluster, &[0])["events"]["built"], EVENTS);
 }
 
-/// Nobody is left who knows what it had.
+/// No node is left that knows what it had.
 #[test]
 fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     const EVENTS: u64 = 900;
@@ -142,7 +142,7 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     cluster.kill("manager");
     cluster.start("manager", &["--take-over", "--json"]);
     cluster.start("ru0", &[]);
-    // Its front ends begin anew, too, and say again what the run is past.
+    // Its front ends restart, too, and repeat events that the run is past.
     let address = cluster.front_end_address("ru0");
     let rest = senders.split_off(2);
     drop(senders);
@@ -157,7 +157,7 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
 
 /// Closed files vanish as well as the one that is written, which is written once more.
 #[test]
-fn a_run_directory_that_somebody_deletes_again_and_again_costs_events_that_are_counted() {
+fn a_run_directory_that_is_deleted_repeatedly_costs_events_that_are_counted() {
     let setup = Setup::new("deleted", &[]);
     let output = setup.output();
     let run = format!("[run]\noutput = '{}'\nsync = \"never\"\nsegment_bytes = \"200KiB\"\n", output.display());
@@ -198,5 +198,5 @@ fn connections_that_end_in_the_middle_of_fragments_are_accounted_for() {
     senders.into_iter().for_each(Sender::end);
     let account = program.end().expect_status(3).account();
     assert!(account["fragments"]["dropped"]["cut_short"].as_u64() > Some(0), "{account:#}");
-    assert_eq!(judge(&directory.join("run.json"), &[directory.clone()])["events"], 2000);
+    assert_eq!(judge(&directory.join("run.json"), std::slice::from_ref(&directory))["events"], 2000);
 }

@@ -129,8 +129,8 @@ impl World {
         })
     }
 
-    /// A fragment counts as in an event where the event's record has it, and nowhere else. Only where nobody died or took over, so
-    /// that everybody told all, and everything that was built was written.
+    /// A fragment counts as in an event where the event's record has it, and nowhere else. Checked only where no node died or took
+    /// over: all accounts are complete then, and every built event was written.
     fn judge_fragments(&mut self, held: &Held) -> Result<(), Broken> {
         let snapshot = self.snapshot();
         let (level, events) = (self.scenario.level, snapshot.ledger.events);
@@ -152,7 +152,9 @@ impl World {
             let found = whole.iter().filter(|(_, of)| *of == id).count() as u64;
             let unknown = account.dropped.get(Cause::OutcomeUnknown);
             Broken::unless((told..=told + unknown).contains(&found), Checker::Ledger, || {
-                format!("{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} in records")
+                format!(
+                    "{told} (perhaps {unknown} more) fragments of source {id} are in events by the account, and {found} in records"
+                )
             })?;
         }
         Ok(())

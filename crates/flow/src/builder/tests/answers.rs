@@ -40,7 +40,7 @@ fn fragments_lie_in_the_configured_order_however_they_come() {
     assert_eq!(hand.builder.event(emitted[0]).payload_bytes(), 40);
 }
 
-/// Its process was stopped, or a switch between them started anew: it still holds what it had.
+/// Its process was stopped, or a switch rebooted: it still holds its data.
 #[test]
 fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that_skips_a_request() {
     let mut hand = Hand::new(BuilderConfig { unreachable_timeout: 10 * TIMEOUT, ..config(1) });

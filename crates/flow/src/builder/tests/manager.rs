@@ -53,7 +53,7 @@ fn a_new_connection_counts_anew_without_what_is_in_work() {
     assert_eq!(credit(&hand.done()), Some((4, 1000)));
 }
 
-/// Events and readout units of which the manager is told that they have nothing of each other.
+/// Pairs of an event and a readout unit whose fragments the event does not have, to be sent to the manager.
 fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
     let of = |message: &Message| match message {
         Message::Lacking(lacking) => lacking.entries.to_vec(),

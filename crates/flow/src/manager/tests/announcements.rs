@@ -125,7 +125,7 @@ fn a_readout_unit_whose_answer_was_built_in_is_told_so_even_if_its_announcement_
 }
 
 #[test]
-fn a_readout_unit_that_cannot_be_reached_is_waited_for_longer_and_begins_anew_when_it_is_back() {
+fn an_unreachable_readout_unit_gets_the_longer_time_out_and_a_fresh_one_when_it_is_back() {
     let unreachable_timeout = 20 * EVENT_TIMEOUT;
     let mut hand = Hand::running(ManagerConfig { unreachable_timeout, ..config(2, 1) });
     let report = Message::Report(Report::default());

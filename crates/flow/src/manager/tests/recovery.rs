@@ -63,7 +63,7 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
 
 /// What it had counted it had told the event manager that died as well.
 #[test]
-fn a_successor_knows_that_a_readout_unit_began_anew_of_which_nobody_told_it() {
+fn a_successor_notices_a_restarted_readout_unit_whose_earlier_life_it_does_not_know() {
     let mut hand = successor();
     hand.announce(0, 12, 10..=12);
     repeated(&mut hand, 0, 12);

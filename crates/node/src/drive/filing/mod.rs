@@ -465,7 +465,7 @@ impl<D: Disk> Filing<D> {
         self.disk.copied_bytes()
     }
 
-    /// Files that somebody deleted while they were written, and that were written once more.
+    /// Files that were deleted while they were written, and that were written once more.
     pub fn restored_files(&self) -> u64 {
         self.disk.restored_files()
     }

@@ -22,7 +22,7 @@ pub struct StorageConfig {
     pub checksums: bool,
     /// Closed segments are moved here, in the same file system: from each output, where this is no absolute path.
     pub hand_over: Option<PathBuf>,
-    /// Somebody takes closed segments away, so that one that is not there is no loss.
+    /// Closed segments are taken away on purpose, so that a missing one is no loss.
     pub taken_away: bool,
     /// How full a disk may become; until it has no room left where this is none.
     pub room: Option<RoomLimits>,

@@ -18,7 +18,7 @@ pub struct StorageCounts {
     pub deleted_events: u64,
     /// Bytes in them.
     pub deleted_bytes: u64,
-    /// Event records that the disk had taken, in files that somebody deleted and that could not be written once more.
+    /// Event records that the disk had taken, in files that were deleted and that could not be written once more.
     pub gone_events: u64,
     /// Pieces of work that the disk refused; each is offered again.
     pub refusals: u64,

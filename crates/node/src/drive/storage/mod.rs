@@ -64,7 +64,7 @@ pub struct Storage<D: Disk> {
     /// By the index of the stream.
     series: Vec<Series>,
     copies: Copies,
-    /// Closed segments of all streams, the oldest first, as far as nobody takes them away.
+    /// Closed segments of all streams, the oldest first, unless they are taken away on purpose.
     kept: VecDeque<(StreamIndex, Closed)>,
     kept_bytes: u64,
     watch: Watch,
@@ -323,7 +323,7 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// Looks for closed segments that somebody may have deleted.
+    /// Looks for closed segments that may have been deleted.
     fn look_for_closed(&mut self, now: Instant) {
         let is_over = self.tools.run != RunNumber(0) && self.series.iter().all(Series::is_closed);
         let Self { watch, tools, kept, path, .. } = self;
@@ -420,7 +420,7 @@ impl<D: Disk> Storage<D> {
         self.tools.disk.copied_bytes()
     }
 
-    /// Files that somebody deleted or moved while they were written, and that were written once more.
+    /// Files that were deleted or moved while they were written, and that were written once more.
     pub fn restored_files(&self) -> u64 {
         self.tools.disk.restored_files()
     }

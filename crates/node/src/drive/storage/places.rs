@@ -35,7 +35,7 @@ impl Places {
         self.open.iter().map(PathBuf::as_path)
     }
 
-    /// Whether closed segments are handed over to somebody.
+    /// Whether closed segments are handed over.
     pub(super) const fn hands_over(&self) -> bool {
         !self.handed_over.is_empty()
     }

@@ -211,7 +211,7 @@ impl Recorded for HugeEvent {
     }
 
     fn payloads(&self, _: &mut EventRecordEncoder, _: &mut Staging, _: &mut Vec<Slice>) -> bool {
-        panic!("nobody looks at the bytes of what is refused");
+        panic!("the bytes of a refused event are not read");
     }
 }
 

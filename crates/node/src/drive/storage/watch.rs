@@ -1,4 +1,4 @@
-//! Closed segments are looked for now and then, and all of them at the end: what somebody deleted is no longer written.
+//! Closed segments are looked for now and then, and all of them at the end: events of deleted ones do not count as written.
 
 use super::places::Places;
 use super::segment::{Closed, set_path};
