@@ -198,5 +198,6 @@ fn connections_that_end_in_the_middle_of_fragments_are_accounted_for() {
     senders.into_iter().for_each(Sender::end);
     let account = program.end().expect_status(3).account();
     assert!(account["fragments"]["dropped"]["cut_short"].as_u64() > Some(0), "{account:#}");
-    assert_eq!(judge(&directory.join("run.json"), std::slice::from_ref(&directory))["events"], 2000);
+    let found = judge(&directory.join("run.json"), std::slice::from_ref(&directory));
+    assert_eq!(found["events"], 2000, "{account:#}");
 }
