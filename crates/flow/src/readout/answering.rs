@@ -54,6 +54,7 @@ impl Readout {
 
     /// The event manager lets go of events; their fragments are counted by how the events ended.
     pub(super) fn release(&mut self, now: Instant, release: &Release) {
+        let before = self.table.base();
         for entry in &release.entries {
             let positions = self.timeline.range(entry.first, entry.count);
             // What no builder unit was sent is in no record.
@@ -84,6 +85,7 @@ impl Readout {
         let was_full = self.head >= self.table.limit();
         self.skip_released(now);
         self.table.close_gap(self.head);
+        self.count_restarts_from_here(now, before);
         if was_full || !self.declared.is_empty() {
             self.advance(now);
         }

@@ -38,6 +38,9 @@ const NEAR: Position = 16;
 /// Events wait no longer than this for a source whose numbers are in doubt, whatever the source time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
+/// How often it is looked meanwhile whether others have come as far as a source that waits for them.
+const LOOKS: u32 = 16;
+
 /// Flags of fragments whose numbers are no evidence: their bytes are known to be damaged, or the framer gave them up.
 const UNRELIABLE: u32 = FragmentFlags::CRC_ERROR.0
     | FragmentFlags::MALFORMED.0
@@ -227,7 +230,8 @@ impl Readout {
         let verdict = self.verdict(source, is_last_word);
         self.sources[source].doubt.awaits_others = verdict == Verdict::AwaitOthers;
         match verdict {
-            Verdict::Wait | Verdict::AwaitOthers => {}
+            Verdict::Wait => {}
+            Verdict::AwaitOthers => self.doubt_check = self.doubt_check.min(now.after(self.patience() / LOOKS)),
             Verdict::Right(reading) => self.follow(source, reading, is_last_word),
             Verdict::Restart(reading) => self.restart(now, source, reading),
             Verdict::Realign(reading, position) => self.realign(source, reading, position, is_last_word),
@@ -311,8 +315,11 @@ impl Readout {
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
         let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere);
-        if lead >= proof && (reached(first) || is_long) {
+        if lead >= proof && reached(first) {
             return self.right(source, forward, is_last_word);
+        }
+        if lead >= proof && is_long {
+            return self.verdict_on_jump(source, forward, is_last_word);
         }
         let restart = self.verdict_on_restart(source, anew, forward.cost, is_last_word);
         if !is_last_word || !matches!(restart, Verdict::Wait | Verdict::Nothing) {
@@ -371,6 +378,27 @@ impl Readout {
         let position = |one: &Received| input.sequence.position_ahead(one.meta.raw_id, self.head);
         let is_soon = |one: &Received| !is_unreliable(one) && position(one).is_some_and(|one| one < ORIGIN + NEAR);
         input.doubt.held.iter().any(is_soon)
+    }
+
+    /// Whether numbers far ahead are right: of events that the run has not come to, or those of another numbering.
+    fn verdict_on_jump(&self, source: usize, forward: Reading, is_last_word: bool) -> Verdict {
+        let even = forward.until_gap();
+        let says = |place: usize| {
+            let input = &self.sources[source];
+            input.sequence.position_ahead(input.doubt.held[place].meta.raw_id, self.head)
+        };
+        if let Some(position) = self.realigned(source, even)
+            && even.members().next().and_then(says) != Some(position)
+        {
+            return Verdict::Realign(even, position);
+        }
+        let tells = |one: &Received| Mark::of(&one.meta).tells();
+        let may_show = self.sources[source].doubt.held.iter().any(tells) && !self.resync_declared;
+        let is_far = forward.missing() > NEAR;
+        if may_show && is_far && !is_last_word && self.others_lag(source) {
+            return Verdict::AwaitOthers;
+        }
+        self.right(source, forward, is_last_word)
     }
 
     /// What of an explanation is certain: it ends with no member that has numbers missing in front of it, or is damaged, and of which
@@ -639,6 +667,11 @@ impl Readout {
         }
         let patience = self.patience();
         for source in 0..self.sources.len() {
+            if self.sources[source].doubt.awaits_others() {
+                self.weigh(now, source, false);
+                self.admit_believed(now, source);
+                self.moved(now, source);
+            }
             let input = &self.sources[source];
             if input.doubt.is_empty() {
                 continue;

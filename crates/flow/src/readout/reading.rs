@@ -92,6 +92,11 @@ impl Reading {
         (0..MOST).filter(move |place| members & 1 << place != 0)
     }
 
+    /// How many numbers are missing, and nothing stands for them.
+    pub(super) const fn missing(&self) -> u64 {
+        self.missing
+    }
+
     pub(super) const fn len(&self) -> u32 {
         self.members.count_ones()
     }

@@ -44,6 +44,11 @@ impl Mark {
         }
     }
 
+    /// Whether it says anything of when its event was.
+    pub(super) const fn tells(&self) -> bool {
+        self.crossing.is_some() || self.time.is_some()
+    }
+
     /// Whether nothing tells it from a mark of the same event.
     fn fits(&self, other: &Self) -> bool {
         let is_other = |one: Option<u16>, two: Option<u16>| one.zip(two).is_some_and(|(one, two)| one != two);
@@ -58,7 +63,11 @@ fn is_same_row(row: &[Mark], other: &[Mark]) -> bool {
         return false;
     }
     let crossings = row.iter().zip(other).filter(|(one, two)| one.crossing.is_some() && two.crossing.is_some()).count();
-    crossings >= ENOUGH_CROSSINGS || row.len() >= ENOUGH_TIMES && intervals_agree(row, other)
+    // What repeats itself fits in several places.
+    let repeats = |period: usize| row.iter().zip(&row[period..]).all(|(one, two)| one.fits(two));
+    let times_repeat = |period: usize| intervals_agree(&row[..row.len() - period], &row[period..]);
+    crossings >= ENOUGH_CROSSINGS && !(1..=row.len() / 2).any(repeats)
+        || row.len() >= ENOUGH_TIMES && intervals_agree(row, other) && !(1..=2).any(times_repeat)
 }
 
 /// Whether intervals between time stamps have the same ratios to each other, whatever the clocks' units.
@@ -178,6 +187,10 @@ mod tests {
         assert!(is_same_row(&row, &[mark(1, 9), mark(2, 5), mark(3, 0), mark(4, 0)]));
         assert!(!is_same_row(&row, &[mark(1, 0), mark(2, 6), mark(3, 0), mark(4, 0)]));
         assert!(!is_same_row(&row, &[mark(1, 0), mark(2, 5), mark(3, 0), mark(5, 0)]));
+        let regular = timed(&[100, 200, 300, 400, 500, 600, 700]);
+        assert!(!is_same_row(&regular, &regular), "a clock fits everywhere");
+        let pairs = [mark(1, 0), mark(2, 0), mark(1, 0), mark(2, 0)];
+        assert!(!is_same_row(&pairs, &pairs), "so does what repeats itself");
         let silent = [Mark { crossing: None, tag: 0, time: None }; 8];
         assert!(!is_same_row(&silent, &silent), "nothing tells");
     }

@@ -13,7 +13,7 @@
 use super::machine::Readout;
 use super::realign::Strayed;
 use super::source::{Presence, Standing};
-use super::timeline::NEVER;
+use super::timeline::{NEVER, Position};
 use crate::messages::Received;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -170,6 +170,23 @@ impl Readout {
             } else {
                 self.sources[source].standing = Standing::OutOfSync;
                 self.drop_waiting(source, Cause::OutOfSync);
+            }
+        }
+    }
+
+    /// Events from `before` on were released: of sources that started again while the last of them was held
+    /// the time counts from here on.
+    pub(super) fn count_restarts_from_here(&mut self, now: Instant, before: Position) {
+        if self.restart_check == Instant::FAR_FUTURE {
+            return;
+        }
+        let base = self.table.base();
+        for input in &mut self.sources {
+            if let Standing::Restarted { since, held } = &mut input.standing
+                && *held > before
+                && *held <= base
+            {
+                *since = now;
             }
         }
     }

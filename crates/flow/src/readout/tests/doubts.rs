@@ -303,6 +303,44 @@ fn after_a_restart_of_which_nothing_tells_the_place_a_source_is_out_of_sync() {
     assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 30, "what is the same everywhere tells nothing");
 }
 
+/// Source 1 loses `lost` events behind event 20, or its numbers go on that much higher.
+fn jumped_at_21(lost: u64, is_loss: bool, mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
+    let mut rig = started(wide(2));
+    for number in 1..=40 {
+        rig.feed_fragments(0, vec![mark(0, number, number)]);
+        let event = if is_loss && number > 20 { number + lost } else { number };
+        rig.feed_fragments(1, vec![mark(1, event, if number > 20 { number + lost } else { number })]);
+    }
+    for number in 41..=40 + lost * u64::from(is_loss) {
+        rig.feed_fragments(0, vec![mark(0, number, number)]);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    rig
+}
+
+#[test]
+fn numbers_that_go_on_elsewhere_are_where_crossings_or_times_say() {
+    for lost in [30, 40] {
+        let rig = jumped_at_21(lost, false, marked);
+        assert_eq!((rig.settled, rig.account(1).in_flight), (key(40), 40), "{lost}: {:?}", rig.account(1));
+        let expected = [(NumberingKind::Restart, 20, 21 + lost, 0), (NumberingKind::Recovered, 20, 21 + lost, 0)];
+        assert_eq!(kinds(&rig, 1), expected);
+    }
+}
+
+#[test]
+fn a_gap_is_a_gap_whatever_crossings_and_times_say() {
+    let constant = |source, _, raw| Received {
+        meta: FragmentMeta { bunch_crossing: 7, ..marked(source, 1, raw).meta },
+        ..fragment(source, raw)
+    };
+    for mark in [marked, constant] {
+        let rig = jumped_at_21(30, true, mark);
+        assert_eq!((rig.settled, kinds(&rig, 1)), (key(70), vec![(NumberingKind::Gap, 20, 51, 30)]));
+        assert_eq!(rig.account(1).in_flight, 40);
+    }
+}
+
 #[test]
 fn a_source_that_was_out_of_sync_by_mistake_comes_back() {
     let mut rig = started(wide(2));
