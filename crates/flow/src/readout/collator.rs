@@ -10,6 +10,7 @@
 //! sources show: a time that is equal to one of theirs is right. A source that goes back behind itself for good has begun anew:
 //! it is out of sync and events do not wait for it, until it returns to its old times, or all connected sources restart.
 
+use super::doubt::is_unreliable;
 use super::lane::{Claim, Doubted, Lane, LaneConfig, MOST_DOUBTED, PROOF, Time};
 use crate::messages::{NumberingKind, Received};
 use core::time::Duration;
@@ -96,6 +97,8 @@ impl Collator {
         for fragment in fragments.drain(..) {
             if fragment.meta.missing_cause().is_some() {
                 self.lanes[lane].given_up.push_back(fragment);
+            } else if is_unreliable(&fragment) {
+                self.lanes[lane].keep_damaged(now, fragment);
             } else {
                 self.take_in(now, lane, fragment);
             }
@@ -406,12 +409,21 @@ impl Collator {
         self.in_order_at = None;
         self.weigh(now);
         loop {
+            let damaged = self.take_damaged(now, &has_room);
+            if damaged.is_some() {
+                return damaged;
+            }
             // What was given up has no number.
             let given_up = self.lanes.iter().position(|one| !one.given_up.is_empty());
             if let Some(lane) = given_up.filter(|&lane| has_room(lane)) {
                 return self.lanes[lane].given_up.pop_front().map(|fragment| (lane, fragment));
             }
-            let (lane, time) = self.lowest()?;
+            let Some((lane, time)) = self.lowest() else {
+                if self.drop_damaged_of_ended() {
+                    continue;
+                }
+                return None;
+            };
             if !has_room(lane) {
                 // While whose turn it is must wait itself, nobody's silence counts.
                 self.since = None;
@@ -438,6 +450,39 @@ impl Collator {
                 }
             }
         }
+    }
+
+    /// A damaged fragment of the event that was numbered last; those that nobody bore out for long are given up.
+    fn take_damaged(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
+        let patience = self.patience();
+        for lane in 0..self.lanes.len() {
+            let own = &mut self.lanes[lane];
+            if own.damaged.is_empty() {
+                continue;
+            }
+            let time = self.last.filter(|_| own.passed < self.given).map(|last| last.time);
+            if let Some(mut fragment) = time.filter(|_| has_room(lane)).and_then(|time| own.take_damaged(time)) {
+                fragment.meta.raw_id = self.given;
+                return Some((lane, fragment));
+            }
+            while own.damaged.front().is_some_and(|one| now >= one.came.after(patience)) {
+                own.drop_damaged();
+            }
+        }
+        None
+    }
+
+    /// Nothing waits that could bear out what sources had that have ended. Says whether they had any.
+    fn drop_damaged_of_ended(&mut self) -> bool {
+        let ended = self.lanes.iter_mut().filter(|one| one.has_left && !one.damaged.is_empty());
+        ended
+            .map(|one| {
+                while !one.damaged.is_empty() {
+                    one.drop_damaged()
+                }
+            })
+            .count()
+            > 0
     }
 
     /// The next event is of this time, which a source shows.
@@ -529,7 +574,7 @@ impl Collator {
     /// The first fragment that waits of a source goes into the event that was numbered last.
     fn take(&mut self, lane: usize) -> Option<(usize, Received)> {
         let own = &mut self.lanes[lane];
-        let mut fragment = own.waiting.pop_front()?.fragment;
+        let mut fragment = own.take_first()?;
         (own.has_joined, own.late) = (true, 0);
         fragment.meta.raw_id = self.given;
         Some((lane, fragment))
@@ -554,7 +599,9 @@ impl Collator {
         let adrift = self.adrift_since.map(|since| since.after(self.timeout));
         let doubted = self.lanes.iter().filter_map(Lane::doubted_since).min().filter(|_| adrift.is_none());
         let doubted = doubted.map(|since| since.after(self.patience()));
-        [silent, adrift, doubted, self.in_order_at].into_iter().flatten().min()
+        let damaged = self.lanes.iter().filter_map(|one| one.damaged.front()).map(|one| one.came).min();
+        let damaged = damaged.map(|came| came.after(self.patience()));
+        [silent, adrift, doubted, damaged, self.in_order_at].into_iter().flatten().min()
     }
 
     /// Takes what a source's times did that they should not, and how many of its fragments came out of order.
@@ -575,6 +622,7 @@ impl Collator {
         let held = own.held();
         own.waiting.clear();
         own.doubted.clear();
+        own.damaged.clear();
         own.given_up.clear();
         held
     }

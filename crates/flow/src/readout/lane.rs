@@ -69,6 +69,15 @@ pub(super) struct Doubted {
     gone_on: u64,
 }
 
+/// A fragment whose bytes are damaged: its time is no evidence.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    pub(super) fragment: Received,
+    pub(super) came: Instant,
+    /// Believed fragments that came before.
+    order: u64,
+}
+
 /// What a source's times did that they should not.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Note {
@@ -101,6 +110,8 @@ pub(super) struct Lane {
     pub(super) waiting: VecDeque<Entry>,
     /// Those that are not, in the order in which they came.
     pub(super) doubted: VecDeque<Doubted>,
+    /// Those that are damaged; they have a place where other sources show their times.
+    pub(super) damaged: VecDeque<Damaged>,
     /// Those that are in no event.
     pub(super) given_up: VecDeque<Received>,
     /// The highest time that is believed; none before the first one.
@@ -143,6 +154,7 @@ impl Lane {
             config,
             waiting: VecDeque::with_capacity(most),
             doubted: VecDeque::with_capacity(most),
+            damaged: VecDeque::with_capacity(MOST_DOUBTED),
             given_up: VecDeque::with_capacity(most),
             top: None,
             before_jump: None,
@@ -166,7 +178,7 @@ impl Lane {
 
     /// Fragments that are here.
     pub(super) fn held(&self) -> usize {
-        self.waiting.len() + self.doubted.len() + self.given_up.len()
+        self.waiting.len() + self.doubted.len() + self.damaged.len() + self.given_up.len()
     }
 
     fn bits(&self) -> u32 {
@@ -319,6 +331,39 @@ impl Lane {
         if let Some(kind) = kind {
             self.note(kind, fragment.meta.raw_id);
         }
+    }
+
+    /// A fragment came whose time is no evidence.
+    pub(super) fn keep_damaged(&mut self, now: Instant, fragment: Received) {
+        if self.damaged.len() == MOST_DOUBTED {
+            self.drop_damaged();
+        }
+        self.damaged.push_back(Damaged { fragment, came: now, order: self.order });
+    }
+
+    /// The oldest damaged fragment is in no event.
+    pub(super) fn drop_damaged(&mut self) {
+        let Some(Damaged { mut fragment, .. }) = self.damaged.pop_front() else { return };
+        // What is wrong with it is counted where it arrives.
+        let missing = FragmentMeta::missing(fragment.meta.source, Cause::BadChecksum);
+        fragment.meta = FragmentMeta { flags: missing.flags.with(fragment.meta.flags), ..missing };
+        self.given_up.push_back(fragment);
+    }
+
+    /// Takes the damaged fragment of this time.
+    pub(super) fn take_damaged(&mut self, time: Time) -> Option<Received> {
+        let is_of = |one: &Damaged| (one.fragment.meta.raw_id ^ time as u64) & self.mask() == 0;
+        let place = self.damaged.iter().position(is_of)?;
+        self.damaged.remove(place).map(|one| one.fragment)
+    }
+
+    /// The first that waits goes on; what is damaged and came before has no place any more.
+    pub(super) fn take_first(&mut self) -> Option<Received> {
+        let entry = self.waiting.pop_front()?;
+        while self.damaged.front().is_some_and(|one| one.order < entry.order) {
+            self.drop_damaged();
+        }
+        Some(entry.fragment)
     }
 
     /// Takes note of what its times did, with the number that showed it.

@@ -247,6 +247,8 @@ impl Source {
     pub(super) fn count_given_up(&mut self, cause: Cause) {
         match cause {
             Cause::Late => self.account.late += 1,
+            // The bytes of one whose number grows.
+            Cause::BadChecksum => self.account.corrupt += 1,
             _ => self.account.dropped.add(cause, 1),
         }
     }

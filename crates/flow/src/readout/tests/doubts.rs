@@ -13,12 +13,6 @@ fn started(config: ReadoutConfig) -> Rig {
     Rig::doubting(config).start()
 }
 
-fn damaged(source: u32, raw: u64) -> Received {
-    let mut damaged = fragment(source, raw);
-    damaged.meta.flags = FragmentFlags::CRC_CHECKED.with(FragmentFlags::CRC_ERROR);
-    damaged
-}
-
 /// A fragment that knows which event it really is of, whatever number it has.
 fn truly(source: u32, number: u64, raw: u64) -> Received {
     let mut one = fragment(source, raw);

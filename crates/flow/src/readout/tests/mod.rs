@@ -35,6 +35,13 @@ fn key(number: u64) -> EventKey {
     EventKey::new(0, number)
 }
 
+/// A fragment whose checksum is wrong.
+fn damaged(source: u32, raw: u64) -> Received {
+    let mut damaged = fragment(source, raw);
+    damaged.meta.flags = FragmentFlags::CRC_CHECKED.with(FragmentFlags::CRC_ERROR);
+    damaged
+}
+
 fn fragment(source: u32, raw_id: u64) -> Received {
     let mut meta = FragmentMeta::missing(SourceId(source), Cause::Skipped);
     (meta.flags, meta.length, meta.raw_id) = (FragmentFlags::default(), LENGTH, raw_id);
