@@ -44,6 +44,16 @@ pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
     flagged.map(|(id, flags)| format!("source {id}: fragments in doubt, kept and flagged: {}", named(flags))).collect()
 }
 
+/// A line for each source whose numbers began elsewhere than at `first`.
+pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
+    let begin = |(id, anomalies): (&String, &serde_json::Value)| {
+        let begin = anomalies.as_array()?.iter().find(|one| one["kind"] == "begin")?;
+        let number = begin["to"].as_u64()?;
+        Some(format!("source {id}: its first event is number {number}, as its numbers show (`first` is not given)"))
+    };
+    summary.numbering.iter().filter_map(begin).collect()
+}
+
 /// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     const FRAMES: [(&str, &str); 5] = [

@@ -6,7 +6,8 @@ use crate::files::print_json;
 use crate::progress::Progress;
 use crate::push;
 use crate::render::{
-    checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table, partial_lines, synchrony_lines,
+    begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table, partial_lines,
+    synchrony_lines,
 };
 use crate::signals::Interrupts;
 use crate::topology;
@@ -425,7 +426,16 @@ fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
         return print_json(summary);
     }
     say!("{}", ledger_table(summary));
-    let lines = [partial_lines, synchrony_lines, checksum_lines, flag_lines, frame_lines, disk_lines, incident_lines];
+    let lines = [
+        partial_lines,
+        synchrony_lines,
+        checksum_lines,
+        begin_lines,
+        flag_lines,
+        frame_lines,
+        disk_lines,
+        incident_lines,
+    ];
     for line in lines.into_iter().flat_map(|lines| lines(summary)) {
         say!("{line}");
     }

@@ -67,6 +67,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         counted(configuration.readout.len(), "readout unit"),
         counted(configuration.builder.len(), "builder unit")
     );
+    configuration.first_lines().iter().for_each(|line| text.push_str(&format!("{line}\n")));
     for source in &configuration.source {
         if let Ok(Some(layout)) = source.plan() {
             text.push_str(&format!("\n{}: a frame, byte by byte\n{layout}", source.name_or_id()));

@@ -147,6 +147,10 @@ impl Framing for Description {
         matches!(self, Self::Board(..)) || ask!(self, framing => framing.counts_together())
     }
 
+    fn runs_free(&self) -> bool {
+        ask!(self, framing => framing.runs_free())
+    }
+
     fn widths(&self) -> Widths {
         ask!(self, framing => framing.widths())
     }

@@ -261,6 +261,11 @@ pub trait Framing {
         true
     }
 
+    /// Whether the frames' own numbers ([`Fields::sequence`]) run on from run to run, so that the first one of a run may be any.
+    fn runs_free(&self) -> bool {
+        false
+    }
+
     /// How wide its counters are.
     fn widths(&self) -> Widths {
         Widths::default()
@@ -327,6 +332,10 @@ impl<F: Framing> Framing for Arc<F> {
 
     fn counts_together(&self) -> bool {
         F::counts_together(self)
+    }
+
+    fn runs_free(&self) -> bool {
+        F::runs_free(self)
     }
 
     fn widths(&self) -> Widths {

@@ -52,6 +52,8 @@ pub struct SourceConfig {
     pub first: u64,
     /// `first` is a guess: counting may begin with another number.
     pub begins_anywhere: bool,
+    /// Its counter runs on from run to run, for itself: the first number that comes is that of the run's first event.
+    pub runs_free: bool,
     /// The longest fragment that is believed, in bytes.
     pub max_fragment: u32,
     /// What the end of its connection means.
@@ -87,6 +89,7 @@ impl SourceConfig {
             counter_bits,
             first: 1,
             begins_anywhere: false,
+            runs_free: false,
             trusts_numbers: false,
             max_fragment: 16 << 20,
             on_close: OnClose::Wait,

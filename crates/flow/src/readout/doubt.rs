@@ -80,6 +80,25 @@ pub(super) struct Doubt {
     given_up: Option<(u64, u32)>,
 }
 
+/// Where the sources agree that the run's numbers begin.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Begin {
+    /// Each at this number.
+    At(u64),
+    /// Each so far behind its usual first number.
+    Off(u64),
+}
+
+impl Begin {
+    /// The first number of a source that usually begins with `usual`.
+    const fn number(self, usual: u64) -> u64 {
+        match self {
+            Self::At(number) => number,
+            Self::Off(distance) => usual.wrapping_add(distance),
+        }
+    }
+}
+
 /// What is known of a source whose numbers are in doubt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Verdict {
@@ -214,6 +233,9 @@ impl Readout {
     /// Decides what is held of a source, where it can be decided; where `is_last_word`, in any case.
     pub(super) fn weigh(&mut self, now: Instant, source: usize, is_last_word: bool) {
         if self.sources[source].doubt.is_empty() {
+            return;
+        }
+        if self.sources[source].is_yet_to_begin() && !self.begin_free(source, is_last_word) {
             return;
         }
         if self.may_begin_anywhere(source) {
@@ -612,39 +634,62 @@ impl Readout {
 
     /// Whether the run's first number is not known yet, and this source helps to find it.
     pub(super) fn may_begin_anywhere(&self, source: usize) -> bool {
-        self.first_is_open && !self.sources[source].trusts_numbers
+        let input = &self.sources[source];
+        self.first_is_open && !input.trusts_numbers && !input.runs_free
+    }
+
+    /// A counter that runs for itself begins with the first number that others behind it bear out. Says whether it has begun.
+    fn begin_free(&mut self, source: usize, is_last_word: bool) -> bool {
+        let key = self.timeline.key(ORIGIN);
+        let input = &mut self.sources[source];
+        let begun = input.doubt.beginning(&input.sequence);
+        let is_shown = |length| length >= ENOUGH || is_last_word || input.doubt.is_full();
+        let Some((raw, _)) = begun.filter(|&(_, length)| is_shown(length)) else { return false };
+        input.numbering.note(NumberingKind::Begin, key, input.sequence.first(), raw, 0);
+        input.sequence.begin_at(raw);
+        input.has_begun = true;
+        true
     }
 
     /// At the start of a run counting may begin anywhere, where the sources agree: at the trigger source's first number, or
-    /// the one that most sources show. Waits until all that are awaited have shown theirs, unless `is_last_word`.
+    /// the one that most sources show. They agree if they show the same number, or are as far from where each usually begins.
+    /// Waits until all that are awaited have shown theirs, unless `is_last_word`.
     fn agree_on_first(&mut self, now: Instant, is_last_word: bool) {
         let beginning = |input: &Source| input.doubt.beginning(&input.sequence);
+        let is_begun = |input: &Source, begin: Begin| {
+            beginning(input).is_some_and(|(raw, _)| begin.number(input.sequence.first()) == raw)
+        };
         let mut votes = None;
-        for input in &self.sources {
+        for input in self.sources.iter().filter(|input| !input.runs_free) {
             let begun = beginning(input);
             let is_shown = begun.is_some_and(|(_, length)| length >= ENOUGH) || input.doubt.is_full();
             if !is_last_word && !input.masking.is_open() && !is_shown {
                 return;
             }
-            let Some((first, _)) = begun else { continue };
-            let agree = self.sources.iter().filter(|other| beginning(other).is_some_and(|(other, _)| other == first));
-            // Of numbers that as many show the usual one is taken, then the lowest one.
-            let vote = (input.triggers, agree.count(), input.sequence.is_first(first, false), Reverse(first));
-            votes = votes.max(Some(vote));
+            let Some((raw, _)) = begun else { continue };
+            for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
+                let agree = self.sources.iter().filter(|other| is_begun(other, begin)).count();
+                // Of numbers that as many show the usual one is taken, then the lowest one.
+                let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin);
+                votes = votes.max(Some(vote));
+            }
         }
-        let Some((.., Reverse(first))) = votes else { return };
-        self.begin_at(now, first);
+        let Some((.., begin)) = votes else { return };
+        self.begin_at(now, begin);
     }
 
     /// The run's first event has this number at all sources.
-    fn begin_at(&mut self, now: Instant, first: u64) {
+    fn begin_at(&mut self, now: Instant, begin: Begin) {
         self.first_is_open = false;
         let key = self.timeline.key(ORIGIN);
-        for input in self.sources.iter_mut().filter(|input| !input.trusts_numbers) {
+        for input in self.sources.iter_mut().filter(|input| !input.trusts_numbers && !input.runs_free) {
+            let usual = input.sequence.first();
+            let first = begin.number(usual);
             input.sequence.begin_at(first);
             input.begins_anywhere = false;
-            if input.doubt.held.iter().any(|one| one.meta.raw_id == first && !is_unreliable(one)) {
-                input.numbering.note(NumberingKind::Begin, key, first, first, 0);
+            let shows = |one: &Received| one.meta.raw_id == first && !is_unreliable(one);
+            if first != usual && input.doubt.held.iter().any(shows) {
+                input.numbering.note(NumberingKind::Begin, key, usual, first, 0);
             }
         }
         // Sources that lost their first fragments are placed by what the others show.

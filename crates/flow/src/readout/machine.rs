@@ -100,7 +100,7 @@ impl Readout {
             resync_timeout: config.resync_timeout,
             resync_declared: config.trigger.is_some() || config.trigger_elsewhere,
             is_alone: config.is_alone,
-            first_is_open: config.first_is_open,
+            first_is_open: config.first_is_open && config.sources.iter().any(|source| !source.runs_free),
             started: false,
             first_number: 0,
             shown_elsewhere: ORIGIN,

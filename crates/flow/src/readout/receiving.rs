@@ -188,8 +188,9 @@ impl Readout {
 
     /// A source has shown where it is in the run.
     pub(super) fn joins(&mut self, source: usize) {
-        self.sources[source].has_joined = true;
-        self.first_is_open = false;
+        let input = &mut self.sources[source];
+        (input.has_joined, input.has_begun) = (true, true);
+        self.first_is_open &= input.runs_free;
     }
 
     /// What becomes of a fragment; gives it back where it must wait.
@@ -221,6 +222,7 @@ impl Readout {
         } else if !input.trusts_numbers
             && !input.passes_mask(raw, self.head)
             && (self.first_is_open
+                || input.is_yet_to_begin()
                 || !input.doubt.is_empty()
                 || is_unreliable(&fragment)
                 || !input.sequence.goes_on(raw))

@@ -180,6 +180,11 @@ impl Sequence {
         self.between(self.first.wrapping_sub(1), raw) <= NEAR
     }
 
+    /// What the counter shows in the run's first event.
+    pub(super) const fn first(&self) -> u64 {
+        self.first
+    }
+
     /// The counter shows `first` in the run's first event.
     pub(super) const fn begin_at(&mut self, first: u64) {
         self.first = first & self.mask;

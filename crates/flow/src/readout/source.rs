@@ -87,6 +87,10 @@ pub(super) struct Source {
     pub(super) trusts_numbers: bool,
     /// Counting may begin with another number than the configured one.
     pub(super) begins_anywhere: bool,
+    /// Its counter runs for itself.
+    pub(super) runs_free: bool,
+    /// It has shown where that begins.
+    pub(super) has_begun: bool,
     /// It sends an event in several frames; late ones become a fragment of their own.
     pub(super) may_repeat: bool,
     /// Its readout unit has no other one.
@@ -153,6 +157,8 @@ impl Source {
             sequence,
             trusts_numbers,
             begins_anywhere: config.begins_anywhere,
+            runs_free: config.runs_free,
+            has_begun: false,
             may_repeat: config.gather.is_some(),
             is_only: readout.sources.len() == 1,
             has_joined: false,
@@ -241,6 +247,12 @@ impl Source {
     pub(super) fn passes_mask(&self, raw: u64, head: Position) -> bool {
         let (last, next) = (self.sequence.last(), self.masking.first_wanted(self.sequence.last() + 1));
         next > last + 1 && self.sequence.position_ahead(raw, head).is_some_and(|position| position <= next)
+    }
+
+    /// Whether its counter runs for itself and has not shown where it begins.
+    #[inline]
+    pub(super) const fn is_yet_to_begin(&self) -> bool {
+        self.runs_free && !self.has_begun
     }
 
     /// A fragment came that the framer had given up on the way.

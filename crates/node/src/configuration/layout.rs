@@ -441,16 +441,6 @@ impl SourceSection {
         }
     }
 
-    /// Its counter in the run's first event.
-    pub fn first_event(&self) -> u64 {
-        self.given_first_event().unwrap_or(1)
-    }
-
-    /// The same where the configuration says it.
-    pub fn given_first_event(&self) -> Option<u64> {
-        self.event.as_ref().and_then(|event| event.first).or(self.first)
-    }
-
     /// Whether its event numbers grow, but not one by one.
     pub fn numbers_grow(&self) -> bool {
         if let Some(splitter) = self.own_splitter() {

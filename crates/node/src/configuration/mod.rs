@@ -20,6 +20,7 @@ mod felix_serve;
 mod file_based;
 mod filter;
 mod filter_text;
+mod first;
 mod format;
 mod gathering;
 mod histogram;

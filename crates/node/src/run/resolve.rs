@@ -206,6 +206,7 @@ impl Resolved {
             }),
             first: source.first_event(),
             begins_anywhere: source.given_first_event().is_none(),
+            runs_free: source.runs_free(),
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.

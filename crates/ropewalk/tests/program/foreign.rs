@@ -233,10 +233,14 @@ fn a_file_goes_out_again_as_datagrams() {
 
 /// A capture of a datagram for each of these, from a host to port 7007: five letters and a number.
 fn captured(datagrams: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
+    captured_of(datagrams.map(|(host, number)| (host, number, [&b"BOARD"[..], &number.to_be_bytes()].concat())))
+}
+
+/// The same with the datagrams' time and bytes.
+fn captured_of(datagrams: impl Iterator<Item = (u8, u32, Vec<u8>)>) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_interface(LinkType::RAW, &mut bytes);
-    for (host, number) in datagrams {
-        let payload = [&b"BOARD"[..], &number.to_be_bytes()].concat();
+    for (host, number, payload) in datagrams {
         let [source, destination] = [host, 1].map(|host| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, host), 7007));
         let mut packet = vec![0; 28];
         let header = ropewalk_wire::internet::Ipv4Header::new(*source.ip(), *destination.ip(), 17);
@@ -276,6 +280,68 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     assert_eq!(account["by_source"]["5"]["frames_missing"], 3, "{account:#}");
     let datagrams = serde_json::json!({ "lost": 0, "lost_by_cause": {}, "lost_by_source": {}, "nobodys": 38 });
     assert_eq!(account["datagrams"], datagrams);
+}
+
+/// A run of the sources that `sources` describes, each with its id, until they end.
+fn run_of(directory: &TemporaryDirectory, sources: &[String], status: i32) -> (Vec<String>, serde_json::Value) {
+    let place = directory.path().display().to_string();
+    let head = format!("version = 1\n[run]\noutput = {place:?}\nuntil_sources_end = true\n");
+    let text = head + "[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n" + &sources.concat();
+    let config = written(directory, "run.toml", text.as_bytes());
+    let checked = Program::run(["config", "check", &config]);
+    let lines =
+        checked.expect_status(0).out.iter().filter(|line| line.starts_with("first event number")).cloned().collect();
+    (lines, Program::run(["run", &config, "--json"]).expect_status(status).account())
+}
+
+#[test]
+fn eudaq_counts_from_0() {
+    let directory = TemporaryDirectory::new("foreign-eudaq");
+    let events =
+        (0..20).flat_map(|event| ForeignFormat::Eudaq.emulate(5, event, &[7; 40]).expect("it is short").concat());
+    let file = written(&directory, "eudaq.raw", &events.collect::<Vec<u8>>());
+    let source = format!("[[source]]\nid = 5\nreadout = \"ru0\"\nformat = \"eudaq\"\ninput = {file:?}\n");
+    let (lines, account) = run_of(&directory, &[source], 0);
+    assert_eq!(lines, ["first event number 0, as eudaq counts; `first` says otherwise: source-5"]);
+    assert_eq!(account["events"]["written"], 20, "{account:#}");
+}
+
+/// Two FECs whose counters begin somewhere, one of which wraps; each loses one frame on the way.
+fn free_running(directory: &TemporaryDirectory) -> String {
+    let frame = |host: u8, index: u32| {
+        let first: u32 = if host == 2 { 88_123 } else { u32::MAX - 20 };
+        let mut bytes = ForeignFormat::Srs.emulate(host.into(), first.wrapping_add(index), &[7; 24])?.concat();
+        bytes[8..12].copy_from_slice(&(1000 + 100 * index).to_be_bytes());
+        Some((host, index, bytes)).filter(|_| index != if host == 2 { 20 } else { 33 })
+    };
+    let frames = (0..51).flat_map(|index| [2, 3].map(|host| frame(host, index)));
+    written(directory, "srs.pcapng", &captured_of(frames.flatten()))
+}
+
+#[test]
+fn frame_counters_that_run_free_begin_anywhere() {
+    let directory = TemporaryDirectory::new("foreign-srs");
+    let file = free_running(&directory);
+    let by_frame = "format = \"srs\"";
+    let by_time = "frame = \"datagram\"\nmatch = { at = 4, bytes = \"VM3\" }\n\
+                   event = { at = 8, type = \"u32be\", numbers = \"growing\" }\nsequence = { at = 0, type = \"u32be\" }";
+    for (keys, first) in
+        [(by_frame, "that of the first frame: its counter runs free"), (by_time, "any: its numbers grow")]
+    {
+        let source = |id: u8| {
+            let demux = format!("demux = {{ at = \"ip.source\", is = \"127.0.0.{id}\" }}");
+            format!("[[source]]\nid = {id}\nreadout = \"ru0\"\ninput = {file:?}\n{keys}\n{demux}\n")
+        };
+        let (lines, account) = run_of(&directory, &[source(2), source(3)], 3);
+        assert!(lines.len() == 1 && lines[0].contains(first), "{lines:?}");
+        for id in ["2", "3"] {
+            assert_eq!(account["by_source"][id]["frames_missing"], 1, "{keys}: {account:#}");
+        }
+        let count = |place: &str| account.pointer(place).and_then(serde_json::Value::as_u64).expect("a number");
+        let fragments = count("/fragments/in_complete_events") + count("/fragments/in_incomplete_events");
+        assert_eq!((count("/events/written"), fragments), (51, 100), "{keys}: {account:#}");
+        assert_eq!(count("/events/incomplete_emitted"), 2, "{keys}: {account:#}");
+    }
 }
 
 /// A capture of 40 datagrams again and again, until the run has 100 events; whoever plays it does not stop by itself.

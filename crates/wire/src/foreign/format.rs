@@ -86,6 +86,10 @@ macro_rules! formats {
                 match self { $(Self::$variant => $unit.counts_together()),* }
             }
 
+            fn runs_free(&self) -> bool {
+                match self { $(Self::$variant => $unit.runs_free()),* }
+            }
+
             fn widths(&self) -> Widths {
                 match self { $(Self::$variant => $unit.widths()),* }
             }
@@ -157,6 +161,14 @@ impl ForeignFormat {
     /// Whether its event numbers grow, but not one by one: they are the times of pulses.
     pub const fn numbers_grow(self) -> bool {
         matches!(self, Self::Ess)
+    }
+
+    /// The number of a run's first event, as the format's writers count.
+    pub const fn first(self) -> u64 {
+        match self {
+            Self::Eudaq => 0,
+            _ => 1,
+        }
     }
 
     /// Whether an event may come in several frames that follow each other, each of them whole.

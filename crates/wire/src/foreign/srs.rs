@@ -60,8 +60,14 @@ impl Framing for Srs {
         }
     }
 
+    /// A FEC counts its frames from when it was switched on.
+    fn runs_free(&self) -> bool {
+        true
+    }
+
     fn widths(&self) -> Widths {
-        Widths { time: 32, sequence: 32, ..Widths::default() }
+        // Its frames are its events, too.
+        Widths { event: 32, time: 32, sequence: 32 }
     }
 }
 

@@ -190,6 +190,61 @@ fn counting_begins_where_the_sources_agree() {
     }
 }
 
+/// Source 0 usually begins with 0, source 1 with 1.
+#[test]
+fn sources_that_usually_begin_elsewhere_agree_too() {
+    for (begin, is_off) in [([0, 0], true), ([0, 1], false), ([1, 1], true), ([7, 7], true), ([6, 7], true)] {
+        let mut config = open(2);
+        config.sources[0].first = 0;
+        let mut rig = started(config);
+        for number in 0..20 {
+            (0..2).for_each(|source| rig.feed(source, [begin[source] + number]));
+        }
+        assert_eq!(rig.numbers(), (1..=20).collect::<Vec<_>>(), "from {begin:?}");
+        assert!(rig.held.iter().all(|entry| entry.fragments == 2), "from {begin:?}");
+        let notes = kinds(&rig, 0).into_iter().chain(kinds(&rig, 1));
+        assert_eq!(notes.clone().all(|(kind, ..)| kind == NumberingKind::Begin), true);
+        assert_eq!(notes.count() > 0, is_off, "from {begin:?}");
+    }
+}
+
+/// Front-end cards that count their frames for themselves.
+#[test]
+fn counters_that_run_free_begin_with_their_first_number() {
+    for is_alone in [true, false] {
+        for begins in [[88_123, 5], [0, 1], [0xff_fffc, 70_000], [1, 1]] {
+            let mut config = ReadoutConfig { is_alone, first_is_open: is_alone, ..wide(2) };
+            config.sources.iter_mut().for_each(|source| (source.runs_free, source.begins_anywhere) = (true, true));
+            let mut rig = started(config);
+            // One number of source 0 is lost, one of source 1 is wrong.
+            let number = |source: usize, index: u64| (begins[source] + index) & 0xff_ffff;
+            for index in (0..30).filter(|index| *index != 12) {
+                rig.feed(0, [number(0, index)]);
+            }
+            for index in 0..30 {
+                rig.feed(1, [if index == 20 { 0x0f_1234 } else { number(1, index) }]);
+            }
+            rig.wait(SOURCE_TIMEOUT);
+            assert_eq!(rig.numbers(), (1..=30).collect::<Vec<_>>(), "from {begins:?}");
+            let missing: Vec<u64> = (1..=30).filter(|&event| !rig.missing(key(event)).is_empty()).collect();
+            assert_eq!(missing, [13, 21], "from {begins:?}");
+        }
+    }
+}
+
+/// The first number is wrong: those behind it show that.
+#[test]
+fn a_counter_that_runs_free_does_not_begin_with_a_wrong_number() {
+    let mut config = wide(2);
+    config.sources.iter_mut().for_each(|source| (source.runs_free, source.begins_anywhere) = (true, true));
+    let mut rig = started(config);
+    rig.feed(0, 500..530);
+    rig.feed(1, [1 << 19 | 9]);
+    rig.feed(1, 10..38);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.account(1).received - rig.account(1).in_flight, 1, "{:?}", rig.account(1));
+}
+
 #[test]
 fn counting_begins_where_most_agree_whatever_is_in_front() {
     let mut rig = started(open(3));
