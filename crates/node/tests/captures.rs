@@ -6,7 +6,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::offline::foreign::{
-    ForeignReplayOptions, Pace, draft_text, of_recordings, replay_foreign, sniff_capture,
+    ForeignReplayOptions, Pace, draft_text, of_recordings, replay_foreign, sniff_file,
 };
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
@@ -450,7 +450,7 @@ fn a_draft_of_several_boards_takes_what_is_played_of_them() {
     write_capture(&capture, &sent.collect::<Vec<_>>());
     let real = ropewalk_tidy::real_data("captures::a_draft_of_several_boards", "vmm");
     for capture in real.map(|data| data.join("example_LET.pcapng")).into_iter().chain([capture]) {
-        let findings = sniff_capture(&capture).expect("it is a capture").findings;
+        let findings = sniff_file(&capture).expect("it is a capture").findings;
         let group = findings.groups.iter().find(|group| group.peers[0].peer.port == 9000).expect("it went there");
         let draft = draft_text(group).expect("frames were found");
         let port = free_port();

@@ -25,7 +25,6 @@ impl From<offline::OfflineError> for Failure {
             Error::UnknownFormat { .. } | Error::NothingKnown { .. } => Self::Usage(text),
             Error::DoesNotFit { .. }
             | Error::NeedsCapture { .. }
-            | Error::NoCapture { .. }
             | Error::Unreadable { .. }
             | Error::Recording { .. } => Self::Usage(text),
             Error::System { error, .. } if names_no_file(error.kind()) => Self::Usage(text),

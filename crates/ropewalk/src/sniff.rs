@@ -7,7 +7,7 @@ use crate::output::write_results;
 use crate::render::grouped;
 use ropewalk_flow::sniff::{Findings, Group, Transport};
 use ropewalk_node::offline::foreign::{
-    SniffReport, Sniffed, draft_text, sniff_capture, sniff_connections, sniff_datagrams,
+    SniffReport, Sniffed, draft_text, sniff_connections, sniff_datagrams, sniff_file,
 };
 use std::fmt::Write;
 use std::net::{TcpListener, UdpSocket};
@@ -27,7 +27,7 @@ pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
         ready("tcp", listener.local_addr().map_err(environment)?);
         whole(sniff_connections(&listener, time, save)?)
     } else {
-        sniff_capture(Path::new(&options.input))?
+        sniff_file(Path::new(&options.input))?
     };
     if options.json {
         print_json(&SniffReport::new(&sniffed))?;
@@ -76,9 +76,14 @@ fn group_text(group: &Group) -> String {
         text.push_str(&words);
         text.push('\n');
     };
-    let is_stream = group.peers.iter().any(|account| account.peer.transport == Transport::Tcp);
-    let (scheme, what) = if is_stream { ("tcp", "pieces") } else { ("udp", "datagrams") };
-    line(format!("{scheme} port {}", group.peers.first().map_or(0, |account| account.peer.port)));
+    let transport = group.peers.first().map_or(Transport::Udp, |account| account.peer.transport);
+    let port = group.peers.first().map_or(0, |account| account.peer.port);
+    let what = match transport {
+        Transport::File => return file_text(group),
+        Transport::Tcp => "pieces",
+        Transport::Udp => "datagrams",
+    };
+    line(format!("{} port {port}", if transport.is_stream() { "tcp" } else { "udp" }));
     for account in &group.peers {
         let (packets, bytes, rate) = (grouped(account.packets), grouped(account.bytes), account.rate());
         let (from, least, most) = (account.peer.from, account.least_bytes, account.most_bytes);
@@ -88,13 +93,35 @@ fn group_text(group: &Group) -> String {
             line(format!("    {}", hex.join(" ")));
         }
     }
+    text + &frames_text(group, transport.is_stream())
+}
+
+fn file_text(group: &Group) -> String {
+    let bytes = group.peers.iter().map(|account| account.bytes).sum();
+    format!("file, of which {} bytes were looked at\n{}", grouped(bytes), frames_text(group, true))
+}
+
+/// What frames were found, what they may mean, and the draft.
+fn frames_text(group: &Group, is_stream: bool) -> String {
+    let mut text = String::new();
+    // A string takes everything.
+    let mut line = |words: String| {
+        text.push_str(&words);
+        text.push('\n');
+    };
     if is_stream && group.framing.is_none() {
-        line("  no frames were found in the stream".to_owned());
+        line("  no frames were found".to_owned());
     } else {
         let (frames, least, most) = (grouped(group.frames), group.least_frame, group.most_frame);
-        line(format!("  looked at {frames} frames of {least} to {most} bytes"));
+        let rest = match group.unframed_bytes {
+            _ if !is_stream => String::new(),
+            0 => ", to the last byte".to_owned(),
+            bytes => format!("; {} bytes belong to none", grouped(bytes)),
+        };
+        line(format!("  looked at {frames} frames of {least} to {most} bytes{rest}"));
     }
     group.guesses.iter().for_each(|guess| line(format!("  {guess}")));
+    group.doubts.iter().for_each(|doubt| line(format!("  NOT CERTAIN: {doubt}")));
     if let Some(draft) = draft_text(group) {
         line(format!("\n# A draft, to be tried with `ropewalk source test`\n{}", draft.trim_end()));
     }

@@ -12,6 +12,15 @@ pub enum Transport {
     Udp,
     /// As a stream, in which frames have no visible end.
     Tcp,
+    /// As the bytes of a file, from the first one on.
+    File,
+}
+
+impl Transport {
+    /// Whether frames have to be found.
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::File)
+    }
 }
 
 /// Who sends, and where to.

@@ -11,6 +11,8 @@ const LEAST_PAIRS: usize = 4;
 const LEAST_BITS: u32 = 4;
 /// So many slow counters are told: of more they are parts of clocks, behind the frame's header.
 const MOST_SLOW: usize = 2;
+/// Zeros between a counter and what stands above it.
+const LEAST_ZEROS: u32 = 6;
 /// What chance must not have done: bits that were as they should be, in all pairs together.
 const LEAST_EVIDENCE: u64 = 24;
 
@@ -37,9 +39,15 @@ pub(super) fn find(table: &Table<'_>) -> Vec<Guess> {
                 let window = window(lowest, is_big_endian, table.reach);
                 grow(&pairs, &window, bit).map(|growth| (window, growth))
             });
-            let best = orders.into_iter().flatten().reduce(|one, other| better(lowest, one, other));
-            let Some((window, growth)) = best else { continue };
-            found.push((field(&window, bit, &growth), growth));
+            // The other order, too: the better one may overlap something else.
+            let readings = match orders {
+                [Some(little), Some(big)] if is_little(lowest, &little.1, &big.1) => [Some(little), Some(big)],
+                [little, big] => [big, little],
+            };
+            for (window, growth) in readings.into_iter().flatten() {
+                let value = pairs.first().map_or(0, |(from, _)| read(from, &window) >> bit);
+                found.push((field(&window, bit, &growth, value), growth));
+            }
         }
     }
     // Of fields that overlap the one counts for which more speaks.
@@ -108,26 +116,29 @@ fn grow(pairs: &[(&Row<'_>, &Row<'_>)], window: &Number, bit: u32) -> Option<Gro
     })
 }
 
-/// Which of the two byte orders it is: that in which more was seen to change, or which suits the place better.
-fn better(lowest: usize, one: (Number, Growth), other: (Number, Growth)) -> (Number, Growth) {
-    let (little, big) = (&one.1, &other.1);
-    let is_little = match little.moved.max(8).cmp(&big.moved.max(8)) {
+/// Whether the first byte is the lowest one: that order in which more was seen to change, or which suits the place better.
+fn is_little(lowest: usize, little: &Growth, big: &Growth) -> bool {
+    match little.moved.max(8).cmp(&big.moved.max(8)) {
         core::cmp::Ordering::Equal if little.bits.min(16) != big.bits.min(16) => little.bits > big.bits,
         core::cmp::Ordering::Equal => lowest.is_multiple_of(2),
         order => order.is_gt(),
-    };
-    if is_little { one } else { other }
+    }
 }
 
-/// The field of a counter: as many bytes as a number usually has, as far as its bits allow it.
-fn field(window: &Number, bit: u32, growth: &Growth) -> Number {
+/// The field of a counter that has this value: as many bytes as a number usually has, as far as its bits allow it.
+fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> Number {
+    // Where zeros lie between what moves and what else is there, they end the number.
+    let above = value.checked_shr(growth.moved).unwrap_or(0);
+    let zeros = above.trailing_zeros();
+    let ends = growth.moved + zeros;
+    let bits = if zeros >= LEAST_ZEROS && ends < growth.bits && ends >= 16 { ends / 16 * 16 } else { growth.bits };
     let lowest = if window.is_big_endian { window.at + i32::from(window.bytes) - 1 } else { window.at };
     let number = |bytes: i32| {
         let at = if window.is_big_endian { lowest + 1 - bytes } else { lowest };
         Number { at, bytes: bytes as u8, ..*window }
     };
     let available = i32::from(window.bytes);
-    let whole = |bytes: i32| bytes <= available && bit == 0 && growth.bits >= 8 * bytes as u32;
+    let whole = |bytes: i32| bytes <= available && bit == 0 && bits >= 8 * bytes as u32;
     if growth.moved > 32 && whole(8) {
         return number(8);
     }
@@ -138,7 +149,7 @@ fn field(window: &Number, bit: u32, growth: &Growth) -> Number {
         return number(bytes);
     }
     // Bits of something larger.
-    let bits = growth.bits.min(32);
+    let bits = bits.min(32);
     let bytes = [1, 2, 4, 8].into_iter().find(|&bytes| 8 * bytes as u32 >= bits + bit && bytes <= available);
     let bytes = bytes.unwrap_or(((bits + bit).div_ceil(8)) as i32);
     let mask = (u64::MAX >> (64 - bits)) << bit;

@@ -19,9 +19,16 @@ const MOST_FRAME: u32 = 1 << 20;
 const LEAST_FRAMES: usize = 8;
 /// Bytes of a frame in which its length is looked for, and in which frames may look alike.
 const HEAD: usize = 32;
-/// What chance must not have done, in bits for each frame and in all.
-const LEAST_BITS_EACH: f64 = 2.0;
+/// What chance must not have done, in bits for each frame and in all. A way that lost itself comes back to frames now and then, and
+/// then to places that have a byte in common.
+const LEAST_BITS_EACH: f64 = 12.0;
 const LEAST_BITS: f64 = 48.0;
+/// The longest header that a length may leave out.
+const MOST_HEADER: i64 = 40;
+/// Frames of a way that are looked at.
+const COUNTED_FRAMES: usize = 4096;
+/// A way for which so much speaks of what speaks for the best one is a rival.
+const RIVAL: f64 = 0.6;
 /// Bytes in which words are counted.
 const COUNTED: usize = 128 << 10;
 /// Words that are tried.
@@ -38,6 +45,8 @@ const TRIED_STREAMS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Cutting {
     pub(super) frame: Frame,
+    /// Another way in which frames are found almost as well, elsewhere.
+    pub(super) rival: Option<Frame>,
     plan: Plan,
     /// The longest frame of the bytes that it was found in.
     longest: usize,
@@ -46,7 +55,7 @@ pub(super) struct Cutting {
 impl Cutting {
     fn new(frame: Frame, bytes: &[u8]) -> Option<Self> {
         let plan = Plan::compile(&Layout::new(frame.clone(), MOST_FRAME)).ok()?;
-        let mut cutting = Self { frame, plan, longest: 0 };
+        let mut cutting = Self { frame, rival: None, plan, longest: 0 };
         cutting.longest = cutting.frames(bytes).map(|range| range.len()).max().unwrap_or(0);
         Some(cutting)
     }
@@ -56,7 +65,7 @@ impl Cutting {
         // Anything falls apart into frames of one size: they must be seen there, too.
         if matches!(self.frame, Frame::Fixed { .. })
             && stream.bytes.len() > LEAST_FRAMES * self.longest
-            && find_frame(&stream.bytes[stream.longest_part()]).as_ref() != Some(&self.frame)
+            && find_frame(&stream.bytes[stream.longest_part()]).map(|(frame, _)| frame).as_ref() != Some(&self.frame)
         {
             return None;
         }
@@ -105,11 +114,21 @@ impl Cutting {
 pub(super) fn find(streams: &[&Stream]) -> Option<Cutting> {
     let mut parts: Vec<&[u8]> = streams.iter().map(|stream| &stream.bytes[stream.longest_part()]).collect();
     parts.sort_by_key(|part| core::cmp::Reverse(part.len()));
-    parts.into_iter().take(TRIED_STREAMS).find_map(|bytes| Cutting::new(find_frame(bytes)?, bytes))
+    parts.into_iter().take(TRIED_STREAMS).find_map(|bytes| {
+        let (frame, rival) = find_frame(bytes)?;
+        Some(Cutting { rival, ..Cutting::new(frame, bytes)? })
+    })
 }
 
-fn find_frame(bytes: &[u8]) -> Option<Frame> {
-    by_length(bytes).or_else(|| by_word(bytes)).or_else(|| by_line(bytes)).or_else(|| by_period(bytes))
+/// How frames are found, and another way that is almost as good.
+fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
+    let alone = |frame| (frame, None);
+    let otherwise = || by_word(bytes).or_else(|| by_line(bytes)).or_else(|| by_period(bytes)).map(alone);
+    match by_length(bytes) {
+        Some((found, rival, true)) => otherwise().or(Some((found, rival))),
+        Some((found, rival, false)) => Some((found, rival)),
+        None => otherwise(),
+    }
 }
 
 /// How often each byte comes, 0 to 1.
@@ -125,20 +144,37 @@ fn surprise(found: f64, expected: f64) -> f64 {
     part(found, expected) + part(1.0 - found, 1.0 - expected)
 }
 
-/// The length field for which most speaks.
-fn by_length(bytes: &[u8]) -> Option<Frame> {
+/// The length field for which most speaks, and the next best one that finds other frames, where as much almost speaks for that.
+/// Whether all frames that it finds are of one size, too.
+fn by_length(bytes: &[u8]) -> Option<(Frame, Option<Frame>, bool)> {
     let shares = shares(bytes);
-    let mut best: Option<(f64, Length)> = None;
+    let mut found: Vec<(f64, Length, Vec<usize>)> = Vec::new();
     for length in possible_lengths() {
         let Some(starts) = chain(bytes, &length) else { continue };
-        let bits = alikeness(bytes, &starts, &shares).max(unlikeliness(bytes, &length, &starts));
-        let is_enough = bits >= LEAST_BITS && bits >= LEAST_BITS_EACH * starts.len() as f64;
-        // Of those that are as good the first one, which is the simplest.
-        if is_enough && best.as_ref().is_none_or(|(most, _)| bits > most * 1.01) {
-            best = Some((bits, length));
+        let looked_at = &starts[..starts.len().min(COUNTED_FRAMES)];
+        let alikeness = alikeness(bytes, looked_at, &shares);
+        // Nearly all numbers of 16 bits are lengths.
+        let frames = looked_at.len() as f64;
+        let is_telling = alikeness < LEAST_BITS_EACH * frames && (length.number.bytes > 2 || alikeness > frames);
+        let bits = if is_telling { alikeness + unlikeliness(bytes, &length, looked_at) } else { alikeness };
+        // Per frame: a way through a desert of zeros has many frames, of which each says little.
+        let bits_each = bits / frames;
+        if bits < LEAST_BITS || bits_each < LEAST_BITS_EACH {
+            continue;
+        }
+        match found.iter_mut().find(|(_, _, known)| *known == starts) {
+            // Of those that are as good the first one, which is the simplest.
+            Some((most, known, _)) if bits_each > *most * 1.01 => (*most, *known) = (bits_each, length),
+            Some(_) => {}
+            None => found.push((bits_each, length, starts)),
         }
     }
-    best.map(|(_, length)| Frame::Length(length))
+    // Frames of several sizes first: a number that never changes is a length by chance more often than not.
+    found.sort_by(|one, other| is_one_size(&one.2).cmp(&is_one_size(&other.2)).then(other.0.total_cmp(&one.0)));
+    let mut found = found.into_iter();
+    let (most, best, starts) = found.next()?;
+    let rival = found.next().filter(|(bits, ..)| *bits > most * RIVAL).map(|(_, length, _)| Frame::Length(length));
+    Some((Frame::Length(best), rival, is_one_size(&starts)))
 }
 
 fn possible_lengths() -> impl Iterator<Item = Length> {
@@ -155,9 +191,10 @@ fn possible_lengths() -> impl Iterator<Item = Length> {
     whole.into_iter().chain(masked).flat_map(|number| {
         let end = i64::from(number.at) + i64::from(number.bytes);
         [1, 4, 8, 2].into_iter().flat_map(move |unit| {
-            let uncounted = [0, end, 4, 8, 12, 16, 20, 24, 28, 32];
-            let others = uncounted.into_iter().enumerate().filter(move |&(place, bytes)| place < 2 || bytes != end);
-            others.map(move |(_, bytes)| lengths::length(number, unit, bytes))
+            let odd = (1..=MOST_HEADER).filter(move |bytes| bytes % 4 != 0 && number.mask.is_none());
+            let others = [4, 8, 12, 16, 20, 24, 28, 32].into_iter().chain(odd);
+            let uncounted = [0, end].into_iter().chain(others.filter(move |&bytes| bytes != end));
+            uncounted.map(move |bytes| lengths::length(number, unit, bytes))
         })
     })
 }
@@ -194,6 +231,11 @@ fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
     (starts.len() >= LEAST_FRAMES).then_some(starts)
 }
 
+/// Whether all frames that begin at these places have one size.
+fn is_one_size(starts: &[usize]) -> bool {
+    starts.windows(2).all(|pair| pair[1] - pair[0] == starts[1] - starts[0])
+}
+
 /// How much it says, in bits, that frames begin alike: from the first one on, as a chain that had to find its way does not.
 fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
     let frames = starts.len() as f64;
@@ -204,7 +246,10 @@ fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
         let is_so = |other: &&u8| **other == value;
         let share = values().filter(is_so).count() as f64 / frames;
         if share < 0.97 || !values().take(LEAST_FRAMES / 2).all(|other| is_so(&other)) {
-            return 0.0;
+            // Or it counts frames.
+            let steps = values().zip(values().skip(1)).filter(|(one, other)| **other == one.wrapping_add(1)).count();
+            let share = steps as f64 / (frames - 1.0).max(1.0);
+            return if share < 0.9 { 0.0 } else { frames * surprise(share, 1.0 / 256.0) - 8.0 };
         }
         frames * surprise(share, shares[usize::from(value)]) - 8.0
     });
@@ -226,7 +271,8 @@ fn unlikeliness(bytes: &[u8], length: &Length, starts: &[usize]) -> f64 {
 fn by_word(bytes: &[u8]) -> Option<Frame> {
     frequent_words(bytes).into_iter().find_map(|(word, places)| {
         let gaps: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        let is_fixed = gaps.iter().filter(|gap| **gap == gaps[0]).count() * 10 >= gaps.len() * 9;
+        // A word that comes within a frame by chance divides a gap in two.
+        let is_fixed = gaps.iter().filter(|gap| **gap == gaps[0]).count() * 100 >= gaps.len() * 98;
         let size = if is_fixed {
             Size::Fixed { bytes: u32::try_from(gaps[0]).ok()? }
         } else {

@@ -1,7 +1,6 @@
 //! From guesses to a layout that can be tried.
 
-use super::accounts::Transport;
-use super::findings::{Group, Meaning, Wraps};
+use super::findings::{Group, Guess, Meaning, Wraps};
 use ropewalk_wire::layout::{Clock, Frame, Layout, Number, Pattern, Plan};
 
 /// The longest datagram: what UDP can carry.
@@ -14,7 +13,7 @@ const MOST_STREAM_FRAME: u32 = 1 << 20;
 /// A layout of what was found for this group: what is not certain is left out, and what is left compiles to a plan. None
 /// where no frames were found.
 pub fn draft(group: &Group) -> Option<Layout> {
-    let is_stream = group.peers.iter().any(|account| account.peer.transport == Transport::Tcp);
+    let is_stream = group.peers.iter().any(|account| account.peer.transport.is_stream());
     let frame = if is_stream { group.framing.clone()? } else { Frame::Datagram };
     let max = if is_stream {
         (group.most_frame * MARGIN).next_power_of_two().min(MOST_STREAM_FRAME as usize) as u32
@@ -25,10 +24,10 @@ pub fn draft(group: &Group) -> Option<Layout> {
     Plan::compile(&layout).ok()?;
     add(&mut layout, |layout| layout.matches = pattern(group));
     add(&mut layout, |layout| layout.time = clock(group));
-    let counter = frame_counter(group);
+    let counter = frame_counter(&group.guesses);
     add(&mut layout, |layout| layout.sequence = counter.map(|(number, _)| number));
     // What counts frames is the event's number as well where nothing else is.
-    add(&mut layout, |layout| layout.event = event(group));
+    add(&mut layout, |layout| layout.event = event_number(&group.guesses).into_iter().collect());
     Some(layout)
 }
 
@@ -67,8 +66,8 @@ fn clock(group: &Group) -> Option<Clock> {
 }
 
 /// The counter of frames, that of all peers before others; and whether it is.
-fn frame_counter(group: &Group) -> Option<(Number, bool)> {
-    let counters = group.guesses.iter().filter_map(|guess| match &guess.meaning {
+fn frame_counter(guesses: &[Guess]) -> Option<(Number, bool)> {
+    let counters = guesses.iter().filter_map(|guess| match &guess.meaning {
         Meaning::FrameCounter { number, is_shared } => Some((*number, *is_shared)),
         _ => None,
     });
@@ -77,12 +76,12 @@ fn frame_counter(group: &Group) -> Option<(Number, bool)> {
 }
 
 /// The event's number: what all peers count together, or what one of them counts for several frames, or else frames.
-fn event(group: &Group) -> Vec<Number> {
-    let counter = frame_counter(group);
+pub(super) fn event_number(guesses: &[Guess]) -> Option<Number> {
+    let counter = frame_counter(guesses);
     let shared = counter.filter(|(_, is_shared)| *is_shared);
-    let slow = group.guesses.iter().find_map(|guess| match &guess.meaning {
+    let slow = guesses.iter().find_map(|guess| match &guess.meaning {
         Meaning::SlowCounter { number, .. } => Some((*number, false)),
         _ => None,
     });
-    shared.or(slow).or(counter).map(|(number, _)| number).into_iter().collect()
+    shared.or(slow).or(counter).map(|(number, _)| number)
 }

@@ -1,6 +1,7 @@
 //! What was found, in words.
 
 use super::accounts::PeerAccount;
+use super::doubts::Doubt;
 use core::fmt;
 use ropewalk_wire::layout::{Counts, Frame, Length, Number};
 
@@ -28,6 +29,10 @@ pub struct Group {
     pub framing: Option<Frame>,
     /// What their bytes mean.
     pub guesses: Vec<Guess>,
+    /// Why the draft may be wrong; without any it is right for all frames that were looked at.
+    pub doubts: Vec<Doubt>,
+    /// Bytes of streams that belong to no frame: of a file, those behind the last one.
+    pub unframed_bytes: u64,
 }
 
 /// What some bytes mean, and why that is believed.

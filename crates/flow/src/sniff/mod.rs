@@ -7,7 +7,8 @@
 //!                                                                              constants, and what tells peers apart
 //!                                    draft: a Layout of all that, which compiles to a plan
 //! ```
-//! Everything is a guess with its evidence: in how many of how many frames it holds. Looked at are the first frames of each
+//! Everything is a guess with its evidence: in how many of how many frames it holds. Where another reading of a draft fits as
+//! well, or too little was seen, that is said ([`Doubt`]): a draft without doubts is right for what was seen. Looked at are the first frames of each
 //! peer, as many as [`Limits`] allow; accounts of rates and sizes are of everything that came. Peers that send to one place
 //! are taken for boards of one kind.
 
@@ -16,6 +17,7 @@ mod clocks;
 mod constants;
 mod counters;
 mod cut;
+mod doubts;
 mod draft;
 mod findings;
 mod frames;
@@ -25,6 +27,7 @@ mod sniffer;
 mod tests;
 
 pub use accounts::{Limits, Peer, PeerAccount, Transport};
+pub use doubts::Doubt;
 pub use draft::draft;
 pub use findings::{Findings, Group, Guess, Meaning};
 pub use sniffer::Sniffer;

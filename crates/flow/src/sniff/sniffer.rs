@@ -4,7 +4,7 @@ use super::accounts::{Kept, Limits, Peer, PeerAccount, Stream, Transport};
 use super::cut::{self, Cutting};
 use super::findings::{Findings, Group};
 use super::frames::{Frames, Table};
-use super::{clocks, constants, counters, lengths};
+use super::{clocks, constants, counters, doubts, lengths};
 use ropewalk_terms::Instant;
 
 /// Looks at what peers send.
@@ -33,7 +33,7 @@ impl Sniffer {
             None => {
                 let kept = match peer.transport {
                     Transport::Udp => Kept::Datagrams(Frames::new(self.limits.head_bytes)),
-                    Transport::Tcp => Kept::Stream(Stream::default()),
+                    Transport::Tcp | Transport::File => Kept::Stream(Stream::default()),
                 };
                 self.heard.push((PeerAccount::new(peer, now), kept));
                 self.heard.len() - 1
@@ -105,13 +105,24 @@ impl Sniffer {
         guesses.extend(clocks::find(&table, &guesses));
         guesses.extend(counters::find_slow(&table, &guesses));
         guesses.extend(constants::find(&table, &guesses));
+        let framing = cutting.map(|cutting| &cutting.frame);
+        let ranges: Vec<_> =
+            cutting.iter().flat_map(|cutting| streams.iter().filter_map(|one| cutting.frames_of(one))).collect();
+        let begins_within = ranges.iter().any(|ranges| ranges.first().is_some_and(|first| first.start > 0));
+        let rival = cutting.and_then(|cutting| cutting.rival.as_ref());
+        let doubts = doubts::find(&table, &guesses, framing, rival, begins_within);
+        let of_streams: usize = streams.iter().map(|stream| stream.bytes.len()).sum();
+        let framed: usize = ranges.iter().flatten().map(|range| range.len()).sum();
+        let unframed_bytes = of_streams.saturating_sub(framed) as u64;
         Group {
             peers: peers.iter().map(|(account, _)| account.clone()).collect(),
             frames: table.len() as u64,
             least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
             most_frame: table.rows().map(|row| row.length).max().unwrap_or(0),
-            framing: cutting.map(|cutting| cutting.frame.clone()),
+            framing: framing.cloned(),
             guesses,
+            doubts,
+            unframed_bytes,
         }
     }
 

@@ -129,12 +129,6 @@ pub enum OfflineError {
         /// What does not fit, and where.
         why: String,
     },
-    /// A capture was expected.
-    #[error("{}: no capture; it should be a pcap or pcapng file", path.display())]
-    NoCapture {
-        /// The file.
-        path: PathBuf,
-    },
     /// A format travels in datagrams alone, and the file has none.
     #[error("{}: {format} travels in datagrams, whose ends a plain file does not have; capture them (pcap, pcapng)", path.display())]
     NeedsCapture {

@@ -1,6 +1,7 @@
 //! What is hidden in frames is found, and what is not there is not.
 
 mod datagrams;
+mod layouts;
 mod properties;
 mod streams;
 

@@ -24,11 +24,17 @@ pub fn draft_text(group: &Group) -> Option<String> {
         let first = group.peers.iter().find(|account| board.is_none_or(|board| account.peer.from.ip() == board));
         let first = first.and_then(|account| account.shown.first()).map(|shown| plan.fields(&shown[..]));
         let scheme = if is_udp { "udp" } else { "tcp" };
+        let is_file = peer.transport == Transport::File;
         let separator = if index == 0 { "" } else { "\n" };
         let (id, port) = (index + 1, peer.port);
         line(&mut text, format_args!("{separator}[[source]]\nname = \"board-{id}\"\nid = {id}\nreadout = \"ru0\""));
         let any = if peer.from.is_ipv6() { "[::]" } else { "0.0.0.0" };
-        line(&mut text, format_args!("listen = \"{scheme}://{any}:{port}\""));
+        if is_file {
+            line(&mut text, format_args!("input = \"FILE\""));
+        } else {
+            line(&mut text, format_args!("listen = \"{scheme}://{any}:{port}\""));
+        }
+        group.doubts.iter().for_each(|doubt| line(&mut text, format_args!("# Not certain: {doubt}")));
         frame(&mut text, &layout);
         if let Some(pattern) = &layout.matches {
             line(&mut text, format_args!("match = {}", pattern_text(pattern)));

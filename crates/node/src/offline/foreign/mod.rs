@@ -50,7 +50,7 @@ pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use recording::{Recorded, of_recordings};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
 pub use saving::{SavedAs, encode_capture};
-pub use sniff::{Sniffed, sniff_capture, sniff_connections, sniff_datagrams};
+pub use sniff::{Sniffed, sniff_connections, sniff_datagrams, sniff_file};
 pub use sniff_report::{GroupReport, GuessReport, PeerReport, SNIFF_SCHEMA, SniffReport};
 pub use trial::{
     BadReport, BoardReport, ChecksumsReport, IntervalReport, NumbersReport, TRIAL_SCHEMA, TrialOptions, TrialReport,

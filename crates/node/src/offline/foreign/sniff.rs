@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_millis(1);
 /// Bytes of the longest datagram, and of the longest piece of a stream.
 const MOST_BYTES: usize = 0xFFFF;
+/// Bytes of a file that are looked at.
+const MOST_OF_FILE: usize = 4 << 20;
 /// Connections that are looked at.
 const MOST_CONNECTIONS: usize = 32;
 
@@ -34,14 +36,14 @@ pub struct Sniffed {
     pub missed_bytes: u64,
 }
 
-/// Looks at the datagrams and connections of a capture.
+/// Looks at the datagrams and connections of a capture, or at the bytes of another file.
 ///
 /// # Errors
-/// Where it cannot be read, or is none.
-pub fn sniff_capture(path: &Path) -> Result<Sniffed, OfflineError> {
+/// Where it cannot be read.
+pub fn sniff_file(path: &Path) -> Result<Sniffed, OfflineError> {
     let mut input = Input::open(path)?;
     if !CaptureReader::recognises(input.begin()) {
-        return Err(OfflineError::NoCapture { path: path.to_owned() });
+        return Ok(sniff_plain(&mut input));
     }
     let (mut sniffer, mut streams, mut stretches) =
         (Sniffer::new(Limits::default()), Streams::new(), Stretches::default());
@@ -65,6 +67,21 @@ pub fn sniff_capture(path: &Path) -> Result<Sniffed, OfflineError> {
     });
     streams.end(&mut |whose, stretches| missed_bytes += hear(whose, stretches, Instant::ZERO, &mut sniffer));
     Ok(Sniffed { findings: sniffer.findings(), cut_off: rest.cut_off, missed_bytes })
+}
+
+/// Looks at the first bytes of a file that is no capture.
+fn sniff_plain(input: &mut Input) -> Sniffed {
+    let from = SocketAddr::from(([0; 4], 0));
+    let peer = Peer { port: 0, transport: Transport::File, from };
+    let mut sniffer = Sniffer::new(Limits { stream_bytes: MOST_OF_FILE, ..Limits::default() });
+    let mut left = MOST_OF_FILE;
+    while left > 0 && (input.fill(MOST_BYTES) || !input.window().is_empty()) {
+        let bytes = input.window().len().min(left);
+        sniffer.accept(peer, Instant::ZERO, &input.window()[..bytes]);
+        input.take(bytes);
+        left -= bytes;
+    }
+    Sniffed { findings: sniffer.findings(), cut_off: input.cut_off(), missed_bytes: 0 }
 }
 
 /// Looks at what follows in a stream, and says how many bytes of it are missing.

@@ -27,7 +27,7 @@ pub struct SniffReport {
 pub struct GroupReport {
     /// The port.
     pub port: u16,
-    /// `udp` or `tcp`.
+    /// `udp`, `tcp` or `file`.
     pub transport: &'static str,
     /// Who sends.
     pub peers: Vec<PeerReport>,
@@ -39,6 +39,10 @@ pub struct GroupReport {
     pub most_frame: usize,
     /// What bytes may mean.
     pub guesses: Vec<GuessReport>,
+    /// Bytes of streams and files that belong to no frame.
+    pub unframed_bytes: u64,
+    /// Why the draft may be wrong; without any it is right for all frames that were looked at.
+    pub doubts: Vec<String>,
     /// A draft of the sources, in TOML; none where no frames were found.
     pub draft: Option<String>,
 }
@@ -96,12 +100,18 @@ fn group(group: &Group) -> GroupReport {
     let peer = group.peers.first().map(|account| account.peer);
     GroupReport {
         port: peer.map_or(0, |peer| peer.port),
-        transport: if peer.is_some_and(|peer| peer.transport == Transport::Tcp) { "tcp" } else { "udp" },
+        transport: match peer.map(|peer| peer.transport) {
+            Some(Transport::Tcp) => "tcp",
+            Some(Transport::File) => "file",
+            Some(Transport::Udp) | None => "udp",
+        },
         peers: group.peers.iter().map(peer_report).collect(),
         frames: group.frames,
         least_frame: group.least_frame,
         most_frame: group.most_frame,
         guesses: group.guesses.iter().map(guess).collect(),
+        unframed_bytes: group.unframed_bytes,
+        doubts: group.doubts.iter().map(ToString::to_string).collect(),
         draft: draft_text(group),
     }
 }

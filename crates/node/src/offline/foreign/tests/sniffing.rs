@@ -63,7 +63,7 @@ fn board(last: u8, number: u32) -> Vec<u8> {
 fn drafts_of_the_real_captures_are_configurations() {
     let test = "foreign::tests::sniffing::drafts_of_the_real_captures_are_configurations";
     let Some(directory) = ropewalk_tidy::real_data(test, "vmm") else { return };
-    let found = only(sniff_capture(&directory.join("example_LET.pcapng")).expect("it can be read").findings);
+    let found = only(sniff_file(&directory.join("example_LET.pcapng")).expect("it can be read").findings);
     assert_eq!((found.peers.len(), counters(&found)), (2, vec![(26, 4, false)]));
     let draft = expect_configuration(&found);
     for line in [
@@ -75,7 +75,7 @@ fn drafts_of_the_real_captures_are_configurations() {
     ] {
         assert!(draft.contains(line), "{line}: {draft}");
     }
-    let found = only(sniff_capture(&directory.join("example_xyu.pcapng")).expect("it can be read").findings);
+    let found = only(sniff_file(&directory.join("example_xyu.pcapng")).expect("it can be read").findings);
     assert_eq!((found.peers.len(), counters(&found)), (2, vec![(0, 4, true)]));
     let draft = expect_configuration(&found);
     assert!(draft.contains("bytes = \"VM3\"") && draft.contains("at = 8, type = \"u32be\", tick = \"22."), "{draft}");
@@ -85,7 +85,7 @@ fn drafts_of_the_real_captures_are_configurations() {
 fn a_draft_is_a_configuration_with_a_source_for_each_board() {
     let packets: Vec<_> = (0..50).flat_map(|number| [1, 2].map(|last| board(last, number))).collect();
     let file = Temporary::new("draft.pcapng", &capture(&packets));
-    let found = only(sniff_capture(&file.0).expect("it can be read").findings);
+    let found = only(sniff_file(&file.0).expect("it can be read").findings);
     let draft = expect_configuration(&found);
     assert_eq!(draft.matches("[[source]]").count(), 2, "{draft}");
     assert!(draft.contains("sequence = { at = 6, type = \"u32le\" }"), "{draft}");
@@ -118,7 +118,7 @@ fn all_connections_of_a_capture_are_looked_at() {
     let text: Vec<u8> = (0..50).flat_map(|line| format!("channel {line} 17.25 V\r\n").into_bytes()).collect();
     packets.extend(sent(host(8, 99), 1, &text));
     let file = Temporary::new("connections.pcapng", &capture(&packets));
-    let found = sniff_capture(&file.0).expect("it can be read").findings.groups;
+    let found = sniff_file(&file.0).expect("it can be read").findings.groups;
     let told: Vec<_> = found.iter().map(|group| (group.peers.len(), group.frames)).collect();
     assert_eq!(told, [(2, 59 + 60 + 60), (1, 50)], "{found:#?}");
     assert_eq!(counters(&found[0]), [(8, 4, true)], "{found:#?}");
@@ -127,13 +127,30 @@ fn all_connections_of_a_capture_are_looked_at() {
     assert!(expect_configuration(&found[1]).contains("delimiter"), "{found:#?}");
 }
 
+/// Records as a hydrophone's are stored: their length, a word, and a number of the part that begins anew with each interval.
 #[test]
-fn what_is_no_capture_is_refused() {
-    let error = sniff_capture(Path::new("no-such-file")).expect_err("it is not there").to_string();
+fn a_plain_file_is_cut_to_its_last_byte() {
+    let error = sniff_file(Path::new("no-such-file")).expect_err("it is not there").to_string();
     assert!(error.contains("no-such-file"), "{error}");
-    let text = Temporary::new("sniffing", b"no capture");
-    let error = sniff_capture(&text.0).expect_err("it is a text").to_string();
-    assert!(error.contains("pcapng"), "{error}");
+    let record = |index: u32| {
+        let samples = if index % 9 == 8 { 1664 } else { 2230 };
+        let mut record =
+            [b"TAES", &[0; 4][..], &(index % 9).to_be_bytes(), &(1_706_783_280 + index / 9).to_be_bytes()].concat();
+        record.extend((0..samples).flat_map(|at: u32| (at.wrapping_mul(index + 7) % 977).to_be_bytes()));
+        [&(record.len() as u32).to_le_bytes()[..], &record].concat()
+    };
+    let bytes: Vec<u8> = (0..129).flat_map(record).collect();
+    for (file, frames, left) in
+        [(bytes.clone(), 129, 0), (bytes[..bytes.len() - 1000].to_vec(), 128, record(128).len() - 1000)]
+    {
+        let file = Temporary::new("sniffing-plain", &file);
+        let group = only(sniff_file(&file.0).expect("it can be read").findings);
+        assert_eq!((group.frames, group.unframed_bytes), (frames, left as u64), "{:#?}", group.framing);
+        let draft = expect_configuration(&group);
+        assert!(draft.contains("length = { at = 0, type = \"u32le\", counts = \"after-field\" }"), "{draft}");
+        assert!(draft.contains("bytes = \"TAES\""), "{draft}");
+        assert!(!draft.contains("\nevent = ") || draft.contains("# Not certain"), "{draft}");
+    }
 }
 
 #[test]
@@ -149,7 +166,7 @@ fn what_comes_to_a_port_is_looked_at_and_saved() {
     let found = only(sniff_datagrams(&socket, Duration::from_millis(300), Some(&save.0)).expect("it can be received"));
     assert_eq!((found.peers[0].peer.port, found.peers[0].packets), (target.port(), 50));
     assert_eq!(counters(&found), [(6, 4, true)]);
-    let saved = only(sniff_capture(&save.0).expect("it was saved").findings);
+    let saved = only(sniff_file(&save.0).expect("it was saved").findings);
     assert_eq!((saved.peers[0].packets, counters(&saved)), (50, counters(&found)));
 }
 
