@@ -54,6 +54,22 @@ pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
     summary.numbering.iter().filter_map(begin).collect()
 }
 
+/// A line for each source that started its numbering again, so that nothing tells where its fragments belong.
+pub(crate) fn restart_lines(summary: &RunSummary) -> Vec<String> {
+    let is_lost = |one: &&serde_json::Value| one["kind"] == "out_of_sync";
+    let line = |id: &String, one: &serde_json::Value| {
+        let event = one["event"].as_str().unwrap_or_default();
+        format!(
+            "source {id} restarted counting: {} -> {} (event {event}); what followed is out of sync",
+            one["from"], one["to"]
+        )
+    };
+    let of = |(id, all): (&String, &serde_json::Value)| -> Vec<String> {
+        all.as_array().into_iter().flatten().filter(is_lost).map(|one| line(id, one)).collect()
+    };
+    summary.numbering.iter().flat_map(of).collect()
+}
+
 /// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     const FRAMES: [(&str, &str); 5] = [

@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::push;
 use crate::render::{
     begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table, partial_lines,
-    synchrony_lines,
+    restart_lines, synchrony_lines,
 };
 use crate::signals::Interrupts;
 use crate::topology;
@@ -431,6 +431,7 @@ fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
         synchrony_lines,
         checksum_lines,
         begin_lines,
+        restart_lines,
         flag_lines,
         frame_lines,
         disk_lines,

@@ -335,9 +335,12 @@ impl Collator {
             return true;
         }
         let own = &mut self.lanes[lane];
-        let mut kind = Some(NumberingKind::Restart);
+        if let Some(first) = own.doubted.front().map(|one| one.fragment.meta.raw_id) {
+            own.note(NumberingKind::Restart, first);
+            own.note(NumberingKind::OutOfSync, first);
+        }
         while let Some(one) = own.doubted.pop_front() {
-            own.drop(&one.fragment, Cause::OutOfSync, kind.take());
+            own.drop(&one.fragment, Cause::OutOfSync, None);
         }
         false
     }

@@ -13,7 +13,11 @@ pub(super) struct Numbering {
 impl Numbering {
     /// Takes note of something. Wrong numbers and left-overs in a row are one.
     pub(super) fn note(&mut self, kind: NumberingKind, key: EventKey, from: u64, to: u64, size: u64) {
-        use NumberingKind::{LeftOver, WrongNumber};
+        use NumberingKind::{LeftOver, OutOfSync, WrongNumber};
+        // Somebody may want to do something about this one.
+        if kind == OutOfSync && self.list.is_full() {
+            self.list.pop();
+        }
         match self.list.last_mut() {
             Some(last) if last.kind == kind && last.key == key && matches!(kind, LeftOver | WrongNumber) => {
                 last.size += size;

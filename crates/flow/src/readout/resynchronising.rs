@@ -14,7 +14,7 @@ use super::machine::Readout;
 use super::realign::Strayed;
 use super::source::{Presence, Standing};
 use super::timeline::{NEVER, Position};
-use crate::messages::Received;
+use crate::messages::{NumberingKind, Received};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
@@ -50,6 +50,7 @@ impl Readout {
     pub(super) fn restarted(&mut self, now: Instant, source: usize, mut fragment: Received) -> Option<Received> {
         self.sources[source].strayed = Strayed::default();
         if !self.resync_declared {
+            self.note_out_of_sync(source, fragment.meta.raw_id);
             let input = &mut self.sources[source];
             input.strayed.note(&fragment.meta);
             input.standing = Standing::OutOfSync;
@@ -168,9 +169,21 @@ impl Readout {
             if now < deadline {
                 self.restart_check = self.restart_check.min(deadline);
             } else {
+                let input = &self.sources[source];
+                let first = input.waiting.front().map_or(input.sequence.first(), |one| one.meta.raw_id);
+                self.note_out_of_sync(source, first);
                 self.sources[source].standing = Standing::OutOfSync;
                 self.drop_waiting(source, Cause::OutOfSync);
             }
+        }
+    }
+
+    /// A source that went on with the run started its numbering again with this number, and nothing tells where it is.
+    fn note_out_of_sync(&mut self, source: usize, raw: u64) {
+        let key = self.timeline.key(self.sources[source].sequence.last() + 1);
+        let input = &mut self.sources[source];
+        if input.standing != Standing::OutOfSync {
+            input.numbering.note(NumberingKind::OutOfSync, key, input.sequence.last_raw(), raw, 0);
         }
     }
 

@@ -66,9 +66,9 @@ pub use layout::{
 pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, IncompleteChoice, LumisectionChoice, ManagerSection,
-    OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,
-    SchedulingChoice, SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThenChoice, ThreadRule,
-    TimeoutSection,
+    OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RestartChoice,
+    RunSection, SchedulingChoice, SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThenChoice,
+    ThreadRule, TimeoutSection,
 };
 pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};

@@ -118,6 +118,8 @@ pub struct RunSection {
     pub sync: SyncChoice,
     /// What happens to an event that stays incomplete.
     pub incomplete: IncompleteChoice,
+    /// What happens when a source starts its numbering again and nothing tells where it is.
+    pub on_restart: RestartChoice,
     /// A run file is closed at this size.
     pub segment_bytes: Bytes,
     /// A run file is closed after this many events.
@@ -154,6 +156,7 @@ impl Default for RunSection {
             acknowledge: Acknowledge::default(),
             sync: SyncChoice::default(),
             incomplete: IncompleteChoice::default(),
+            on_restart: RestartChoice::default(),
             segment_bytes: Bytes(512 << 20),
             segment_events: None,
             segment_time: None,
@@ -245,6 +248,19 @@ pub enum IncompleteChoice {
     /// It is dropped and counted.
     Drop,
     /// The run stops.
+    Stop,
+}
+
+/// What happens when a source starts its numbering again and nothing tells where it is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RestartChoice {
+    /// It is named, and events are built without the source.
+    #[default]
+    Flag,
+    /// The run is paused as well: somebody has to look at the source.
+    Pause,
+    /// The run stops: what was triggered is still built.
     Stop,
 }
 

@@ -8,9 +8,10 @@ use super::limits::RunWatch;
 use super::masks::{MaskRequest, Masks};
 use super::pace::Pace;
 use super::parameters::{ParameterRequest, Parameters, log_level, report_interval};
+use super::recounts::Recounts;
 use super::restarts::{RestartReply, Restarts};
 use super::view::SessionView;
-use crate::configuration::Differences;
+use crate::configuration::{Differences, RestartChoice};
 use crate::fields::Fields;
 use crate::run::{ACCOUNT, Account, ConductedRun, RunError, RunThreads};
 use ropewalk_flow::control::operation::{
@@ -126,6 +127,7 @@ struct Director {
     away_to_begin: Option<TaskNumber>,
     /// Of front ends, that were told.
     incidents: usize,
+    recounts: Recounts,
     /// What was said of the run at its start, and is said of those that follow by themselves.
     fields: Fields,
     view: SessionView,
@@ -170,6 +172,7 @@ impl Director {
             doing: None,
             away_to_begin: None,
             incidents: 0,
+            recounts: Recounts::default(),
             fields: Fields::default(),
             view,
             publish_due: Instant::ZERO,
@@ -422,6 +425,7 @@ impl Director {
             self.doing = None;
             self.operation.ended(now, number, Outcome::Done);
         }
+        self.look_for_restarts(now);
         if let Some(refusal) = refusal {
             self.trouble(refusal.to_string());
             self.shared.set_error(Some(refusal.into()));
@@ -432,6 +436,25 @@ impl Director {
         }
         if is_over {
             self.operation.run_over(now);
+        }
+    }
+
+    /// A source may have started its numbering again, and nothing tells where it is.
+    fn look_for_restarts(&mut self, now: Instant) {
+        let restarts = self.recounts.news(&self.view.snapshot, &self.rules.restarts);
+        if restarts.is_empty() {
+            return;
+        }
+        let done = match self.rules.restarts.choice {
+            RestartChoice::Flag => "",
+            RestartChoice::Pause => "; the run is paused, as `on_restart` says",
+            RestartChoice::Stop => "; the run stops, as `on_restart` says",
+        };
+        restarts.into_iter().for_each(|text| self.tell(EntryKind::Incident, text + done));
+        match self.rules.restarts.choice {
+            RestartChoice::Flag => {}
+            RestartChoice::Pause => self.operation.pause_by_itself(now),
+            RestartChoice::Stop => self.operation.stop_by_itself(now, self.rules.after_run),
         }
     }
 
@@ -521,6 +544,7 @@ impl Director {
             return self.work(number, "discard", || discard(handle));
         }
         self.incidents = 0;
+        self.recounts.clear();
         self.watch = RunWatch::default();
         match beginning {
             Ok(Beginning::TakenOver) => self.watch = RunWatch::of_age(handle.age()),

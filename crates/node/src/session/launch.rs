@@ -3,6 +3,7 @@
 use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
 use super::parameters::Parameters;
+use super::recounts::RestartRules;
 use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Differences, ThenChoice, TimeoutSection, Written};
 use crate::fields::Fields;
@@ -49,6 +50,7 @@ pub struct RunSettings {
     pub timeouts: TimeoutSection,
     /// What has to be said of a run when it is started.
     pub required_fields: Vec<String>,
+    restarts: RestartRules,
     masks: MaskRules,
     parameters: Parameters,
     /// All that it says.
@@ -63,6 +65,7 @@ impl RunSettings {
             then: configuration.run.then,
             timeouts: configuration.timeouts.clone(),
             required_fields: configuration.run.required_fields.clone(),
+            restarts: RestartRules::of(configuration),
             masks: MaskRules::of(configuration),
             parameters: Parameters::of(configuration),
             written: configuration.written.clone(),
@@ -83,6 +86,7 @@ impl RunSettings {
             then: run.then,
             timeouts: TimeoutSection { drain: run.drain, ..TimeoutSection::default() },
             required_fields: run.required_fields.clone(),
+            restarts: RestartRules::default(),
             masks: MaskRules::of_push(configuration),
             parameters: Parameters::of_push(configuration),
             written: configuration.written.clone(),
@@ -140,6 +144,8 @@ pub(super) struct Rules {
     pub(super) answering: Duration,
     /// What has to be said of a run when it is started.
     pub(super) required_fields: Vec<String>,
+    /// What becomes of a run when a source starts its numbering again.
+    pub(super) restarts: RestartRules,
     /// Which sources operators can take out.
     pub(super) masks: MaskRules,
     /// What they can change while a run goes on.
@@ -162,6 +168,7 @@ impl Rules {
             silence: settings.timeouts.operator.0,
             answering: settings.timeouts.manager.0,
             required_fields: settings.required_fields,
+            restarts: settings.restarts,
             masks: settings.masks,
             parameters: settings.parameters,
             text: settings.written.text().into(),

@@ -19,6 +19,7 @@ mod manager_process;
 mod masks;
 mod pace;
 mod parameters;
+mod recounts;
 mod restarts;
 #[cfg(test)]
 mod tests;

@@ -85,6 +85,41 @@ fn run_directory(setup: &Setup, run: u32) -> std::path::PathBuf {
     setup.output().join(format!("run{run:06}"))
 }
 
+/// A source counts from 1 again, and nothing tells where it is: what becomes of the run, its configuration says.
+#[test]
+fn a_source_that_restarts_counting_is_an_incident_and_pauses_or_stops_the_run() {
+    for (choice, state) in [("flag", "running"), ("pause", "paused"), ("stop", "configured")] {
+        let setup = Setup::new(&format!("control-restart-{choice}"), &[841])
+            .source("id = 843\nname = \"boardA\"\nreadout = \"ru0\"");
+        let output = setup.output().display().to_string();
+        let setup = setup.and(&format!("[run]\noutput = {output:?}\non_restart = {choice:?}\n"));
+        let controlled = Controlled::start(&setup, &["--idle"]);
+        controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+        let listening = front_end_address(&controlled);
+        assert_eq!(controlled.good("start")["state"], "running");
+        let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&listening, id));
+        front_ends[0].send(1..=80);
+        front_ends[1].send(1..=50);
+        front_ends[1].send(1..=20);
+        let text = crate::support::wait_for("the incident", || {
+            let journal = controlled.good("journal");
+            let mut entries = journal.as_array().expect("a list").iter();
+            let incident = entries.find(|entry| entry["kind"] == "incident")?;
+            Some(incident["text"].as_str().expect("text").to_owned())
+        });
+        assert!(text.starts_with("source boardA restarted counting: 50 -> 1"), "{text}");
+        assert_eq!(text.contains("on_restart"), choice != "flag", "{text}");
+        controlled.wait("what follows", |now| now["state"] == state && now["task"].is_null());
+        controlled.good(if choice == "stop" { "state" } else { "stop" });
+        controlled.good("shutdown");
+        let ended = controlled.program.end();
+        let account: Value = serde_json::from_str(&ended.out[0]).expect("an account");
+        crate::accounts::expect_form(&account, &crate::accounts::schema("run.json"));
+        assert!(account["numbering"]["843"].as_array().expect("a list").iter().any(|one| one["kind"] == "out_of_sync"));
+        assert_eq!(account["events"]["written"], 80, "{choice}: {account:#}");
+    }
+}
+
 #[test]
 fn commands_that_cannot_be_had_say_what_can() {
     let setup = Setup::new("control-not-now", &[841]);

@@ -42,10 +42,13 @@ pub enum NumberingKind {
     Restart,
     /// After a restart the place of its fragments in the run was found by what they hold.
     Recovered,
+    /// After a restart nothing tells that place: its fragments are in no event.
+    OutOfSync,
 }
 
 impl NumberingKind {
-    const ALL: [Self; 6] = [Self::Begin, Self::LeftOver, Self::WrongNumber, Self::Gap, Self::Restart, Self::Recovered];
+    const ALL: [Self; 7] =
+        [Self::Begin, Self::LeftOver, Self::WrongNumber, Self::Gap, Self::Restart, Self::Recovered, Self::OutOfSync];
 
     /// The name in accounts.
     pub const fn name(self) -> &'static str {
@@ -56,6 +59,7 @@ impl NumberingKind {
             Self::Gap => "gap",
             Self::Restart => "restart",
             Self::Recovered => "recovered",
+            Self::OutOfSync => "out_of_sync",
         }
     }
 }

@@ -355,6 +355,16 @@ impl Operation {
         }
     }
 
+    /// Something happened in the run that somebody has to look at: it is paused, where it goes on.
+    pub fn pause_by_itself(&mut self, now: Instant) {
+        if self.place.has_run() && self.goal == Goal::Running && !self.is_ending() {
+            self.has_begun();
+            self.overtake();
+            self.goal = Goal::Paused;
+            self.advance(now);
+        }
+    }
+
     /// A run that ends by itself has begun, even where nobody saw it go on.
     fn has_begun(&mut self) {
         if self.place == Place::Begun {

@@ -253,6 +253,21 @@ fn what_cannot_be_set_up_or_begun_is_an_error() {
 }
 
 #[test]
+fn a_run_that_is_paused_by_itself_waits_until_it_is_resumed_or_stopped() {
+    let mut desk = Desk::running();
+    desk.operation.pause_by_itself(desk.now);
+    while desk.work() {}
+    assert_eq!(desk.state(), OperationState::Paused);
+    desk.operation.pause_by_itself(desk.now);
+    assert!(!desk.work());
+    assert_eq!((desk.ask(Command::Resume), desk.state()), (Answer::Done, OperationState::Running));
+    let stop = desk.give(Command::Stop);
+    desk.operation.pause_by_itself(desk.now);
+    while desk.work() {}
+    assert_eq!((desk.answers[&stop], desk.state()), (Answer::Done, OperationState::Configured));
+}
+
+#[test]
 fn a_pause_that_fails_leaves_the_run_as_it_was() {
     let mut desk = Desk::running();
     let pause = desk.give(Command::Pause);

@@ -98,7 +98,7 @@ fn who_begins_anew_alone_is_out_of_sync_and_holds_up_nobody() {
     assert_eq!(drain(&mut collator, at(61)), [(0, Some(8)), (1, Some(8))]);
     let mut notes = Vec::new();
     collator.take_notes(1, |kind, from, to| notes.push((kind, from, to)));
-    assert_eq!(notes, [(NumberingKind::Restart, 20, 1)]);
+    assert_eq!(notes, [(NumberingKind::Restart, 20, 1), (NumberingKind::OutOfSync, 20, 1)]);
 }
 
 #[test]
