@@ -337,10 +337,11 @@ impl Readout {
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
         let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere);
-        if lead >= proof && reached(first) {
+        let is_shown = reached(first) && !input.is_renumbered;
+        if lead >= proof && is_shown {
             return self.right(source, forward, is_last_word);
         }
-        if lead >= proof && is_long {
+        if lead >= proof && (is_long || input.is_renumbered) {
             return self.verdict_on_jump(source, forward, is_last_word);
         }
         let restart = self.verdict_on_restart(source, anew, forward.cost, is_last_word);
@@ -357,7 +358,7 @@ impl Readout {
         // Nothing has contradicted one that the run has passed long ago, since it was held.
         let is_proved = forward.len() > 1 || doubt.is_second;
         let is_likely = position(first).is_some_and(is_now) || is_proved && reached(first);
-        if is_likely {
+        if is_likely && !self.is_elsewhere(source) {
             return Verdict::Right(forward);
         }
         // Other sources that are held back cannot show this event.
@@ -414,13 +415,24 @@ impl Readout {
         {
             return Verdict::Realign(even, position);
         }
-        let tells = |one: &Received| Mark::of(&one.meta).tells();
-        let may_show = self.sources[source].doubt.held.iter().any(tells) && !self.resync_declared;
-        let is_far = forward.missing() > NEAR;
-        if may_show && is_far && !is_last_word && self.others_lag(source) {
+        let is_elsewhere = self.is_elsewhere(source);
+        let is_long = self.sources[source].doubt.is_full();
+        let is_awaited =
+            is_elsewhere && !is_long || (forward.missing() > NEAR || is_elsewhere) && self.others_lag(source);
+        if self.tells(source) && !is_last_word && !self.resync_declared && is_awaited {
             return Verdict::AwaitOthers;
         }
         self.right(source, forward, is_last_word)
+    }
+
+    /// Whether what is held of a source says when its events were.
+    fn tells(&self, source: usize) -> bool {
+        self.sources[source].doubt.held.iter().any(|one| Mark::of(&one.meta).tells())
+    }
+
+    /// Whether the numbers of a source may be another numbering's, as they were before.
+    fn is_elsewhere(&self, source: usize) -> bool {
+        self.sources[source].is_renumbered && self.tells(source)
     }
 
     /// What of an explanation is certain: it ends with no member that has numbers missing in front of it, or is damaged, and of which
@@ -581,6 +593,7 @@ impl Readout {
         input.numbering.note(NumberingKind::Restart, next, from, to, 0);
         input.numbering.note(NumberingKind::Recovered, key, from, to, position - 1 - input.sequence.last());
         input.sequence.renumber(position, to);
+        input.is_renumbered = true;
         self.follow(source, anew, is_last_word);
     }
 

@@ -156,6 +156,7 @@ impl Readout {
         let size = position.saturating_sub(input.sequence.last() + 1);
         input.numbering.note(NumberingKind::Recovered, key, input.sequence.last_raw(), meta.raw_id, size);
         input.sequence.renumber(position, meta.raw_id);
+        input.is_renumbered = true;
         input.standing = Standing::Following;
         input.strayed = Strayed::default();
         true

@@ -378,6 +378,29 @@ fn numbers_that_go_on_elsewhere_are_where_crossings_or_times_say() {
     }
 }
 
+/// Source 1 counts from 1 again for a while, as far behind the others as `lag`, and is right again behind that.
+#[test]
+fn a_counter_that_is_right_again_is_where_crossings_say() {
+    for (wrong, lag) in [(6, 0), (6, 1), (12, 1), (12, 20), (30, 3)] {
+        let mut rig = started(wide(2));
+        for number in 1..=80_u64 {
+            rig.feed_fragments(0, vec![marked(0, number, number)]);
+            if let Some(number) = number.checked_sub(lag).filter(|&number| number > 0) {
+                let raw = if (21..21 + wrong).contains(&number) { number - 20 } else { number };
+                rig.feed_fragments(1, vec![marked(1, number, raw)]);
+            }
+        }
+        rig.wait(SOURCE_TIMEOUT);
+        let all =
+            rig.held.iter().flat_map(|entry| rig.fragments(entry.key).into_iter().map(|one| (entry.key, one.meta)));
+        let all = all.filter(|(_, meta)| meta.missing_cause().is_none());
+        let wrong_pairs: Vec<_> =
+            all.filter(|(key, meta)| meta.bunch_crossing != marked(0, key.number(), 0).meta.bunch_crossing).collect();
+        assert_eq!(wrong_pairs, [], "{wrong} wrong, {lag} behind");
+        assert_eq!(rig.account(1).in_flight, 80 - lag, "{wrong} wrong, {lag} behind: {:?}", kinds(&rig, 1));
+    }
+}
+
 #[test]
 fn a_gap_is_a_gap_whatever_crossings_and_times_say() {
     let constant = |source, _, raw| Received {
