@@ -180,10 +180,12 @@ impl Doubt {
         Numbers { held: self.held.iter().map(number).collect(), sequence, may_repeat }
     }
 
-    /// What the numbers say where counting may begin anywhere.
-    fn beginning(&self, sequence: &Sequence) -> Option<(u64, u32)> {
+    /// What the numbers say where counting may begin anywhere: the first one that is right, how many are, and how many fragments
+    /// are in front of it.
+    fn beginning(&self, sequence: &Sequence) -> Option<(u64, u32, u64)> {
         let reading = self.numbers(sequence, false).best(Start::Anew, |_| true, |_| true);
-        Some((self.held[reading.members().next()?].meta.raw_id, reading.len()))
+        let place = reading.members().next()?;
+        Some((self.held[place].meta.raw_id, reading.len(), place as u64))
     }
 
     /// Drops what is held, and says how many fragments those were.
@@ -657,7 +659,7 @@ impl Readout {
         let input = &mut self.sources[source];
         let begun = input.doubt.beginning(&input.sequence);
         let is_shown = |length| length >= ENOUGH || is_last_word || input.doubt.is_full();
-        let Some((raw, _)) = begun.filter(|&(_, length)| is_shown(length)) else { return false };
+        let Some((raw, ..)) = begun.filter(|&(_, length, _)| is_shown(length)) else { return false };
         input.numbering.note(NumberingKind::Begin, key, input.sequence.first(), raw, 0);
         input.sequence.begin_at(raw);
         input.has_begun = true;
@@ -669,17 +671,19 @@ impl Readout {
     /// Waits until all that are awaited have shown theirs, unless `is_last_word`.
     fn agree_on_first(&mut self, now: Instant, is_last_word: bool) {
         let beginning = |input: &Source| input.doubt.beginning(&input.sequence);
+        // Those in front of its first right number may be of the events before.
         let is_begun = |input: &Source, begin: Begin| {
-            beginning(input).is_some_and(|(raw, _)| begin.number(input.sequence.first()) == raw)
+            let first = begin.number(input.sequence.first());
+            beginning(input).is_some_and(|(raw, _, before)| input.sequence.between(first, raw) <= before)
         };
         let mut votes = None;
         for input in self.sources.iter().filter(|input| !input.runs_free) {
             let begun = beginning(input);
-            let is_shown = begun.is_some_and(|(_, length)| length >= ENOUGH) || input.doubt.is_full();
+            let is_shown = begun.is_some_and(|(_, length, _)| length >= ENOUGH) || input.doubt.is_full();
             if !is_last_word && !input.masking.is_open() && !is_shown {
                 return;
             }
-            let Some((raw, _)) = begun else { continue };
+            let Some((raw, ..)) = begun else { continue };
             for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
                 let agree = self.sources.iter().filter(|other| is_begun(other, begin)).count();
                 // Of numbers that as many show the usual one is taken, then the lowest one.

@@ -156,6 +156,17 @@ impl Scenario {
             .collect();
         let is_behind_gap = |event: u64| gaps.iter().any(|&(gap, count)| (gap..=gap + count + 1).contains(&event));
         mishaps.retain(|&event, mishap| !matches!(mishap, Mishap::Flip { .. } | Mishap::Swap) || !is_behind_gap(event));
+        // Three numbers behind a gap prove each other, and a counter that restarts before leaves them unproved.
+        let ends: Vec<u64> = mishaps
+            .iter()
+            .map(|(&event, mishap)| match mishap {
+                Mishap::Gap(count) => event + count,
+                Mishap::Swap => event + 2,
+                _ => event + 1,
+            })
+            .collect();
+        let is_proved = |event: u64| ends.iter().all(|&end| end > event || end + 3 <= event);
+        mishaps.retain(|&event, mishap| *mishap != Mishap::Restart || is_proved(event));
         let left_over =
             (!is_quiet && width > 1 && draw.one_in(4)).then(|| (draw.between(300, 1000), draw.between(1, 12)));
         BoardSetting { left_over, mishaps }

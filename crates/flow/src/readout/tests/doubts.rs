@@ -203,9 +203,28 @@ fn sources_that_usually_begin_elsewhere_agree_too() {
         assert_eq!(rig.numbers(), (1..=20).collect::<Vec<_>>(), "from {begin:?}");
         assert!(rig.held.iter().all(|entry| entry.fragments == 2), "from {begin:?}");
         let notes = kinds(&rig, 0).into_iter().chain(kinds(&rig, 1));
-        assert_eq!(notes.clone().all(|(kind, ..)| kind == NumberingKind::Begin), true);
+        assert!(notes.clone().all(|(kind, ..)| kind == NumberingKind::Begin), "from {begin:?}");
         assert_eq!(notes.count() > 0, is_off, "from {begin:?}");
     }
+}
+
+/// Of four sources two have lost their first number, and one has left-overs in front: most can have begun with 1.
+#[test]
+fn wrong_numbers_at_the_beginning_do_not_move_it() {
+    let mut rig = started(open(4));
+    for number in 1..=30 {
+        let raw = |source: u32| if source == 3 && number == 1 { 1 << 20 | 1 } else { number };
+        if number == 1 {
+            rig.feed(0, 978..=984);
+        }
+        for source in 0..4 {
+            let one = if source == 2 && number == 1 { damaged(2, 3) } else { fragment(source, raw(source)) };
+            rig.feed_fragments(source as usize, vec![one]);
+        }
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.numbers(), (1..=30).collect::<Vec<_>>());
+    assert_eq!((rig.account(0).in_flight, rig.account(1).in_flight), (30, 30), "{:?}", rig.account(0));
 }
 
 /// Front-end cards that count their frames for themselves.
