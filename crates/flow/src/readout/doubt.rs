@@ -338,7 +338,9 @@ impl Readout {
         let proof = if is_planted(Flaw::JumpUnproved) { 1 } else { PROOF };
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
-        let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere);
+        let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere)
+            // Nobody here can show more.
+            || is_last_word && input.has_joined && self.is_only_speaker(source);
         let is_shown = reached(first) && !input.is_renumbered;
         if lead >= proof && is_shown {
             return self.right(source, forward, is_last_word);

@@ -420,6 +420,16 @@ fn a_counter_that_is_right_again_is_where_crossings_say() {
     }
 }
 
+/// The others are in other readout units; no more than these came in time.
+#[test]
+fn a_gap_of_the_only_source_here_is_believed_when_time_is_over() {
+    let mut rig = started(wide(1));
+    rig.feed(0, 1..=6);
+    rig.feed(0, 8..=12);
+    rig.wait(SOURCE_TIMEOUT / 2);
+    assert_eq!((rig.account(0).in_flight, kinds(&rig, 0)), (11, vec![(NumberingKind::Gap, 6, 8, 1)]));
+}
+
 #[test]
 fn a_gap_is_a_gap_whatever_crossings_and_times_say() {
     let constant = |source, _, raw| Received {
