@@ -99,7 +99,7 @@ impl Referee {
         let taken = self.taken.iter().filter(|(whose, _)| *whose == board).count() as u64;
         let of = |cause| account.dropped.get(cause);
         let named = of(Cause::OutOfSync) + of(Cause::Late) + of(Cause::ForcedStop) + of(Cause::ImplausibleJump);
-        let named = named + account.late + account.after_stop;
+        let named = named + account.late + account.after_stop + account.corrupt;
         let (whole, halves) = (sent.journal.sent.len() as u64, sent.journal.halves);
         // Behind the run's end nobody reads what is sent, and what is no frame counts as one that waits.
         let noises = sent.journal.wrong.iter().filter(|wrong| wrong.mishap == Mishap::Noise).count() as u64;
@@ -153,7 +153,10 @@ impl Scenario {
             Mishap::CutOff => is_within(from, from),
             Mishap::Jump | Mishap::Outliers { .. } | Mishap::Overtaken { .. } | Mishap::Damage | Mishap::Noise => false,
         };
+        // A damaged frame says no time: where no other board shows its pulse it has no place.
+        let is_damaged = self.boards[board].mishaps.get(&pulse) == Some(&Mishap::Damage);
         !sent.is_right
+            || is_damaged
             || self.boards[board].mishaps.iter().any(is_mishap)
             || self.set_back.is_some_and(|back| is_within(back, back))
             || self.begins_twice(pulse)
