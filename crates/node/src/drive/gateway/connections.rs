@@ -4,6 +4,8 @@
 //! both ends know that messages get lost, and one slow node must not hold up the others.
 
 use super::link::Link;
+use crate::drive::strangers::Strangers;
+use crate::drive::table::EndpointTable;
 use ropewalk_io::endpoint::Peer;
 use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, SendLimits};
@@ -19,22 +21,36 @@ use std::time::Duration;
 /// How long after a connection failed the next one is tried.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// Connections of those who listen alone; whoever comes beyond them is turned away.
+const MOST_LISTENERS: usize = 64;
+
+/// Who makes connections.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Callers {
+    /// This side does.
+    Nobody,
+    /// Others do, and say something at once: those that do not are few, and not for long.
+    Speaking,
+    /// Others do, and listen.
+    Listening,
+}
+
 /// One connection.
 struct Connection {
-    endpoint: Endpoint,
     peer: SocketAddrV4,
     is_established: bool,
     bytes: ByteQueue,
+    /// When it came, until it says something.
+    silent_since: Option<Instant>,
 }
 
 /// Connections of a gateway, to which nodes connect, or of a node, which connects to gateways as soon as it has something to
 /// say to them.
 pub struct Connections<D: Dispatcher> {
     endpoints: D,
-    /// Whether it connects where it is not connected.
-    connects: bool,
-    /// By the endpoints' indices.
-    table: Vec<Option<Connection>>,
+    callers: Callers,
+    table: EndpointTable<Connection>,
+    strangers: Strangers,
     peers: BTreeMap<SocketAddrV4, Endpoint>,
     /// When a peer may be tried again.
     retries: BTreeMap<SocketAddrV4, Instant>,
@@ -53,22 +69,28 @@ impl<D: Dispatcher> Connections<D> {
     ///
     /// # Errors
     /// Where nobody can listen there.
-    pub fn listen(mut endpoints: D, address: &str, staging: Staging) -> Result<(Self, String), EndpointError> {
+    pub fn listen(
+        mut endpoints: D,
+        address: &str,
+        staging: Staging,
+        callers: Callers,
+    ) -> Result<(Self, String), EndpointError> {
         let service_point = endpoints.listen(address)?;
         let bound = endpoints.address_of(service_point).unwrap_or_else(|| address.to_owned());
-        Ok((Self::new(endpoints, staging, false), bound))
+        Ok((Self::new(endpoints, staging, callers), bound))
     }
 
     /// Connects to whom something is sent.
     pub fn connect(endpoints: D, staging: Staging) -> Self {
-        Self::new(endpoints, staging, true)
+        Self::new(endpoints, staging, Callers::Nobody)
     }
 
-    fn new(endpoints: D, staging: Staging, connects: bool) -> Self {
+    fn new(endpoints: D, staging: Staging, callers: Callers) -> Self {
         Self {
             endpoints,
-            connects,
-            table: Vec::new(),
+            callers,
+            table: EndpointTable::default(),
+            strangers: Strangers::default(),
             peers: BTreeMap::new(),
             retries: BTreeMap::new(),
             staging,
@@ -82,26 +104,37 @@ impl<D: Dispatcher> Connections<D> {
     }
 
     fn enter(&mut self, endpoint: Endpoint, peer: SocketAddrV4) {
-        let index = endpoint.index();
-        if index >= self.table.len() {
-            self.table.resize_with(index + 1, || None);
-        }
-        self.table[index] = Some(Connection { endpoint, peer, is_established: false, bytes: ByteQueue::new() });
+        let silent_since = (self.callers == Callers::Speaking).then_some(self.now);
+        let connection = Connection { peer, is_established: false, bytes: ByteQueue::new(), silent_since };
+        self.table.insert(endpoint, connection);
         // A node that connects anew is no longer heard over its old connection.
         self.peers.insert(peer, endpoint);
     }
 
-    fn connection(&mut self, endpoint: Endpoint) -> Option<&mut Connection> {
-        self.table.get_mut(endpoint.index())?.as_mut().filter(|connection| connection.endpoint == endpoint)
+    /// Whether somebody who connects is let in; the stranger that has been silent for longest makes room.
+    fn may_enter(&mut self) -> bool {
+        match self.callers {
+            Callers::Nobody => false,
+            Callers::Listening => self.table.iter().count() < MOST_LISTENERS,
+            Callers::Speaking => {
+                let in_the_way = self.strangers.in_the_way(self.now, &self.table, |one| one.silent_since);
+                in_the_way.into_iter().for_each(|stranger| self.turn_out(stranger));
+                true
+            }
+        }
+    }
+
+    fn turn_out(&mut self, endpoint: Endpoint) {
+        self.endpoints.abort(endpoint);
+        self.forget(endpoint);
     }
 
     fn forget(&mut self, endpoint: Endpoint) {
-        let Some(place) = self.table.get_mut(endpoint.index()) else { return };
-        let Some(connection) = place.take_if(|connection| connection.endpoint == endpoint) else { return };
+        let Some(connection) = self.table.remove(endpoint) else { return };
         if self.peers.get(&connection.peer) == Some(&endpoint) {
             self.peers.remove(&connection.peer);
         }
-        if self.connects {
+        if self.callers == Callers::Nobody {
             self.retries.insert(connection.peer, self.now.after(RETRY));
         }
     }
@@ -109,24 +142,28 @@ impl<D: Dispatcher> Connections<D> {
     fn on_event(&mut self, event: Event, packets: &mut Vec<Packet>) {
         match event {
             Event::ConnectionRequest { endpoint, peer, .. } => match peer {
-                Peer::Address(SocketAddr::V4(peer)) => {
+                Peer::Address(SocketAddr::V4(peer)) if self.may_enter() => {
                     self.endpoints.accept(endpoint);
                     self.enter(endpoint, peer);
                 }
                 _ => self.endpoints.reject(endpoint),
             },
             Event::Established { endpoint } => {
-                if let Some(connection) = self.connection(endpoint) {
+                if let Some(connection) = self.table.get_mut(endpoint) {
                     connection.is_established = true;
                 }
             }
             Event::Received { endpoint, slice } => {
-                let Some(connection) = self.connection(endpoint) else { return };
+                let Some(connection) = self.table.get_mut(endpoint) else { return };
                 connection.bytes.push(slice);
-                if !cut(connection, packets) {
+                let before = packets.len();
+                let is_good = cut(connection, packets);
+                if packets.len() > before {
+                    connection.silent_since = None;
+                }
+                if !is_good {
                     // What comes behind bytes that are no message cannot be understood either.
-                    self.endpoints.abort(endpoint);
-                    self.forget(endpoint);
+                    self.turn_out(endpoint);
                 }
             }
             Event::Disconnected { endpoint }
@@ -144,9 +181,9 @@ impl<D: Dispatcher> Connections<D> {
     /// The established connection to a peer; where it can be made and is not, that is begun.
     fn to(&mut self, peer: SocketAddrV4) -> Option<Endpoint> {
         if let Some(&endpoint) = self.peers.get(&peer) {
-            return self.connection(endpoint).is_some_and(|connection| connection.is_established).then_some(endpoint);
+            return self.table.get(endpoint).is_some_and(|connection| connection.is_established).then_some(endpoint);
         }
-        let may_try = self.connects && self.retries.get(&peer).is_none_or(|at| *at <= self.now);
+        let may_try = self.callers == Callers::Nobody && self.retries.get(&peer).is_none_or(|at| *at <= self.now);
         if may_try {
             match self.endpoints.connect(&peer.to_string()) {
                 Ok(endpoint) => self.enter(endpoint, peer),
@@ -159,9 +196,9 @@ impl<D: Dispatcher> Connections<D> {
 
     /// Sends a message to everybody who is connected, and ends the connection of whoever takes too little.
     pub(super) fn send_to_all(&mut self, message: &[u8]) {
-        for place in 0..self.table.len() {
-            let established = self.table[place].as_ref().filter(|connection| connection.is_established);
-            let Some(endpoint) = established.map(|connection| connection.endpoint) else { continue };
+        for place in 0..self.table.places() {
+            let established = self.table.at(place).filter(|(_, connection)| connection.is_established);
+            let Some((endpoint, _)) = established else { continue };
             self.slices.extend(self.staging.write(message));
             if is_planted(Flaw::ReaderQueueUnbounded) {
                 self.endpoints.set_send_limits(endpoint, SendLimits::up_to(usize::MAX));
@@ -169,8 +206,7 @@ impl<D: Dispatcher> Connections<D> {
             let is_queued = !self.slices.is_empty() && self.endpoints.send(endpoint, &mut self.slices).is_ok();
             self.slices.clear();
             if !is_queued && !is_planted(Flaw::ReaderGap) {
-                self.endpoints.abort(endpoint);
-                self.forget(endpoint);
+                self.turn_out(endpoint);
                 self.cut_off += 1;
             }
             self.has_new = true;
@@ -224,6 +260,9 @@ impl<D: Dispatcher> Link for Connections<D> {
         let mut events = std::mem::take(&mut self.events);
         events.drain(..).for_each(|event| self.on_event(event, packets));
         self.events = events;
+        while let Some(stranger) = self.strangers.overdue(now, &self.table, |one| one.silent_since) {
+            self.turn_out(stranger);
+        }
         packets.len() - before
     }
 
@@ -263,10 +302,92 @@ impl<D: Dispatcher> Link for Connections<D> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.endpoints.next_deadline()
+        [self.endpoints.next_deadline(), self.strangers.next_deadline()].into_iter().flatten().min()
     }
 
     fn sent(&self) -> SendCounters {
         self.sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::MOST_STRANGERS;
+    use ropewalk_io::tcp::{Tcp, TcpConfig};
+    use ropewalk_memory::{Pool, PoolConfig};
+    use ropewalk_wire::gateway::{Credit, Message};
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    fn listening(callers: Callers) -> (Connections<Tcp>, String) {
+        let pool = |blocks| Pool::new(PoolConfig::heap("connections", 16 << 10, blocks)).expect("a small pool");
+        let endpoints = Tcp::new(TcpConfig::default(), pool(64)).expect("a poller");
+        Connections::listen(endpoints, "127.0.0.1:0", Staging::new(pool(4)), callers).expect("a free port")
+    }
+
+    fn known(connections: &Connections<Tcp>) -> usize {
+        connections.table.iter().count()
+    }
+
+    /// Serves until it is so.
+    fn until(connections: &mut Connections<Tcp>, now: Instant, is_so: impl Fn(&mut Connections<Tcp>, usize) -> bool) {
+        let mut packets = Vec::new();
+        let begin = std::time::Instant::now();
+        loop {
+            connections.receive(now, &mut packets);
+            if is_so(connections, packets.len()) {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "{} connections", known(connections));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_closed(stream: &mut TcpStream) -> bool {
+        stream.set_nonblocking(true).expect("a socket");
+        let read = stream.read(&mut [0; 1]);
+        read.is_ok_and(|bytes| bytes == 0) || stream.write(&[0]).is_err()
+    }
+
+    #[test]
+    fn who_says_nothing_takes_no_room_from_nodes() {
+        let (mut connections, address) = listening(Callers::Speaking);
+        let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
+        let mut node = TcpStream::connect(&address).expect("it listens");
+        let mut message = Vec::new();
+        Message::Credit(Credit::default()).encode(&mut message);
+        node.write_all(&message).expect("it is read");
+        until(&mut connections, at(1), |_, messages| messages == 1);
+        let mut strangers: Vec<TcpStream> =
+            (0..3 * MOST_STRANGERS).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+        until(&mut connections, at(2), |connections, _| {
+            let is_last = |(_, one): (Endpoint, &Connection)| one.silent_since == Some(at(2));
+            connections.table.iter().filter(|one| is_last(*one)).count() == MOST_STRANGERS
+                && strangers.last().is_some_and(|last| {
+                    let own = last.local_addr().expect("it is connected");
+                    connections.peers.keys().any(|peer| SocketAddr::V4(*peer) == own)
+                })
+        });
+        assert_eq!(known(&connections), MOST_STRANGERS + 1);
+        assert!(is_closed(&mut strangers[0]), "it made room");
+        assert!(connections.next_deadline().is_some_and(|due| due <= at(7)));
+        until(&mut connections, at(8), |connections, _| known(connections) == 1);
+        node.write_all(&message).expect("it is still read");
+        until(&mut connections, at(9), |_, messages| messages == 1);
+    }
+
+    #[test]
+    fn who_listens_may_be_silent_and_is_not_displaced() {
+        let (mut connections, address) = listening(Callers::Listening);
+        let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
+        let mut readers: Vec<TcpStream> =
+            (0..MOST_LISTENERS).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+        until(&mut connections, at(1), |connections, _| known(connections) == MOST_LISTENERS);
+        let late = TcpStream::connect(&address).expect("it listens");
+        late.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
+        until(&mut connections, at(60), |_, _| is_closed(&mut late.try_clone().expect("a descriptor")));
+        assert_eq!(known(&connections), MOST_LISTENERS);
+        assert!(!is_closed(&mut readers[0]));
     }
 }

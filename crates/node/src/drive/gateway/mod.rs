@@ -35,7 +35,7 @@ mod throttle_board;
 mod watching;
 
 pub use config::{GatewayDriveConfig, Gathering};
-pub use connections::Connections;
+pub use connections::{Callers, Connections};
 pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
 pub use filter::{EmulatedFilter, FilterConfig};
 pub use histograms::{CellsBySource, GatewayHistograms};

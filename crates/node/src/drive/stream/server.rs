@@ -231,7 +231,7 @@ impl<D: Dispatcher> StreamServer<D> {
         let work = self.endpoints.poll(now, &mut events);
         for event in events.drain(..) {
             match event {
-                Event::ConnectionRequest { endpoint, .. } => self.requested(endpoint),
+                Event::ConnectionRequest { endpoint, .. } => self.requested(endpoint, now),
                 Event::Established { endpoint } => self.established(endpoint, now),
                 Event::Received { endpoint, slice } => self.came(endpoint, slice, now),
                 Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => self.ended(endpoint, now),
@@ -246,13 +246,19 @@ impl<D: Dispatcher> StreamServer<D> {
         work
     }
 
-    fn requested(&mut self, endpoint: Endpoint) {
-        if self.connections.iter().flatten().count() < self.most_connections {
-            self.endpoints.accept(endpoint);
-        } else {
-            self.refused += 1;
-            self.endpoints.reject(endpoint);
+    /// Lets somebody in. Where there is no room the one that has been silent for longest makes it.
+    fn requested(&mut self, endpoint: Endpoint, now: Instant) {
+        if self.connections.iter().flatten().count() >= self.most_connections {
+            let strangers = self.connections.iter().flatten().filter(|one| one.id.is_none());
+            match strangers.min_by_key(|one| one.since).map(|one| one.endpoint) {
+                Some(stranger) => self.abort(stranger, now),
+                None => {
+                    self.refused += 1;
+                    return self.endpoints.reject(endpoint);
+                }
+            }
         }
+        self.endpoints.accept(endpoint);
     }
 
     fn established(&mut self, endpoint: Endpoint, now: Instant) {

@@ -412,3 +412,17 @@ fn who_does_not_say_what_it_wants_is_cut_off_after_some_time() {
     host.until("the end of the connection", is_cut_off);
     assert_eq!(host.server.report().1.refused, 1);
 }
+
+#[test]
+fn who_does_not_say_what_it_wants_makes_room_for_those_who_do() {
+    let mut host = Host::new(400, 1);
+    let strangers: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(&host.address).expect("it listens")).collect();
+    let came = Came::default();
+    let mut one = client(config(&host, wants(2, 2)), note(&came));
+    host.until("the end", || {
+        one.turn(MonotonicClock.now());
+        one.is_done()
+    });
+    assert_eq!(*came.borrow(), BTreeMap::from([(2, all(400))]));
+    drop(strangers);
+}

@@ -6,8 +6,8 @@ use super::resolve;
 use crate::configuration::push::{FarmSection, PushConfiguration, SendChoice, TransportChoice};
 use crate::drive::Drive;
 use crate::drive::gateway::{
-    Connections, Datagrams, DecisionReaders, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig, Link,
-    Notice, Outage,
+    Callers, Connections, Datagrams, DecisionReaders, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig,
+    Link, Notice, Outage,
 };
 use crate::run::assemble::{RunError, endpoint};
 use ropewalk_flow::gateway::FarmNodeConfig;
@@ -63,8 +63,9 @@ pub(super) fn gateway_link(
     let control = queue.control(farm.transport);
     if farm.transport == TransportChoice::Tcp {
         let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
-        let (link, bound) = Connections::listen(endpoints(&name, farm.nodes)?, &control.to_string(), staging)
-            .map_err(endpoint(&name))?;
+        let (link, bound) =
+            Connections::listen(endpoints(&name, farm.nodes)?, &control.to_string(), staging, Callers::Speaking)
+                .map_err(endpoint(&name))?;
         return Ok((Box::new(link), bound.parse().unwrap_or(control)));
     }
     let receiver = messages(&name, resolve::farm_carrier(farm.transport), control)?;
@@ -142,8 +143,8 @@ pub(super) fn decision_readers(
     address: SocketAddrV4,
 ) -> Result<(Box<dyn DecisionReaders + Send>, String), RunError> {
     let staging = Staging::new(pool(name, DECISIONS_MEMORY)?);
-    let (readers, bound) =
-        Connections::listen(endpoints(name, 1)?, &address.to_string(), staging).map_err(endpoint(name))?;
+    let (readers, bound) = Connections::listen(endpoints(name, 1)?, &address.to_string(), staging, Callers::Listening)
+        .map_err(endpoint(name))?;
     Ok((Box::new(readers), bound))
 }
 

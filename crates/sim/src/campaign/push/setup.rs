@@ -19,8 +19,9 @@ use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
 use ropewalk_io::simulated::Network;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::gateway::{
-    Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig,
-    Gathering, Notice, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
+    Callers, Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive,
+    GatewayDriveConfig, Gathering, Notice, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts,
+    SendingParts, halves,
 };
 use ropewalk_node::drive::{Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
@@ -97,7 +98,11 @@ impl Site<'_> {
         let (endpoints, staging) = (self.endpoints(clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
         let connections = match place {
             Place::Node(_) => Connections::connect(endpoints, staging),
-            _ => Connections::listen(endpoints, &at.to_string(), staging).expect("nobody else listens there").0,
+            _ => {
+                Connections::listen(endpoints, &at.to_string(), staging, Callers::Speaking)
+                    .expect("nobody else listens there")
+                    .0
+            }
         };
         Box::new(Line::new(connections, place, at, clock.clone(), self.referee.clone()))
     }
@@ -109,7 +114,7 @@ impl Site<'_> {
         for (_, flow) in self.scenario.reader_places().into_iter().filter(|(of, _)| *of == gateway) {
             let at = self.scenario.gateways_at().decisions(gateway, flow);
             let (endpoints, staging) = (self.endpoints(clock, at, room), Staging::new(pool("told", LARGEST, 64)));
-            let listening = Connections::listen(endpoints, &at.to_string(), staging);
+            let listening = Connections::listen(endpoints, &at.to_string(), staging, Callers::Listening);
             readers[usize::from(flow)] = machine::readers(listening.expect("nobody else listens there").0);
         }
         readers
