@@ -23,6 +23,8 @@ const HEAD: usize = 32;
 /// then to places that have a byte in common.
 const LEAST_BITS_EACH: f64 = 12.0;
 const LEAST_BITS: f64 = 48.0;
+/// A number that led so often to a frame of the same size is no length: in zeros there are a million of them.
+const MOST_OF_ONE_SIZE: usize = 256;
 /// The longest header that a length may leave out.
 const MOST_HEADER: i64 = 40;
 /// Frames of a way that are looked at.
@@ -227,6 +229,9 @@ fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
         let frame = stated(bytes, at, length, base)?;
         starts.push(at);
         at += frame;
+        if starts.len() == MOST_OF_ONE_SIZE && is_one_size(&starts) {
+            return None;
+        }
     }
     (starts.len() >= LEAST_FRAMES).then_some(starts)
 }

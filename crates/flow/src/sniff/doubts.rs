@@ -87,7 +87,7 @@ pub(super) fn find(
     begins_within: bool,
 ) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    if table.len() < LEAST_FRAMES {
+    if (1..LEAST_FRAMES).contains(&table.len()) {
         doubts.push(Doubt::Few(table.len()));
     }
     doubts.extend(rival.cloned().map(Doubt::Frames));

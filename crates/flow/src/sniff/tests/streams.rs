@@ -92,6 +92,17 @@ fn lines_of_text_end() {
     assert_eq!(group.frames, 100);
 }
 
+/// Every way through zeros leads somewhere: none of them is gone to its end.
+#[test]
+fn a_desert_of_one_byte_has_no_frames() {
+    for byte in [0, 1] {
+        let mut sniffer = Sniffer::new(Limits { stream_bytes: 4 << 20, ..Limits::default() });
+        sniffer.accept(peer(1, Transport::File), at(0), &vec![byte; 4 << 20]);
+        let group = only(&sniffer);
+        assert_eq!((group.framing, group.doubts), (None, Vec::new()), "{byte}");
+    }
+}
+
 #[test]
 fn noise_and_silence_have_no_frames() {
     let mut bytes = vec![0; 40_000];
