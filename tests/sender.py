@@ -51,11 +51,12 @@ def main():
     parser.add_argument("--rate", type=float, default=0)
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--hop", action="store_true", help="a connection for each event")
     order = parser.parse_args()
     line, event, begin = connect(order.address, order.source), order.first, time.monotonic()
     chance = random.Random(order.source)
     while event <= order.last:
-        last = min(order.last, event if order.cut else event + 15)
+        last = min(order.last, event if order.cut or order.hop else event + 15)
         data = b"".join(fragment(order.source, number) for number in range(event, last + 1))
         try:
             if order.cut and chance.random() < 0.01:
@@ -70,6 +71,9 @@ def main():
             line = connect(order.address, order.source)
             continue
         event = last + 1
+        if order.hop and event <= order.last:
+            line.close()
+            line = connect(order.address, order.source)
         if order.rate:
             time.sleep(max(0, begin + (event - order.first) / order.rate - time.monotonic()))
     line.close()

@@ -355,6 +355,10 @@ pub trait Dispatcher {
     /// closed.
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize>;
 
+    /// Whether the peer has closed its side, though bytes that it sent before may still wait; false where the transport
+    /// cannot tell.
+    fn peer_has_ended(&self, endpoint: Endpoint) -> bool;
+
     /// Queues a message, whole or not at all; an empty queue accepts any size. The slices are taken out of
     /// the vector, whose capacity stays with the caller. Nothing moves before the next [`poll`](Self::poll),
     /// so that messages coalesce.

@@ -73,6 +73,11 @@ macro_rules! pass_on {
             self.$inner.is_dry(endpoint)
         }
     };
+    (@peer_has_ended $inner:ident) => {
+        fn peer_has_ended(&self, endpoint: $crate::Endpoint) -> bool {
+            self.$inner.peer_has_ended(endpoint)
+        }
+    };
     (@peek $inner:ident) => {
         fn peek(&mut self, endpoint: $crate::Endpoint, head: &mut [u8]) -> Option<usize> {
             self.$inner.peek(endpoint, head)

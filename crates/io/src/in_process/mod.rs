@@ -304,6 +304,10 @@ impl Dispatcher for InProcess {
         false
     }
 
+    fn peer_has_ended(&self, _endpoint: Endpoint) -> bool {
+        false
+    }
+
     fn peek(&mut self, _endpoint: Endpoint, _head: &mut [u8]) -> Option<usize> {
         // Nothing waits for a block here.
         Some(0)

@@ -240,6 +240,14 @@ impl Connection {
         }
     }
 
+    /// Whether the peer's end has arrived, though bytes may wait before it.
+    pub(super) fn peer_has_ended(&self, network: &NetworkState) -> bool {
+        let ended = |wire: &Wire| {
+            network.passes(wire, 1 - self.side) && wire.directions[1 - self.side].has_end_arrived(network.now)
+        };
+        network.wires.get(&self.wire).is_some_and(ended)
+    }
+
     /// The first bytes that have arrived, as many as there are and fit, without taking them.
     pub(super) fn peek(&self, network: &NetworkState, head: &mut [u8]) -> Option<usize> {
         let wire = network.wires.get(&self.wire)?;

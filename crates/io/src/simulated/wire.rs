@@ -116,6 +116,11 @@ impl Direction {
         (arrival <= now && (end == End::Reset || self.segments.is_empty())).then_some(end)
     }
 
+    /// Whether the end has arrived, though segments may stand before it.
+    pub(super) fn has_end_arrived(&self, now: Instant) -> bool {
+        self.end.is_some_and(|(_, arrival)| arrival <= now)
+    }
+
     /// Bytes of the first segment, if that has arrived.
     pub(super) fn arrived(&self, now: Instant) -> usize {
         self.segments.front().filter(|segment| segment.arrival <= now).map_or(0, |segment| segment.length)

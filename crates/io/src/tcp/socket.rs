@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{self, AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, sockopt};
 
@@ -72,6 +73,13 @@ pub(super) fn peek(socket: &OwnedFd, head: &mut [u8]) -> Option<usize> {
         Err(Errno::AGAIN | Errno::INTR) => Some(0),
         Err(_) => None,
     }
+}
+
+/// Whether the peer has closed its side, or the connection is broken.
+pub(super) fn peer_has_ended(socket: &OwnedFd) -> bool {
+    let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut asked = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut asked, Some(&Timespec::default())).is_ok_and(|_| asked[0].revents().intersects(ended))
 }
 
 /// A socket with every option set that listeners hand down to the connections they accept.

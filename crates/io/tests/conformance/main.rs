@@ -210,6 +210,7 @@ macro_rules! every_rule_for {
             a_quota_that_is_used_up_stops_its_endpoint_alone,
             first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_has_one,
             the_end_of_a_connection_shows_where_there_is_no_block,
+            the_end_of_a_connection_shows_ahead_of_bytes_that_wait,
             closing_sends_what_is_queued_first,
             closing_while_the_peer_sends_ends_in_order,
             an_aborted_connection_breaks_at_the_peer_only,

@@ -326,6 +326,27 @@ pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism
     world.finish();
 }
 
+/// In-process connections cannot tell.
+pub(crate) fn the_end_of_a_connection_shows_ahead_of_bytes_that_wait<M: Mechanism>() {
+    if !M::HAS_POOL {
+        return;
+    }
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    let pool = world.nodes[1].dispatcher.pool_mut().expect("a mechanism with a pool");
+    let (nobody, somebody) = (pool.reserve(0).expect("no block"), pool.reserve(2).expect("two blocks"));
+    world.nodes[1].dispatcher.set_owner(there, nobody);
+    world.send(0, here, 10_000, 5_000).expect("room in an empty queue");
+    world.run_until("the bytes wait", |world| world.nodes[1].dispatcher.peek(there, &mut [0; 64]) == Some(64));
+    assert!(!world.nodes[1].dispatcher.peer_has_ended(there));
+    world.nodes[0].dispatcher.close(here);
+    world.run_until("the end shows", |world| world.nodes[1].dispatcher.peer_has_ended(there));
+    world.nodes[1].dispatcher.set_owner(there, somebody);
+    world.until_received(1, there, 10_000);
+    world.run_until("the end comes", |world| world.nodes[1].seen[&there].last.is_some());
+    world.finish();
+}
+
 pub(crate) fn closing_sends_what_is_queued_first<M: Mechanism>() {
     const LENGTH: usize = 8 << 20;
     let mut world = two_nodes::<M>();

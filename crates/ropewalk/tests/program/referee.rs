@@ -201,3 +201,22 @@ fn connections_that_end_in_the_middle_of_fragments_are_accounted_for() {
     let found = judge(&directory.join("run.json"), std::slice::from_ref(&directory));
     assert_eq!(found["events"], 2000, "{account:#}");
 }
+
+/// The process does not run while its sources reconnect for each event: their connections are all there at once when it goes on, and
+/// the bytes of each count, in the order in which the connections were made.
+#[test]
+fn connections_that_were_made_while_the_process_stood_still_are_read_one_after_the_other() {
+    const EVENTS: u64 = 60;
+    let setup = (1..=3).fold(Setup::new("hopping", &[]), |setup, id| generic(setup, id, "ru0"));
+    let (file, directory) = (setup.file(), setup.output().join("run000001"));
+    let mut program =
+        Program::start(["run".as_ref(), file.as_os_str(), "--json".as_ref(), "--events".as_ref(), "60".as_ref()]);
+    let address = program.expect_error_line("ru0 listens on ");
+    program.pause();
+    let senders = [1, 2, 3].map(|id| Sender::start(&address, id, EVENTS, &["--hop"]));
+    std::thread::sleep(Duration::from_millis(1500));
+    program.wake();
+    senders.into_iter().for_each(Sender::end);
+    program.end().expect_status(0);
+    assert_eq!(judge(&directory.join("run.json"), std::slice::from_ref(&directory))["events"], EVENTS);
+}

@@ -387,6 +387,10 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         self.connections.get(endpoint).is_some_and(Connection::wants_block)
     }
 
+    fn peer_has_ended(&self, endpoint: Endpoint) -> bool {
+        self.connections.get(endpoint).is_some_and(|connection| socket::peer_has_ended(&connection.socket))
+    }
+
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
         socket::peek(&self.connections.get(endpoint)?.socket, head)
     }

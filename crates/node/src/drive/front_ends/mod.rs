@@ -9,12 +9,12 @@
 //! Nothing is read, and no block taken, before it is known for whom: a source that comes while every block is out is known
 //! to be there, and not taken for absent.
 
-use super::black_box::BlackBox;
-use super::dividing::Dividing;
-use super::entrances::{Entrance, Entrances};
-use super::framers::{described, limits, own_framer, own_framers, spare_framers};
-use super::link::received;
-use super::table::EndpointTable;
+use crate::drive::black_box::BlackBox;
+use crate::drive::dividing::Dividing;
+use crate::drive::entrances::{Entrance, Entrances};
+use crate::drive::framers::{described, own_framer, own_framers, spare_framers};
+use crate::drive::link::received;
+use crate::drive::table::EndpointTable;
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Format, FrameCounts, Framer, FramerLimits, OnClose, Opening, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
@@ -22,11 +22,15 @@ use ropewalk_memory::{Owner, Pool, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
 use ropewalk_wire::description::Description;
-use ropewalk_wire::generic::HELLO_BYTES;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+mod recognition;
+
+pub(crate) use recognition::MOST_UNKNOWN;
+use recognition::Unknown;
 
 /// One connection of a front end.
 struct Connection {
@@ -45,6 +49,12 @@ struct Connection {
     /// The peer has closed; what it sent before is still being framed.
     ended: bool,
     since: Instant,
+    /// Connections that were accepted before it: several may come at the same time.
+    number: u64,
+    /// In so many turns its first bytes were looked for, while it was not known.
+    turns: u8,
+    /// Its first bytes were looked for when they should have come, and do not say whose it is.
+    is_quiet: bool,
     /// When its first bytes came, and its last ones until now.
     heard: Option<(Instant, Instant)>,
     /// It is a connected source's second connection, since then: not read until the first has ended, as it does when a
@@ -62,18 +72,6 @@ impl Connection {
     fn left_over(&self) -> u64 {
         (self.waiting + self.framer.buffered()) as u64
     }
-}
-
-/// How a source's connection that is read looks to its next one.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum First {
-    /// There is none, or it has ended, or it is not read, so that nobody can see its end: what came over it before is
-    /// still being worked off, however long that takes.
-    MayBeOver,
-    /// It is read, and may be dead.
-    Unclear,
-    /// It has gone on speaking: the source has two senders.
-    GoesOn,
 }
 
 /// What came that belongs to no source.
@@ -113,7 +111,9 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     evacuation: Staging,
     evacuation_due: Instant,
     /// Connections that are not known, the oldest first: memory for looking at them.
-    unknown: Vec<(Instant, Endpoint)>,
+    unknown: Vec<(u64, Unknown)>,
+    /// Connections that were accepted so far.
+    accepted: u64,
     /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
     recognition_due: Option<Instant>,
     /// When the next event whose frames are gathered is whole if its source stays silent.
@@ -125,16 +125,6 @@ pub(super) struct FrontEnds<S: Dispatcher> {
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
-/// So many connections may be unknown beside those of sources that are not there, and say nothing for so long: those may be front ends
-/// that wait for their first trigger.
-pub(crate) const MOST_UNKNOWN: usize = 16;
-const SILENCE: Duration = Duration::from_secs(10);
-/// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
-/// may be a front end that waits for its first trigger.
-const RECOGNITION: Duration = Duration::from_secs(5);
-/// A source's second connection is turned away after this time where the first has spoken meanwhile. A first one that is
-/// silent may be dead, and the network has not noticed yet.
-const PARKING: Duration = Duration::from_secs(2);
 /// Pause between two looks at whether fragments should move.
 const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
 /// Fragments that move in one turn.
@@ -175,6 +165,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             evacuation,
             evacuation_due: Instant::ZERO,
             unknown: Vec::with_capacity(sources.len() + MOST_UNKNOWN + 1),
+            accepted: 0,
             recognition_due: None,
             gathered_due: None,
             is_closed: false,
@@ -342,8 +333,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             self.endpoints.reject(endpoint);
             return;
         }
-        let is_full = self.look_for_unknown(MOST_UNKNOWN, true);
-        is_full.into_iter().for_each(|(_, stranger)| self.turn_away(now, stranger));
+        self.make_room(now);
         self.endpoints.set_owner(endpoint, self.nobody);
         self.endpoints.accept(endpoint);
         self.enter(now, endpoint, self.entrances.source_at(service));
@@ -365,37 +355,14 @@ impl<S: Dispatcher> FrontEnds<S> {
             blocked: false,
             ended: false,
             since: now,
+            number: self.accepted,
+            turns: 0,
+            is_quiet: false,
             heard: None,
             parked_since: None,
         };
+        self.accepted += 1;
         self.connections.insert(endpoint, connection);
-    }
-
-    /// Where so many connections or more are not known, beside one for each source that is not there: the oldest of them, for those that
-    /// came first may be the sources'. Connections that have said something count where `all` do.
-    fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<(Instant, Endpoint)> {
-        self.unknown.clear();
-        for (endpoint, connection) in self.connections.iter() {
-            let is_unknown = connection.source.is_none() && connection.parked_since.is_none() && !connection.ended;
-            if is_unknown && (all || connection.heard.is_none()) && self.unknown.len() < self.unknown.capacity() {
-                self.unknown.push((connection.since, endpoint));
-            }
-        }
-        self.unknown.sort_unstable_by_key(|&(since, endpoint)| (since, endpoint.index()));
-        let missing = self.connected.iter().filter(|connected| connected.is_none()).count();
-        self.unknown.get(missing).copied().filter(|_| self.unknown.len() >= missing + most)
-    }
-
-    /// Closes connections that sent nothing for too long and are not known to be a source.
-    fn end_silent(&mut self, now: Instant) {
-        while let Some((since, stranger)) = self.look_for_unknown(1, false) {
-            let due = since.after(SILENCE);
-            if now < due {
-                self.recognition_due = self.recognition_due.into_iter().chain([due]).min();
-                return;
-            }
-            self.turn_away(now, stranger);
-        }
     }
 
     /// What frames a connection whose place is this, where any is left.
@@ -475,149 +442,6 @@ impl<S: Dispatcher> FrontEnds<S> {
         readout.receive(now, source, &mut self.received);
         self.received.clear();
         readout.note_frames(source, counts);
-    }
-
-    /// Looks at the first bytes of a connection that is not known yet.
-    fn look_at(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
-        let mut first = [0; Opening::BYTES];
-        let waiting = self.endpoints.peek(endpoint, &mut first);
-        let Some(connection) = self.connections.get_mut(endpoint) else { return };
-        match waiting {
-            Some(0) => return,
-            Some(waiting) => {
-                (connection.opening, connection.waiting) = (Opening::read(&first[..waiting]), waiting);
-                connection.heard.get_or_insert((now, now));
-            }
-            None => {
-                connection.ended = true;
-                connection.framer.finish();
-                self.endpoints.close(endpoint);
-            }
-        }
-        self.frame(now, endpoint, readout);
-    }
-
-    /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
-    fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
-        let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(now, endpoint));
-        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        let is_nonsense = matches!(connection.opening, Opening::Nonsense(_)) || connection.framer.is_lost();
-        let source = match connection.identity() {
-            Some((id, format)) => {
-                let source = readout.source_index(id);
-                let is_here = |&source: &usize| connection.place.is_none_or(|place| place == source);
-                source.filter(is_here).filter(|&source| self.sources[source].format == Some(format))
-            }
-            None if is_nonsense || connection.ended => None,
-            None => return false,
-        };
-        match source {
-            Some(source) if is_next && self.connected.get(source).is_some_and(Option::is_none) => {
-                connection.framer.set_limits(limits(&self.sources[source]));
-                (connection.source, connection.waiting) = (Some(source), 0);
-                self.connected[source] = Some(endpoint);
-                if let Opening::Generic(hello) = connection.opening {
-                    connection.hello_left = HELLO_BYTES;
-                    if let Some(black_box) = &mut self.black_boxes[source] {
-                        black_box.greet(&hello.to_bytes());
-                    }
-                }
-                if let Some(&owner) = self.owners.get(source) {
-                    self.endpoints.set_owner(endpoint, owner);
-                }
-                readout.source_connected(now, source);
-                true
-            }
-            // What it brings waits, even if it has ended, until what came before it is worked off.
-            Some(_) if first != First::GoesOn => {
-                if first == First::MayBeOver {
-                    connection.parked_since = Some(now);
-                }
-                connection.parked_since.get_or_insert(now);
-                self.endpoints.set_reading(endpoint, false);
-                false
-            }
-            // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
-            _ => {
-                self.turn_away(now, endpoint);
-                false
-            }
-        }
-    }
-
-    /// The source of this connection, and that source's connection that is read.
-    fn source_and_first(&mut self, endpoint: Endpoint) -> Option<(usize, Endpoint)> {
-        let (id, _) = self.connections.get_mut(endpoint)?.identity()?;
-        let source = self.sources.iter().position(|source| source.id == id)?;
-        Some((source, self.connected.get(source).copied().flatten()?))
-    }
-
-    /// How the source's connection that is read stands to this other one.
-    fn first_connection(&mut self, now: Instant, endpoint: Endpoint) -> First {
-        let Some((_, first)) = self.source_and_first(endpoint) else { return First::MayBeOver };
-        let parked_since = self.connections.get_mut(endpoint).and_then(|connection| connection.parked_since);
-        let is_dry = self.endpoints.is_dry(first);
-        match (self.connections.get_mut(first), parked_since) {
-            (Some(first), _) if first.ended || first.blocked || is_dry => First::MayBeOver,
-            (Some(first), Some(since)) => {
-                let spoke = first.heard.is_some_and(|(_, last)| last > since);
-                if spoke && now >= since.after(PARKING) { First::GoesOn } else { First::Unclear }
-            }
-            (Some(_), None) => First::Unclear,
-            (None, _) => First::MayBeOver,
-        }
-    }
-
-    /// A source that events have waited for long enough, that says nothing over its connection and has come back over
-    /// another one, is believed there: the first is dead, and the network has not noticed yet. (A source that nobody
-    /// misses may be silent because nothing is triggered.)
-    fn end_silent_first(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
-        let Some((source, first)) = self.source_and_first(endpoint) else { return };
-        if !readout.is_overdue(now, source) || self.first_connection(now, endpoint) != First::Unclear {
-            return;
-        }
-        let since = self.connections.get_mut(endpoint).and_then(|connection| connection.parked_since);
-        let Some(connection) = self.connections.get_mut(first) else { return };
-        if connection.heard.map(|(_, last)| last) <= since {
-            let mid_fragment = connection.framer.is_mid_fragment();
-            self.endpoints.abort(first);
-            self.end(now, first, mid_fragment, readout);
-        }
-    }
-
-    /// Whether no older connection of the same source waits: a source's connections are taken one after the other. One that
-    /// came to the same place and has said nothing yet may have been overtaken by it, for a while.
-    fn is_next(&mut self, now: Instant, endpoint: Endpoint) -> bool {
-        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        let (identity, place, since) = (connection.identity(), connection.place, connection.since);
-        (0..self.connections.places()).all(|index| {
-            self.connections.at(index).is_none_or(|(other, connection)| {
-                let is_parked = connection.parked_since.is_some() && connection.identity() == identity;
-                let is_unheard = connection.source.is_none() && place.is_some() && connection.place == place;
-                let waits = is_parked || is_unheard && now < connection.since.after(PARKING);
-                other == endpoint || !waits || connection.since >= since
-            })
-        })
-    }
-
-    /// Looks again at a source's second connection.
-    fn unpark(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
-        self.end_silent_first(now, endpoint, readout);
-        if self.identify(now, endpoint, readout) {
-            self.endpoints.set_reading(endpoint, true);
-            self.frame(now, endpoint, readout);
-        }
-    }
-
-    /// Ends a connection that is no source's.
-    fn turn_away(&mut self, now: Instant, endpoint: Endpoint) {
-        if let Some(stranger) = self.connections.remove(endpoint) {
-            self.counts.garbage += stranger.left_over();
-            self.counts.refused += 1;
-            self.endpoints.abort(endpoint);
-            self.entrances.ended(now, endpoint, true);
-            self.keep(stranger.framer);
-        }
     }
 
     fn end(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool, readout: &mut Readout) {
@@ -718,30 +542,6 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
         let due = self.connections.get_mut(endpoint).and_then(|connection| connection.framer.next_deadline());
         self.gathered_due = self.gathered_due.into_iter().chain(due).min();
-    }
-
-    /// Looks at a connection that is not known yet, or that waits for its source's first one; turns away whoever has said
-    /// too little for too long. True where it is a source's from now on.
-    fn go_on_with_unknown(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
-        if self.connections.get_mut(endpoint).is_some_and(|connection| connection.parked_since.is_some()) {
-            self.unpark(now, endpoint, readout);
-        } else if self.endpoints.is_dry(endpoint) && !(is_planted(Flaw::UnknownHeldBack) && self.is_pool_empty()) {
-            self.look_at(now, endpoint, readout);
-        }
-        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        if connection.source.is_some() {
-            return true;
-        }
-        let due = match connection.parked_since {
-            Some(since) => Some(since.after(PARKING)).filter(|&again| now < again),
-            None => connection.heard.map(|(first, _)| first.after(RECOGNITION)),
-        };
-        if connection.parked_since.is_none() && due.is_some_and(|due| now >= due) {
-            self.turn_away(now, endpoint);
-        } else {
-            self.recognition_due = self.recognition_due.into_iter().chain(due).min();
-        }
-        false
     }
 
     /// Whether no source could get a block.
