@@ -105,11 +105,11 @@ fn a_readout_unit_that_stands_still_for_too_long_accounts_for_what_is_in_no_reco
 #[test]
 fn a_readout_unit_that_stands_still_is_waited_for_and_nothing_is_given_up() {
     const EVENTS: u64 = 900;
-    let mut cluster = cluster(two_readouts("waited-for").timeouts(["300ms", "600ms", "1200ms", "20s"]), EVENTS);
+    let mut cluster = cluster(two_readouts("waited-for").timeouts(["1500ms", "1800ms", "2s", "20s"]), EVENTS);
     let senders = senders(&mut cluster, EVENTS, "300");
     std::thread::sleep(Duration::from_millis(500));
     cluster.node("ru0").pause();
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(3500));
     cluster.node("ru0").wake();
     senders.into_iter().for_each(Sender::end);
     let account = end(&mut cluster, &[0]);
@@ -137,7 +137,13 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     let setup = two_readouts("both-died").timeouts(["300ms", "600ms", "1200ms", "20s"]);
     let mut cluster = cluster(setup, EVENTS);
     let mut senders = senders(&mut cluster, EVENTS, "300");
-    std::thread::sleep(Duration::from_millis(800));
+    let directory = cluster.run_directory("bu0");
+    let written = || {
+        let files = std::fs::read_dir(&directory).into_iter().flatten().filter_map(|entry| entry.ok()?.metadata().ok());
+        files.map(|metadata| metadata.len()).sum::<u64>()
+    };
+    // The builder unit has told the manager of some events, and remembers them.
+    wait_for("events in files", || (written() > 1 << 20).then_some(()));
     cluster.kill("ru0");
     cluster.kill("manager");
     cluster.start("manager", &["--take-over", "--json"]);

@@ -15,7 +15,7 @@ use std::time::Duration;
 const FEW_UNKNOWN: usize = 16;
 pub(crate) const MOST_UNKNOWN: usize = 256;
 const LOOKED_AT: Duration = Duration::from_millis(100);
-const TURNS: u8 = 4;
+const TURNS: u8 = 16;
 /// An unknown connection may send nothing for this long: it may be a front end that waits for its first trigger.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
@@ -250,11 +250,13 @@ impl<S: Dispatcher> FrontEnds<S> {
         if connection.source.is_some() {
             return true;
         }
-        // Bytes that wait show after a turn or two, however long those take.
+        // Bytes that wait show after some turns, however long those take.
         connection.turns = connection.turns.saturating_add(1);
         connection.is_quiet |= connection.turns >= TURNS && now >= connection.since.after(LOOKED_AT);
         let due = match connection.parked_since {
-            Some(since) => Some(since.after(PARKING)).filter(|&end| now < end).map(|end| end.min(now.after(LOOKED_AT))),
+            Some(since) => {
+                Some(since.after(PARKING)).filter(|&end| now < end).map(|end| end.min(now.after(LOOKED_AT / 8)))
+            }
             None => connection.heard.map(|(first, _)| first.after(RECOGNITION)),
         };
         if connection.parked_since.is_none() && due.is_some_and(|due| now >= due) {
