@@ -215,6 +215,14 @@ impl Readout {
         }
         doubt.held.push(fragment);
         self.weigh(now, source, false);
+        if self.sources[source].doubt.held.len() > MOST_HELD
+            && !self.may_begin_anywhere(source)
+            && self.may_join_soon(source)
+            && let Verdict::Right(reading) = self.verdict(source, true)
+        {
+            // It cannot be held back until others are heard, and shows events near the run's first.
+            self.follow(source, reading, false);
+        }
         let doubt = &mut self.sources[source].doubt;
         if doubt.held.len() > MOST_HELD {
             let oldest = doubt.held.remove(0);
