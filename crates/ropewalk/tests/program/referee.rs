@@ -212,11 +212,11 @@ fn connections_that_end_in_the_middle_of_fragments_are_accounted_for() {
 /// the bytes of each count, in the order in which the connections were made.
 #[test]
 fn connections_that_were_made_while_the_process_stood_still_are_read_one_after_the_other() {
-    const EVENTS: u64 = 60;
+    const EVENTS: u64 = 20;
     let setup = (1..=3).fold(Setup::new("hopping", &[]), |setup, id| generic(setup, id, "ru0"));
     let (file, directory) = (setup.file(), setup.output().join("run000001"));
     let mut program =
-        Program::start(["run".as_ref(), file.as_os_str(), "--json".as_ref(), "--events".as_ref(), "60".as_ref()]);
+        Program::start(["run".as_ref(), file.as_os_str(), "--json".as_ref(), "--events".as_ref(), "20".as_ref()]);
     let address = program.expect_error_line("ru0 listens on ");
     program.pause();
     let senders = [1, 2, 3].map(|id| Sender::start(&address, id, EVENTS, &["--hop"]));

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// So many connections may be unknown beside one for each source that is not there. Above the first number those are closed that were
 /// looked at in so many turns and for so long and are not recognised; above the second one, the oldest.
 const FEW_UNKNOWN: usize = 16;
-pub(crate) const MOST_UNKNOWN: usize = 256;
+pub(crate) const MOST_UNKNOWN: usize = 64;
 const LOOKED_AT: Duration = Duration::from_millis(100);
 const TURNS: u8 = 16;
 /// An unknown connection may send nothing for this long: it may be a front end that waits for its first trigger.
