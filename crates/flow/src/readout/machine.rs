@@ -242,6 +242,13 @@ impl Readout {
         input.disconnect();
         self.run_clock(now, source, false);
         self.moved(now, source);
+        if self.sources.iter().all(|input| input.presence == Presence::Ended) {
+            // Nothing comes any more that could prove what is held.
+            for ended in 0..self.sources.len() {
+                self.decide(now, ended, true);
+                self.moved(now, ended);
+            }
+        }
     }
 
     /// Whether a connected source's bytes are being taken from it. While they are not, its silence says nothing.

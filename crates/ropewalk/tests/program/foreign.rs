@@ -391,7 +391,7 @@ fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {
     let told = Program::run(["run", &config]);
     let errors = &told.expect_status(3).errors;
     for advice in [
-        "advice: source 5 (tdc): 31 of 40 fragments are `implausible_jump`: the numbers of its events do not go on one by one. \
+        "advice: source 5 (tdc): 39 of 40 fragments are `implausible_jump`: the numbers of its events do not go on one by one. \
          Where they are times, which only grow: `numbers = \"growing\"` in `event`",
         "advice: source 6 (adc): nothing came: compare `input`, and `packets` or `demux`, with",
     ] {

@@ -190,6 +190,22 @@ fn counting_begins_where_the_sources_agree() {
     }
 }
 
+/// Files of a few frames: nothing else comes that could prove what is held.
+#[test]
+fn sources_that_end_are_decided_at_once() {
+    for (sources, count) in (1..4).flat_map(|sources| (1..12).map(move |count| (sources, count))) {
+        let mut config = open(sources);
+        config.sources.iter_mut().for_each(|source| source.on_close = OnClose::End);
+        let mut rig = started(config);
+        for source in 0..sources as usize {
+            rig.feed(source, 7..7 + count);
+            rig.disconnect(source);
+        }
+        assert_eq!(rig.numbers(), (1..=count).collect::<Vec<_>>(), "{sources} sources, {count} fragments");
+        assert!(rig.held.iter().all(|entry| u32::from(entry.fragments) == sources));
+    }
+}
+
 /// Source 0 usually begins with 0, source 1 with 1.
 #[test]
 fn sources_that_usually_begin_elsewhere_agree_too() {
