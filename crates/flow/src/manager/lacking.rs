@@ -5,7 +5,7 @@ use crate::messages::{Lacking, LackingEntry};
 use ropewalk_terms::{Attempt, Cause, EventKey, Outcome};
 use std::collections::BTreeSet;
 
-/// What is kept of what builder units told; there is more only where one of them is mad.
+/// The most entries that are kept; a working builder unit never reports so many.
 const MOST: usize = 1 << 20;
 
 /// See the module's text. Empty as long as every readout unit answers.

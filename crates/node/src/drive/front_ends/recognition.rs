@@ -36,8 +36,8 @@ pub(super) struct Unknown {
 /// How a source's connection that is read looks to its next one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum First {
-    /// There is none, or it has ended, or it is not read, so that nobody can see its end: what came over it before is
-    /// still being worked off, however long that takes.
+    /// There is none, or it has ended, or its peer has closed it, or it is not read and its end cannot be seen. What came over it
+    /// before may still be processed, however long that takes.
     MayBeOver,
     /// It is read, and may be dead.
     Unclear,
@@ -122,7 +122,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 self.endpoints.set_reading(endpoint, false);
                 false
             }
-            // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
+            // Of no source here, or a second connection where the first goes on.
             _ => {
                 self.turn_away(now, endpoint);
                 false
@@ -155,8 +155,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     /// A source that events have waited for long enough, that says nothing over its connection and has come back over
-    /// another one, is believed there: the first is dead, and the network has not noticed yet. (A source that nobody
-    /// misses may be silent because nothing is triggered.)
+    /// another one, is believed there: the first is dead, and the network has not noticed yet. (Where no event
+    /// waits for the source, it may be silent because nothing is triggered.)
     fn end_silent_first(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         let Some((source, first)) = self.source_and_first(endpoint) else { return };
         if !readout.is_overdue(now, source) || self.first_connection(now, endpoint) != First::Unclear {
@@ -238,7 +238,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Looks at a connection that is not known yet, or that waits for its source's first one; turns away whoever has said
+    /// Looks at a connection that is not known yet, or that waits for its source's first one; closes one that has said
     /// too little for too long. True where it is a source's from now on.
     pub(super) fn go_on_with_unknown(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         if self.connections.get_mut(endpoint).is_some_and(|connection| connection.parked_since.is_some()) {
