@@ -680,28 +680,33 @@ impl Readout {
     /// the one that most sources show. They agree if they show the same number, or are as far from where each usually begins.
     /// Waits until all that are awaited have shown theirs, unless `is_last_word`.
     fn agree_on_first(&mut self, now: Instant, is_last_word: bool) {
-        let beginning = |input: &Source| input.doubt.beginning(&input.sequence);
+        let votes = || self.sources.iter().filter(|input| !input.runs_free);
+        let is_short = |input: &Source| !input.doubt.is_full() && input.doubt.held.len() < ENOUGH as usize;
+        if !is_last_word && votes().any(|input| !input.masking.is_open() && is_short(input)) {
+            return;
+        }
+        // Each is read once: there may be hundreds.
+        let begun: Vec<_> = votes().map(|input| (input, input.doubt.beginning(&input.sequence))).collect();
         // Those in front of its first right number may be of the events before.
-        let is_begun = |input: &Source, begin: Begin| {
+        let is_begun = |input: &Source, begun: Option<(u64, u32, u64)>, begin: Begin| {
             let first = begin.number(input.sequence.first());
-            beginning(input).is_some_and(|(raw, _, before)| input.sequence.between(first, raw) <= before)
+            begun.is_some_and(|(raw, _, before)| input.sequence.between(first, raw) <= before)
         };
-        let mut votes = None;
-        for input in self.sources.iter().filter(|input| !input.runs_free) {
-            let begun = beginning(input);
-            let is_shown = begun.is_some_and(|(_, length, _)| length >= ENOUGH) || input.doubt.is_full();
+        let mut best = None;
+        for &(input, own) in &begun {
+            let is_shown = own.is_some_and(|(_, length, _)| length >= ENOUGH) || input.doubt.is_full();
             if !is_last_word && !input.masking.is_open() && !is_shown {
                 return;
             }
-            let Some((raw, ..)) = begun else { continue };
+            let Some((raw, ..)) = own else { continue };
             for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
-                let agree = self.sources.iter().filter(|other| is_begun(other, begin)).count();
+                let agree = begun.iter().filter(|&&(other, begun)| is_begun(other, begun, begin)).count();
                 // Of numbers that as many show the usual one is taken, then the lowest one.
                 let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin);
-                votes = votes.max(Some(vote));
+                best = best.max(Some(vote));
             }
         }
-        let Some((.., begin)) = votes else { return };
+        let Some((.., begin)) = best else { return };
         self.begin_at(now, begin);
     }
 

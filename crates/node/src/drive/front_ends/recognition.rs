@@ -182,7 +182,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 let is_its_own = is_parked && connection.identity() == identity;
                 let is_unheard = connection.source.is_none() && !is_parked && connection.place == place;
                 let is_late = place.is_some() && now < connection.since.after(PARKING);
-                let waits = is_its_own || is_unheard && (!connection.is_quiet || is_late);
+                let waits = is_its_own || is_unheard && (connection.turns < TURNS || is_late);
                 other == endpoint || !waits || connection.number > number
             })
         })
