@@ -102,7 +102,7 @@ pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
     front_ends.incidents.iter().map(line).chain(more).collect()
 }
 
-/// A line for each node of which something is not known.
+/// One line per node with unknown numbers.
 pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
     summary
         .partial

@@ -30,8 +30,8 @@ impl Recent {
         self.next = 0;
     }
 
-    /// Notes an acknowledgement in the place of the oldest one, and returns that place. `lacking` has a bit for each readout unit
-    /// that the event was built without.
+    /// Replaces the oldest acknowledgement by this one, and returns its place. `lacking` has one bit per readout unit, set if the
+    /// event was built without it.
     pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, ending: Ending, lacking: Option<&[u64]>) -> usize {
         let entry = UnreleasedEntry { key, attempt, ending: Some(ending) };
         let place = self.next;

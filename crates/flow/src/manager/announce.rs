@@ -17,9 +17,9 @@ const HASTE: u32 = 8;
 /// How long a readout unit is waited for that says nothing about an event.
 #[derive(Copy, Clone)]
 struct Patience {
-    /// One that says other things.
+    /// A unit that sends other messages.
     event: Duration,
-    /// One that says nothing at all.
+    /// A unit that sends nothing.
     unreachable: Duration,
 }
 

@@ -11,9 +11,9 @@ const MOST: usize = 1 << 20;
 /// See the module's text. Empty as long as every readout unit answers.
 #[derive(Debug, Default)]
 pub(super) struct LackingLog {
-    /// Of events of which it is not known yet how they ended, each with the builder unit that told it.
+    /// Entries of events whose outcome is not known yet, each with the builder unit that reported it.
     told: BTreeSet<(u16, LackingEntry)>,
-    /// Of events that ended: the position and the readout unit.
+    /// Entries of events that have ended: position and readout unit.
     known: BTreeSet<(u64, u16)>,
 }
 

@@ -57,7 +57,7 @@ impl Readout {
         let before = self.table.base();
         for entry in &release.entries {
             let positions = self.timeline.range(entry.first, entry.count);
-            // What no builder unit was sent is in no record.
+            // Fragments that were sent to no builder unit are in no record.
             let is_answered = |position| self.table.slot(position).is_some_and(|slot| slot.answered);
             let outcome = match entry.outcome {
                 Outcome::Dropped(Cause::OutcomeUnknown) if !positions.clone().any(is_answered) => {
@@ -91,8 +91,8 @@ impl Readout {
         }
     }
 
-    /// The fragments of these events are in no record: those that are held, and those that are still to come of events that were not
-    /// settled, in which nothing was missing.
+    /// Notes gaps for fragments of these events that no record has: fragments that are held, and fragments still to come of events
+    /// that were not settled.
     fn note_unrecorded(&mut self, positions: Range<Position>) {
         let Self { sources, table, timeline, head, .. } = self;
         for position in positions.start.max(table.base())..positions.end.min(table.limit()) {

@@ -455,7 +455,7 @@ impl Collator {
         }
     }
 
-    /// A damaged fragment of the event that was numbered last; those that nobody bore out for long are given up.
+    /// Keeps a damaged fragment of the event that was numbered last; gives up those that no other source has confirmed in time.
     fn take_damaged(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         let patience = self.patience();
         for lane in 0..self.lanes.len() {
@@ -475,7 +475,7 @@ impl Collator {
         None
     }
 
-    /// Nothing waits that could bear out what sources had that have ended. Says whether they had any.
+    /// Gives up what ended sources held when nothing is left that could confirm it. Returns whether they held any.
     fn drop_damaged_of_ended(&mut self) -> bool {
         let ended = self.lanes.iter_mut().filter(|one| one.has_left && !one.damaged.is_empty());
         ended

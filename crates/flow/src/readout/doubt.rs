@@ -347,7 +347,7 @@ impl Readout {
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
         let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere)
-            // Nobody here can show more.
+            // No other source here can confirm it.
             || is_last_word && input.has_joined && self.is_only_speaker(source);
         let is_shown = reached(first) && !input.is_renumbered;
         if lead >= proof && is_shown {
@@ -663,7 +663,7 @@ impl Readout {
         self.first_is_open && !input.trusts_numbers && !input.runs_free
     }
 
-    /// A counter that runs for itself begins with the first number that others behind it bear out. Says whether it has begun.
+    /// Starts a free-running counter at the first number that the following ones confirm. Returns whether it has started.
     fn begin_free(&mut self, source: usize, is_last_word: bool) -> bool {
         let key = self.timeline.key(ORIGIN);
         let input = &mut self.sources[source];

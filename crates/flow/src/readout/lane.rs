@@ -110,7 +110,7 @@ pub(super) struct Lane {
     pub(super) waiting: VecDeque<Entry>,
     /// Those that are not, in the order in which they came.
     pub(super) doubted: VecDeque<Doubted>,
-    /// Those that are damaged; they have a place where other sources show their times.
+    /// Damaged fragments; each gets a place if other sources show its time.
     pub(super) damaged: VecDeque<Damaged>,
     /// Those that are in no event.
     pub(super) given_up: VecDeque<Received>,

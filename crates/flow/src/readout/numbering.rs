@@ -14,7 +14,7 @@ impl Numbering {
     /// Takes note of something. Wrong numbers and left-overs in a row are one.
     pub(super) fn note(&mut self, kind: NumberingKind, key: EventKey, from: u64, to: u64, size: u64) {
         use NumberingKind::{LeftOver, OutOfSync, WrongNumber};
-        // Somebody may want to do something about this one.
+        // The operator may have to act on this one.
         if kind == OutOfSync && self.list.is_full() {
             self.list.pop();
         }

@@ -23,7 +23,7 @@ pub fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
     resolve_all(address).map(|found| found[0])
 }
 
-/// The same for who listens for datagrams, which come to one address: that of IPv4 where the name has both.
+/// Resolves the address to receive datagrams on: the IPv4 address if the name has both.
 ///
 /// # Errors
 /// As [`resolve`].

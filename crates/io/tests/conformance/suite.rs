@@ -1,6 +1,7 @@
 //! What every mechanism must do. Each function is one rule; `main.rs` runs each over every mechanism.
 
-use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, EndpointError, Parcel, SendError};
+use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Parcel, SendError};
+use ropewalk_memory::Owner;
 
 pub(crate) use crate::buffers::*;
 pub(crate) use crate::half_close::*;
@@ -271,17 +272,23 @@ pub(crate) fn a_quota_that_is_used_up_stops_its_endpoint_alone<M: Mechanism>() {
     world.finish();
 }
 
+/// A connection whose receiving end has no block, and an owner of two blocks for it.
+fn pair_without_blocks<M: Mechanism>() -> (World<M>, Endpoint, Endpoint, Owner) {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    let pool = world.nodes[1].dispatcher.pool_mut().expect("a mechanism with a pool");
+    let (none, two) = (pool.reserve(0).expect("no block"), pool.reserve(2).expect("two blocks"));
+    world.nodes[1].dispatcher.set_owner(there, none);
+    (world, here, there, two)
+}
+
 /// An endpoint without a quota is dry as soon as something waits; looking takes nothing, and another owner reads it all.
 pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_has_one<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
     }
-    let mut world = two_nodes::<M>();
-    let (here, there) = world.connected_pair(0, 1);
-    let pool = world.nodes[1].dispatcher.pool_mut().expect("a mechanism with a pool");
-    let (nobody, somebody) = (pool.reserve(0).expect("no block"), pool.reserve(2).expect("two blocks"));
+    let (mut world, here, there, owner) = pair_without_blocks::<M>();
     let dispatcher = &mut world.nodes[1].dispatcher;
-    dispatcher.set_owner(there, nobody);
     assert_eq!(dispatcher.peek(there, &mut [0; 64]), Some(0), "nothing has come");
     for length in [10, 30, 100_000] {
         world.send(0, here, length, 5_000).expect("room in an empty queue");
@@ -296,7 +303,7 @@ pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_h
         }
     }
     assert_eq!(world.seen(1, there).received, 0);
-    world.nodes[1].dispatcher.set_owner(there, somebody);
+    world.nodes[1].dispatcher.set_owner(there, owner);
     assert!(!world.nodes[1].dispatcher.is_dry(there), "it may have blocks now");
     world.until_received(1, there, 100_040);
     world.finish();
@@ -331,17 +338,13 @@ pub(crate) fn the_end_of_a_connection_shows_ahead_of_bytes_that_wait<M: Mechanis
     if !M::HAS_POOL {
         return;
     }
-    let mut world = two_nodes::<M>();
-    let (here, there) = world.connected_pair(0, 1);
-    let pool = world.nodes[1].dispatcher.pool_mut().expect("a mechanism with a pool");
-    let (nobody, somebody) = (pool.reserve(0).expect("no block"), pool.reserve(2).expect("two blocks"));
-    world.nodes[1].dispatcher.set_owner(there, nobody);
+    let (mut world, here, there, owner) = pair_without_blocks::<M>();
     world.send(0, here, 10_000, 5_000).expect("room in an empty queue");
     world.run_until("the bytes wait", |world| world.nodes[1].dispatcher.peek(there, &mut [0; 64]) == Some(64));
     assert!(!world.nodes[1].dispatcher.peer_has_ended(there));
     world.nodes[0].dispatcher.close(here);
     world.run_until("the end shows", |world| world.nodes[1].dispatcher.peer_has_ended(there));
-    world.nodes[1].dispatcher.set_owner(there, somebody);
+    world.nodes[1].dispatcher.set_owner(there, owner);
     world.until_received(1, there, 10_000);
     world.run_until("the end comes", |world| world.nodes[1].seen[&there].last.is_some());
     world.finish();

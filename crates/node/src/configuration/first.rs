@@ -1,4 +1,4 @@
-//! Which number a source's first event has, and who says so.
+//! The number of each source's first event, and where it comes from.
 
 use super::{Configuration, FormatName, SourceSection};
 use ropewalk_wire::framing::Framing;
@@ -15,7 +15,7 @@ impl SourceSection {
         self.event.as_ref().and_then(|event| event.first).or(self.first)
     }
 
-    /// The same where those who write its format begin with another number than 1.
+    /// The first number of formats that do not count from 1.
     fn format_first(&self) -> Option<u64> {
         match self.format {
             FormatName::Foreign(format) if !self.has_layout() => Some(format.first()).filter(|&first| first != 1),

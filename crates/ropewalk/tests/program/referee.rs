@@ -161,7 +161,7 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     assert!(account["status"]["reasons"]["partial"].as_u64() == Some(1), "{account:#}");
 }
 
-/// Closed files vanish as well as the one that is written, which is written once more.
+/// Closed files are deleted, and the open one, which is written again.
 #[test]
 fn a_run_directory_that_is_deleted_repeatedly_costs_events_that_are_counted() {
     let setup = Setup::new("deleted", &[]);

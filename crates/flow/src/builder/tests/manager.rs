@@ -62,7 +62,7 @@ fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
     done.other.iter().flat_map(of).map(|entry| (entry.key.number(), entry.attempt.0, entry.readout)).collect()
 }
 
-/// A readout unit that was away may hold what is in no record.
+/// A readout unit that was away may hold fragments that no record has.
 #[test]
 fn what_an_event_was_built_without_is_told_ahead_of_its_acknowledgement_and_whenever_that_is_repeated() {
     let mut hand = Hand::new(config(70));

@@ -355,7 +355,7 @@ impl Operation {
         }
     }
 
-    /// Something happened in the run that somebody has to look at: it is paused, where it goes on.
+    /// Pauses a run that goes on, because an operator must look at it.
     pub fn pause_by_itself(&mut self, now: Instant) {
         if self.place.has_run() && self.goal == Goal::Running && !self.is_ending() {
             self.has_begun();

@@ -82,7 +82,7 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     assert_eq!(released(&hand.sent(), 1), [(key(1), 1, BUILT_WITHOUT)]);
 }
 
-/// It was stopped while a builder unit asked it: its fragments came, and are in no record.
+/// It was stopped while a builder unit asked it: its fragments arrived, but no record has them.
 #[test]
 fn a_readout_unit_that_did_not_answer_is_told_that_what_it_has_is_in_no_record() {
     let mut hand = Hand::running(config(3, 2));

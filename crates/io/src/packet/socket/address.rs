@@ -64,7 +64,7 @@ pub(super) fn interface_with(address: IpAddr) -> Option<String> {
     found
 }
 
-/// The number of the interface that has an address; 0 where there is none.
+/// The index of the interface with this address; 0 if no interface has it.
 pub(super) fn index_with(address: IpAddr) -> u32 {
     let name = interface_with(address).and_then(|name| CString::new(name).ok());
     // SAFETY: reads a name that ends with a zero.

@@ -51,9 +51,9 @@ struct Connection {
     since: Instant,
     /// Connections that were accepted before it: several may come at the same time.
     number: u64,
-    /// In so many turns its first bytes were looked for, while it was not known.
+    /// The number of turns in which its first bytes were looked for.
     turns: u8,
-    /// Its first bytes were looked for when they should have come, and do not say whose it is.
+    /// Its first bytes were looked for long enough, and it was not recognised.
     is_quiet: bool,
     /// When its first bytes came, and its last ones until now.
     heard: Option<(Instant, Instant)>,

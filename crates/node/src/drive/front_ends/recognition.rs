@@ -10,8 +10,8 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::generic::HELLO_BYTES;
 use std::time::Duration;
 
-/// So many connections may be unknown beside one for each source that is not there. Above the first number those are closed that were
-/// looked at in so many turns and for so long and are not recognised; above the second one, the oldest.
+/// Limits of unknown connections, beside one for each absent source. Above `FEW_UNKNOWN`, connections are closed that were looked at in
+/// `TURNS` turns and for `LOOKED_AT` without being recognised; above `MOST_UNKNOWN`, the oldest is closed.
 const FEW_UNKNOWN: usize = 16;
 pub(crate) const MOST_UNKNOWN: usize = 64;
 const LOOKED_AT: Duration = Duration::from_millis(100);

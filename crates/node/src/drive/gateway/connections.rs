@@ -21,7 +21,7 @@ use std::time::Duration;
 /// How long after a connection failed the next one is tried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Connections of those who listen alone; whoever comes beyond them is turned away.
+/// The most connections of subscribers; further ones are refused.
 const MOST_LISTENERS: usize = 64;
 
 /// Who makes connections.
@@ -111,7 +111,7 @@ impl<D: Dispatcher> Connections<D> {
         self.peers.insert(peer, endpoint);
     }
 
-    /// Whether somebody who connects is let in; the stranger that has been silent for longest makes room.
+    /// Whether a new connection is accepted; if necessary, the connection that has been silent for longest is closed.
     fn may_enter(&mut self) -> bool {
         match self.callers {
             Callers::Nobody => false,

@@ -16,7 +16,7 @@ const MOST: usize = 20;
 /// Looks for closed segments, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// The place of the one that is looked for, or is next.
+    /// The place of the file to look for next.
     next: usize,
     is_asked: bool,
     /// The next one is looked for then, while the run goes on.

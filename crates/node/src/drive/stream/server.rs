@@ -246,7 +246,7 @@ impl<D: Dispatcher> StreamServer<D> {
         work
     }
 
-    /// Lets somebody in. Where there is no room the one that has been silent for longest makes it.
+    /// Accepts a connection. If there is no room, closes the one that has been silent for longest.
     fn requested(&mut self, endpoint: Endpoint, now: Instant) {
         if self.connections.iter().flatten().count() >= self.most_connections {
             let strangers = self.connections.iter().flatten().filter(|one| one.id.is_none());
