@@ -50,8 +50,10 @@ impl Recent {
 
     /// The readout units that the event at a place was built without.
     pub(super) fn lacking(&self, place: usize) -> impl Iterator<Item = u16> {
-        let words = &self.lacking[place * self.words..][..self.words];
-        (0..64 * self.words as u16).filter(|readout| words[usize::from(readout / 64)] & 1 << (readout % 64) != 0)
+        let words = self.lacking[place * self.words..][..self.words].iter().zip((0..).step_by(64));
+        // Nearly always no bit is set, and this runs once for each event.
+        let words = words.filter(|(word, _)| **word != 0);
+        words.flat_map(|(word, first)| (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| first + bit))
     }
 
     /// The acknowledgement at a place.
