@@ -135,6 +135,8 @@ impl RunPhase {
 struct Expected {
     node: NodeId,
     is_connected: bool,
+    /// It was connected, and is not any more.
+    is_lost: bool,
     /// It has said that the run has begun for it.
     has_begun: bool,
 }
@@ -148,8 +150,8 @@ pub struct RunControl {
     phase: RunPhase,
     nodes: Vec<Expected>,
     start: Option<ControlAction>,
-    /// The run was started, and until then it is not called running before every readout unit that is there has heard of that:
-    /// what a source sends earlier is not of the run.
+    /// The run was started or taken over, and until then it is not called running before every readout unit has begun it: what a
+    /// source sends earlier is not of the run.
     beginning: Option<Instant>,
     actions: VecDeque<ControlAction>,
     stopped_by: Option<Cause>,
@@ -159,7 +161,7 @@ pub struct RunControl {
 impl RunControl {
     /// Waits for these nodes.
     pub fn new(nodes: Vec<NodeId>) -> Self {
-        let expected = |node| Expected { node, is_connected: false, has_begun: false };
+        let expected = |node| Expected { node, is_connected: false, is_lost: false, has_begun: false };
         Self {
             phase: RunPhase::Initial,
             nodes: nodes.into_iter().map(expected).collect(),
@@ -188,8 +190,7 @@ impl RunControl {
             }
             RunCommand::TakeOver { run, first, last } => {
                 if self.phase < RunPhase::Running && self.start.is_none() {
-                    self.phase = RunPhase::Running;
-                    self.actions.push_back(ControlAction::TakeOver { run, first, last });
+                    self.run(now, ControlAction::TakeOver { run, first, last });
                 }
             }
             RunCommand::Stop { last } => match self.phase {
@@ -234,7 +235,7 @@ impl RunControl {
     /// A node is connected. One that was not expected is not waited for either.
     pub fn node_connected(&mut self, now: Instant, node: NodeId) {
         if let Some(known) = self.expected(node) {
-            (known.is_connected, known.has_begun) = (true, false);
+            (known.is_connected, known.is_lost, known.has_begun) = (true, false, false);
         }
         self.begin(now);
     }
@@ -251,10 +252,10 @@ impl RunControl {
         self.nodes.iter_mut().find(|expected| expected.node == node)
     }
 
+    /// The run is called running when every readout unit has begun it or is lost.
     fn look_whether_all_have_begun(&mut self) {
-        let mut sources_heard =
-            self.nodes.iter().filter(|known| known.is_connected && known.node.role == Role::Readout);
-        if sources_heard.all(|known| known.has_begun) {
+        let mut readouts = self.nodes.iter().filter(|known| known.node.role == Role::Readout);
+        if readouts.all(|known| known.has_begun || known.is_lost) {
             self.beginning = None;
         }
     }
@@ -262,7 +263,7 @@ impl RunControl {
     /// A node is lost. A run that goes on is not stopped by it.
     pub fn node_lost(&mut self, _now: Instant, node: NodeId) {
         if let Some(known) = self.expected(node) {
-            known.is_connected = false;
+            (known.is_connected, known.is_lost) = (false, true);
         }
         self.look_whether_all_have_begun();
         if self.phase == RunPhase::Configured {
@@ -301,7 +302,7 @@ impl RunControl {
         self.beginning
     }
 
-    /// How far the run is. It is running when whoever hears sources has begun it.
+    /// How far the run is. It is running when the readout units have begun it.
     pub const fn phase(&self) -> RunPhase {
         if self.phase.is_running() && self.beginning.is_some() { RunPhase::Configured } else { self.phase }
     }
@@ -328,11 +329,16 @@ impl RunControl {
         if self.phase == RunPhase::Configured
             && let Some(start) = self.start.take()
         {
-            self.phase = RunPhase::Running;
-            self.beginning = (!is_planted(Flaw::RunningUnheard)).then_some(now.after(BEGINNING));
-            self.actions.push_back(start);
-            // One without readout units has nobody to wait for.
-            self.look_whether_all_have_begun();
+            self.run(now, start);
         }
+    }
+
+    /// The run begins, here or as another event manager's.
+    fn run(&mut self, now: Instant, action: ControlAction) {
+        self.phase = RunPhase::Running;
+        self.beginning = (!is_planted(Flaw::RunningUnheard)).then_some(now.after(BEGINNING));
+        self.actions.push_back(action);
+        // Without readout units there is nothing to wait for.
+        self.look_whether_all_have_begun();
     }
 }

@@ -125,10 +125,11 @@ fn a_run_that_goes_on_is_taken_over_without_waiting_for_anybody() {
     control.command(NOW, take_over);
     control.command(NOW, take_over);
     control.command(NOW, START);
-    assert_eq!(control.phase(), RunPhase::Running);
     let expected = ControlAction::TakeOver { run: RunNumber(7), first: EventKey::new(0, 1), last: None };
     assert_eq!((control.poll(NOW), control.poll(NOW)), (Some(expected), None));
     connect(&mut control);
+    assert_eq!(control.phase(), RunPhase::Configured, "the readout unit may not have begun it");
+    control.node_begun(NOW, NodeId::readout(0));
     control.node_lost(NOW, NodeId::builder(0));
     assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Running, None));
     control.command(NOW, RunCommand::Stop { last: None });
