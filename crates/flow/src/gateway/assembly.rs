@@ -40,6 +40,8 @@ enum Misplaced {
     For(Cause),
     /// All sets are in use, and some of them will be free soon.
     NoSet,
+    /// It names a set that is too far away.
+    Far { set: SetNumber, source: u16 },
 }
 
 impl From<Cause> for Misplaced {
@@ -48,11 +50,16 @@ impl From<Cause> for Misplaced {
     }
 }
 
-/// Whether a set may be begun for a packet.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Open {
-    Begin,
-    Find,
+/// The longest jump beyond the newest set that one packet alone makes, in events. Fragments repeat the lower 16 bits of their
+/// events' numbers, so that damage in these is seen; damage in the upper bits moves a packet by 2^16 events or more.
+const LONGEST_JUMP: i64 = 1 << 15;
+
+/// A packet of a set that is too far away for one source to be believed alone.
+#[derive(Debug)]
+struct Far {
+    set: SetNumber,
+    source: u16,
+    packet: Payload,
 }
 
 /// Builds the sets of one flow.
@@ -63,15 +70,16 @@ pub struct Assembly {
     packing: u16,
     partition: u32,
     first_event: u64,
-    plausibility: u32,
     timeout: Duration,
     policy: Incomplete,
     /// No event behind this one belongs to the run.
     last_event: Option<u64>,
     masking: Masking,
     window: Window,
-    /// A far set that one source named; a second source makes it believed.
-    far: Option<(SetNumber, u16)>,
+    /// Held until a second source names a set near it, or the run goes on without.
+    far: Option<Far>,
+    /// The last packet that was wrong and of a set that had not begun: its set, source and cause.
+    wrong: Option<(SetNumber, u16, Cause)>,
     slots: Box<[Option<EventSet>]>,
     vacant: Vec<u16>,
     ages: Ages,
@@ -106,13 +114,13 @@ impl Assembly {
             packing: config.packing,
             partition: config.partition,
             first_event: config.first_event,
-            plausibility: config.plausibility,
             timeout: config.timeout,
             policy: config.incomplete,
             last_event: None,
             masking: Masking::new(config),
             window: Window::new(config.window, config.sources.len()),
             far: None,
+            wrong: None,
             slots: core::iter::repeat_with(|| None).take(assembling).collect(),
             vacant: (0..config.assembling).rev().collect(),
             ages: Ages::new(assembling),
@@ -140,6 +148,10 @@ impl Assembly {
         match self.place_of(from, &packet, now) {
             Ok((slot, source)) => self.place(slot, source, packet, now),
             Err(Misplaced::For(cause)) => self.count_refused(cause),
+            Err(Misplaced::Far { set, source }) => {
+                self.drop_far();
+                self.far = Some(Far { set, source, packet });
+            }
             Err(Misplaced::NoSet) => {
                 self.is_blocked = true;
                 return Some(packet);
@@ -167,19 +179,48 @@ impl Assembly {
         let source = self.sources.find(from)?;
         let header = packet.read_array::<MEP_HEADER_BYTES>(0).ok_or(Cause::ShortPacket)?;
         let header = MepHeader::from_bytes(&header);
-        let slot = match self.slot_for(&header, source, now) {
+        if let Err(cause) = self.check(&header, packet) {
+            self.note_absent(header.first_event, source, cause);
+            return Err(cause.into());
+        }
+        let slot = match self.slot_for(header.first_event, source, now) {
             Ok(slot) => slot,
             Err(misplaced) => return Err(self.misplaced(source, misplaced)),
         };
-        let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
+        let set = self.slots[usize::from(slot)].as_ref().expect("a set that is open has a slot");
         if !set.packets[usize::from(source)].is_empty() {
             return Err(Cause::Duplicate.into());
         }
-        if let Err(error) = check(&header, packet) {
-            set.absent[usize::from(source)] = Some(error.cause());
-            return Err(error.cause().into());
-        }
         Ok((slot, source))
+    }
+
+    /// Checks the header, and that the fragments fill the packet and are of the events that the header says.
+    #[inline]
+    fn check(&self, header: &MepHeader, packet: &Payload) -> Result<(), Cause> {
+        if header.partition != self.partition {
+            return Err(Cause::WrongPartition);
+        }
+        if header.packing != self.packing {
+            return Err(Cause::WrongPacking);
+        }
+        check(header, packet).map_err(|error| error.cause())
+    }
+
+    /// A packet that is wrong begins no set; its set keeps why the source is missing.
+    #[cold]
+    fn note_absent(&mut self, first_event: u32, source: u16, cause: Cause) {
+        let Ok((set, _)) = self.number_of(first_event) else { return };
+        match self.window.get(set) {
+            _ if cause == Cause::WrongPartition || self.masking.covers(set, source) => {}
+            Known::Open(slot) => {
+                let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
+                if set.packets[usize::from(source)].is_empty() {
+                    set.absent[usize::from(source)] = Some(cause);
+                }
+            }
+            Known::New => self.wrong = Some((set, source, cause)),
+            _ => {}
+        }
     }
 
     #[cold]
@@ -207,41 +248,39 @@ impl Assembly {
 
     /// The slot of the set that a packet belongs to; a new set begins where it is the first.
     #[inline]
-    fn slot_for(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Misplaced> {
-        let is_ours = header.partition == self.partition && header.packing == self.packing;
+    fn slot_for(&mut self, first_event: u32, source: u16, now: Instant) -> Result<u16, Misplaced> {
         match self.last {
-            Some(last) if last.first_event == header.first_event && is_ours => {
+            Some(last) if last.first_event == first_event => {
                 let takes_part = !last.is_partial || !self.masking.covers(last.set, source);
                 takes_part.then_some(last.slot).ok_or(Misplaced::For(Cause::Masked))
             }
-            _ => self.search(header, source, now),
+            _ => self.search(first_event, source, now),
         }
     }
 
-    fn search(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Misplaced> {
-        if header.partition != self.partition {
-            return Err(Cause::WrongPartition.into());
+    fn search(&mut self, first_event: u32, source: u16, now: Instant) -> Result<u16, Misplaced> {
+        let (set, ahead) = self.number_of(first_event)?;
+        if ahead > LONGEST_JUMP && !self.masking.covers(set, source) {
+            self.confirm(set, source, now)?;
         }
-        if header.packing != self.packing {
-            // It says nothing about which set there is; one that is there learns why it waits in vain.
-            if let Ok(slot) = self.find(header.first_event, source, Open::Find, now)
-                && let Some(set) = &mut self.slots[usize::from(slot)]
-                && set.packets[usize::from(source)].is_empty()
-            {
-                set.absent[usize::from(source)].get_or_insert(Cause::WrongPacking);
-            }
-            return Err(Cause::WrongPacking.into());
-        }
-        let slot = self.find(header.first_event, source, Open::Begin, now)?;
+        let slot = self.find(set, source, now)?;
         if let Some(set) = &self.slots[usize::from(slot)] {
             let (number, is_partial) = (self.number(set.first), set.is_partial());
-            self.last = Some(Last { first_event: header.first_event, slot, set: number, is_partial });
+            self.last = Some(Last { first_event, slot, set: number, is_partial });
         }
         Ok(slot)
     }
 
-    fn find(&mut self, first_event: u32, source: u16, open: Open, now: Instant) -> Result<u16, Misplaced> {
-        let set = self.number_of(first_event, source, open)?;
+    /// The slot of a set, which begins where it is new.
+    fn find(&mut self, set: SetNumber, source: u16, now: Instant) -> Result<u16, Misplaced> {
+        if self.masking.covers(set, source) {
+            // A masked source's far number is not checked, so nothing follows from it.
+            let is_near = set < self.window.end() + self.window.places();
+            if is_near && !is_planted(Flaw::GatewayForgetsRefused) {
+                self.masking.refuse(source, set);
+            }
+            return Err(Cause::Masked.into());
+        }
         match self.window.get(set) {
             Known::Open(slot) => Ok(slot),
             Known::Complete => Err(Cause::Duplicate.into()),
@@ -249,7 +288,6 @@ impl Assembly {
             Known::Incomplete if is_planted(Flaw::LatePacketReopens) => self.open(set, now),
             Known::Incomplete | Known::Past => Err(Cause::Late.into()),
             Known::Refused(cause) => Err(cause.into()),
-            Known::New if open == Open::Find => Err(Cause::WrongPacking.into()),
             Known::New => self.open(set, now),
         }
     }
@@ -259,8 +297,9 @@ impl Assembly {
         (first.number() - self.first_event) / self.packing as u64
     }
 
-    /// The number of the set that begins with this event, of which the lower 32 bits are known, and in which the source takes part.
-    fn number_of(&mut self, first_event: u32, source: u16, open: Open) -> Result<SetNumber, Cause> {
+    /// The number of the set that begins with this event, of which the lower 32 bits are known, and how many events it lies ahead of
+    /// the newest one.
+    fn number_of(&self, first_event: u32) -> Result<(SetNumber, i64), Cause> {
         let newest = self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing);
         let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
         let event = newest.checked_add_signed(ahead).ok_or(Cause::Stale)?;
@@ -271,30 +310,42 @@ impl Assembly {
         if since % u64::from(self.packing) != 0 {
             return Err(Cause::Misaligned);
         }
-        let set = since / u64::from(self.packing);
-        // Before its number is weighed: what a source that is masked says of others counts as little as the rest.
-        if self.masking.covers(set, source) {
-            // Of one that nobody will believe nothing follows.
-            let is_near = set < self.window.end() + self.window.places();
-            if open == Open::Begin && is_near && !is_planted(Flaw::GatewayForgetsRefused) {
-                self.masking.refuse(source, set);
-            }
-            return Err(Cause::Masked);
-        }
-        if ahead > i64::from(self.plausibility) && open == Open::Begin && !self.is_confirmed(set, source) {
-            return Err(Cause::ImplausibleJump);
-        }
-        Ok(set)
+        Ok((since / u64::from(self.packing), ahead))
     }
 
-    /// A damaged number would make everything else late. So nobody is believed alone who names a set that is far away, except
-    /// where but one source takes part, and it goes on there.
+    /// A damaged number would make everything else late. So a far set needs two packets that agree: of two sources, or of one that goes
+    /// on there where no other takes part, or where nothing has come before. The first of them is held, and now has its place.
     #[cold]
-    fn is_confirmed(&mut self, set: SetNumber, source: u16) -> bool {
-        let is_near = |far: SetNumber| set.abs_diff(far) <= u64::from(self.plausibility) / u64::from(self.packing);
-        let before = self.far.replace((set, source));
-        let is_alone = self.source_count - self.masking.masked() == 1;
-        before.is_some_and(|(far, other)| is_near(far) && (other != source || (is_alone && far != set)))
+    fn confirm(&mut self, set: SetNumber, source: u16, now: Instant) -> Result<(), Misplaced> {
+        let Some(far) = &self.far else { return Err(Misplaced::Far { set, source }) };
+        let is_near = set.abs_diff(far.set) <= LONGEST_JUMP as u64 / u64::from(self.packing);
+        let is_alone = self.source_count - self.masking.masked() == 1 || self.window.end() == 0;
+        if is_near && far.source == source && far.set == set {
+            return Err(Cause::Duplicate.into());
+        }
+        if !is_near || far.source == source && !is_alone {
+            return Err(Misplaced::Far { set, source });
+        }
+        let far = self.far.take().expect("it was looked at above");
+        match self.find(far.set, far.source, now) {
+            Ok(slot) => self.place(slot, far.source, far.packet, now),
+            Err(Misplaced::For(cause)) => {
+                self.misplaced(far.source, cause.into());
+                self.count_refused(cause);
+            }
+            Err(misplaced) => {
+                self.far = Some(far);
+                return Err(misplaced);
+            }
+        }
+        Ok(())
+    }
+
+    /// The run goes on without the set that a source named.
+    fn drop_far(&mut self) {
+        if self.far.take().is_some() {
+            self.count_refused(Cause::ImplausibleJump);
+        }
     }
 
     /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
@@ -320,6 +371,7 @@ impl Assembly {
         {
             self.close(oldest, Cause::CrowdedOut);
         }
+        self.drop_far();
         let mut empty = self.empty.pop().expect("there was one above");
         let slot = self.vacant.pop().expect("one was closed if all were taken");
         self.account.opened += 1;
@@ -327,6 +379,11 @@ impl Assembly {
             if is_planted(Flaw::GatewayAwaitsMasked) { 0 } else { self.masking.left_out(set).count() as u16 };
         let first = EventKey::new(0, self.first_event + set * u64::from(self.packing));
         empty.begin(first, self.source_count - left_out, now, self.timeout);
+        if let Some((_, source, cause)) = self.wrong.take_if(|wrong| wrong.0 == set)
+            && !self.masking.covers(set, source)
+        {
+            empty.absent[usize::from(source)] = Some(cause);
+        }
         self.slots[usize::from(slot)] = Some(empty);
         self.ages.push(slot);
         self.window.set(set, Known::Open(slot));
@@ -420,7 +477,14 @@ impl Assembly {
     /// Too much is held of where packets come in: those of the set that has waited longest, of sets that have some there, are
     /// copied to `room`, as far as there is any. How many that were.
     pub fn evacuate(&mut self, room: &mut Staging) -> u64 {
-        let Self { ages, slots, .. } = self;
+        let Self { ages, slots, far, .. } = self;
+        if let Some(far) = far
+            && !far.packet.lies_in(room.pool())
+            && let Some(copy) = far.packet.evacuate(room)
+        {
+            far.packet = copy;
+            return 1;
+        }
         let mut moved = ages.iter().map(|slot| slots[usize::from(slot)].as_mut().map_or(0, |set| set.evacuate(room)));
         moved.find(|count| *count > 0).unwrap_or(0)
     }
@@ -480,6 +544,7 @@ impl Assembly {
     /// Nothing more will be received: what is in assembly is finished as it is, and no set is begun.
     pub fn close_all(&mut self, cause: Cause) {
         self.closed = Some(cause);
+        self.drop_far();
         while let Some(slot) = self.ages.oldest() {
             self.close(slot, cause);
         }
@@ -540,6 +605,7 @@ impl Assembly {
         let open = self.slots.iter().flatten();
         (account.open, account.packets.in_flight) =
             open.fold((0, 0), |(sets, packets), set| (sets + 1, packets + held(set)));
+        account.packets.in_flight += u64::from(self.far.is_some());
         account
     }
 }

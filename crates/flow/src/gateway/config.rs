@@ -66,8 +66,6 @@ pub struct FlowConfig {
     /// Sets behind the newest one that are still told apart, so that a duplicate is known from a late packet; older ones are
     /// late. Those of other gateways count. Rounded up to a power of two.
     pub window: u32,
-    /// The longest believed jump beyond the newest set, in events. A longer one is believed once two sources agree.
-    pub plausibility: u32,
     /// How long a set waits for its packets.
     pub timeout: Duration,
     /// What becomes of incomplete sets.
@@ -97,7 +95,6 @@ impl FlowConfig {
             sets: 256,
             assembling: 64,
             window: 4096,
-            plausibility: 1 << 24,
             timeout: Duration::from_millis(100),
             incomplete: Incomplete::Emit,
             output: Output::Storage,
@@ -135,9 +132,6 @@ impl FlowConfig {
         }
         if self.window < u32::from(self.assembling) {
             return Err(GatewayConfigError::Window { flow, window: self.window, assembling: self.assembling });
-        }
-        if self.plausibility > 1 << 30 {
-            return Err(GatewayConfigError::Plausibility { flow, plausibility: self.plausibility });
         }
         Ok(())
     }

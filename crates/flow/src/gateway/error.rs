@@ -55,14 +55,6 @@ pub enum GatewayConfigError {
         /// Sets in assembly.
         assembling: u16,
     },
-    /// The believed jump is too long for a number of 32 bits.
-    #[error("flow {flow}: a plausible jump of {plausibility} events is more than a quarter of the event id's range")]
-    Plausibility {
-        /// Which flow, from 0.
-        flow: usize,
-        /// The configured jump, in events.
-        plausibility: u32,
-    },
     /// Nothing fits into a push.
     #[error("pushes of {bytes} bytes: at least {least}, at most 65,543")]
     Push {

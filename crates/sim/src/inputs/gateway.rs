@@ -38,7 +38,6 @@ fn config(choices: &mut Choices<'_>) -> GatewayConfig {
         sets: 1 + choices.below(6) as u16,
         assembling: 1,
         window: 8,
-        plausibility: 64,
         timeout: Duration::from_millis(20),
         incomplete: if choices.chance() { Incomplete::Emit } else { Incomplete::Drop },
         output,

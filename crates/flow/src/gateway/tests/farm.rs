@@ -423,10 +423,6 @@ fn a_configuration_that_cannot_be_is_refused() {
         ),
         (wrong(|config| config.flows[0].window = 3), GatewayConfigError::Window { flow: 0, window: 3, assembling: 64 }),
         (
-            wrong(|config| config.flows[0].plausibility = u32::MAX),
-            GatewayConfigError::Plausibility { flow: 0, plausibility: u32::MAX },
-        ),
-        (
             wrong(|config| config.flows = vec![FlowConfig { sets: 40_000, ..config.flows[0].clone() }; 2]),
             GatewayConfigError::AllSets,
         ),

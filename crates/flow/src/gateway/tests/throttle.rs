@@ -230,8 +230,7 @@ fn a_gateway_asks_for_what_it_has_room_for_and_no_more() {
 
 #[test]
 fn a_gateway_without_room_or_nodes_or_in_disorder_says_so() {
-    let flow = FlowConfig { sets: 16, plausibility: 100, ..flow(1, 4) };
-    let flow = FlowConfig { assembling: 16, ..flow };
+    let flow = FlowConfig { sets: 16, assembling: 16, ..flow(1, 4) };
     let mut gateway = Gateway::new(&GatewayConfig::new(0, vec![flow], FarmConfig::new(1))).expect("it can be");
     let mut bench = Bench::new();
     gateway.turn(at(0), |_| {});
@@ -240,7 +239,9 @@ fn a_gateway_without_room_or_nodes_or_in_disorder_says_so() {
     gateway.on_message(&gateway::Message::Credit(credit), at(0));
     gateway.turn(at(0), |_| {});
     assert_eq!(gateway.throttle().state(), Ready);
-    assert_eq!(gateway.on_packet(0, address(0), bench.packet(400_000, 4, 1, 8), at(1)), None);
+    for first in [400_000, 800_000] {
+        assert_eq!(gateway.on_packet(0, address(0), bench.packet(first, 4, 1, 8), at(1)), None);
+    }
     gateway.turn(at(1), |_| {});
     assert_eq!(gateway.throttle().state(), OutOfSync);
     gateway.turn(at(101), |_| {});
@@ -250,8 +251,10 @@ fn a_gateway_without_room_or_nodes_or_in_disorder_says_so() {
         assert_eq!(gateway.on_packet(0, address(0), packet, at(102)), None);
     }
     gateway.turn(at(102), |_| {});
+    assert_eq!(gateway.throttle().state(), OutOfSync, "the second far packet was wrong, too");
+    gateway.turn(at(302), |_| {});
     assert_eq!(gateway.throttle().state(), Busy);
-    gateway.receiver().on_pool(9, 10, at(103));
+    gateway.receiver().on_pool(9, 10, at(303));
     let used: Vec<_> = gateway.throttle().levels().map(|level| (level.used, level.state)).collect();
     assert_eq!(used[..2], [(14, Busy), (9, Busy)]);
 }

@@ -2,7 +2,7 @@
 
 use super::super::broken::{Broken, Checker};
 use super::histograms::Due;
-use super::scenario::{FlowSetting, PLAUSIBILITY};
+use super::scenario::FlowSetting;
 use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Receiver, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// Sets that gateways tell apart.
 const TOLD_APART: u64 = 4096;
+
+/// The longest jump of event numbers that one packet alone makes.
+const LONGEST_JUMP: i64 = 1 << 15;
 
 /// How far a set is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -26,6 +29,8 @@ enum Misplaced {
     For(Cause),
     /// No set is free for it: it waits, and so do all behind it.
     NoSet,
+    /// It names a set that is too far away, and is held.
+    Far,
 }
 
 impl From<Cause> for Misplaced {
@@ -66,6 +71,10 @@ pub(super) struct Assembly {
     open: Vec<u64>,
     /// One past the newest set.
     end: u64,
+    /// A packet of a set that is too far away, with the set and the source.
+    far: Option<(u64, u16, Vec<u8>)>,
+    /// The set, source and cause of the last packet that was wrong and of a set that had not begun.
+    wrong: Option<(u64, u16, Cause)>,
     /// Packets that wait for a set, with their sources.
     waiting: VecDeque<(Option<u16>, Vec<u8>)>,
     /// Everything that had come by then was taken; nothing was before the first look that found the end.
@@ -92,6 +101,8 @@ impl Assembly {
             sets: BTreeMap::new(),
             open: Vec::new(),
             end: 0,
+            far: None,
+            wrong: None,
             waiting: VecDeque::new(),
             heard: Instant::ZERO,
             last_event: None,
@@ -109,7 +120,9 @@ impl Assembly {
     pub(super) fn account(&self) -> FlowAccount {
         let mut account = self.account;
         account.open = self.open.len() as u64;
-        account.packets.in_flight = self.open.iter().map(|number| self.sets[number].came.len() as u64).sum();
+        let held = u64::from(self.far.is_some());
+        account.packets.in_flight =
+            held + self.open.iter().map(|number| self.sets[number].came.len() as u64).sum::<u64>();
         account
     }
 
@@ -191,6 +204,13 @@ impl Assembly {
         self.last_event = Some(last_event);
     }
 
+    /// Nothing is in flight any more, as the gateway says: the run may be over, and with it the wait for a second far packet.
+    pub(super) fn rest(&mut self) {
+        if self.open.is_empty() && self.waiting.is_empty() {
+            self.drop_far();
+        }
+    }
+
     /// A packet was taken.
     pub(super) fn take(&mut self, source: Option<u16>, bytes: Vec<u8>, now: Instant) {
         if !self.waiting.is_empty() || !self.offer(source, &bytes, now) {
@@ -213,22 +233,27 @@ impl Assembly {
         }
         self.account.packets.received += 1;
         self.account.bytes += bytes.len() as u64;
+        if let Err(Misplaced::For(cause)) = result {
+            self.refuse(source, cause);
+        }
+        true
+    }
+
+    fn refuse(&mut self, source: Option<u16>, cause: Cause) {
         let packets = &mut self.account.packets;
-        match result {
-            Err(Misplaced::For(Cause::Masked)) => {
+        match cause {
+            Cause::Masked => {
                 packets.dropped.add(Cause::Masked, 1);
                 // Of who is masked in the whole run there is no account.
                 let known = source.and_then(|source| self.by_source.get_mut(usize::from(source)));
                 known.into_iter().for_each(|account| account.masked += 1);
             }
-            Err(Misplaced::For(Cause::Duplicate)) => packets.duplicate += 1,
-            Err(Misplaced::For(Cause::Late)) => packets.late += 1,
-            Err(Misplaced::For(Cause::Stale)) => packets.stale += 1,
-            Err(Misplaced::For(Cause::AfterStop)) => packets.after_stop += 1,
-            Err(Misplaced::For(cause)) => packets.dropped.add(cause, 1),
-            Ok(()) | Err(Misplaced::NoSet) => {}
+            Cause::Duplicate => packets.duplicate += 1,
+            Cause::Late => packets.late += 1,
+            Cause::Stale => packets.stale += 1,
+            Cause::AfterStop => packets.after_stop += 1,
+            cause => packets.dropped.add(cause, 1),
         }
-        true
     }
 
     fn accept(&mut self, source: Option<u16>, bytes: &[u8], now: Instant) -> Result<(), Misplaced> {
@@ -241,25 +266,80 @@ impl Assembly {
         if header.partition != self.setting.sources.partition {
             return Err(Cause::WrongPartition.into());
         }
-        let number = self.number_of(header.first_event);
-        if header.packing != self.setting.sources.packing {
-            let number = number.ok().filter(|(number, _)| self.takes_part(*number, source));
-            let open = number.and_then(|(number, _)| self.sets.get_mut(&number));
-            if let Some(set) = open.filter(|set| set.state == State::Open && !set.came.contains(&source)) {
-                set.absent.entry(source).or_insert(Cause::WrongPacking);
-            }
-            return Err(Cause::WrongPacking.into());
+        if let Some(cause) = self.what_is_wrong(&header, bytes) {
+            self.note_absent(header.first_event, source, cause);
+            return Err(cause.into());
         }
-        let (number, is_near) = number?;
+        let (number, is_near) = self.number_of(header.first_event)?;
+        if !is_near && self.takes_part(number, source) {
+            self.confirm(number, source, bytes, now)?;
+        }
+        self.put(number, source, bytes, now)
+    }
+
+    fn what_is_wrong(&self, header: &MepHeader, bytes: &[u8]) -> Option<Cause> {
+        let is_packed = header.packing == self.setting.sources.packing;
+        let error = || MepView::parse(bytes).err().map(|error| error.cause());
+        if is_packed { error() } else { Some(Cause::WrongPacking) }
+    }
+
+    fn note_absent(&mut self, first_event: u32, source: u16, cause: Cause) {
+        let Ok((number, _)) = self.number_of(first_event) else { return };
+        if !self.takes_part(number, source) {
+            return;
+        }
+        match self.sets.get_mut(&number) {
+            Some(set) if set.state == State::Open && !set.came.contains(&source) => {
+                set.absent.insert(source, cause);
+            }
+            Some(_) => {}
+            None => self.wrong = Some((number, source, cause)),
+        }
+    }
+
+    /// Two packets agree that the run is far from where it was, of two sources, or of one that is alone or the first; then the one that
+    /// was held has its place. Otherwise the packet is held in the place of the one that was.
+    fn confirm(&mut self, number: u64, source: u16, bytes: &[u8], now: Instant) -> Result<(), Misplaced> {
+        let most = LONGEST_JUMP as u64 / u64::from(self.setting.sources.packing);
+        let taking_part =
+            (0..self.setting.wanted()).filter(|&one| self.turns[usize::from(one)].len().is_multiple_of(2));
+        let is_alone = taking_part.count() == 1 || self.end == 0;
+        let held =
+            self.far.as_ref().map(|&(far, other, _)| (far.abs_diff(number) <= most, other == source, far == number));
+        match held {
+            Some((true, true, true)) => return Err(Cause::Duplicate.into()),
+            Some((true, is_same, _)) if !is_same || is_alone => {}
+            _ => {
+                self.drop_far();
+                self.far = Some((number, source, bytes.to_vec()));
+                return Err(Misplaced::Far);
+            }
+        }
+        let (far, other, packet) = self.far.take().expect("it was looked at above");
+        match self.put(far, other, &packet, now) {
+            Err(Misplaced::For(cause)) => self.refuse(Some(other), cause),
+            Err(misplaced) => {
+                self.far = Some((far, other, packet));
+                return Err(misplaced);
+            }
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    fn drop_far(&mut self) {
+        if self.far.take().is_some() {
+            self.account.packets.dropped.add(Cause::ImplausibleJump, 1);
+        }
+    }
+
+    fn put(&mut self, number: u64, source: u16, bytes: &[u8], now: Instant) -> Result<(), Misplaced> {
         if !self.takes_part(number, source) {
             let refused = &mut self.refused[usize::from(source)];
             if number < self.end + TOLD_APART {
                 *refused = (number + 1).max(*refused);
             }
             return Err(Cause::Masked.into());
-        }
-        if !is_near {
-            return Err(Cause::ImplausibleJump.into());
         }
         if !self.sets.contains_key(&number) {
             self.begin(number, now)?;
@@ -270,13 +350,7 @@ impl Assembly {
             State::Incomplete if !set.came.contains(&source) => return Err(Cause::Late.into()),
             State::Open | State::Complete | State::Incomplete => return Err(Cause::Duplicate.into()),
         }
-        let packet = match MepView::parse(bytes) {
-            Ok(packet) => packet,
-            Err(error) => {
-                set.absent.insert(source, error.cause());
-                return Err(error.cause().into());
-            }
-        };
+        let packet = MepView::parse(bytes).map_err(|error| error.cause())?;
         self.histograms.take(source, &packet);
         set.absent.remove(&source);
         set.came.insert(source);
@@ -300,7 +374,7 @@ impl Assembly {
         } else if !since.is_multiple_of(packing) {
             Err(Cause::Misaligned)
         } else {
-            Ok((since / packing, ahead <= i64::from(PLAUSIBILITY)))
+            Ok((since / packing, ahead <= LONGEST_JUMP))
         }
     }
 
@@ -312,6 +386,7 @@ impl Assembly {
             }
             return Err(Misplaced::NoSet);
         }
+        self.drop_far();
         self.room -= 1;
         self.end = self.end.max(number + 1);
         self.account.opened += 1;
@@ -319,7 +394,9 @@ impl Assembly {
             self.finish(self.open[0], Cause::CrowdedOut);
         }
         let deadline = now.after(self.setting.timeout);
-        let set = Set { state: State::Open, opened: now, deadline, came: BTreeSet::new(), absent: BTreeMap::new() };
+        let wrong = self.wrong.take_if(|wrong| wrong.0 == number).filter(|wrong| self.takes_part(number, wrong.1));
+        let absent = wrong.into_iter().map(|(_, source, cause)| (source, cause)).collect();
+        let set = Set { state: State::Open, opened: now, deadline, came: BTreeSet::new(), absent };
         self.sets.insert(number, set);
         self.open.push(number);
         Ok(())

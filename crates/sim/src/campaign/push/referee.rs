@@ -392,7 +392,11 @@ impl Twin {
 
     fn check_packets(&mut self, receiver: &Receiver) -> Result<(), Broken> {
         for (flow, assembly) in (0u8..).zip(&mut self.flows) {
-            let (packets, taken) = (receiver.account(flow), assembly.account());
+            let packets = receiver.account(flow);
+            if packets.packets.in_flight == 0 {
+                assembly.rest();
+            }
+            let taken = assembly.account();
             Broken::unless(packets.is_balanced(), Checker::Ledger, || format!("flow {flow}: {packets:?}"))?;
             Broken::unless(taken == packets, Checker::Ledger, || {
                 format!("flow {flow}: the account is {packets:?}, and must be {taken:?}")

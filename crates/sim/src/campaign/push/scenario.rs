@@ -19,8 +19,6 @@ use ropewalk_terms::{EventKey, Incarnation, SourceId};
 use std::fmt;
 use std::time::Duration;
 
-/// The longest jump of event numbers that is believed.
-pub(super) const PLAUSIBILITY: u32 = 1 << 20;
 /// Ids of a flow's sources begin at multiples of this.
 const IDS: u32 = 1000;
 /// Which stream of the seed decides on the system, and which one on its faults.
@@ -291,7 +289,6 @@ impl FlowSetting {
             first_event: self.sources.first_event,
             sets: self.capacity,
             assembling: self.assembling,
-            plausibility: PLAUSIBILITY,
             timeout: self.timeout,
             incomplete: self.incomplete,
             output: self.output,

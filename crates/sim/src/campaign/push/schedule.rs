@@ -40,7 +40,7 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
         faults.push(Scheduled { at, lasts, fault });
     }
     faults.sort_by_key(|scheduled| scheduled.at);
-    // Two sources that name the same far event would be believed.
+    // Two packets that agree on a far event would be believed.
     let mut strays = 0;
     faults.retain(|scheduled| {
         strays += usize::from(scheduled.fault.kind() == FaultKind::PacketMisnumbered);
@@ -163,7 +163,7 @@ fn fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
         FaultKind::PacketCutShort => wrong(Wrong::CutShort(draw.of(&[0, 5, 14, 60])), count),
         FaultKind::PacketWrongPacking => wrong(Wrong::Packing, count),
         FaultKind::PacketWrongPartition => wrong(Wrong::Partition, count),
-        FaultKind::PacketMisnumbered => wrong(Wrong::Misnumbered(1 + draw.below(15) as u8), 1),
+        FaultKind::PacketMisnumbered => wrong(Wrong::Misnumbered(draw.below(32) as u8), 1),
         FaultKind::PacketMalformed => wrong(Wrong::Malformed, count),
         FaultKind::StrangerPackets => Fault::Stranger,
         FaultKind::NodeKilled => Fault::NodeKilled(node),

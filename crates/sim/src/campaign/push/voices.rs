@@ -7,7 +7,7 @@ use super::scenario::Scenario;
 use ropewalk_flow::gateway::Naming;
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Decision, Frame, Kind, Message, PushView, Stream, ThrottleState, Verdict};
-use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepRequest};
+use ropewalk_wire::mep::{MepRequest, MepView};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
@@ -174,7 +174,7 @@ impl Voices {
         }
     }
 
-    /// A source sends a packet, right or wrong: with the first one of a set its gateway is named.
+    /// A source sends a packet: with the first right one of a set its gateway is named.
     pub(super) fn source_said(&mut self, flow: u8, to: SocketAddrV4, bytes: &[u8], now: Instant) -> Result<(), Broken> {
         let setting = &self.scenario.flows[usize::from(flow)];
         let Some(gateway) = address::gateway_at(to) else { return Ok(()) };
@@ -201,9 +201,9 @@ impl Voices {
     }
 }
 
-/// The set that a packet says it belongs to, if it is one of the run's.
+/// The set that a packet says it belongs to, if it is right and the set is one of the run's.
 fn set_of(setting: &super::scenario::FlowSetting, bytes: &[u8]) -> Option<u64> {
-    let header = MepHeader::from_bytes(bytes.first_chunk::<MEP_HEADER_BYTES>()?);
+    let header = MepView::parse(bytes).ok()?.header();
     let first = setting.sources.first_event;
     let since = u64::from(header.first_event.wrapping_sub(first as u32));
     let set = since / u64::from(setting.sources.packing);

@@ -11,7 +11,7 @@ pub enum Wrong {
     Packing,
     /// It says that it belongs to another partition.
     Partition,
-    /// It names a first event that is so many times 2^26 too high.
+    /// This bit of its first event's number is wrong.
     Misnumbered(u8),
     /// Its first fragment names another event.
     Malformed,
@@ -40,7 +40,10 @@ impl Wrong {
             Self::CutShort(left) => return left.min(length.saturating_sub(1)),
             Self::Packing => change(4..5, [1; 4]),
             Self::Partition => change(8..9, [1; 4]),
-            Self::Misnumbered(far) => change(3..4, [far << 2; 4]),
+            Self::Misnumbered(bit) => {
+                let place = usize::from(bit / 8);
+                bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 1 << (bit % 8));
+            }
             Self::Malformed => change(12..13, [1; 4]),
         }
         length
