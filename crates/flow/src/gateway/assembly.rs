@@ -16,6 +16,7 @@ use super::masking::Masking;
 use super::set::{Ending, EventSet};
 use super::sources::{Address, SourceTable};
 use super::window::{Known, SetNumber, Window};
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use ropewalk_memory::{Payload, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -54,7 +55,10 @@ impl From<Cause> for Misplaced {
 /// events' numbers, so that damage in these is seen; damage in the upper bits moves a packet by 2^16 events or more.
 const LONGEST_JUMP: i64 = 1 << 15;
 
-/// A packet of a set that is too far away for one source to be believed alone.
+/// As many packets have to agree that the run is further away than that.
+const PROOF: usize = 3;
+
+/// A packet of a set that is too far away to be believed alone.
 #[derive(Debug)]
 struct Far {
     set: SetNumber,
@@ -76,8 +80,10 @@ pub struct Assembly {
     last_event: Option<u64>,
     masking: Masking,
     window: Window,
-    /// Held until a second source names a set near it, or the run goes on without.
-    far: Option<Far>,
+    /// Held until others name sets near theirs, or the run goes on without.
+    far: ArrayVec<Far, { PROOF - 1 }>,
+    /// Others did: those that are held get their places.
+    is_far: bool,
     /// The last packet that was wrong and of a set that had not begun: its set, source and cause.
     wrong: Option<(SetNumber, u16, Cause)>,
     slots: Box<[Option<EventSet>]>,
@@ -119,7 +125,8 @@ impl Assembly {
             last_event: None,
             masking: Masking::new(config),
             window: Window::new(config.window, config.sources.len()),
-            far: None,
+            far: ArrayVec::new(),
+            is_far: false,
             wrong: None,
             slots: core::iter::repeat_with(|| None).take(assembling).collect(),
             vacant: (0..config.assembling).rev().collect(),
@@ -148,10 +155,7 @@ impl Assembly {
         match self.place_of(from, &packet, now) {
             Ok((slot, source)) => self.place(slot, source, packet, now),
             Err(Misplaced::For(cause)) => self.count_refused(cause),
-            Err(Misplaced::Far { set, source }) => {
-                self.drop_far();
-                self.far = Some(Far { set, source, packet });
-            }
+            Err(Misplaced::Far { set, source }) => self.far.push(Far { set, source, packet }),
             Err(Misplaced::NoSet) => {
                 self.is_blocked = true;
                 return Some(packet);
@@ -259,9 +263,14 @@ impl Assembly {
     }
 
     fn search(&mut self, first_event: u32, source: u16, now: Instant) -> Result<u16, Misplaced> {
+        if self.is_far {
+            self.place_far(now)?;
+        }
         let (set, ahead) = self.number_of(first_event)?;
         if ahead > LONGEST_JUMP && !self.masking.covers(set, source) {
-            self.confirm(set, source, now)?;
+            self.confirm(set, source)?;
+            self.is_far = true;
+            self.place_far(now)?;
         }
         let slot = self.find(set, source, now)?;
         if let Some(set) = &self.slots[usize::from(slot)] {
@@ -313,39 +322,54 @@ impl Assembly {
         Ok((since / u64::from(self.packing), ahead))
     }
 
-    /// A damaged number would make everything else late. So a far set needs two packets that agree: of two sources, or of one that goes
-    /// on there where no other takes part, or where nothing has come before. The first of them is held, and now has its place.
+    /// A damaged number would make everything else late. So a far set needs as many packets as [`PROOF`] that agree, of more than one
+    /// source, except where no other source takes part or nothing has come before.
     #[cold]
-    fn confirm(&mut self, set: SetNumber, source: u16, now: Instant) -> Result<(), Misplaced> {
-        let Some(far) = &self.far else { return Err(Misplaced::Far { set, source }) };
-        let is_near = set.abs_diff(far.set) <= LONGEST_JUMP as u64 / u64::from(self.packing);
-        let is_alone = self.source_count - self.masking.masked() == 1 || self.window.end() == 0;
-        if is_near && far.source == source && far.set == set {
+    fn confirm(&mut self, set: SetNumber, source: u16) -> Result<(), Misplaced> {
+        let nearest = LONGEST_JUMP as u64 / u64::from(self.packing);
+        if self.far.iter().any(|far| far.set == set && far.source == source) {
             return Err(Cause::Duplicate.into());
         }
-        if !is_near || far.source == source && !is_alone {
-            return Err(Misplaced::Far { set, source });
+        if self.far.iter().any(|far| far.set.abs_diff(set) > nearest) {
+            self.drop_far();
         }
-        let far = self.far.take().expect("it was looked at above");
-        match self.find(far.set, far.source, now) {
-            Ok(slot) => self.place(slot, far.source, far.packet, now),
-            Err(Misplaced::For(cause)) => {
-                self.misplaced(far.source, cause.into());
-                self.count_refused(cause);
+        let is_alone = self.source_count - self.masking.masked() == 1 || self.window.end() == 0;
+        if self.far.is_full() {
+            if is_alone || self.far.iter().any(|far| far.source != source) {
+                return Ok(());
             }
-            Err(misplaced) => {
-                self.far = Some(far);
-                return Err(misplaced);
+            self.far.remove(0);
+            self.count_refused(Cause::ImplausibleJump);
+        }
+        Err(Misplaced::Far { set, source })
+    }
+
+    /// Others have confirmed the sets of the packets that are held.
+    fn place_far(&mut self, now: Instant) -> Result<(), Misplaced> {
+        while let Some(&Far { set, source, .. }) = self.far.first() {
+            match self.find(set, source, now) {
+                Ok(slot) => {
+                    let packet = self.far.remove(0).packet;
+                    self.place(slot, source, packet, now);
+                }
+                Err(Misplaced::For(cause)) => {
+                    self.far.remove(0);
+                    self.misplaced(source, cause.into());
+                    self.count_refused(cause);
+                }
+                Err(misplaced) => return Err(misplaced),
             }
         }
+        self.is_far = false;
         Ok(())
     }
 
-    /// The run goes on without the set that a source named.
+    /// The run goes on without the sets that the packets name that are held.
     fn drop_far(&mut self) {
-        if self.far.take().is_some() {
+        for _ in self.far.take() {
             self.count_refused(Cause::ImplausibleJump);
         }
+        self.is_far = false;
     }
 
     /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
@@ -371,7 +395,9 @@ impl Assembly {
         {
             self.close(oldest, Cause::CrowdedOut);
         }
-        self.drop_far();
+        if !self.is_far {
+            self.drop_far();
+        }
         let mut empty = self.empty.pop().expect("there was one above");
         let slot = self.vacant.pop().expect("one was closed if all were taken");
         self.account.opened += 1;
@@ -478,12 +504,13 @@ impl Assembly {
     /// copied to `room`, as far as there is any. How many that were.
     pub fn evacuate(&mut self, room: &mut Staging) -> u64 {
         let Self { ages, slots, far, .. } = self;
-        if let Some(far) = far
-            && !far.packet.lies_in(room.pool())
-            && let Some(copy) = far.packet.evacuate(room)
-        {
-            far.packet = copy;
-            return 1;
+        for far in far {
+            if !far.packet.lies_in(room.pool())
+                && let Some(copy) = far.packet.evacuate(room)
+            {
+                far.packet = copy;
+                return 1;
+            }
         }
         let mut moved = ages.iter().map(|slot| slots[usize::from(slot)].as_mut().map_or(0, |set| set.evacuate(room)));
         moved.find(|count| *count > 0).unwrap_or(0)
@@ -605,7 +632,7 @@ impl Assembly {
         let open = self.slots.iter().flatten();
         (account.open, account.packets.in_flight) =
             open.fold((0, 0), |(sets, packets), set| (sets + 1, packets + held(set)));
-        account.packets.in_flight += u64::from(self.far.is_some());
+        account.packets.in_flight += self.far.len() as u64;
         account
     }
 }

@@ -141,11 +141,11 @@ fn a_source_that_is_masked_moves_nobody() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     assembly.mask(1, true);
-    for (source, first) in [(1, 40_000), (0, 40_000), (1, 40_004), (0, 40_004)] {
+    for (source, first) in [(1, 40_000), (0, 40_000), (1, 40_004), (0, 40_004), (0, 40_008)] {
         offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
     }
     assert_eq!((dropped(&assembly, Cause::Masked), dropped(&assembly, Cause::ImplausibleJump)), (2, 0));
-    assert_eq!(finished(&mut assembly), [complete(40_000), complete(40_004)]);
+    assert_eq!(finished(&mut assembly), [complete(40_000), complete(40_004), complete(40_008)]);
 }
 
 #[test]

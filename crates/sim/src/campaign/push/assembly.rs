@@ -71,8 +71,10 @@ pub(super) struct Assembly {
     open: Vec<u64>,
     /// One past the newest set.
     end: u64,
-    /// A packet of a set that is too far away, with the set and the source.
-    far: Option<(u64, u16, Vec<u8>)>,
+    /// Packets of sets that are too far away, with the set and the source.
+    far: VecDeque<(u64, u16, Vec<u8>)>,
+    /// Enough of them agreed.
+    is_far: bool,
     /// The set, source and cause of the last packet that was wrong and of a set that had not begun.
     wrong: Option<(u64, u16, Cause)>,
     /// Packets that wait for a set, with their sources.
@@ -101,7 +103,8 @@ impl Assembly {
             sets: BTreeMap::new(),
             open: Vec::new(),
             end: 0,
-            far: None,
+            far: VecDeque::new(),
+            is_far: false,
             wrong: None,
             waiting: VecDeque::new(),
             heard: Instant::ZERO,
@@ -120,7 +123,7 @@ impl Assembly {
     pub(super) fn account(&self) -> FlowAccount {
         let mut account = self.account;
         account.open = self.open.len() as u64;
-        let held = u64::from(self.far.is_some());
+        let held = self.far.len() as u64;
         account.packets.in_flight =
             held + self.open.iter().map(|number| self.sets[number].came.len() as u64).sum::<u64>();
         account
@@ -270,9 +273,14 @@ impl Assembly {
             self.note_absent(header.first_event, source, cause);
             return Err(cause.into());
         }
+        if self.is_far {
+            self.put_far(now)?;
+        }
         let (number, is_near) = self.number_of(header.first_event)?;
         if !is_near && self.takes_part(number, source) {
-            self.confirm(number, source, bytes, now)?;
+            self.confirm(number, source, bytes)?;
+            self.is_far = true;
+            self.put_far(now)?;
         }
         self.put(number, source, bytes, now)
     }
@@ -297,40 +305,48 @@ impl Assembly {
         }
     }
 
-    /// Two packets agree that the run is far from where it was, of two sources, or of one that is alone or the first; then the one that
-    /// was held has its place. Otherwise the packet is held in the place of the one that was.
-    fn confirm(&mut self, number: u64, source: u16, bytes: &[u8], now: Instant) -> Result<(), Misplaced> {
+    /// Three packets have to agree that the run is far from where it was, of two sources, or of one that is alone or the first.
+    fn confirm(&mut self, number: u64, source: u16, bytes: &[u8]) -> Result<(), Misplaced> {
         let most = LONGEST_JUMP as u64 / u64::from(self.setting.sources.packing);
+        if self.far.iter().any(|&(far, other, _)| (far, other) == (number, source)) {
+            return Err(Cause::Duplicate.into());
+        }
+        if self.far.iter().any(|&(far, ..)| far.abs_diff(number) > most) {
+            self.drop_far();
+        }
         let taking_part =
             (0..self.setting.wanted()).filter(|&one| self.turns[usize::from(one)].len().is_multiple_of(2));
         let is_alone = taking_part.count() == 1 || self.end == 0;
-        let held =
-            self.far.as_ref().map(|&(far, other, _)| (far.abs_diff(number) <= most, other == source, far == number));
-        match held {
-            Some((true, true, true)) => return Err(Cause::Duplicate.into()),
-            Some((true, is_same, _)) if !is_same || is_alone => {}
-            _ => {
-                self.drop_far();
-                self.far = Some((number, source, bytes.to_vec()));
-                return Err(Misplaced::Far);
+        if self.far.len() == 2 {
+            if is_alone || self.far.iter().any(|&(_, other, _)| other != source) {
+                return Ok(());
+            }
+            self.far.pop_front();
+            self.account.packets.dropped.add(Cause::ImplausibleJump, 1);
+        }
+        self.far.push_back((number, source, bytes.to_vec()));
+        Err(Misplaced::Far)
+    }
+
+    fn put_far(&mut self, now: Instant) -> Result<(), Misplaced> {
+        while let Some((number, source, packet)) = self.far.pop_front() {
+            match self.put(number, source, &packet, now) {
+                Err(Misplaced::For(cause)) => self.refuse(Some(source), cause),
+                Err(misplaced) => {
+                    self.far.push_front((number, source, packet));
+                    return Err(misplaced);
+                }
+                Ok(()) => {}
             }
         }
-        let (far, other, packet) = self.far.take().expect("it was looked at above");
-        match self.put(far, other, &packet, now) {
-            Err(Misplaced::For(cause)) => self.refuse(Some(other), cause),
-            Err(misplaced) => {
-                self.far = Some((far, other, packet));
-                return Err(misplaced);
-            }
-            Ok(()) => {}
-        }
+        self.is_far = false;
         Ok(())
     }
 
     fn drop_far(&mut self) {
-        if self.far.take().is_some() {
-            self.account.packets.dropped.add(Cause::ImplausibleJump, 1);
-        }
+        self.account.packets.dropped.add(Cause::ImplausibleJump, self.far.len() as u64);
+        self.far.clear();
+        self.is_far = false;
     }
 
     fn put(&mut self, number: u64, source: u16, bytes: &[u8], now: Instant) -> Result<(), Misplaced> {
@@ -386,7 +402,9 @@ impl Assembly {
             }
             return Err(Misplaced::NoSet);
         }
-        self.drop_far();
+        if !self.is_far {
+            self.drop_far();
+        }
         self.room -= 1;
         self.end = self.end.max(number + 1);
         self.account.opened += 1;
