@@ -373,6 +373,10 @@ flaws! {
     WrongNumberUncounted = "wrong_number_uncounted",
     /// A counter that wraps is taken for one that started again.
     WrapUnseen = "wrap_unseen",
+    /// One packet of a set that is far away moves a gateway's window.
+    FarPacketBelieved = "far_packet_believed",
+    /// A packet whose fragments contradict its header begins a set.
+    WrongPacketBegins = "wrong_packet_begins",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -185,6 +185,9 @@ impl Assembly {
         let header = MepHeader::from_bytes(&header);
         if let Err(cause) = self.check(&header, packet) {
             self.note_absent(header.first_event, source, cause);
+            if is_planted(Flaw::WrongPacketBegins) {
+                let _ = self.slot_for(header.first_event, source, now);
+            }
             return Err(cause.into());
         }
         let slot = match self.slot_for(header.first_event, source, now) {
@@ -267,7 +270,7 @@ impl Assembly {
             self.place_far(now)?;
         }
         let (set, ahead) = self.number_of(first_event)?;
-        if ahead > LONGEST_JUMP && !self.masking.covers(set, source) {
+        if ahead > LONGEST_JUMP && !self.masking.covers(set, source) && !is_planted(Flaw::FarPacketBelieved) {
             self.confirm(set, source)?;
             self.is_far = true;
             self.place_far(now)?;
