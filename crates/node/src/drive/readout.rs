@@ -439,8 +439,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
-        // Masks and parameters come before the start: who names the run has begun it.
-        if !matches!(message, Message::Mask(_) | Message::Set(_)) {
+        // Who names the run has begun it: masks, parameters and a successor's questions come before the start.
+        if self.readout.has_started() || matches!(message, Message::Start(_)) {
             self.outbox.identity.run = header.run;
         }
         match message {
