@@ -188,11 +188,17 @@ impl Numbers<'_> {
         match (start, self.held[place]) {
             (Start::Last { .. }, _) => self.link(start, None, place),
             (Start::Anew, Number::Says(_)) => {
-                let cost = GAP + (0..place).map(|place| self.alone(start, place)).sum::<i32>();
-                Some(Link { cost, missing: 0 })
+                let before: i32 = (0..place).map(|place| self.alone(start, place)).sum();
+                Some(Link { cost: GAP + before - self.twice(place) * (WRONG - KNOWN), missing: 0 })
             }
             (Start::Anew, _) => None,
         }
+    }
+
+    /// How many other fragments say the same.
+    fn twice(&self, place: usize) -> i32 {
+        let says = |one: &usize| *one != place && self.held[*one].said() == self.held[place].raw();
+        (0..self.held.len()).filter(says).count() as i32
     }
 
     /// That a member follows another one, or the last number.
@@ -212,7 +218,6 @@ impl Numbers<'_> {
         let says = |one: &usize| self.held[*one].said().filter(|_| *one != place && Some(*one) != before);
         // Numbers of this gap, wherever they are held.
         let late = (0..self.held.len()).filter(|one| says(one).is_some_and(is_inside)).count() as u64;
-        let twice = (0..self.held.len()).filter(|one| says(one) == Some(to)).count();
         let between = before.map_or(0, |before| before + 1)..place;
         let stands_for_one = |one: &usize| match self.held[*one] {
             Number::Says(raw) if raw == to && self.may_repeat => false,
@@ -231,7 +236,7 @@ impl Numbers<'_> {
             return None;
         }
         let alone: i32 = between.map(|one| self.alone(start, one)).sum();
-        let excused = (late as usize + twice) as i32 * (WRONG - KNOWN);
+        let excused = (late as i32 + self.twice(place)) * (WRONG - KNOWN);
         Some(Link { cost: alone - excused + if lost > 0 { GAP } else { 0 }, missing: lost })
     }
 }
@@ -251,6 +256,16 @@ mod tests {
             |place| held[place] > 1523,
         );
         (best.members().collect(), best.cost)
+    }
+
+    #[test]
+    fn a_numbering_that_starts_again_may_repeat_its_first_number() {
+        let mut sequence = Sequence::new(24, 1, 100_000, 0);
+        sequence.advance(2, 2);
+        let held = [1, 1, 2, 2, 3].map(Number::Says).into_iter().collect();
+        let numbers = Numbers { held, sequence: &sequence, may_repeat: false };
+        let forward = numbers.best(Start::Last { gone: 0 }, |_| true, |place| place == 4);
+        assert_eq!((numbers.best(Start::Anew, |_| true, |_| true).cost, forward.cost), (3, 4));
     }
 
     #[test]
