@@ -5,7 +5,7 @@ use super::machine::{Readout, ReadoutAction};
 use super::requests::Ready;
 use super::super_fragment::SuperFragment;
 use super::table::State;
-use super::timeline::Position;
+use super::timeline::{ORIGIN, Position};
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
 use core::ops::Range;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -17,9 +17,18 @@ impl Readout {
         let Self { requests, table, timeline, sources, .. } = self;
         let (head, stop_end) = (self.head, self.stop.as_ref().map_or(Position::MAX, |stop| stop.end));
         let judge = |entry: &RequestEntry| {
+            // Who was masked is known also of events of which nothing else is.
+            let of_nothing = || {
+                let is_masked = sources.iter().any(|source| source.masking.has_covered(entry.key));
+                Ready::Now(if is_masked {
+                    Ok((SuperFragment::count_required(sources) as u16, 0))
+                } else {
+                    Err(Cause::NotHeld)
+                })
+            };
             let Some(position) = timeline.position(entry.key) else {
                 let is_ahead = entry.key.resync() > timeline.resync();
-                return if is_ahead { Ready::Later } else { Ready::Now(Err(Cause::NotHeld)) };
+                return if is_ahead { Ready::Later } else { of_nothing() };
             };
             match table.slot(position) {
                 Some(slot) => match slot.state {
@@ -27,11 +36,9 @@ impl Readout {
                     State::Released => Ready::Now(Err(Cause::Late)),
                     State::Open => Ready::Later,
                 },
-                // Where everybody skipped so much at once that there was no room to note it. Who was masked is known all the same.
-                None if position < head && sources.iter().any(|source| source.masking.has_covered(entry.key)) => {
-                    Ready::Now(Ok((SuperFragment::count_required(sources) as u16, 0)))
-                }
-                None if position < head || position >= stop_end => Ready::Now(Err(Cause::NotHeld)),
+                // Everybody skipped so much at once that there was no room to note it.
+                None if position < head => of_nothing(),
+                None if position >= stop_end => Ready::Now(Err(Cause::NotHeld)),
                 None => Ready::Later,
             }
         };
@@ -46,7 +53,9 @@ impl Readout {
 
     /// What is held of a settled event; none where it is not settled, not held or released.
     pub fn super_fragment(&self, key: EventKey) -> Option<SuperFragment<'_>> {
-        let position = self.timeline.position(key)?;
+        // A count may have ended here before others showed all of its events: these have no position.
+        let is_over = key.resync() < self.timeline.resync();
+        let position = self.timeline.position(key).or(is_over.then_some(ORIGIN - 1))?;
         let of_nothing = || SuperFragment::of_nothing(&self.table, &self.sources, key, position);
         SuperFragment::new(&self.table, &self.sources, key, position)
             .or_else(|| (position < self.head).then(of_nothing).flatten())

@@ -395,7 +395,7 @@ impl World {
     }
 
     /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
-    fn was_away(&self, readout: Place, begun: Instant) -> bool {
+    pub(super) fn was_away(&self, readout: Place, begun: Instant) -> bool {
         let touching = self.injection.happened.iter().filter(|disturbance| {
             let places = disturbance.fault.places();
             match disturbance.fault {
@@ -427,7 +427,7 @@ impl World {
 
     /// Whether a line of a readout unit could not be opened for long enough, because its caller was refused again and
     /// again, perhaps after something else went wrong there.
-    fn was_refused(&self, readout: Place, begun: Instant) -> bool {
+    pub(super) fn was_refused(&self, readout: Place, begun: Instant) -> bool {
         let (recorder, name) = (self.recorder.borrow(), readout.to_string());
         let refused = recorder.refusals.iter().filter(|one| one.caller == readout || one.address == name);
         let refused = refused.map(|one| (one.at, one.at.after(RECALL), true));

@@ -10,7 +10,7 @@ use super::timeline::Timeline;
 use super::world::World;
 use ropewalk_flow::control::RunCommand;
 use ropewalk_node::drive::RunSnapshot;
-use ropewalk_terms::{EventKey, Instant, SourceId};
+use ropewalk_terms::{Cause, EventKey, Instant, SourceId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -155,7 +155,11 @@ impl World {
         let is_before = |at: Instant| delivered.is_none_or(|delivered| delivered <= at);
         let has_died =
             self.safe.deaths.iter().any(|death| death.place == readout && (found.is_some() || is_before(death.at)));
-        Broken::unless(has_died, Checker::Masks, || {
+        // A builder unit that waited for the readout unit in vain was not told who is masked.
+        let is_of_builder = matches!(found, Some(Cause::TimedOut | Cause::Disconnected | Cause::ReadoutLost));
+        let begun = timeline.begun[event as usize];
+        let was_away = is_of_builder && (self.was_away(readout, begun) || self.was_refused(readout, begun));
+        Broken::unless(has_died || was_away, Checker::Masks, || {
             let what = found.map_or("has a fragment", |cause| cause.name());
             format!("event {event}: source {id} was masked, and {what}")
         })

@@ -291,3 +291,14 @@ fn events_that_there_was_no_room_to_note_say_who_was_masked() {
     assert_eq!((entry.not_held, entry.fragments), (None, 2));
     assert_eq!(rig.missing(key(40)), [(0, Cause::NotHeld), (1, Cause::Masked)]);
 }
+
+#[test]
+fn events_of_a_count_that_ended_before_they_were_shown_say_who_was_masked() {
+    let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
+    rig.mask(0, true);
+    rig.tell(Message::Resync(Resync { first: EventKey::new(1, 1) }));
+    rig.request(0, &[key(3)]);
+    let (_, entry) = rig.answers.last().expect("an answer");
+    assert_eq!((entry.not_held, entry.fragments), (None, 1));
+    assert_eq!(rig.missing(key(3)), [(0, Cause::Masked)]);
+}
