@@ -1,6 +1,8 @@
 //! One card's ring up to a readout unit's sources.
 
-use super::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkFault, ChunkReport, EventHead, EventRule, EventRules};
+use super::{
+    Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkFault, ChunkReport, EventHead, EventRule, EventRules, Run,
+};
 use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use crate::readout::Readout;
 use ropewalk_memory::Payload;
@@ -57,6 +59,14 @@ struct Cursor {
     item: usize,
 }
 
+impl Cursor {
+    /// The item that lies so many behind this one of a run.
+    fn behind(self, count: usize, run: &Run) -> Self {
+        let item = self.item + count;
+        if item == usize::from(run.count) { Self { run: self.run + 1, item: 0 } } else { Self { item, ..self } }
+    }
+}
+
 /// Somebody else who is given the chunks of a card, beside the readout unit: each batch is decoded once for both.
 pub trait Listener {
     /// A batch, whose pieces lie in `ring`. True when it needs nothing more of it; otherwise the card waits, and it is
@@ -95,6 +105,8 @@ pub struct CardInput {
     position: u64,
     /// How far the last batch was handed on; none when all of it was.
     cursor: Option<Cursor>,
+    /// Faults of the last batch that were told.
+    told: usize,
     /// The listener wants more of the last batch.
     is_listening: bool,
     received: Vec<Received>,
@@ -133,6 +145,7 @@ impl CardInput {
             links,
             places,
             cursor: None,
+            told: 0,
             is_listening: false,
             received: Vec::with_capacity(AT_ONCE),
             given_up: 0,
@@ -222,7 +235,7 @@ impl CardInput {
         self.stalls += u64::from(self.is_full && !was_full);
         let mut work = 0;
         for _ in 0..BATCHES_A_TURN {
-            if !self.has_batch() && !self.decode(now, readout) {
+            if !self.has_batch() && !self.decode() {
                 break;
             }
             work += self.hand_on(now, readout);
@@ -267,6 +280,7 @@ impl CardInput {
     /// Nothing more comes. Chunks that had begun are cut short.
     fn end(&mut self, now: Instant, readout: &mut Readout) {
         self.connection = Connection::Ended;
+        self.tell_faults(now, readout, u32::MAX, 0);
         self.left_over_bytes = self.ring.written() - self.position;
         self.given_up += self.decoder.give_up_before(u64::MAX);
         for (place, link) in self.links.iter().enumerate() {
@@ -277,21 +291,26 @@ impl CardInput {
     }
 
     /// Decodes the next batch; false where there is no whole block.
-    fn decode(&mut self, now: Instant, readout: &mut Readout) -> bool {
+    fn decode(&mut self) -> bool {
         let taken = self.decoder.decode(self.ring.bytes(self.position), self.position);
         if taken == 0 {
             return false;
         }
         self.position += taken as u64;
-        self.cursor = Some(Cursor::default());
+        (self.cursor, self.told) = (Some(Cursor::default()), 0);
         self.is_listening = true;
-        self.tell_faults(now, readout);
         true
     }
 
-    /// Chunks that were given up stand in their source's account.
-    fn tell_faults(&mut self, now: Instant, readout: &mut Readout) {
-        for fault in self.decoder.faults().iter().filter(|fault| fault.was_open) {
+    /// Chunks that were given up in front of an item stand in their source's account: where they were shows which number is theirs.
+    fn tell_faults(&mut self, now: Instant, readout: &mut Readout, block: u32, items: usize) {
+        while let Some(fault) = self.decoder.faults().get(self.told)
+            && (fault.block, usize::from(fault.items)) <= (block, items)
+        {
+            self.told += 1;
+            if !fault.was_open {
+                continue;
+            }
             self.given_up += 1;
             match self.links.get(usize::from(self.places[fault.elink.index()])) {
                 Some(_) if is_planted(Flaw::GivenUpUncounted) => {}
@@ -307,23 +326,26 @@ impl CardInput {
 
     /// Hands the chunks of the batch on, run by run, until a source has no room.
     fn hand_on(&mut self, now: Instant, readout: &mut Readout) -> usize {
-        let Self { decoder, ring, links, places, received, cursor: place, nobodys, .. } = self;
-        let Some(mut cursor) = *place else { return 0 };
-        let batch = decoder.batch();
+        let Some(mut cursor) = self.cursor else { return 0 };
         let mut work = 0;
-        while let Some(run) = batch.runs().get(cursor.run) {
-            let items = &batch.items(run)[cursor.item..];
+        while let Some(&run) = self.decoder.batch().runs().get(cursor.run) {
+            self.tell_faults(now, readout, run.block, cursor.item);
+            let Self { decoder, ring, links, places, received, nobodys, told, .. } = self;
+            let batch = decoder.batch();
+            let next_fault = decoder.faults().get(*told).filter(|fault| fault.block == run.block);
+            let end = next_fault.map_or(run.count, |fault| fault.items.min(run.count));
+            let items = &batch.items(&run)[cursor.item..usize::from(end)];
             let chunks = |items: &[SubChunk]| {
                 items.iter().filter(|&&item| !matches!(batch.chunk(item), Chunk::Signal(_))).count()
             };
             let Some(link) = links.get(usize::from(places[run.elink.index()])) else {
                 *nobodys += chunks(items) as u64;
-                cursor = Cursor { run: cursor.run + 1, item: 0 };
+                cursor = cursor.behind(items.len(), &run);
                 continue;
             };
             let room = readout.room(link.source).min(AT_ONCE);
             if room == 0 {
-                *place = Some(cursor);
+                self.cursor = Some(cursor);
                 return work;
             }
             let now_taken = &items[..items.len().min(room)];
@@ -334,12 +356,10 @@ impl CardInput {
                 readout.receive(now, link.source, received);
                 received.clear();
             }
-            cursor.item += now_taken.len();
-            if cursor.item == usize::from(run.count) {
-                cursor = Cursor { run: cursor.run + 1, item: 0 };
-            }
+            cursor = cursor.behind(now_taken.len(), &run);
         }
-        *place = None;
+        self.tell_faults(now, readout, u32::MAX, 0);
+        self.cursor = None;
         work
     }
 
@@ -350,7 +370,8 @@ impl CardInput {
             let oldest = self.ring.released() + self.ring.page_bytes();
             if self.decoder.oldest_open().is_some_and(|open| open < oldest) {
                 self.decoder.give_up_before(oldest);
-                self.tell_faults(now, readout);
+                self.told = 0;
+                self.tell_faults(now, readout, u32::MAX, 0);
                 self.done();
             }
         }

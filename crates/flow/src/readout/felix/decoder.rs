@@ -43,7 +43,7 @@ impl ChunkDecoder {
         let links = Links::new(most_chunk_bytes, open_pieces);
         // The worst that a batch can be: every sub-chunk gives a chunk up.
         let faults = Vec::with_capacity(blocks_per_batch * (format.most_sub_chunks() + 1));
-        let assembler = Assembler { links, report: ChunkReport::default(), faults, block: 0 };
+        let assembler = Assembler { links, report: ChunkReport::default(), faults, block: 0, items: 0 };
         Self { walker, batch, assembler }
     }
 
@@ -98,7 +98,7 @@ impl ChunkDecoder {
     pub fn give_up_before(&mut self, position: u64) -> u64 {
         let mut count = 0;
         self.assembler.faults.clear();
-        self.assembler.block = ChunkFault::NO_BLOCK;
+        (self.assembler.block, self.assembler.items) = (ChunkFault::NO_BLOCK, 0);
         while let Some((elink, begins)) = self.assembler.links.oldest()
             && begins < position
         {
@@ -116,8 +116,9 @@ struct Assembler {
     links: Links,
     report: ChunkReport,
     faults: Vec<ChunkFault>,
-    /// The block that is taken, counted from the batch's beginning.
+    /// The block that is taken, counted from the batch's beginning, and the items that it has brought so far.
     block: u32,
+    items: u16,
 }
 
 /// What of a batch is filled.
@@ -229,7 +230,7 @@ impl Assembler {
     fn goes_on(&mut self, header: BlockHeader, item: SubChunk, index: usize, spare: &mut Spare<'_>) -> bool {
         let is_it = self.links.link(header.elink).assembly.accept_middle(header, Trailer(item.trailer));
         if is_it && !self.links.append(header.elink, spare.piece(item)) {
-            self.block = index as u32;
+            (self.block, self.items) = (index as u32, 0);
             self.no_room(header.elink);
         }
         is_it
@@ -271,7 +272,7 @@ impl Assembler {
     /// A block of any kind.
     #[inline(never)]
     fn any(&mut self, index: usize, block: &BlockWalk, items: &mut [SubChunk], out: &mut Output<'_>) {
-        self.block = index as u32;
+        (self.block, self.items) = (index as u32, 0);
         if block.fault != 0 {
             return self.damaged(block);
         }
@@ -297,11 +298,13 @@ impl Assembler {
         let [head, middle @ ..] = items else { return (0, 0) };
         let is_head = self.item(elink, head, out);
         let [middle @ .., tail] = middle else { return (0, usize::from(is_head)) };
+        self.items = u16::from(is_head);
         if !middle.is_empty() {
             if let Some(error) = self.links.link(elink).assembly.accept_whole_ones() {
                 self.drop_open(elink, error);
             }
             self.report.chunks += middle.len() as u64;
+            self.items += middle.len() as u16;
         }
         let is_tail = self.item(elink, tail, out);
         (usize::from(!is_head), usize::from(is_head) + middle.len() + usize::from(is_tail))
@@ -312,6 +315,7 @@ impl Assembler {
         let mut count = 0;
         for index in 0..items.len() {
             let mut item = items[index];
+            self.items = count as u16;
             if self.item(elink, &mut item, out) {
                 items[count] = item;
                 count += 1;
@@ -393,7 +397,7 @@ impl Assembler {
     fn drop_open(&mut self, elink: ELink, error: ChunkError) {
         self.report.count_error(error);
         let was_open = error != ChunkError::SequenceGap || self.links.link(elink).pieces > 0;
-        self.faults.push(ChunkFault { elink, error, block: self.block, was_open });
+        self.faults.push(ChunkFault { elink, error, block: self.block, items: self.items, was_open });
         self.links.forget(elink);
     }
 

@@ -11,6 +11,8 @@ pub struct ChunkFault {
     pub error: ChunkError,
     /// The block in which that showed, counted from its batch's beginning, or [`Self::NO_BLOCK`].
     pub block: u32,
+    /// How many items of that block's run are in front of it.
+    pub items: u16,
     /// Whether a chunk was lost of which something had come. Of a sequence gap where none was open nobody knows what it
     /// cost.
     pub was_open: bool,

@@ -189,6 +189,25 @@ fn what_nobody_can_use_is_counted_under_its_name() {
 }
 
 #[test]
+fn a_chunk_without_a_beginning_stands_for_the_number_that_is_missing_at_its_place() {
+    let mut rig = Rig::new(64, 100);
+    (1..=4).for_each(|number| (1..LINKS).for_each(|link| rig.say(link, number, 20)));
+    rig.encode(0, |encoder, out| {
+        for number in [1, 2, 4] {
+            if number == 4 {
+                encoder.sub_chunk(Trailer::new(SubChunkType::Last, 9, Status::GOOD), &[1; 9], out);
+            }
+            let mut chunk = [0; CHUNK_HEAD_BYTES];
+            ChunkOrigin { source: source(0), number }.fill(&mut chunk);
+            encoder.chunk(&chunk, Status::GOOD, out);
+        }
+    });
+    rig.turn();
+    let fragments = rig.fragments(4).expect("it is settled");
+    assert_eq!(fragments[0].meta.missing_cause(), None);
+}
+
+#[test]
 fn flags_of_the_card_are_flags_of_the_fragment() {
     let mut rig = Rig::new(64, 100);
     let flags = [
