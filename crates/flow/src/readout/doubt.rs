@@ -11,7 +11,7 @@
 //! that its neighbours leave for it, or none.
 
 use super::machine::Readout;
-use super::reading::{Number, Numbers, Reading, Start, WRONG};
+use super::reading::{KNOWN, Number, Numbers, Reading, Start, WRONG};
 use super::realign::{MOST_MARKS, Mark};
 use super::sequence::Sequence;
 use super::source::{Presence, Source};
@@ -331,10 +331,15 @@ impl Readout {
         };
         let is_ahead = |place| position(place).is_some();
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
-        let rival = numbers.best(Start::Last { gone }, may_begin, |place| is_ahead(place) && !forward.has(place));
+        // What came twice proves no more than what came once.
+        let says = |place: usize| doubt.held[place].meta.raw_id;
+        let is_taken = |place: usize| forward.members().any(|one| has_number(&doubt.held[place], says(one)));
+        let rival = numbers.best(Start::Last { gone }, may_begin, |place| is_ahead(place) && !is_taken(place));
+        let twins = (0..doubt.held.len()).filter(|&place| !forward.has(place) && is_taken(place)).count() as i32;
+        let rival = rival.cost - twins * (WRONG - KNOWN);
         let anew = numbers.best(Start::Anew, |place| position(place).is_none(), |_| true);
         // Where a trigger source declares that counters start again, they do.
-        let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival.cost) } else { rival.cost };
+        let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival) } else { rival };
         let Some(first) = forward.members().next() else {
             return self.verdict_on_restart(source, anew, forward.cost, is_last_word);
         };
@@ -347,8 +352,8 @@ impl Readout {
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
         let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere)
-            // No other source here can confirm it.
-            || is_last_word && input.has_joined && self.is_only_speaker(source);
+            // No other source here can confirm it, or the others are late themselves.
+            || is_last_word && input.has_joined && (self.is_only_speaker(source) || forward.missing() <= NEAR);
         let is_shown = reached(first) && !input.is_renumbered;
         if lead >= proof && is_shown {
             return self.right(source, forward, is_last_word);

@@ -20,7 +20,7 @@ const MOST: usize = MOST_HELD + 1;
 pub(super) const WRONG: i32 = 2;
 
 /// What a number costs that came twice, or late.
-const KNOWN: i32 = 1;
+pub(super) const KNOWN: i32 = 1;
 
 /// What numbers cost that are missing in front of a member, in a row, and that no other fragment stands for.
 const GAP: i32 = 1;

@@ -102,6 +102,16 @@ fn a_gap_is_believed_when_three_numbers_go_on_behind_it() {
 }
 
 #[test]
+fn a_gap_is_believed_although_numbers_behind_it_come_twice() {
+    let mut rig = started(wide(1));
+    rig.feed(0, [1, 2, 3, 4, 6, 7, 8, 8, 9, 9, 10, 10]);
+    assert_eq!((kinds(&rig, 0), rig.settled), (vec![(NumberingKind::Gap, 4, 6, 1)], key(10)));
+    assert_eq!(rig.account(0).duplicate, 3);
+    rig.feed(0, [25; 12]);
+    assert_eq!(rig.settled, key(10), "a counter that stands still shows nothing");
+}
+
+#[test]
 fn a_gap_longer_than_the_window_is_believed_when_eight_numbers_go_on() {
     let mut rig = started(wide(2));
     rig.feed(0, 1..=60);
@@ -444,6 +454,17 @@ fn a_gap_of_the_only_source_here_is_believed_when_time_is_over() {
     rig.feed(0, 8..=12);
     rig.wait(SOURCE_TIMEOUT / 2);
     assert_eq!((rig.account(0).in_flight, kinds(&rig, 0)), (11, vec![(NumberingKind::Gap, 6, 8, 1)]));
+}
+
+#[test]
+fn a_short_gap_is_believed_when_time_is_over_although_others_are_late() {
+    let mut rig = started(wide(2));
+    rig.feed(0, 1..=3);
+    rig.feed(1, (1..=8).chain(10..=12));
+    rig.wait(SOURCE_TIMEOUT / 2);
+    assert_eq!(kinds(&rig, 1), [(NumberingKind::Gap, 8, 10, 1)]);
+    rig.feed(0, 4..=12);
+    assert_eq!((rig.settled, rig.missing(key(9)), rig.missing(key(10))), (key(12), vec![(1, Cause::Skipped)], vec![]));
 }
 
 #[test]
