@@ -425,7 +425,8 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
         peer.node = Some((header.sender, header.incarnation));
         self.standing.node_connected(header.sender, header.incarnation);
-        let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Welcome);
+        // Before anything else, and as soon as there is room: a node obeys nobody who has not welcomed it.
+        self.unsent.push_front((header.sender, Message::Welcome));
         self.manager.node_connected(now, header.sender, header.incarnation);
         self.control.node_connected(now, header.sender);
         self.missed.remove(&header.sender);

@@ -354,8 +354,12 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             let Some((endpoint, header, verdict)) = rivals.next(now, heard) else { return };
             let Some(mut peer) = self.links.remove(endpoint) else { continue };
             if verdict == Verdict::Takes {
-                self.take_in(now, &mut peer, &header);
-                self.links.insert(endpoint, peer);
+                if self.take_in(now, &mut peer, &header) {
+                    self.links.insert(endpoint, peer);
+                } else {
+                    self.peers.close(endpoint);
+                    self.forget(now, endpoint, peer.node);
+                }
             } else {
                 self.send_away(endpoint);
                 self.peers.close(endpoint);
@@ -491,12 +495,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
             return waits;
         }
-        self.take_in(now, peer, header);
-        true
+        self.take_in(now, peer, header)
     }
 
-    /// The builder unit has its place from now on.
-    fn take_in(&mut self, now: Instant, peer: &mut Peer, header: &Header) {
+    /// The builder unit has its place from now on; false where it cannot be told, and has to call again.
+    fn take_in(&mut self, now: Instant, peer: &mut Peer, header: &Header) -> bool {
         let builder = usize::from(header.sender.index);
         if let Some(old) = self.builders[builder].replace(peer.endpoint) {
             // The same builder again: its earlier connection is a leftover.
@@ -506,7 +509,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.answers[builder].begin(&self.peers);
         (peer.node, peer.life) = (Some(header.sender), Some(header.incarnation));
-        let _ = self.outbox.send(&mut self.peers, peer.endpoint, &Message::Welcome);
+        self.outbox.send(&mut self.peers, peer.endpoint, &Message::Welcome).is_ok()
     }
 
     fn lose_peer(&mut self, now: Instant, endpoint: Endpoint) {
