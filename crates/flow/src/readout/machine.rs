@@ -381,7 +381,7 @@ impl Readout {
     /// One past the latest event that some source has shown, here or elsewhere.
     pub(super) fn opened(&self) -> Position {
         let stopped = self.stop.as_ref().filter(|stop| stop.is_shown && stop.end != NEVER).map_or(0, |stop| stop.end);
-        let seen = if self.waiting == 0 { 0 } else { self.latest_waiting() };
+        let seen = if self.waiting == 0 { 0 } else { self.end_of_waiting() };
         self.table.end().max(stopped).max(seen).max(self.shown_elsewhere)
     }
 
@@ -394,9 +394,10 @@ impl Readout {
         }
     }
 
-    fn latest_waiting(&self) -> Position {
+    /// One past the latest event of which a fragment waits for room.
+    fn end_of_waiting(&self) -> Position {
         let known = self.sources.iter().map(|source| source.waiting_at).filter(|&position| position != NEVER);
-        known.max().unwrap_or(0)
+        known.max().map_or(0, |latest| latest + 1)
     }
 
     /// The highest key that any source has shown; the one before the run's first where there is none.

@@ -468,6 +468,14 @@ fn a_short_gap_is_believed_when_time_is_over_although_others_are_late() {
 }
 
 #[test]
+fn what_waits_for_room_shows_its_event() {
+    let mut rig = started(config(2));
+    rig.feed(0, 1..=17);
+    rig.feed(1, [17, 18, 19]);
+    assert_eq!(kinds(&rig, 1), [(NumberingKind::Gap, 0, 17, 16)]);
+}
+
+#[test]
 fn a_gap_is_a_gap_whatever_crossings_and_times_say() {
     let constant = |source, _, raw| Received {
         meta: FragmentMeta { bunch_crossing: 7, ..marked(source, 1, raw).meta },
