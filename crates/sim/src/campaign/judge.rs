@@ -362,6 +362,10 @@ impl World {
         {
             return Ok(());
         }
+        let (courses, index) = (&timeline.courses, event as usize);
+        if self.is_unconfirmed(source, index, courses) || self.is_left_over(source, index, courses) {
+            return Ok(());
+        }
         let at = delivered.unwrap_or(Instant::FAR_FUTURE);
         let readout = Place::Readout(self.scenario.readout_of(source));
         let died = self
@@ -399,6 +403,8 @@ impl World {
         let touching = self.injection.happened.iter().filter(|disturbance| {
             let places = disturbance.fault.places();
             match disturbance.fault {
+                // It may be given events before readout units count its former life's connections as dead.
+                Fault::PowerCut(Place::Builder(_)) => self.scenario.managers != Managers::Alone,
                 Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
                 Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_outside(),
                 Fault::Delay { .. }

@@ -10,6 +10,15 @@ use std::time::Duration;
 /// Clocks may be so much too fast: who waits by them gives up earlier.
 const FASTEST: f64 = 0.9;
 
+/// A readout unit waits no longer than this for what confirms a number, whatever its time-out.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
+
+/// So many numbers in a row prove a gap in front of them.
+const PROOF: usize = 3;
+
+/// A source that begins further behind the run's first event brings left-overs, as far as anybody can tell.
+const NEAR: usize = 16;
+
 /// From when to when a source may have been given up.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Absence {
@@ -72,7 +81,7 @@ impl World {
 
     /// When a readout unit could know of an event, or a later one, from another of its sources, or from the event
     /// manager, who has heard of it from another readout unit.
-    fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
+    pub(super) fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
         let readout = self.scenario.readout_of(source);
         let told = self.scenario.time_outs.manager.mul_f64(FASTEST / 8.0);
         let others = (0..courses.len()).filter(|&other| other != source);
@@ -81,6 +90,30 @@ impl World {
             courses[other].delivered[event..].iter().flatten().map(move |at| at.after(after))
         });
         shown.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Whether an event's fragment came behind a gap, and so few with it for as long as a doubt lasts that nothing confirmed its number:
+    /// no third one, and nothing from another source of its readout unit.
+    pub(super) fn is_unconfirmed(&self, source: usize, event: usize, courses: &[Course]) -> bool {
+        let delivered = &courses[source].delivered;
+        let begin = (2..=event).rev().find(|&first| delivered[first - 1].is_none());
+        let Some((first, at)) = begin.and_then(|first| Some((first, delivered[first]?))) else { return false };
+        let until = at.after((self.scenario.time_outs.source / 2).min(LONGEST_DOUBT).mul_f64(FASTEST));
+        let came = |course: &Course| course.delivered[first..].iter().flatten().filter(|&&at| at <= until).count();
+        let readout = self.scenario.readout_of(source);
+        let mut others =
+            (0..courses.len()).filter(|&other| other != source && self.scenario.readout_of(other) == readout);
+        event < first + came(&courses[source])
+            && came(&courses[source]) < PROOF
+            && others.all(|other| came(&courses[other]) == 0)
+    }
+
+    /// Whether an event's fragment may count as a left-over of an earlier run: its source began far behind the run's first event, and
+    /// no other source had come as far.
+    pub(super) fn is_left_over(&self, source: usize, event: usize, courses: &[Course]) -> bool {
+        let delivered = &courses[source].delivered;
+        let begins_late = delivered.iter().take(NEAR + 1).all(Option::is_none);
+        begins_late && delivered[event].is_some_and(|at| at < self.shown_by_others(source, event, courses))
     }
 
     /// When a source was asked for something by what others showed, and said nothing for too long. One that speaks again
@@ -117,13 +150,13 @@ impl World {
         absences
     }
 
-    /// When whole fragments came from a source: neither nonsense nor a part of a fragment is a sign of life. The last
-    /// sign never comes.
+    /// When whole fragments came from a source: neither nonsense nor a part of a fragment is a sign of life, nor what may have been
+    /// given up. The last sign never comes.
     fn signs_of_life(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Sign> {
         let record = self.record(source);
         let makes_sense = |event: usize| {
             let made = record.and_then(|one| Some((one, one.made(event as u64)?)));
-            made.is_some_and(|(one, made)| !one.is_ruined(made.connection, made.end))
+            made.is_some_and(|(one, made)| !one.is_ruined(made.connection, made.end) && !one.is_doubtful(event as u64))
         };
         let delivered = courses[source].delivered.iter().enumerate().filter(|&(event, _)| makes_sense(event));
         let arrived: BTreeMap<Instant, usize> = delivered.filter_map(|(event, at)| Some(((*at)?, event))).collect();
