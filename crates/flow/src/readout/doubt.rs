@@ -654,6 +654,10 @@ impl Readout {
             Some(position) if position == input.sequence.last() || self.table.has_fragment(source, position) => {
                 input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
             }
+            // The event lacks it.
+            Some(position) if position >= self.head || input.gaps.has(position) => {
+                input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+            }
             _ => {
                 let count = u64::from(!is_planted(Flaw::WrongNumberUncounted));
                 input.account.dropped.add(Cause::ImplausibleJump, count);

@@ -53,6 +53,11 @@ impl Gaps {
         }
     }
 
+    /// Whether the source is missing in this event, as far as it was said.
+    pub(super) fn has(&self, position: Position) -> bool {
+        self.0.iter().any(|stretch| (stretch.first..=stretch.last).contains(&position))
+    }
+
     /// In order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Gap> + '_ {
         self.0.iter().map(|stretch| stretch.gap)

@@ -434,6 +434,13 @@ impl Route {
         self.connect(now, readout);
         self.came = packet.came.map(|came| self.came.map_or(came, |last| last.max(came)));
         let time = self.time(now);
+        if self.came.is_some() {
+            // A recording lacks nothing that came before.
+            self.framer.end_waits(time, received);
+        }
+        if packet.payload.is_empty() {
+            self.framer.push_empty(received);
+        }
         // Sockets hand on what lies in one piece, and what is cut they do not hand on at all.
         for slice in packet.payload.into_slices() {
             if let Some(black_box) = &mut self.black_box {

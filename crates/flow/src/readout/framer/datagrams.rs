@@ -120,6 +120,12 @@ impl<F: Framing> DatagramFramer<F> {
         self.gatherer.give_whole(out);
     }
 
+    /// A datagram came that holds nothing.
+    pub fn push_empty(&mut self, out: &mut Vec<Received>) {
+        self.give_up(Cause::ShortPacket, out);
+        self.gatherer.give_whole(out);
+    }
+
     /// The numbers of a datagram's first and last frame; none where their order does not matter, or cannot be told.
     fn numbers_of(&self, datagram: &[u8], is_cut: bool) -> Option<(u64, u64)> {
         self.reorder.as_ref().filter(|_| !is_cut)?;
@@ -145,13 +151,14 @@ impl<F: Framing> DatagramFramer<F> {
         if let Some(behind) = reorder.put(now, first, one) {
             self.push_frames(now, behind.datagram, false, out);
         }
-        self.push_waiting(now, out);
+        // What it overtook may have come too, and wait in the socket for this process to run.
+        self.push_waiting(now, false, out);
     }
 
-    /// Takes the datagrams that need not wait any more.
-    fn push_waiting(&mut self, now: Instant, out: &mut Vec<Received>) {
+    /// Takes the datagrams that need not wait any more; `is_all` where all that came until now was pushed.
+    fn push_waiting(&mut self, now: Instant, is_all: bool, out: &mut Vec<Received>) {
         while let Some(reorder) = &mut self.reorder
-            && let Some((number, Numbered { last, datagram })) = reorder.pop(now)
+            && let Some((number, Numbered { last, datagram })) = reorder.pop(is_all.then_some(now))
         {
             if number != last {
                 reorder.pass(last);
@@ -221,10 +228,15 @@ impl<F: Framing> DatagramFramer<F> {
         }
     }
 
+    /// Everything that came until now was pushed: datagrams that have waited long enough for others that they overtook go on.
+    pub fn end_waits(&mut self, now: Instant, out: &mut Vec<Received>) {
+        self.push_waiting(now, true, out);
+    }
+
     /// Time passes, and everything that came until now was pushed: frames whose other datagrams did not come are given up, and
     /// an event whose other frames did not come is whole.
     pub fn advance(&mut self, now: Instant, out: &mut Vec<Received>) {
-        self.push_waiting(now, out);
+        self.end_waits(now, out);
         let expired = self.assembly.as_mut().map_or(0, |assembly| assembly.expire(now));
         for _ in 0..expired {
             self.give_up(Cause::PiecesMissing, out);
@@ -253,7 +265,7 @@ impl<F: Framing> DatagramFramer<F> {
     /// appended, if there is one.
     pub fn end(&mut self, now: Instant, out: &mut Vec<Received>) {
         self.reorder.iter_mut().for_each(Reorder::flush);
-        self.push_waiting(now, out);
+        self.push_waiting(now, true, out);
         let unfinished = self.assembly.as_mut().map_or(0, Assembly::give_up_all);
         for _ in 0..unfinished {
             self.give_up(Cause::PiecesMissing, out);

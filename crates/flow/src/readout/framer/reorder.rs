@@ -88,11 +88,13 @@ impl<T> Reorder<T> {
         None
     }
 
-    /// What goes on now, with its number.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(u64, T)> {
+    /// What goes on, with its number, where everything that came until `now` was put in. None of that time: more that came
+    /// may still be put in.
+    pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<(u64, T)> {
         let first = self.ahead.first()?.number;
         let is_in_order = self.next.is_some_and(|next| self.distance(next, first) <= 0);
-        let is_given_up = || self.ahead.len() > self.most || self.next_deadline().is_some_and(|due| now >= due);
+        let is_over = || self.next_deadline().zip(now).is_some_and(|(due, now)| now >= due);
+        let is_given_up = || self.ahead.len() > self.most || is_over();
         if !is_in_order && !self.is_flushing && !is_given_up() {
             return None;
         }
@@ -145,7 +147,7 @@ mod tests {
             out.push(number);
         } else {
             out.extend(reorder.put(now, number, number));
-            out.extend(core::iter::from_fn(|| reorder.pop(now)).map(|(_, what)| what));
+            out.extend(core::iter::from_fn(|| reorder.pop(Some(now))).map(|(_, what)| what));
         }
     }
 
@@ -156,7 +158,7 @@ mod tests {
             step(&mut reorder, at(time), number, &mut out);
         }
         reorder.flush();
-        out.extend(core::iter::from_fn(|| reorder.pop(Instant::ZERO)).map(|(_, what)| what));
+        out.extend(core::iter::from_fn(|| reorder.pop(None)).map(|(_, what)| what));
         assert_eq!(reorder.ahead.len(), 0);
         (out, reorder.take_overtaken())
     }
@@ -175,8 +177,8 @@ mod tests {
         for (time, number) in [(0, 1), (5, 2), (6, 4)] {
             step(&mut reorder, at(time), number, &mut out);
         }
-        assert_eq!((reorder.next_deadline(), reorder.pop(at(10))), (Some(at(11)), None));
-        assert_eq!(reorder.pop(at(11)), Some((4, 4)));
+        assert_eq!((reorder.next_deadline(), reorder.pop(Some(at(10)))), (Some(at(11)), None));
+        assert_eq!(reorder.pop(Some(at(11))), Some((4, 4)));
         assert!(reorder.is_next(5));
         assert_eq!(reorder.put(at(12), 3, 3), Some(3), "too late, it goes on as it is");
     }
@@ -202,7 +204,7 @@ mod tests {
                 prop_assert!(reorder.next_deadline().is_none_or(|due| due > now));
             }
             reorder.flush();
-            out.extend(core::iter::from_fn(|| reorder.pop(now)).map(|(_, what)| what));
+            out.extend(core::iter::from_fn(|| reorder.pop(Some(now))).map(|(_, what)| what));
             let mut sent: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
             sent.sort_unstable();
             out.sort_unstable();
@@ -220,7 +222,7 @@ mod tests {
                 step(&mut reorder, at(0), (first + index as u64) & mask, &mut out);
             }
             reorder.flush();
-            out.extend(core::iter::from_fn(|| reorder.pop(at(0))).map(|(_, what)| what));
+            out.extend(core::iter::from_fn(|| reorder.pop(None)).map(|(_, what)| what));
             prop_assert_eq!(out, (0..places.len() as u64).map(|index| (first + index) & mask).collect::<Vec<_>>());
         }
     }

@@ -154,6 +154,23 @@ fn a_wrong_number_at_a_low_rate_opens_nothing() {
 }
 
 #[test]
+fn what_comes_behind_numbers_that_were_believed_without_it_is_late() {
+    for is_released in [false, true] {
+        let mut rig = started(wide(2));
+        rig.feed(0, 1..=20);
+        rig.feed(1, (1..=20).filter(|number| ![5, 12].contains(number)));
+        if is_released {
+            release_settled(&mut rig);
+        }
+        rig.feed(1, [12, 5, 21, 22, 23]);
+        let account = rig.account(1);
+        assert_eq!((account.late, account.dropped.get(Cause::ImplausibleJump)), (2, 0), "{account:?}");
+        rig.feed(1, [6, 24, 25, 26]);
+        assert_eq!(rig.account(1).late, 2, "that was there");
+    }
+}
+
+#[test]
 fn left_overs_in_front_of_the_first_event_are_stale_however_many() {
     for count in [1, 3, 8, 30] {
         let mut rig = started(wide(2));

@@ -493,6 +493,27 @@ fn datagrams_that_overtake_each_other_are_put_in_order_and_none_is_missing() {
     assert_eq!(counts.missing, counts.found, "one that is far ahead claims no loss: {counts:?}");
 }
 
+#[test]
+fn what_came_while_this_process_did_not_run_is_not_late() {
+    let plan = plan(&in_datagrams(Frame::Datagram));
+    let waits = DatagramLimits { counting: Counting::Events, ..DatagramLimits::USUAL };
+    let mut framer = DatagramFramer::new(SOURCE, Arc::clone(&plan), LIMITS, waits);
+    let (mut pool, mut out) = (memory(), Vec::new());
+    let at = |milliseconds| Instant::ZERO.after(Duration::from_millis(milliseconds));
+    let mut push = |framer: &mut DatagramFramer<_>, time, number, out: &mut _| {
+        framer.push(at(time), datagram(&mut pool, &frame(&plan, event(number), 50)), false, out);
+    };
+    [1, 5].map(|number| push(&mut framer, 0, number, &mut out));
+    framer.advance(at(0), &mut out);
+    [3, 4, 2, 8, 7].map(|number| push(&mut framer, 20, number, &mut out));
+    framer.advance(at(20), &mut out);
+    assert_eq!(outcome(&out), (1..=5).map(Ok).collect::<Vec<_>>());
+    framer.advance(at(25), &mut out);
+    push(&mut framer, 26, 6, &mut out);
+    framer.push_empty(&mut out);
+    assert_eq!(outcome(&out[5..]), [Ok(7), Ok(8), Ok(6), Err(Cause::ShortPacket)], "6 came too late");
+}
+
 /// So many sequences of each kind; a million by hand with `PROPTEST_CASES=1000000`.
 #[test]
 fn no_datagrams_do_any_harm() {
