@@ -14,6 +14,10 @@ use ropewalk_terms::Instant;
 struct Ahead<T> {
     number: u64,
     came: Instant,
+    /// What came next when it came.
+    next: Option<u64>,
+    /// How many it overtook.
+    overtook: u64,
     what: T,
 }
 
@@ -83,8 +87,10 @@ impl<T> Reorder<T> {
         }
         let base = self.next.or_else(|| self.ahead.first().map(|first| first.number)).unwrap_or(number);
         let at = self.ahead.partition_point(|one| self.distance(base, one.number) <= self.distance(base, number));
-        self.overtaken += u64::from(at < self.ahead.len());
-        self.ahead.insert(at, Ahead { number, came: now, what });
+        if let Some(behind) = self.ahead.get_mut(at) {
+            behind.overtook += 1;
+        }
+        self.ahead.insert(at, Ahead { number, came: now, next: self.next, overtook: 0, what });
         None
     }
 
@@ -93,17 +99,30 @@ impl<T> Reorder<T> {
     pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<(u64, T)> {
         let first = self.ahead.first()?.number;
         let is_in_order = self.next.is_some_and(|next| self.distance(next, first) <= 0);
-        let is_over = || self.next_deadline().zip(now).is_some_and(|(due, now)| now >= due);
-        let is_given_up = || self.ahead.len() > self.most || is_over();
-        if !is_in_order && !self.is_flushing && !is_given_up() {
-            return None;
-        }
-        let one = self.ahead.remove(0);
-        if !self.is_flushing && self.next.is_none_or(|next| self.distance(next, first) >= 0) {
-            self.pass(one.number);
+        let is_full = self.ahead.len() > self.most;
+        let is_over = |one: &Ahead<T>| is_full || now.is_some_and(|now| now >= one.came.after(self.timeout));
+        let (at, is_right) = if is_in_order || self.is_flushing {
+            (0, true)
+        } else if let Some(wrong) = self.ahead.iter().position(|one| is_over(one) && self.is_wrong(one)) {
+            (wrong, false)
+        } else {
+            (self.ahead.iter().any(is_over).then_some(0)?, true)
+        };
+        let one = self.ahead.remove(at);
+        if is_right {
+            self.overtaken += one.overtook;
+            if !self.is_flushing && self.next.is_none_or(|next| self.distance(next, first) >= 0) {
+                self.pass(first);
+            }
         }
         self.is_flushing &= !self.ahead.is_empty();
         Some((one.number, one.what))
+    }
+
+    /// Whether a number is far ahead though others have gone on since it came: it is no evidence of what comes next, and overtook
+    /// nothing.
+    fn is_wrong(&self, one: &Ahead<T>) -> bool {
+        one.next != self.next && self.next.is_some_and(|next| self.distance(next, one.number) > self.most as i64)
     }
 
     /// Nothing more comes: everything goes on.
@@ -188,9 +207,19 @@ mod tests {
         assert_eq!(order(32, &[1, 2, 3, 4, 5, 6, 6, 7, 3, 8]).0, [1, 2, 3, 4, 5, 6, 6, 7, 3, 8]);
         assert_eq!(order(32, &[91, 92, 93, 94, 95, 96, 1, 2, 3, 5, 4]).0, [91, 92, 93, 94, 95, 96, 1, 2, 3, 4, 5]);
         let wrong: Vec<u64> = [1, 2, 3, 4, 5, 6, 1 << 20].into_iter().chain(7..40).collect();
-        let (out, _) = order(32, &wrong);
+        let (out, overtaken) = order(32, &wrong);
         assert!(out.iter().filter(|&&number| number < 40).is_sorted(), "{out:?}");
-        assert_eq!(out.len(), 40);
+        assert_eq!((out.len(), overtaken), (40, 0));
+    }
+
+    #[test]
+    fn a_wrong_number_ahead_does_not_disturb_the_order_of_others() {
+        for wrong in [30, 1 << 20, 1 << 30] {
+            let numbers = [1, 2, wrong, 3, 4, 5, 8, 7, 6, 9, 12, 10, 11, 13];
+            let (out, overtaken) = order(32, &numbers);
+            let others: Vec<u64> = out.iter().copied().filter(|&number| number != wrong).collect();
+            assert_eq!((others, out.len(), overtaken), ((1..=13).collect(), 14, 4), "{wrong}: {out:?}");
+        }
     }
 
     proptest! {

@@ -503,9 +503,9 @@ fn what_came_while_this_process_did_not_run_is_not_late() {
     let mut push = |framer: &mut DatagramFramer<_>, time, number, out: &mut _| {
         framer.push(at(time), datagram(&mut pool, &frame(&plan, event(number), 50)), false, out);
     };
-    [1, 5].map(|number| push(&mut framer, 0, number, &mut out));
+    [1, 5].into_iter().for_each(|number| push(&mut framer, 0, number, &mut out));
     framer.advance(at(0), &mut out);
-    [3, 4, 2, 8, 7].map(|number| push(&mut framer, 20, number, &mut out));
+    [3, 4, 2, 8, 7].into_iter().for_each(|number| push(&mut framer, 20, number, &mut out));
     framer.advance(at(20), &mut out);
     assert_eq!(outcome(&out), (1..=5).map(Ok).collect::<Vec<_>>());
     framer.advance(at(25), &mut out);
