@@ -67,8 +67,13 @@ pub(super) fn interface_with(address: IpAddr) -> Option<String> {
 /// The index of the interface with this address; 0 if no interface has it.
 pub(super) fn index_with(address: IpAddr) -> u32 {
     let name = interface_with(address).and_then(|name| CString::new(name).ok());
+    name.map_or(0, |name| index_of(&name))
+}
+
+/// The index of the interface with this name; 0 if there is none.
+pub(super) fn index_of(name: &CStr) -> u32 {
     // SAFETY: reads a name that ends with a zero.
-    name.map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
 /// No address.

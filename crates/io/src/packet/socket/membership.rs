@@ -1,8 +1,9 @@
 //! A socket's membership of a multicast group. The kernel drops it silently with the network card; it is joined again when the card is back.
 #![allow(unsafe_code)]
 
-use super::address::index_with;
-use super::open::join;
+use super::address::{index_of, index_with};
+use super::open::{join, set_option};
+use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +25,8 @@ pub struct Membership {
     group: SocketAddr,
     /// The address of the interface; none: where the kernel's routes lead to.
     interface: Option<IpAddr>,
+    /// The name of the interface that the group's own address names.
+    name: Option<CString>,
     /// The number of the interface at which the group is joined. A card that comes back has another one.
     index: u32,
     is_lost: bool,
@@ -40,8 +43,8 @@ impl Membership {
     ) -> std::io::Result<Self> {
         join_at(socket, group, interface)?;
         let index = interface_of(group, interface);
-        let losses = Arc::clone(losses);
-        Ok(Self { socket: Arc::downgrade(socket), group, interface, index, is_lost: false, losses })
+        let (losses, name) = (Arc::clone(losses), name_of(scope_of(group)));
+        Ok(Self { socket: Arc::downgrade(socket), group, interface, name, index, is_lost: false, losses })
     }
 
     /// Looks whether the card is there, and joins again where it is another one. Asks the system: for a thread that may wait.
@@ -55,10 +58,23 @@ impl Membership {
             self.losses.fetch_add(1, Ordering::Relaxed);
             return Some(MembershipChange::Lost);
         }
+        self.rebind(&socket)?;
         // Without an interface of this address, or without a route, it fails.
         join_at(&socket, self.group, self.interface).ok()?;
         (self.index, self.is_lost) = (interface_of(self.group, self.interface), false);
         Some(MembershipChange::JoinedAgain)
+    }
+
+    /// A socket with a group that does not leave its link is bound to the card, which has another number now. None where it is not
+    /// there, or this process may not.
+    fn rebind(&mut self, socket: &OwnedFd) -> Option<()> {
+        if let (SocketAddr::V6(group), Some(name)) = (&mut self.group, &self.name) {
+            let index = self.interface.map_or_else(|| index_of(name), index_with);
+            let number = i32::try_from(index).ok().filter(|&number| number > 0)?;
+            set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, number).ok()?;
+            group.set_scope_id(index);
+        }
+        Some(())
     }
 
     /// The group.
@@ -116,15 +132,21 @@ fn joined_at_v6(list: &str, group: Ipv6Addr) -> u32 {
 }
 
 fn exists(index: u32) -> bool {
+    name_of(index).is_some()
+}
+
+/// The name of the interface with this number.
+fn name_of(index: u32) -> Option<CString> {
     let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: writes a name and its zero, for which there is room.
-    !unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null()
+    // SAFETY: writes a name and its zero, for which there is room, and says where it is.
+    let name = unsafe { libc::if_indextoname(index, name.as_mut_ptr()).as_ref().map(|name| CStr::from_ptr(name)) };
+    name.map(CStr::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
+    use std::net::{SocketAddrV6, UdpSocket};
 
     #[test]
     fn the_interface_of_a_group_is_found_in_the_kernels_list() {
@@ -160,5 +182,23 @@ mod tests {
         drop(socket);
         membership.index = u32::MAX;
         assert_eq!(membership.look(), None, "nobody receives any more");
+    }
+
+    #[test]
+    fn a_group_of_a_link_is_joined_again_at_the_card_s_new_number() {
+        let here = index_of(c"lo");
+        let group = SocketAddrV6::new(Ipv6Addr::new(0xFF12, 0, 0, 0, 0, 0, 0, 9), 0, 0, here);
+        // SAFETY: asks who we are.
+        if unsafe { libc::geteuid() } != 0 {
+            return;
+        }
+        let Ok(socket) = UdpSocket::bind(group) else { return };
+        let socket = Arc::new(OwnedFd::from(socket));
+        let mut membership = Membership::join(&socket, group.into(), None, &Arc::default()).expect("a group");
+        (membership.index, membership.group) = (u32::MAX, SocketAddrV6::new(*group.ip(), 0, 0, 7777).into());
+        assert_eq!(membership.look(), Some(MembershipChange::Lost));
+        rustix::net::sockopt::set_ipv6_drop_membership(&socket, group.ip(), here).expect("it was joined");
+        assert_eq!(membership.look(), Some(MembershipChange::JoinedAgain));
+        assert_eq!((membership.index, scope_of(membership.group)), (here, here));
     }
 }
