@@ -439,6 +439,10 @@ impl Readout {
         if self.tells(source) && !is_last_word && !self.resync_declared && is_awaited {
             return Verdict::AwaitOthers;
         }
+        if is_last_word && is_elsewhere && !is_long {
+            // Its counter may be right again, and so few do not tell.
+            return Verdict::Nothing;
+        }
         self.right(source, forward, is_last_word)
     }
 

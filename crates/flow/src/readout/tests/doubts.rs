@@ -463,6 +463,18 @@ fn a_counter_that_is_right_again_is_where_crossings_say() {
     }
 }
 
+#[test]
+fn a_few_numbers_of_a_counter_that_is_right_again_are_in_no_other_event() {
+    let mut rig = started(wide(2));
+    (1..=80).for_each(|number| rig.feed_fragments(0, vec![marked(0, number, number)]));
+    for number in 1..=35 {
+        let raw = if (21..33).contains(&number) { number - 20 } else { number };
+        rig.feed_fragments(1, vec![marked(1, number, raw)]);
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.account(1).in_flight, rig.account(1).dropped.get(Cause::ImplausibleJump)), (32, 3));
+}
+
 /// The others are in other readout units; no more than these came in time.
 #[test]
 fn a_gap_of_the_only_source_here_is_believed_when_time_is_over() {
