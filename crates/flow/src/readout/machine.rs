@@ -57,6 +57,8 @@ pub struct Readout {
     pub(super) first_number: u64,
     /// One past the latest event of which the event manager said that another readout unit holds it.
     shown_elsewhere: Position,
+    /// The highest key that was, perhaps of a resync count that has not begun here.
+    highest_elsewhere: EventKey,
     /// Everything before this event is settled: it is the oldest that may still be incomplete.
     pub(super) head: Position,
     /// Sources for which the event at `head` waits.
@@ -104,6 +106,7 @@ impl Readout {
             started: false,
             first_number: 0,
             shown_elsewhere: ORIGIN,
+            highest_elsewhere: EventKey::MIN,
             head: ORIGIN,
             behind: 0,
             doubt_check: Instant::FAR_FUTURE,
@@ -388,10 +391,16 @@ impl Readout {
     /// Another readout unit holds this event: it is waited for here too.
     fn shown_elsewhere(&mut self, now: Instant, key: EventKey) {
         if self.started {
-            let end = self.timeline.end_of(key).unwrap_or(ORIGIN);
-            self.shown_elsewhere = self.shown_elsewhere.max(end);
+            self.highest_elsewhere = self.highest_elsewhere.max(key);
+            self.place_shown_elsewhere();
             self.advance(now);
         }
+    }
+
+    /// Where the events begin that no other readout unit has shown, as far as the resync counts have begun here.
+    pub(super) fn place_shown_elsewhere(&mut self) {
+        let end = self.timeline.end_of(self.highest_elsewhere).unwrap_or(ORIGIN);
+        self.shown_elsewhere = self.shown_elsewhere.max(end);
     }
 
     /// One past the latest event of which a fragment waits for room.

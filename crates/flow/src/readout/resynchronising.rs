@@ -82,6 +82,7 @@ impl Readout {
         let Some(first) = self.declared.pop_front() else { return false };
         let start = self.head.max(self.table.end()).max(self.opened());
         self.timeline.begin_segment(start, first);
+        self.place_shown_elsewhere();
         if self.declared.is_empty() {
             self.resync_deadline = Instant::FAR_FUTURE;
         } else {

@@ -302,3 +302,12 @@ fn events_of_a_count_that_ended_before_they_were_shown_say_who_was_masked() {
     assert_eq!((entry.not_held, entry.fragments), (None, 1));
     assert_eq!(rig.missing(key(3)), [(0, Cause::Masked)]);
 }
+
+#[test]
+fn events_that_were_shown_before_their_count_began_are_settled_with_it() {
+    let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
+    rig.mask(0, true);
+    rig.tell(Message::Highest(EventKey::new(1, 3)));
+    rig.tell(Message::Resync(Resync { first: EventKey::new(1, 1) }));
+    assert_eq!(rig.settled, EventKey::new(1, 3));
+}
