@@ -82,7 +82,7 @@ fn seeds_that_failed_once_are_well() {
         1874, 4960, 7528, 8916, 10987, 14404, 10068, 13566, 14066, 11964, 14495, 17625, 20171, 22724, 25524, 26658,
         23806, 25006, 25519, 29603, 21195, 21739, 14978, 23911, 18693, 21460, 6522, 16404, 16377, 30070, 30426, 40334,
         44517, 45153, 52376, 42152, 62803, 2407, 16816, 677, 897, 1095, 647, 1234, 1676, 2950, 3048, 3071, 1170, 2632,
-        2855, 3292, 3435, 3503, 4228, 4676, 4688, 5307,
+        2855, 3292, 3435, 3503, 4228, 4676, 4688, 5307, 10609, 11735,
     ];
     for seed in seeds.into_iter().chain(later) {
         expect_all_is_well(Scenario::draw(seed));
@@ -125,7 +125,7 @@ fn seeds_with_gateways_of_two_threads_that_failed_once_are_well() {
 /// nothing for longer than the time-out.
 #[test]
 fn seeds_with_a_resynchronisation_that_failed_once_are_well() {
-    for seed in [2733, 3047, 3563, 3854, 26450, 40218, 1110] {
+    for seed in [2733, 3047, 3563, 3854, 26450, 40218, 1110, 10846] {
         let scenario = Scenario::draw(seed);
         assert!(scenario.resync().is_some(), "seed {seed} is another one by now");
         expect_all_is_well(scenario);

@@ -11,6 +11,7 @@ use super::scenario::{End, Managers};
 use super::timeline::Timeline;
 use super::world::World;
 use ropewalk_flow::builder::IncompletePolicy;
+use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::{AcknowledgementLevel, Cause, Instant, NodeId};
 use ropewalk_wire::run_file::OPEN_EXTENSION;
@@ -172,7 +173,14 @@ impl World {
         })?;
         let speaker = self.speaker().map(usize::from);
         let Some(manager) = speaker.and_then(|index| self.managers[index].machine.as_mut()) else { return Ok(()) };
-        let ends = manager.ended_lumisections();
+        let mut ends: Vec<LumisectionEnd> = Vec::new();
+        for end in manager.ended_lumisections() {
+            // What one term closed and nobody heard of, a later one closes again.
+            while has_successors && ends.last().is_some_and(|last| last.number >= end.number) {
+                ends.pop();
+            }
+            ends.push(end);
+        }
         let first = ends.first().map_or(1, |first| first.number);
         Broken::unless(first == 1 || has_successors, Checker::Order, || format!("{first} is the first lumisection"))?;
         let mut number = first;
