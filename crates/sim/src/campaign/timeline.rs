@@ -109,11 +109,14 @@ impl World {
     }
 
     /// Whether an event's fragment may count as a left-over of an earlier run: its source began far behind the run's first event, and
-    /// no other source had come as far.
+    /// no other source had come as far, or could while they wait for it.
     pub(super) fn is_left_over(&self, source: usize, event: usize, courses: &[Course]) -> bool {
         let delivered = &courses[source].delivered;
-        let begins_late = delivered.iter().take(NEAR + 1).all(Option::is_none);
-        begins_late && delivered[event].is_some_and(|at| at < self.shown_by_others(source, event, courses))
+        let first = delivered.iter().position(Option::is_some).filter(|&first| first > NEAR);
+        let Some((first, at)) = first.zip(delivered[event]) else { return false };
+        let begun = delivered[first].unwrap_or(at);
+        let are_held = first > self.scenario.rooms.window as usize && at <= begun.after(self.scenario.time_outs.source);
+        are_held || at < self.shown_by_others(source, event, courses)
     }
 
     /// When a source was asked for something by what others showed, and said nothing for too long. One that speaks again
