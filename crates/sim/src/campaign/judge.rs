@@ -414,7 +414,9 @@ impl World {
             let places = disturbance.fault.places();
             match disturbance.fault {
                 // It may be given events before readout units count its former life's connections as dead.
-                Fault::PowerCut(Place::Builder(_)) => self.scenario.managers != Managers::Alone,
+                Fault::PowerCut(place @ Place::Builder(_)) => {
+                    self.scenario.managers != Managers::Alone || self.lost_its_manager(place)
+                }
                 Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
                 Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_outside(),
                 Fault::Delay { .. }
@@ -439,6 +441,13 @@ impl World {
             let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
             (is_fatal || lasts >= patience) && begun <= disturbance.until.after(RETURN)
         })
+    }
+
+    /// Whether something came between a unit and the event manager: that one may have forgotten the connection before it died.
+    fn lost_its_manager(&self, unit: Place) -> bool {
+        let is_manager = |place: &Place| matches!(place, Place::Manager(_));
+        let mut faults = self.injection.happened.iter().map(|disturbance| disturbance.fault.places());
+        faults.any(|places| places.contains(&unit) && places.iter().any(is_manager))
     }
 
     /// Whether a line of a readout unit could not be opened for long enough, because its caller was refused again and
