@@ -605,6 +605,18 @@ impl Readout {
         self.note_waiting(source);
     }
 
+    /// A source has a new connection: what seemed to be a new numbering over the one before ends there.
+    pub(super) fn end_restart(&mut self, now: Instant, source: usize) {
+        let input = &self.sources[source];
+        let is_in_doubt = !input.doubt.is_empty() && input.is_following() && input.has_joined;
+        if is_in_doubt
+            && !self.resync_declared
+            && let Verdict::Restart(reading) = self.verdict(source, true)
+        {
+            self.restart(now, source, reading);
+        }
+    }
+
     /// The source started its numbering again, and goes on with the event at `position`.
     fn realign(&mut self, source: usize, anew: Reading, position: Position, is_last_word: bool) {
         let (key, next) = (self.timeline.key(position), self.key_of_next(source));

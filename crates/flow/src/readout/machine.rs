@@ -223,6 +223,7 @@ impl Readout {
     /// A source's connection is there, and its first bytes said which source it is.
     pub fn source_connected(&mut self, now: Instant, source: usize) {
         self.leaves_now(now, source);
+        self.end_restart(now, source);
         self.sources[source].connect();
         self.compare_again(now, source);
         self.run_clock(now, source, false);

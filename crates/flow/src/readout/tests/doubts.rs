@@ -475,6 +475,16 @@ fn a_few_numbers_of_a_counter_that_is_right_again_are_in_no_other_event() {
     assert_eq!((rig.account(1).in_flight, rig.account(1).dropped.get(Cause::ImplausibleJump)), (32, 3));
 }
 
+#[test]
+fn a_new_numbering_ends_with_its_connection() {
+    let mut rig = started(wide(1));
+    rig.feed(0, (1..=18).chain(1..=5));
+    rig.disconnect(0);
+    rig.connect(0);
+    rig.feed(0, 25..=40);
+    assert_eq!((rig.account(0).in_flight, rig.account(0).dropped.get(Cause::OutOfSync)), (34, 5));
+}
+
 /// The others are in other readout units; no more than these came in time.
 #[test]
 fn a_gap_of_the_only_source_here_is_believed_when_time_is_over() {
