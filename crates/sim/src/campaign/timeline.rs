@@ -1,6 +1,6 @@
 //! When each fragment arrived at its readout unit, when each event began there, and who was silent too long.
 
-use super::machines::Made;
+use super::machines::{How, Made};
 use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_terms::Instant;
@@ -98,12 +98,18 @@ impl World {
         let delivered = &courses[source].delivered;
         let begin = (2..=event).rev().find(|&first| delivered[first - 1].is_none());
         let Some((first, at)) = begin.and_then(|first| Some((first, delivered[first]?))) else { return false };
-        let until = at.after((self.scenario.time_outs.source / 2).min(LONGEST_DOUBT).mul_f64(FASTEST));
+        let patience = (self.scenario.time_outs.source / 2).min(LONGEST_DOUBT);
+        // The doubt began with a wrong number in the gap, where there was one shortly before.
+        let gap = (1..first).rev().take_while(|&one| delivered[one].is_none());
+        let made = gap.filter_map(|one| self.record(source)?.made(one as u64));
+        let wrong = made.filter(|made| made.how == How::Misnumbered).map(|made| made.at).min();
+        let begun = wrong.filter(|&sent| sent <= at && at.since(sent) < patience).unwrap_or(at);
+        let (until, latest) = (begun.after(patience.mul_f64(FASTEST)), begun.after(patience.div_f64(FASTEST)));
         let came = |course: &Course| course.delivered[first..].iter().flatten().filter(|&&at| at <= until).count();
         let readout = self.scenario.readout_of(source);
         let mut others =
             (0..courses.len()).filter(|&other| other != source && self.scenario.readout_of(other) == readout);
-        event < first + came(&courses[source])
+        delivered[event].is_some_and(|at| at <= latest)
             && came(&courses[source]) < PROOF
             && others.all(|other| came(&courses[other]) == 0)
     }
