@@ -104,7 +104,7 @@ fn seeds_of_push_systems_that_failed_once_are_well() {
 /// gateway before it died, sent when its next life was known (68400).
 #[test]
 fn seeds_of_whole_push_systems_that_failed_once_are_well() {
-    for seed in [31820, 32092, 53274, 60547, 68400] {
+    for seed in [31820, 32092, 53274, 60547, 68400, 11618, 14227, 14623] {
         let scenario = push::Scenario::draw(seed);
         let text = scenario.to_string();
         assert_eq!(run_push(scenario).broken, None, "{text}");

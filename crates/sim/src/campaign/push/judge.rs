@@ -8,7 +8,6 @@ use super::world::World;
 use super::wrong::Wrong;
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Cause, Instant};
-use ropewalk_wire::mep::MEP_HEADER_BYTES;
 use std::time::Duration;
 
 impl World {
@@ -45,8 +44,9 @@ impl World {
             let lost =
                 (0..sets).filter(|set| (0..setting.sources.sources).all(|one| setting.sources.is_lost(*set, one)));
             let was_away = !report.is_over && self.was_asleep(flow);
-            let is_unseen = self.may_lack_sets(flow) || report.failed > 0 || was_away;
-            let is_gapless = is_unseen || (named.len() + lost.count()) as u64 == sets;
+            let is_unseen = self.scenario.stop.is_some() || report.failed > 0 || was_away;
+            let seen = (named.len() + lost.count()) as u64;
+            let is_gapless = is_unseen || (seen..=seen + self.spoilt(flow)).contains(&sets);
             Broken::unless(are_plausible && is_gapless, Checker::Keys, || {
                 format!("flow {flow}: of {sets} sets {:?} were sent", named.keys())
             })?;
@@ -60,14 +60,13 @@ impl World {
         self.scenario.faults.iter().any(|scheduled| is_it(&scheduled.fault))
     }
 
-    /// Whether a set may have been triggered of which no packet was seen: the run ended before its sources sent them, or all of
-    /// them were cut so short that they do not say whose they are.
-    fn may_lack_sets(&self, of: u8) -> bool {
-        let is_cut = |fault: &Fault| {
-            matches!(fault, Fault::WrongPackets { flow, wrong: Wrong::CutShort(left), .. }
-                if *flow == of && *left < MEP_HEADER_BYTES)
+    /// Packets of a flow that were spoilt, and do not say whose they are. Each may have been the only one of its set.
+    fn spoilt(&self, of: u8) -> u64 {
+        let count = |fault: &Fault| match *fault {
+            Fault::WrongPackets { flow, wrong, count, .. } if flow == of && wrong != Wrong::Partition => count,
+            _ => 0,
         };
-        self.scenario.stop.is_some() || self.scenario.faults.iter().any(|scheduled| is_cut(&scheduled.fault))
+        self.scenario.faults.iter().map(|scheduled| count(&scheduled.fault)).sum()
     }
 
     /// Every event of every set that came to the farm is decided, and left where it should.
