@@ -37,8 +37,8 @@ fn a_run_ends_when_so_many_bytes_have_come() {
     let account = ended.expect_status(0).account();
     assert_eq!((&account["state"], &account["ledger"]["balanced"]), (&json!("ended"), &json!(true)), "{account:#}");
     let received = account["bytes"]["payload_received"].as_u64().expect("a number");
-    // The run hears of it a moment later: of a second it would be 20 MiB.
-    assert!(((1 << 20)..(16 << 20)).contains(&received), "{received} bytes");
+    // The run ends a moment later, on a busy machine after more than a second, with 20 MiB a second. Otherwise it has no end.
+    assert!(((1 << 20)..(100 << 20)).contains(&received), "{received} bytes");
     let refused = Program::run(["run", &file, "--then", "wait"]);
     assert!(refused.expect_status(2).errors.contains("--control 127.0.0.1:8900"), "{}", refused.errors);
 }
