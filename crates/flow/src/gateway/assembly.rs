@@ -55,7 +55,7 @@ impl From<Cause> for Misplaced {
 /// events' numbers, so that damage in these is seen; damage in the upper bits moves a packet by 2^16 events or more.
 const LONGEST_JUMP: i64 = 1 << 15;
 
-/// As many packets have to agree that the run is further away than that.
+/// How many packets have to agree before a longer jump is believed.
 const PROOF: usize = 3;
 
 /// A packet of a set that is too far away to be believed alone.
@@ -80,11 +80,11 @@ pub struct Assembly {
     last_event: Option<u64>,
     masking: Masking,
     window: Window,
-    /// Held until others name sets near theirs, or the run goes on without.
+    /// Packets of far sets, held until [`PROOF`] packets agree or the run goes on elsewhere.
     far: ArrayVec<Far, { PROOF - 1 }>,
-    /// Others did: those that are held get their places.
+    /// Enough packets agreed; the held ones are being placed.
     is_far: bool,
-    /// The last packet that was wrong and of a set that had not begun: its set, source and cause.
+    /// Set, source and cause of the last malformed packet whose set had not begun.
     wrong: Option<(SetNumber, u16, Cause)>,
     slots: Box<[Option<EventSet>]>,
     vacant: Vec<u16>,
@@ -210,10 +210,17 @@ impl Assembly {
         if header.packing != self.packing {
             return Err(Cause::WrongPacking);
         }
-        check(header, packet).map_err(|error| error.cause())
+        if usize::from(header.length) != packet.len() {
+            return Err(MepError::Length.cause());
+        }
+        let fragments = match packet.contiguous() {
+            Some(bytes) => check_fragments(header, |at| bytes.get(at..)?.first_chunk().copied()),
+            None => check_fragments(header, |at| packet.read_array(at)),
+        };
+        fragments.map_err(|error| error.cause())
     }
 
-    /// A packet that is wrong begins no set; its set keeps why the source is missing.
+    /// A malformed packet begins no set. Records with its set why the source is missing.
     #[cold]
     fn note_absent(&mut self, first_event: u32, source: u16, cause: Cause) {
         let Ok((set, _)) = self.number_of(first_event) else { return };
@@ -325,10 +332,14 @@ impl Assembly {
         Ok((since / u64::from(self.packing), ahead))
     }
 
-    /// A damaged number would make everything else late. So a far set needs as many packets as [`PROOF`] that agree, of more than one
-    /// source, except where no other source takes part or nothing has come before.
+    /// Accepts a jump to a far set if [`PROOF`] packets agree, since one damaged number would make all good packets late. They must come
+    /// from two sources, unless only one takes part or nothing has come yet.
     #[cold]
     fn confirm(&mut self, set: SetNumber, source: u16) -> Result<(), Misplaced> {
+        if self.closed.is_some() {
+            // No packet that could confirm it is accepted any more.
+            return Err(Cause::ImplausibleJump.into());
+        }
         let nearest = LONGEST_JUMP as u64 / u64::from(self.packing);
         if self.far.iter().any(|far| far.set == set && far.source == source) {
             return Err(Cause::Duplicate.into());
@@ -347,7 +358,7 @@ impl Assembly {
         Err(Misplaced::Far { set, source })
     }
 
-    /// Others have confirmed the sets of the packets that are held.
+    /// Places the held packets after enough others confirmed the jump.
     fn place_far(&mut self, now: Instant) -> Result<(), Misplaced> {
         while let Some(&Far { set, source, .. }) = self.far.first() {
             match self.find(set, source, now) {
@@ -367,7 +378,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The run goes on without the sets that the packets name that are held.
+    /// Drops the held packets because the run continued elsewhere.
     fn drop_far(&mut self) {
         for _ in self.far.take() {
             self.count_refused(Cause::ImplausibleJump);
@@ -637,17 +648,5 @@ impl Assembly {
             open.fold((0, 0), |(sets, packets), set| (sets + 1, packets + held(set)));
         account.packets.in_flight += self.far.len() as u64;
         account
-    }
-}
-
-/// Checks length and fragments of a packet whose header was read.
-#[inline]
-fn check(header: &MepHeader, packet: &Payload) -> Result<(), MepError> {
-    if usize::from(header.length) != packet.len() {
-        return Err(MepError::Length);
-    }
-    match packet.contiguous() {
-        Some(bytes) => check_fragments(header, |at| bytes.get(at..)?.first_chunk().copied()),
-        None => check_fragments(header, |at| packet.read_array(at)),
     }
 }

@@ -425,7 +425,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
         peer.node = Some((header.sender, header.incarnation));
         self.standing.node_connected(header.sender, header.incarnation);
-        // Before anything else, and as soon as there is room: a node obeys nobody who has not welcomed it.
+        // Queued in front: a node ignores all messages before the welcome.
         self.unsent.push_front((header.sender, Message::Welcome));
         self.manager.node_connected(now, header.sender, header.incarnation);
         self.control.node_connected(now, header.sender);

@@ -175,7 +175,7 @@ impl World {
         let Some(manager) = speaker.and_then(|index| self.managers[index].machine.as_mut()) else { return Ok(()) };
         let mut ends: Vec<LumisectionEnd> = Vec::new();
         for end in manager.ended_lumisections() {
-            // What one term closed and nobody heard of, a later one closes again.
+            // A later term closes a lumisection again if the report of its first closing was lost.
             while has_successors && ends.last().is_some_and(|last| last.number >= end.number) {
                 ends.pop();
             }
@@ -186,9 +186,9 @@ impl World {
         let mut number = first;
         for end in &ends {
             let place = format!("lumisection {}", end.number);
-            // Those between two terms of an event manager were closed by another one.
-            let goes_on = end.number == number || has_successors && end.number > number;
-            Broken::unless(goes_on, Checker::Order, || format!("{place} is over in the place of {number}"))?;
+            // Another event manager closed those between two terms of this one.
+            let is_next = end.number == number || has_successors && end.number > number;
+            Broken::unless(is_next, Checker::Order, || format!("{place} was closed, and {number} was due"))?;
             number = end.number + 1;
             let range = end.before.below..end.ended.below;
             let own = held.events.keys().filter(|&&event| range.contains(&self.scenario.key_of(event))).count() as u64;

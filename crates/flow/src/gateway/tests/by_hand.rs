@@ -352,6 +352,15 @@ fn a_lone_source_is_believed_when_it_goes_on() {
 }
 
 #[test]
+fn a_far_packet_is_not_held_after_the_close() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    assembly.close_all(Cause::DrainTimedOut);
+    offer(&mut assembly, address(0), bench.packet(40_000, 4, 1, 8), at(0));
+    assert_eq!((dropped(&assembly, Cause::ImplausibleJump), assembly.account().packets.in_flight), (1, 0));
+}
+
+#[test]
 fn what_lies_behind_the_last_event_is_not_of_the_run() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));

@@ -70,7 +70,7 @@ pub(super) fn index_with(address: IpAddr) -> u32 {
     name.map_or(0, |name| index_of(&name))
 }
 
-/// The index of the interface with this name; 0 if there is none.
+/// Returns the index of the named interface, or 0 if no such interface exists.
 pub(super) fn index_of(name: &CStr) -> u32 {
     // SAFETY: reads a name that ends with a zero.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
