@@ -12,7 +12,6 @@
 
 use super::machine::Readout;
 use super::reading::{KNOWN, Number, Numbers, Reading, Start, WRONG};
-use super::realign::{MOST_MARKS, Mark};
 use super::sequence::Sequence;
 use super::source::{Presence, Source};
 use super::timeline::{ORIGIN, Position};
@@ -33,7 +32,7 @@ const PROOF: i32 = 4;
 const ENOUGH: u32 = 3;
 
 /// A first number this close to the run's first one means that the source lost the events between.
-const NEAR: Position = 16;
+pub(super) const NEAR: Position = 16;
 
 /// Events wait no longer than this for a source whose numbers are in doubt, whatever the source time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
@@ -101,7 +100,7 @@ impl Begin {
 
 /// What is known of a source whose numbers are in doubt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     /// Not enough.
     Wait,
     /// Not enough, until other sources have come as far.
@@ -186,6 +185,27 @@ impl Doubt {
         let reading = self.numbers(sequence, false).best(Start::Anew, |_| true, |_| true);
         let place = reading.members().next()?;
         Some((self.held[place].meta.raw_id, reading.len(), place as u64))
+    }
+
+    /// The fragments that are held, oldest first.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Received> {
+        self.held.iter()
+    }
+
+    /// The number of the fragment that is held at this place.
+    pub(super) fn raw(&self, place: usize) -> u64 {
+        self.held[place].meta.raw_id
+    }
+
+    /// One fragment of each event from the first to the last member of a row of numbers without a gap.
+    pub(super) fn row(&self, row: Reading) -> impl Iterator<Item = &Received> {
+        let places = row.members().next().zip(row.members().next_back());
+        let is_repeated = move |place: usize| {
+            let is_same = |member| has_number(&self.held[place], self.raw(member));
+            !row.has(place) && row.members().any(is_same)
+        };
+        let places = places.into_iter().flat_map(|(first, last)| first..=last);
+        places.filter(move |&place| !is_repeated(place)).map(|place| &self.held[place])
     }
 
     /// Drops what is held, and says how many fragments those were.
@@ -354,11 +374,11 @@ impl Readout {
         let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere)
             // No other source here can confirm it, or the others are late themselves.
             || is_last_word && input.has_joined && (self.is_only_speaker(source) || forward.missing() <= NEAR);
-        let is_shown = reached(first) && !input.is_renumbered;
+        let is_shown = reached(first) && !input.sequence.is_renumbered();
         if lead >= proof && is_shown {
             return self.right(source, forward, is_last_word);
         }
-        if lead >= proof && (is_long || input.is_renumbered) {
+        if lead >= proof && (is_long || input.sequence.is_renumbered()) {
             return self.verdict_on_jump(source, forward, is_last_word);
         }
         let restart = self.verdict_on_restart(source, anew, forward.cost, is_last_word);
@@ -420,45 +440,9 @@ impl Readout {
         input.doubt.held.iter().any(is_soon)
     }
 
-    /// Whether numbers far ahead are right: of events that the run has not come to, or those of another numbering.
-    fn verdict_on_jump(&self, source: usize, forward: Reading, is_last_word: bool) -> Verdict {
-        let even = forward.until_gap();
-        let says = |place: usize| {
-            let input = &self.sources[source];
-            input.sequence.position_ahead(input.doubt.held[place].meta.raw_id, self.head)
-        };
-        if let Some(position) = self.realigned(source, even)
-            && even.members().next().and_then(says) != Some(position)
-        {
-            return Verdict::Realign(even, position);
-        }
-        let is_elsewhere = self.is_elsewhere(source);
-        let is_long = self.sources[source].doubt.is_full();
-        let is_awaited =
-            is_elsewhere && !is_long || (forward.missing() > NEAR || is_elsewhere) && self.others_lag(source);
-        if self.tells(source) && !is_last_word && !self.resync_declared && is_awaited {
-            return Verdict::AwaitOthers;
-        }
-        if is_last_word && is_elsewhere && !is_long {
-            // Its counter may be right again, and so few do not tell.
-            return Verdict::Nothing;
-        }
-        self.right(source, forward, is_last_word)
-    }
-
-    /// Whether what is held of a source says when its events were.
-    fn tells(&self, source: usize) -> bool {
-        self.sources[source].doubt.held.iter().any(|one| Mark::of(&one.meta).tells())
-    }
-
-    /// Whether the numbers of a source may be another numbering's, as they were before.
-    fn is_elsewhere(&self, source: usize) -> bool {
-        self.sources[source].is_renumbered && self.tells(source)
-    }
-
     /// What of an explanation is certain: it ends with no member that has numbers missing in front of it, or is damaged, and of which
     /// nothing behind it says that it is right.
-    fn right(&self, source: usize, mut reading: Reading, is_last_word: bool) -> Verdict {
+    pub(super) fn right(&self, source: usize, mut reading: Reading, is_last_word: bool) -> Verdict {
         let held = &self.sources[source].doubt.held;
         let Some(end) = reading.members().next_back() else { return Verdict::Wait };
         let is_lonely = reading.has_gap_before(end) && reading.len() > 1 && !is_last_word;
@@ -470,19 +454,6 @@ impl Readout {
             0 => Verdict::Wait,
             _ => Verdict::Right(reading),
         }
-    }
-
-    /// The event that the first member stands for, where a source started its numbering again without a word and what its
-    /// fragments hold says where they belong.
-    fn realigned(&self, source: usize, anew: Reading) -> Option<Position> {
-        let input = &self.sources[source];
-        let (first, last) = (anew.members().next()?, anew.members().next_back()?);
-        if !input.has_joined || !self.declared.is_empty() {
-            return None;
-        }
-        let marks: ArrayVec<Mark, MOST_MARKS> =
-            input.doubt.held[first..=last].iter().map(|one| Mark::of(&one.meta)).take(MOST_MARKS).collect();
-        self.place_of(source, &marks, input.sequence.last() + 1)
     }
 
     /// Whether another source shows the event of this number too, and is in doubt itself.
@@ -520,7 +491,7 @@ impl Readout {
     }
 
     /// Whether other sources lag behind this one, counting its held fragments.
-    fn others_lag(&self, source: usize) -> bool {
+    pub(super) fn others_lag(&self, source: usize) -> bool {
         let end = self.sources[source].sequence.last() + MOST_HELD as Position;
         let others = self.sources.iter().enumerate().filter(|&(other, _)| other != source);
         let mut awaited = others.filter(|(_, input)| input.is_following() && input.presence == Presence::Awaited);
@@ -529,7 +500,7 @@ impl Readout {
 
     /// What an explanation says is right is believed, in the order of numbers. What is held behind its last member is looked at again,
     /// unless `is_last_word`.
-    fn follow(&mut self, source: usize, reading: Reading, is_last_word: bool) {
+    pub(super) fn follow(&mut self, source: usize, reading: Reading, is_last_word: bool) {
         let key = self.key_of_next(source);
         let input = &mut self.sources[source];
         let (sequence, doubt) = (input.sequence, &input.doubt);
@@ -615,19 +586,6 @@ impl Readout {
         {
             self.restart(now, source, reading);
         }
-    }
-
-    /// The source started its numbering again, and goes on with the event at `position`.
-    fn realign(&mut self, source: usize, anew: Reading, position: Position, is_last_word: bool) {
-        let (key, next) = (self.timeline.key(position), self.key_of_next(source));
-        let Some(start) = anew.members().next() else { return };
-        let input = &mut self.sources[source];
-        let (from, to) = (input.sequence.last_raw(), input.doubt.held[start].meta.raw_id);
-        input.numbering.note(NumberingKind::Restart, next, from, to, 0);
-        input.numbering.note(NumberingKind::Recovered, key, from, to, position - 1 - input.sequence.last());
-        input.sequence.renumber(position, to);
-        input.is_renumbered = true;
-        self.follow(source, anew, is_last_word);
     }
 
     /// What is held of a source goes where its numbering's disagreement with the run's leads it.
@@ -757,7 +715,7 @@ impl Readout {
     }
 
     /// The event that a source should show next.
-    fn key_of_next(&self, source: usize) -> EventKey {
+    pub(super) fn key_of_next(&self, source: usize) -> EventKey {
         self.timeline.key(self.sources[source].sequence.last() + 1)
     }
 

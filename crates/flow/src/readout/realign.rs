@@ -7,7 +7,9 @@
 //!   bunch crossing                88 1950   17 2400
 //! ```
 
+use super::doubt::{NEAR, Verdict};
 use super::machine::Readout;
+use super::reading::Reading;
 use super::source::Standing;
 use super::timeline::Position;
 use crate::messages::{FragmentFlags, FragmentMeta, NumberingKind};
@@ -15,10 +17,13 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Marks that are compared at once.
-pub(super) const MOST_MARKS: usize = 8;
+const MOST_MARKS: usize = 8;
 
 /// Bunch crossings in a row that fit at one place alone.
 const ENOUGH_CROSSINGS: usize = 4;
+
+/// Bunch crossings that agree where only two places are possible.
+const ENOUGH_TO_CONFIRM: usize = 2;
 
 /// Time stamps in a row of which the intervals fit at one place alone.
 const ENOUGH_TIMES: usize = 6;
@@ -118,6 +123,89 @@ impl Strayed {
 }
 
 impl Readout {
+    /// The event that the first member of a row of numbers stands for, where a source started its numbering again without a word
+    /// and what its fragments hold says where they belong.
+    pub(super) fn realigned(&self, source: usize, row: Reading) -> Option<Position> {
+        let input = &self.sources[source];
+        if !input.has_joined || !self.declared.is_empty() {
+            return None;
+        }
+        let marks: ArrayVec<Mark, MOST_MARKS> =
+            input.doubt.row(row).map(|one| Mark::of(&one.meta)).take(MOST_MARKS).collect();
+        self.place_of(source, &marks, input.sequence.last() + 1)
+    }
+
+    /// Whether numbers far ahead are right: of events that the run has not come to, or those of another numbering.
+    pub(super) fn verdict_on_jump(&self, source: usize, forward: Reading, is_last_word: bool) -> Verdict {
+        let (input, even) = (&self.sources[source], forward.until_gap());
+        let says =
+            even.members().next().and_then(|first| input.sequence.position_ahead(input.doubt.raw(first), self.head));
+        let place = self.realigned(source, even);
+        if let Some(position) = place
+            && says != Some(position)
+        {
+            return Verdict::Realign(even, position);
+        }
+        let is_elsewhere = self.is_elsewhere(source) && place.is_none();
+        let is_long = input.doubt.is_full();
+        let is_awaited =
+            is_elsewhere && !is_long || (forward.missing() > NEAR || is_elsewhere) && self.others_lag(source);
+        if self.tells(source) && !is_last_word && !self.resync_declared && is_awaited {
+            return Verdict::AwaitOthers;
+        }
+        if !is_elsewhere {
+            return self.right(source, forward, is_last_word);
+        }
+        // Its counter may be right again: numbers alone do not tell.
+        let agrees = |position: &Position| self.marks_agree(source, even, *position);
+        let before = || says.and_then(|says| input.sequence.before_renumbering(says));
+        if says.as_ref().is_some_and(agrees) {
+            self.right(source, even, is_last_word)
+        } else if let Some(position) = before().filter(agrees) {
+            Verdict::Realign(even, position)
+        } else if is_last_word {
+            Verdict::Nothing
+        } else {
+            Verdict::Wait
+        }
+    }
+
+    /// Whether the marks of a row of numbers are those of other sources' fragments from `position` on, as far as these have come.
+    fn marks_agree(&self, source: usize, row: Reading, position: Position) -> bool {
+        let (mut same, mut different) = (0, 0);
+        for (at, one) in (position..).zip(self.sources[source].doubt.row(row)) {
+            let own = Mark::of(&one.meta);
+            let others = (0..self.sources.len()).filter(|&other| other != source);
+            for other in others.filter_map(|other| self.table.meta(other, at)).map(Mark::of) {
+                same += usize::from(own.crossing.is_some() && own.crossing == other.crossing);
+                different += usize::from(!own.fits(&other));
+            }
+        }
+        different == 0 && same >= ENOUGH_TO_CONFIRM
+    }
+
+    /// Whether what is held of a source says when its events were.
+    fn tells(&self, source: usize) -> bool {
+        self.sources[source].doubt.held().any(|one| Mark::of(&one.meta).tells())
+    }
+
+    /// Whether the numbers of a source may be another numbering's, as they were before.
+    pub(super) fn is_elsewhere(&self, source: usize) -> bool {
+        self.sources[source].sequence.is_renumbered() && self.tells(source)
+    }
+
+    /// The source started its numbering again, and goes on with the event at `position`.
+    pub(super) fn realign(&mut self, source: usize, anew: Reading, position: Position, is_last_word: bool) {
+        let (key, next) = (self.timeline.key(position), self.key_of_next(source));
+        let Some(start) = anew.members().next() else { return };
+        let input = &mut self.sources[source];
+        let (from, to) = (input.sequence.last_raw(), input.doubt.raw(start));
+        input.numbering.note(NumberingKind::Restart, next, from, to, 0);
+        input.numbering.note(NumberingKind::Recovered, key, from, to, position - 1 - input.sequence.last());
+        input.sequence.renumber(position, to);
+        self.follow(source, anew, is_last_word);
+    }
+
     /// The one event, from `first` on, at which a row of marks of this source fits those of another source.
     pub(super) fn place_of(&self, source: usize, marks: &[Mark], first: Position) -> Option<Position> {
         let length = marks.len() as Position;
@@ -156,7 +244,6 @@ impl Readout {
         let size = position.saturating_sub(input.sequence.last() + 1);
         input.numbering.note(NumberingKind::Recovered, key, input.sequence.last_raw(), meta.raw_id, size);
         input.sequence.renumber(position, meta.raw_id);
-        input.is_renumbered = true;
         input.standing = Standing::Following;
         input.strayed = Strayed::default();
         true

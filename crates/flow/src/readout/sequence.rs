@@ -45,6 +45,8 @@ pub(super) struct Sequence {
     last_raw: u64,
     /// The last event that this source delivered or passed.
     last: Position,
+    /// How far its numbers lie behind those that it would show had it not started its numbering again, in the counter's bits.
+    shift: u64,
 }
 
 impl Sequence {
@@ -66,6 +68,7 @@ impl Sequence {
             steps: (0, 0),
             last_raw: first.wrapping_sub(1) & mask,
             last,
+            shift: 0,
         }
     }
 
@@ -224,8 +227,20 @@ impl Sequence {
 
     /// The counter shows `raw` at `position`, whatever it showed before.
     pub(super) const fn renumber(&mut self, position: Position, raw: u64) {
+        let expected = self.plus(self.last_raw, position.wrapping_sub(self.last).wrapping_mul(self.plain.0));
+        self.shift = self.plus(self.shift, self.between(raw, expected));
         self.plain.0 = 1;
         self.advance(position - 1, raw.wrapping_sub(1));
+    }
+
+    /// Whether its numbers are not those of the numbering with which it began.
+    pub(super) const fn is_renumbered(&self) -> bool {
+        self.shift != 0
+    }
+
+    /// The event of a number that stands for the one at `position`, were the numbering again that with which the source began.
+    pub(super) fn before_renumbering(&self, position: Position) -> Option<Position> {
+        position.checked_sub(self.shift).filter(|&before| self.is_renumbered() && before > self.last)
     }
 
     /// The source delivered or passed this event.
@@ -245,6 +260,7 @@ impl Sequence {
 
     /// After a reset: the counter shows `first + offset` at the position after `last`.
     pub(super) const fn restart(&mut self, last: Position, offset: u64) {
+        self.shift = 0;
         self.advance(last, self.first.wrapping_add(offset).wrapping_sub(1));
     }
 

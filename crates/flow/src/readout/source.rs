@@ -95,8 +95,6 @@ pub(super) struct Source {
     pub(super) may_repeat: bool,
     /// Its readout unit has no other one.
     pub(super) is_only: bool,
-    /// What its fragments hold has shown before that its numbers were another numbering's.
-    pub(super) is_renumbered: bool,
     /// It has a place in the run: one of its fragments was placed.
     pub(super) has_joined: bool,
     /// Fragments whose numbers are in doubt.
@@ -163,7 +161,6 @@ impl Source {
             has_begun: false,
             may_repeat: config.gather.is_some(),
             is_only: readout.sources.len() == 1,
-            is_renumbered: false,
             has_joined: false,
             doubt: Doubt::new(),
             strayed: Strayed::default(),

@@ -463,16 +463,49 @@ fn a_counter_that_is_right_again_is_where_crossings_say() {
     }
 }
 
-#[test]
-fn a_few_numbers_of_a_counter_that_is_right_again_are_in_no_other_event() {
+/// Source 1 counts from 1 again in events 21 to 32 and is right behind them; source 0 shows `shown` of the events behind 32.
+fn right_again_at_33(shown: std::ops::RangeInclusive<u64>, last: u64, mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
     let mut rig = started(wide(2));
-    (1..=80).for_each(|number| rig.feed_fragments(0, vec![marked(0, number, number)]));
-    for number in 1..=35 {
+    (1..=32).chain(shown).for_each(|number| rig.feed_fragments(0, vec![mark(0, number, number)]));
+    for number in 1..=last {
         let raw = if (21..33).contains(&number) { number - 20 } else { number };
-        rig.feed_fragments(1, vec![marked(1, number, raw)]);
+        rig.feed_fragments(1, vec![mark(1, number, raw)]);
     }
     rig.wait(SOURCE_TIMEOUT);
-    assert_eq!((rig.account(1).in_flight, rig.account(1).dropped.get(Cause::ImplausibleJump)), (32, 3));
+    rig
+}
+
+#[test]
+fn a_few_numbers_of_a_counter_that_is_right_again_are_where_two_crossings_say() {
+    // Numbers that are held, events that the other source shows, and how many of the held ones have a place.
+    for (shown, last, placed) in
+        [(33..=80, 35, 3), (33..=80, 33, 0), (33..=34, 40, 8), (37..=39, 40, 8), (33..=33, 40, 0)]
+    {
+        let rig = right_again_at_33(shown.clone(), last, marked);
+        let dropped = rig.account(1).dropped.get(Cause::ImplausibleJump);
+        assert_eq!((rig.account(1).in_flight, dropped), (32 + placed, last - 32 - placed), "{shown:?} and {last}");
+    }
+}
+
+#[test]
+fn a_counter_that_is_right_again_and_sends_twice_is_where_crossings_say() {
+    let mut rig = started(wide(2));
+    (1..=60).for_each(|number| rig.feed_fragments(0, vec![marked(0, number, number)]));
+    for number in 1..=40 {
+        let raw = if (21..33).contains(&number) { number - 20 } else { number };
+        (0..if number > 32 { 2 } else { 1 }).for_each(|_| rig.feed_fragments(1, vec![marked(1, number, raw)]));
+    }
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.account(1).in_flight, rig.account(1).duplicate), (40, 8), "{:?}", kinds(&rig, 1));
+}
+
+/// The other source's crossings contradict both places of these numbers.
+#[test]
+fn numbers_of_which_crossings_say_that_they_belong_nowhere_are_in_no_event() {
+    let strange =
+        |source, number, raw| marked(source, if source == 1 && number > 32 { number + 1000 } else { number }, raw);
+    let rig = right_again_at_33(33..=80, 40, strange);
+    assert_eq!((rig.account(1).in_flight, rig.account(1).dropped.get(Cause::ImplausibleJump)), (32, 8));
 }
 
 #[test]
