@@ -2,6 +2,7 @@
 
 use super::broken::{Broken, Checker};
 use super::content::{damage, origin_of};
+use super::fault::Fault;
 use super::machines::How;
 use super::place::Place;
 use super::world::World;
@@ -199,6 +200,12 @@ impl World {
         if said.is_some_and(|said| payload == self.content(index, event, said)) {
             return Ok(());
         }
+        if let Some(before) = self.count_before(index, event).filter(|_| payload != expected) {
+            let is_it = payload == self.content(index, before, before);
+            return Broken::unless(is_it, Checker::Content, || {
+                format!("event {event}, source {source}: not of {before}")
+            });
+        }
         Broken::unless(payload == expected, Checker::Content, || {
             let difference = payload.chunks(8).zip(expected.chunks(8)).position(|(one, other)| one != other);
             let word = difference.and_then(|word| payload.chunks(8).nth(word)?.try_into().ok());
@@ -212,10 +219,27 @@ impl World {
         })?;
         // Whose number was a lie brings the bunch crossing of another event.
         let sources = 0..self.scenario.sources.len();
-        let lied = sources.filter_map(|one| self.record(one)).any(|one| one.lied_as(event).is_some());
+        let lied = |one: usize| {
+            self.record(one).is_some_and(|record| record.lied_as(event).is_some())
+                || self.count_before(one, event).is_some()
+        };
+        let lied = sources.into_iter().any(lied);
         Broken::unless(lied || is_flagged(how, flags), Checker::Content, || {
             format!("event {event}, source {source}: {how:?}, and flagged {flags:?}")
         })
+    }
+
+    /// The event of the count before with the same number, where nothing tells a readout unit which of them is meant: its only source
+    /// sent its first fragment of all after the trigger source had begun the new count. The builder unit flags the crossings.
+    fn count_before(&self, source: usize, event: u64) -> Option<u64> {
+        let resync = self.scenario.faults.iter().find_map(|scheduled| match scheduled.fault {
+            Fault::Resync { source, event } => Some((usize::from(source), event)),
+            _ => None,
+        });
+        let (trigger, first) = resync.filter(|&(trigger, first)| trigger != source && event >= first)?;
+        let at = |source, event| self.record(source).and_then(|record| record.made(event)).map(|made| made.at);
+        let begins_late = at(source, 1)? > at(trigger, first)?;
+        (begins_late && self.scenario.sources_each() == 1).then_some(event + 1 - first)
     }
 
     /// The fragment of a source for an event, with this number in it, as it stands in run files.
