@@ -192,7 +192,12 @@ impl Doubt {
         self.held.iter()
     }
 
-    /// The number of the fragment that is held at this place.
+    /// The fragment that is held at this place.
+    pub(super) fn fragment(&self, place: usize) -> &Received {
+        &self.held[place]
+    }
+
+    /// Its number.
     pub(super) fn raw(&self, place: usize) -> u64 {
         self.held[place].meta.raw_id
     }

@@ -157,12 +157,14 @@ impl Readout {
             return self.right(source, forward, is_last_word);
         }
         // Its counter may be right again: numbers alone do not tell.
-        let agrees = |position: &Position| self.marks_agree(source, even, *position);
+        let right = self.right(source, forward, is_last_word);
+        let Verdict::Right(row) = right else { return right };
+        let agrees = |position: &Position| self.marks_agree(source, row, *position);
         let before = || says.and_then(|says| input.sequence.before_renumbering(says));
         if says.as_ref().is_some_and(agrees) {
-            self.right(source, even, is_last_word)
+            right
         } else if let Some(position) = before().filter(agrees) {
-            Verdict::Realign(even, position)
+            Verdict::Realign(row, position)
         } else if is_last_word {
             Verdict::Nothing
         } else {
@@ -172,9 +174,11 @@ impl Readout {
 
     /// Whether the marks of a row of numbers are those of other sources' fragments from `position` on, as far as these have come.
     fn marks_agree(&self, source: usize, row: Reading, position: Position) -> bool {
-        let (mut same, mut different) = (0, 0);
-        for (at, one) in (position..).zip(self.sources[source].doubt.row(row)) {
-            let own = Mark::of(&one.meta);
+        let (input, mut same, mut different) = (&self.sources[source], 0, 0);
+        let Some(first) = row.members().next().map(|first| input.doubt.raw(first)) else { return false };
+        for one in row.members() {
+            let at = position + input.sequence.between(first, input.doubt.raw(one));
+            let own = Mark::of(&input.doubt.fragment(one).meta);
             let others = (0..self.sources.len()).filter(|&other| other != source);
             for other in others.filter_map(|other| self.table.meta(other, at)).map(Mark::of) {
                 same += usize::from(own.crossing.is_some() && own.crossing == other.crossing);

@@ -499,6 +499,21 @@ fn a_counter_that_is_right_again_and_sends_twice_is_where_crossings_say() {
     assert_eq!((rig.account(1).in_flight, rig.account(1).duplicate), (40, 8), "{:?}", kinds(&rig, 1));
 }
 
+#[test]
+fn a_counter_that_is_right_again_behind_a_gap_is_where_crossings_say() {
+    for skipped in [34..43, 33..43, 35..36] {
+        let mut rig = started(wide(2));
+        (1..=60).for_each(|number| rig.feed_fragments(0, vec![marked(0, number, number)]));
+        for number in (1..=47).filter(|number| !skipped.contains(number)) {
+            let raw = if (21..33).contains(&number) { number - 20 } else { number };
+            rig.feed_fragments(1, vec![marked(1, number, raw)]);
+        }
+        rig.wait(SOURCE_TIMEOUT);
+        let there = 47 - (skipped.end - skipped.start);
+        assert_eq!(rig.account(1).in_flight, there, "{skipped:?}: {:?}", rig.account(1).dropped);
+    }
+}
+
 /// The other source's crossings contradict both places of these numbers.
 #[test]
 fn numbers_of_which_crossings_say_that_they_belong_nowhere_are_in_no_event() {
