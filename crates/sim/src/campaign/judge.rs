@@ -413,9 +413,11 @@ impl World {
         let touching = self.injection.happened.iter().filter(|disturbance| {
             let places = disturbance.fault.places();
             match disturbance.fault {
-                // It may be given events before readout units count its former life's connections as dead.
+                // It may be given events before readout units count its former life's connections as dead: an event manager that
+                // does not know its former life takes it in at once.
                 Fault::PowerCut(place @ Place::Builder(_)) => {
-                    self.scenario.managers != Managers::Alone || self.lost_its_manager(place)
+                    let is_new = disturbance.from <= Instant::ZERO.after(RECALL);
+                    is_new || self.scenario.managers != Managers::Alone || self.lost_its_manager(place)
                 }
                 Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
                 Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_outside(),
@@ -443,7 +445,7 @@ impl World {
         })
     }
 
-    /// Whether something came between a unit and the event manager: that one may have forgotten the connection before it died.
+    /// Whether something came between a unit and the event manager: that one may have forgotten the connection before the unit died.
     fn lost_its_manager(&self, unit: Place) -> bool {
         let is_manager = |place: &Place| matches!(place, Place::Manager(_));
         let mut faults = self.injection.happened.iter().map(|disturbance| disturbance.fault.places());
