@@ -207,6 +207,7 @@ pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
         return print_json(summary);
     }
     say!("{}", table(summary));
+    restart_lines(summary).iter().for_each(|line| say!("{line}"));
     for broken in summary.ledger["unbalanced"].as_array().into_iter().flatten() {
         say!("UNBALANCED: {broken}");
     }
@@ -214,6 +215,17 @@ pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
         say!("written {} events; the account is in {}", grouped(summary.written), summary.directory.display());
     }
     Ok(())
+}
+
+/// A line for each source that started its numbering again.
+fn restart_lines(summary: &PushSummary) -> Vec<String> {
+    let sources = summary.flows.values().filter_map(|flow| flow["sources"].as_object()).flatten();
+    let line = |(id, source): (&String, &Value)| {
+        let last = source["last_restart"].as_object()?;
+        let (from, to, dropped) = (&last["from"], &last["to"], &source["out_of_sync"]);
+        Some(format!("source {id} restarted counting: {from} -> {to}; {dropped} packets behind that were out of sync"))
+    };
+    sources.filter_map(line).collect()
 }
 
 /// Rows of the account: a name, and where the number stands in a flow's part.

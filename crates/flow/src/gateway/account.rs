@@ -1,5 +1,6 @@
 //! What became of packets and of events.
 
+use super::recount::Recount;
 use ropewalk_terms::{ByCause, EventAccount, FragmentAccount};
 
 /// The account of a flow's packets and of the sets that they made.
@@ -60,6 +61,12 @@ pub struct SourceAccount {
     pub missing: u64,
     /// Packets that were let go, since it was masked in mid-run and took no part in their sets.
     pub masked: u64,
+    /// Packets that were dropped, since it had started its numbering again.
+    pub out_of_sync: u64,
+    /// How often it did, and the last time.
+    pub restarts: u64,
+    /// See `restarts`.
+    pub last_restart: Recount,
     /// Complete sets in which it took no part.
     pub left_out_of_complete: u64,
     /// Other finished sets in which it took no part.
@@ -73,6 +80,11 @@ impl SourceAccount {
         self.bytes += other.bytes;
         self.missing += other.missing;
         self.masked += other.masked;
+        self.out_of_sync += other.out_of_sync;
+        // Each gateway sees the same ones.
+        if other.restarts > self.restarts {
+            (self.restarts, self.last_restart) = (other.restarts, other.last_restart);
+        }
         self.left_out_of_complete += other.left_out_of_complete;
         self.left_out_of_incomplete += other.left_out_of_incomplete;
     }

@@ -13,6 +13,7 @@ use super::ages::Ages;
 use super::config::{FlowConfig, Incomplete, Output};
 use super::histogram::SourceHistograms;
 use super::masking::Masking;
+use super::recount::SourceNumbers;
 use super::set::{Ending, EventSet};
 use super::sources::{Address, SourceTable};
 use super::window::{Known, SetNumber, Window};
@@ -104,6 +105,7 @@ pub struct Assembly {
     closed: Option<Cause>,
     account: FlowAccount,
     by_source: Box<[SourceAccount]>,
+    numbers: Box<[SourceNumbers]>,
     /// By source what a user has asked for; empty where that is nothing.
     histograms: Box<[SourceHistograms]>,
 }
@@ -142,6 +144,7 @@ impl Assembly {
             closed: None,
             account: FlowAccount::default(),
             by_source: vec![SourceAccount::default(); config.sources.len()].into_boxed_slice(),
+            numbers: vec![SourceNumbers::default(); config.sources.len()].into_boxed_slice(),
             histograms: SourceHistograms::of(&config.histograms, config.sources.iter().map(|source| source.id)),
         }
     }
@@ -190,13 +193,19 @@ impl Assembly {
             }
             return Err(cause.into());
         }
+        let run = self.newest_event() as u32;
+        if self.numbers[usize::from(source)].is_out_of_sync(header.first_event, run)
+            && !self.is_masked(header.first_event, source)
+        {
+            return Err(self.misplaced(source, header.first_event, Cause::OutOfSync.into()));
+        }
         let slot = match self.slot_for(header.first_event, source, now) {
             Ok(slot) => slot,
-            Err(misplaced) => return Err(self.misplaced(source, misplaced)),
+            Err(misplaced) => return Err(self.misplaced(source, header.first_event, misplaced)),
         };
         let set = self.slots[usize::from(slot)].as_ref().expect("a set that is open has a slot");
         if !set.packets[usize::from(source)].is_empty() {
-            return Err(Cause::Duplicate.into());
+            return Err(self.misplaced(source, header.first_event, Cause::Duplicate.into()));
         }
         Ok((slot, source))
     }
@@ -238,16 +247,36 @@ impl Assembly {
     }
 
     #[cold]
-    fn misplaced(&mut self, source: u16, misplaced: Misplaced) -> Misplaced {
-        if misplaced == Misplaced::For(Cause::Masked) {
-            self.by_source[usize::from(source)].masked += 1;
+    fn is_masked(&self, first_event: u32, source: u16) -> bool {
+        self.number_of(first_event).is_ok_and(|(set, _)| self.masking.covers(set, source))
+    }
+
+    #[cold]
+    fn misplaced(&mut self, source: u16, first_event: u32, misplaced: Misplaced) -> Misplaced {
+        let run = self.newest_event() as u32;
+        let account = &mut self.by_source[usize::from(source)];
+        match misplaced {
+            Misplaced::For(Cause::Masked) => account.masked += 1,
+            Misplaced::For(Cause::OutOfSync) => account.out_of_sync += 1,
+            Misplaced::For(Cause::Duplicate | Cause::Late | Cause::Stale) => {
+                if let Some(restart) = self.numbers[usize::from(source)].refused(first_event, run) {
+                    (account.restarts, account.last_restart) = (account.restarts + 1, restart);
+                }
+            }
+            _ => {}
         }
         misplaced
+    }
+
+    /// The first event of the newest set.
+    fn newest_event(&self) -> u64 {
+        self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing)
     }
 
     #[inline]
     fn place(&mut self, slot: u16, source: u16, packet: Payload, now: Instant) {
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
+        self.numbers[usize::from(source)].placed(set.first.number() as u32);
         let account = &mut self.by_source[usize::from(source)];
         account.packets += 1;
         account.bytes += packet.len() as u64;
@@ -319,7 +348,7 @@ impl Assembly {
     /// The number of the set that begins with this event, of which the lower 32 bits are known, and how many events it lies ahead of
     /// the newest one.
     fn number_of(&self, first_event: u32) -> Result<(SetNumber, i64), Cause> {
-        let newest = self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing);
+        let newest = self.newest_event();
         let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
         let event = newest.checked_add_signed(ahead).ok_or(Cause::Stale)?;
         let since = event.checked_sub(self.first_event).ok_or(Cause::Stale)?;
@@ -368,7 +397,8 @@ impl Assembly {
                 }
                 Err(Misplaced::For(cause)) => {
                     self.far.remove(0);
-                    self.misplaced(source, cause.into());
+                    let first_event = self.first_event + set * u64::from(self.packing);
+                    self.misplaced(source, first_event as u32, cause.into());
                     self.count_refused(cause);
                 }
                 Err(misplaced) => return Err(misplaced),

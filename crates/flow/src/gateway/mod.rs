@@ -30,7 +30,7 @@
 //! drive. Several input queues are several gateways of the same nodes: a node gives each a credit of its own, so that
 //! nothing is shared.
 //!
-//! Files, in the order of the way: `set` is what is built, `sources`, `masking`, `window`, `ages` and `assembly` build it, `histogram`
+//! Files, in the order of the way: `set` is what is built, `sources`, `masking`, `recount`, `window`, `ages` and `assembly` build it, `histogram`
 //! counts what comes, `gather` finds an event in it, `view` shows it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
 //! [`FarmNode`] is the other end, for emulated nodes.
 
@@ -49,6 +49,7 @@ mod node;
 mod nodes;
 mod order;
 mod queue;
+mod recount;
 mod set;
 mod sources;
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use farm::Farm;
 pub use masking::Masking;
 pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
 pub use queue::{Gateway, Outgoing, Receiver, Sender};
+pub use recount::Recount;
 pub use set::{Ending, EventSet};
 pub use sources::Address;
 pub use throttle::{Level, ReceiveQueue, Throttle, ThrottleConfig, headroom};

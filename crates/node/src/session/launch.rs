@@ -86,7 +86,7 @@ impl RunSettings {
             then: run.then,
             timeouts: TimeoutSection { drain: run.drain, ..TimeoutSection::default() },
             required_fields: run.required_fields.clone(),
-            restarts: RestartRules::default(),
+            restarts: RestartRules::of_push(configuration),
             masks: MaskRules::of_push(configuration),
             parameters: Parameters::of_push(configuration),
             written: configuration.written.clone(),

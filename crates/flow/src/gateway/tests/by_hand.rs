@@ -490,6 +490,42 @@ proptest! {
         }
     }
 
+    /// Source 0 starts again at one set and is right again at a later one; it lags behind the others throughout.
+    #[test]
+    fn a_source_that_restarted_is_in_no_wrong_set(
+        sources in 2_u16..5,
+        packing in 1_u16..40,
+        gateways in 1_u64..5,
+        first_event in 0_u64..1 << 33,
+        restart in 8_u64..80,
+        wrong in 0_u64..200,
+        lag in 0_u64..4,
+    ) {
+        let mut bench = Bench::new();
+        let config = FlowConfig { first_event, assembling: 16, sets: 64, incomplete: Incomplete::Emit, ..flow(sources, packing) };
+        let mut assembly = Assembly::new(0, &config);
+        let first_of = |set: u64| first_event + u64::from(packing) * gateways * set;
+        let end = restart + wrong + 20;
+        for set in 0..end + lag {
+            let sent = (1..sources).filter(|_| set < end).map(|source| (source, set));
+            let is_wrong = |own: u64| (restart..restart + wrong).contains(&own);
+            let own = set.checked_sub(lag).map(|own| (0, if is_wrong(own) { own - restart } else { own }));
+            for (source, set) in sent.chain(own) {
+                offer(&mut assembly, address(source), bench.packet(first_of(set), packing, 1, 1), at(set));
+            }
+            finished(&mut assembly);
+        }
+        assembly.close_all(Cause::DrainTimedOut);
+        finished(&mut assembly);
+        let (account, own) = (assembly.account(), assembly.by_source()[0]);
+        prop_assert_eq!(own.packets, restart + 20, "every right packet has its set, and no wrong one has any: {:?}", own);
+        prop_assert_eq!(own.out_of_sync, wrong.saturating_sub(8));
+        prop_assert_eq!(account.packets.late + account.packets.duplicate, wrong.min(8));
+        let restarts = (own.restarts, own.last_restart.from, own.last_restart.to);
+        let expected = (1, first_of(restart - 1) as u32, first_event as u32);
+        prop_assert_eq!(restarts, if wrong < 8 { (0, 0, 0) } else { expected });
+    }
+
     #[test]
     fn the_fragments_of_an_event_are_found_in_any_order_and_however_packets_lie(
         lengths in prop::collection::vec(prop::collection::vec(0_usize..40, 5), 1..6),

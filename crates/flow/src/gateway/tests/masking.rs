@@ -209,7 +209,10 @@ impl Model {
 
     /// A packet was offered, with these accounts before and after.
     fn offered(&mut self, source: u16, set: u64, before: &FlowAccount, after: &FlowAccount) {
-        let others = |account: &FlowAccount| account.packets.late + account.packets.duplicate;
+        let others = |account: &FlowAccount| {
+            let packets = &account.packets;
+            packets.late + packets.duplicate + packets.dropped.get(Cause::OutOfSync)
+        };
         if self.is_out(source, set) {
             let ahead = &mut self.ahead[usize::from(source)];
             *ahead = (set + 1).max(*ahead);

@@ -3,7 +3,7 @@
 use super::address::{Addresses, ListenAddress};
 use crate::configuration::{
     AlarmSection, AlarmsSection, ControlSection, HistogramSection, IncompleteChoice, LogbookSection, MonitorSection,
-    SyncChoice, ThenChoice, ThreadRule, Written,
+    RestartChoice, SyncChoice, ThenChoice, ThreadRule, Written,
 };
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_flow::gateway::Address;
@@ -87,6 +87,8 @@ pub struct PushRunSection {
     pub segment_bytes: Bytes,
     /// How long the run waits at its end for packets, decisions and files that are still on their way.
     pub drain: Time,
+    /// What happens when a source starts its numbering again in mid-run.
+    pub on_restart: RestartChoice,
 }
 
 impl Default for PushRunSection {
@@ -103,6 +105,7 @@ impl Default for PushRunSection {
             sync: SyncChoice::default(),
             segment_bytes: Bytes(512 << 20),
             drain: Time(Duration::from_secs(5)),
+            on_restart: RestartChoice::default(),
         }
     }
 }

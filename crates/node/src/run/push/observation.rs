@@ -5,7 +5,8 @@ use super::handle::PushSnapshot;
 use crate::configuration::push::FlowSection;
 use crate::drive::gateway::{CellsBySource, GatewayReport};
 use crate::drive::{MaskRecord, MaskedInterval, Part, RunSnapshot};
-use ropewalk_flow::gateway::{FlowAccount, SourceAccount};
+use ropewalk_flow::gateway::{FlowAccount, Recount, SourceAccount};
+use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
 use ropewalk_monitor::{NodeSample, Numbers, Sample, SourceSample};
 use ropewalk_terms::{ByCause, Cause, Counter, EventKey, FragmentAccount, NodeId, SourceId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,8 +38,9 @@ fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount 
     let (mut missing, mut dropped) = (ByCause::default(), ByCause::default());
     missing.add(Cause::TimedOut, account.missing);
     dropped.add(Cause::Masked, account.masked);
+    dropped.add(Cause::OutOfSync, account.out_of_sync);
     FragmentAccount {
-        received: account.packets + account.masked,
+        received: account.packets + account.masked + account.out_of_sync,
         in_complete_events,
         in_incomplete_events,
         in_flight: account.packets.saturating_sub(in_complete_events + in_incomplete_events),
@@ -46,6 +48,28 @@ fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount 
         dropped,
         ..FragmentAccount::default()
     }
+}
+
+/// Restarts of each source's numbering. Every queue sees them: those of the one that saw most count. A queue knows the numbers of the last
+/// one.
+fn numbering(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, Vec<NumberingAnomaly>> {
+    let mut sources: BTreeMap<SourceId, SourceAccount> = BTreeMap::new();
+    for (_, gateway) in &snapshot.gateways {
+        for (report, section) in gateway.flows.iter().zip(flows) {
+            let ids = section.sources.entries(false).map(|(id, _)| SourceId(id));
+            for (id, account) in ids.zip(&report.by_source).filter(|(_, account)| account.restarts > 0) {
+                sources.entry(id).or_default().merge(account);
+            }
+        }
+    }
+    let anomalies = |account: SourceAccount| {
+        let Recount { from, to } = account.last_restart;
+        let (from, to) = (u64::from(from), u64::from(to));
+        let anomaly =
+            NumberingAnomaly { kind: NumberingKind::OutOfSync, key: EventKey::new(0, from), from, to, size: 0 };
+        vec![anomaly; account.restarts as usize]
+    };
+    sources.into_iter().map(|(source, account)| (source, anomalies(account))).collect()
 }
 
 /// What masks have done to each source that was masked in mid-run. Each queue chose its own events: an interval goes from the first one of
@@ -129,6 +153,7 @@ pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut R
     into.ledger.pools.returned = into.ledger.pools.loans - into.ledger.pools.held;
     into.ledger.events.written = into.counter(Counter::EventsWritten);
     into.sources = sources(snapshot, flows).into_iter().map(|(id, (account, _))| (id, account)).collect();
+    into.numbering = numbering(snapshot, flows);
     into.masks = masks(snapshot, flows);
     into.lost_datagrams.insert(None, lost(snapshot));
 }
@@ -219,12 +244,15 @@ mod tests {
             bytes: 900,
             missing: 1,
             masked: 5,
+            out_of_sync: 3,
             left_out_of_complete: 4,
             left_out_of_incomplete: 2,
+            ..SourceAccount::default()
         };
         let fragments = fragments_of(&account, &flow);
-        assert_eq!((fragments.received, fragments.in_complete_events), (14, 6));
+        assert_eq!((fragments.received, fragments.in_complete_events), (17, 6));
         assert_eq!((fragments.in_incomplete_events, fragments.in_flight), (1, 2));
-        assert_eq!((fragments.dropped.get(Cause::Masked), fragments.accounted()), (5, 14));
+        let dropped = [Cause::Masked, Cause::OutOfSync].map(|cause| fragments.dropped.get(cause));
+        assert_eq!((dropped, fragments.accounted()), ([5, 3], 17));
     }
 }

@@ -129,9 +129,7 @@ impl FlowSummary {
     fn to_json(&self, section: &FlowSection, running: Duration) -> Value {
         let (packets, events) = (&self.packets, &self.events);
         let ids = section.sources.entries(false).map(|(id, _)| id.to_string());
-        let by_source = ids.zip(&self.by_source);
-        let by_source = by_source
-            .map(|(id, one)| (id, json!({ "packets": one.packets, "missing": one.missing, "masked": one.masked })));
+        let by_source = ids.zip(&self.by_source).map(|(id, one)| (id, source(one)));
         let seconds = running.as_secs_f64();
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut flow = json!({
@@ -207,6 +205,18 @@ impl FlowSummary {
             (Fact::Rejected, farm.events.rejected),
         ])
     }
+}
+
+fn source(account: &SourceAccount) -> Value {
+    let last = account.last_restart;
+    json!({
+        "packets": account.packets,
+        "missing": account.missing,
+        "masked": account.masked,
+        "out_of_sync": account.out_of_sync,
+        "restarts": account.restarts,
+        "last_restart": (account.restarts > 0).then(|| json!({ "from": last.from, "to": last.to })),
+    })
 }
 
 fn sent(sources: &PacketSourceReport, packing: u16) -> Value {

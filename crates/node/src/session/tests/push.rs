@@ -5,8 +5,10 @@ use crate::configuration::push::{self, ListenAddress};
 use crate::drive::{MaskRecord, MaskedInterval, Part};
 use crate::run::push::{PushPart, PushSummary};
 use ropewalk_terms::{Cause, EventKey, SourceId};
+use ropewalk_wire::mep::encode_mep;
 use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
 use serde_json::{Value, json};
+use std::net::UdpSocket;
 
 /// One flow of four emulated sources at 20 kHz, a gateway that chooses its ports, two nodes that keep a tenth.
 fn system(output: &Path, run: &str) -> PushSystem {
@@ -308,4 +310,52 @@ fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     let told = view(&desk).parameters.iter().map(|one| (one.name.clone(), one.text(one.value))).collect::<Vec<_>>();
     let told: Vec<_> = told.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(told[..2], [("flow.hlt.timeout", "10ms"), ("monitoring.interval", "20ms")]);
+}
+
+/// Two sources, which are the test's own. The second one begins again at 0 behind set 19.
+#[test]
+fn a_source_that_restarts_is_an_incident_and_pauses_or_stops_the_run() {
+    for (choice, state, port) in [
+        ("flag", OperationState::Running, 24_210),
+        ("pause", OperationState::Paused, 24_220),
+        ("stop", OperationState::Configured, 24_230),
+    ] {
+        let output = Output::new(&format!("push-recount-{choice}"));
+        let mut system = system(&output.0, &format!("on_restart = {choice:?}"));
+        let flow = &mut system.configuration.flow[0];
+        (flow.emulate, flow.sources.count) = (None, 2);
+        flow.sources.address = format!("127.0.0.1:{port}").parse().expect("addresses");
+        let session = session_of(Launcher::new(system), Fields::default());
+        let desk = session.desk();
+        ask(&desk, Command::Configure);
+        let listens = wait_for(&desk, "an address", |view| view.addresses.iter().any(|(name, _)| name == "gw0 hlt"));
+        let to = listens.addresses.iter().find(|(name, _)| name == "gw0 hlt").expect("it is there").1.clone();
+        ask(&desk, Command::Start);
+        let sources = [port, port + 1].map(|port| UdpSocket::bind(("127.0.0.1", port)).expect("a free port"));
+        for set in 0..40_u32 {
+            for (source, set) in [(0, set), (1, if set < 20 { set } else { set - 20 })] {
+                let mut bytes = Vec::new();
+                encode_mep(5 * set, 0, [[7_u8; 8]; 5].iter().map(|one| &one[..]), &mut bytes).expect("it is short");
+                sources[source].send_to(&bytes, &to).expect("a way");
+            }
+        }
+        wait_for(&desk, "what follows", |view| view.state == state && !desk.journal_after(0).is_empty());
+        let incident = || {
+            let journal = desk.journal_after(0).into_iter();
+            journal.filter(|entry| entry.kind == EntryKind::Incident).map(|entry| entry.text).collect::<Vec<_>>()
+        };
+        wait_for(&desk, "the incident", |_| !incident().is_empty());
+        let incidents = incident();
+        assert!(
+            incidents.len() == 1 && incidents[0].starts_with("source 11 restarted counting: 95 -> 0"),
+            "{incidents:?}"
+        );
+        assert_eq!(incidents[0].contains("on_restart"), choice != "flag");
+        let account = account(&if choice == "stop" { view(&desk) } else { ask(&desk, Command::Stop) });
+        assert!(account.is_balanced() && !account.is_complete(), "{account:#?}");
+        let source = &account.flows["hlt"]["sources"]["11"];
+        let expected = json!({ "packets": 20, "missing": 20, "masked": 0, "out_of_sync": 12, "restarts": 1,
+            "last_restart": { "from": 95, "to": 0 } });
+        assert_eq!(*source, expected);
+    }
 }

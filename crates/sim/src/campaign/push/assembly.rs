@@ -2,6 +2,7 @@
 
 use super::super::broken::{Broken, Checker};
 use super::histograms::Due;
+use super::recount::Sent;
 use super::scenario::FlowSetting;
 use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Receiver, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
@@ -91,6 +92,7 @@ pub(super) struct Assembly {
     room: u64,
     account: FlowAccount,
     by_source: Vec<SourceAccount>,
+    sent: Vec<Sent>,
     histograms: Due,
     /// Those that were finished and not asked for.
     finished: Vec<Finished>,
@@ -114,6 +116,7 @@ impl Assembly {
             room: 0,
             account: FlowAccount::default(),
             by_source: vec![SourceAccount::default(); setting.wanted().into()],
+            sent: vec![Sent::default(); setting.wanted().into()],
             histograms: Due::new(setting),
             finished: Vec::new(),
         }
@@ -237,12 +240,24 @@ impl Assembly {
         self.account.packets.received += 1;
         self.account.bytes += bytes.len() as u64;
         if let Err(Misplaced::For(cause)) = result {
-            self.refuse(source, cause);
+            let number = bytes.first_chunk().map_or(0, |number| u32::from_le_bytes(*number));
+            self.refuse(source, number, cause);
         }
         true
     }
 
-    fn refuse(&mut self, source: Option<u16>, cause: Cause) {
+    fn refuse(&mut self, source: Option<u16>, number: u32, cause: Cause) {
+        let run = self.newest() as u32;
+        let known = source.map(usize::from).filter(|&source| source < self.sent.len());
+        if let Some(source) = known {
+            let account = &mut self.by_source[source];
+            account.out_of_sync += u64::from(cause == Cause::OutOfSync);
+            if matches!(cause, Cause::Duplicate | Cause::Late | Cause::Stale)
+                && let Some(restart) = self.sent[source].refuse(number, run)
+            {
+                (account.restarts, account.last_restart) = (account.restarts + 1, restart);
+            }
+        }
         let packets = &mut self.account.packets;
         match cause {
             Cause::Masked => {
@@ -272,6 +287,11 @@ impl Assembly {
         if let Some(cause) = self.what_is_wrong(&header, bytes) {
             self.note_absent(header.first_event, source, cause);
             return Err(cause.into());
+        }
+        let run = self.newest() as u32;
+        let is_masked = self.number_of(header.first_event).is_ok_and(|(number, _)| !self.takes_part(number, source));
+        if self.sent[usize::from(source)].drops(header.first_event, run) && !is_masked {
+            return Err(Cause::OutOfSync.into());
         }
         if self.is_far {
             self.put_far(now)?;
@@ -331,7 +351,7 @@ impl Assembly {
     fn put_far(&mut self, now: Instant) -> Result<(), Misplaced> {
         while let Some((number, source, packet)) = self.far.pop_front() {
             match self.put(number, source, &packet, now) {
-                Err(Misplaced::For(cause)) => self.refuse(Some(source), cause),
+                Err(Misplaced::For(cause)) => self.refuse(Some(source), self.first_of(number) as u32, cause),
                 Err(misplaced) => {
                     self.far.push_front((number, source, packet));
                     return Err(misplaced);
@@ -371,6 +391,8 @@ impl Assembly {
         set.absent.remove(&source);
         set.came.insert(source);
         let is_whole = set.came.len() == self.due(number).len();
+        let first_event = self.first_of(number) as u32;
+        self.sent[usize::from(source)].place(first_event);
         let account = &mut self.by_source[usize::from(source)];
         (account.packets, account.bytes) = (account.packets + 1, account.bytes + bytes.len() as u64);
         if is_whole {
@@ -379,10 +401,20 @@ impl Assembly {
         Ok(())
     }
 
+    /// The first event of a set.
+    fn first_of(&self, number: u64) -> u64 {
+        self.setting.sources.first_event + number * u64::from(self.setting.sources.packing)
+    }
+
+    /// The first event of the newest set.
+    fn newest(&self) -> u64 {
+        self.first_of(self.end.saturating_sub(1))
+    }
+
     /// The set that begins with an event of which 32 bits are known, seen from the newest one, and whether it is so near that it is believed.
     fn number_of(&self, first_event: u32) -> Result<(u64, bool), Cause> {
         let (first, packing) = (self.setting.sources.first_event, u64::from(self.setting.sources.packing));
-        let newest = first + self.end.saturating_sub(1) * packing;
+        let newest = self.newest();
         let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
         let since = newest.checked_add_signed(ahead).and_then(|event| event.checked_sub(first)).ok_or(Cause::Stale)?;
         if self.last_event.is_some_and(|last| first + since > last) {

@@ -24,6 +24,7 @@ mod lines;
 mod machine;
 mod member;
 mod readers;
+mod recount;
 mod referee;
 mod samples;
 mod scenario;
