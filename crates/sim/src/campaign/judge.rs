@@ -320,14 +320,15 @@ impl World {
         if cut && self.scenario.level < AcknowledgementLevel::Synced {
             return Ok(());
         }
-        let is_masked = |source: &usize| masked.covers(self.scenario.source_id(*source), self.scenario.key_of(event));
-        let sources = (0..self.scenario.sources.len()).filter(|source| !is_masked(source));
-        let excuses = sources.map(|source| self.excuse(timeline, event, source, None));
         let (mut any, mut first) = (false, None);
-        for excuse in excuses {
-            match excuse {
-                Ok(()) => any = true,
-                Err(broken) => first = first.or(Some(broken)),
+        for source in 0..self.scenario.sources.len() {
+            let is_masked = masked.covers(self.scenario.source_id(source), self.scenario.key_of(event));
+            // The readout unit died before it could say from which event on the source took part again.
+            let is_known = !self.may_be_masked(source);
+            match self.excuse(timeline, event, source, None) {
+                Ok(()) => any |= !is_masked || !is_known,
+                Err(broken) if !is_masked => first = first.or(Some(broken)),
+                Err(_) => {}
             }
         }
         let dropped_whole = any && self.scenario.incomplete == IncompletePolicy::Drop;
