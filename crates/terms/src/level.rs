@@ -52,6 +52,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Why the event was dropped, where it was.
+    pub const fn dropped(self) -> Option<Cause> {
+        match self {
+            Self::Complete | Self::IncompleteEmitted => None,
+            Self::Dropped(cause) => Some(cause),
+        }
+    }
+
     /// The outcome as one byte: 0 complete, 1 incomplete and emitted, otherwise 2 + the cause's number.
     pub const fn to_u8(self) -> u8 {
         match self {

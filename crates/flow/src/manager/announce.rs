@@ -154,7 +154,7 @@ impl Manager {
                 }
                 row.triggered |= entry.triggered;
             }
-            Stage::Assigned | Stage::Again | Stage::Done => {}
+            Stage::Assigned | Stage::Again | Stage::Undecided | Stage::Done => {}
             Stage::Released => return Some(self.remembered_outcome(readout, position, entry.key)),
         }
         None

@@ -1,7 +1,7 @@
 //! What the manager knows about one builder unit, and the arithmetic of credit.
 
-use ropewalk_terms::Incarnation;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::message::Credit;
 
 /// One builder unit.
@@ -18,6 +18,8 @@ pub(super) struct BuilderLink {
     pub(super) in_work: u32,
     /// It told a successor everything that it has.
     pub(super) told_all: bool,
+    /// When it was lost with events in work, until it has told what became of them or is not waited for any longer.
+    pub(super) lost: Option<Instant>,
     /// It said that it is finished.
     pub(super) finished: bool,
     granted: Credit,
@@ -29,7 +31,9 @@ pub(super) struct BuilderLink {
 impl BuilderLink {
     /// A connection begins: what the builder still has in work it takes off the credit that it sends.
     pub(super) fn connect(&mut self, incarnation: Incarnation) {
-        *self = Self { connected: true, incarnation: Some(incarnation), ..Self::default() };
+        // Another process knows nothing of what the former one had.
+        let lost = self.lost.filter(|_| self.incarnation == Some(incarnation));
+        *self = Self { connected: true, incarnation: Some(incarnation), lost, ..Self::default() };
     }
 
     /// The builder grants this much since the connection began. Grants only grow.

@@ -15,7 +15,7 @@ use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
 use crate::settings::Settings;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{Attempt, ByCause, Ending, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the manager wants done.
@@ -68,6 +68,10 @@ pub struct Manager {
     pub(super) releases: Releases,
     pub(super) ended: EndedLog,
     pub(super) lacking: LackingLog,
+    /// Events that a builder unit kept in an earlier attempt than the present one, by position: its index, the attempt, the ending.
+    pub(super) kept: BTreeMap<u64, (u16, Attempt, Ending)>,
+    /// Positions of events that were dropped, and that a lost builder unit may have kept.
+    pub(super) undecided: Vec<u64>,
     pub(super) lumisections: Lumisections,
     /// Of which nobody outside was told yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
@@ -106,6 +110,8 @@ impl Manager {
             releases: Releases::new(capacity),
             ended: EndedLog::default(),
             lacking: LackingLog::default(),
+            kept: BTreeMap::new(),
+            undecided: Vec::new(),
             lumisections: Lumisections::default(),
             ended_lumisections: VecDeque::new(),
             outbox: VecDeque::with_capacity(3 * nodes + 16),
@@ -123,7 +129,7 @@ impl Manager {
     pub fn node_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
         match node.role {
             Role::Readout if node.index < self.config.readouts => self.readout_connected(now, node, incarnation),
-            Role::Builder if node.index < self.config.builders => self.builder_connected(node, incarnation),
+            Role::Builder if node.index < self.config.builders => self.builder_connected(now, node, incarnation),
             _ => self.counts.refused_messages += 1,
         }
     }
@@ -132,7 +138,7 @@ impl Manager {
     pub fn node_lost(&mut self, now: Instant, node: NodeId) {
         match node.role {
             Role::Readout => self.readout_lost(now, node.index),
-            Role::Builder => self.builder_lost(node.index),
+            Role::Builder => self.builder_lost(now, node.index),
             _ => {}
         }
     }
@@ -196,7 +202,10 @@ impl Manager {
 
     /// When [`Manager::poll`] must be called even if nothing comes in.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.phase.deadline(), self.silence_deadline(), self.lumisection_deadline()].into_iter().flatten().min()
+        [self.phase.deadline(), self.silence_deadline(), self.lumisection_deadline(), self.lost_builder_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The account of events: what was assigned, and how it was acknowledged; a successor's holds what its predecessors
@@ -204,7 +213,7 @@ impl Manager {
     pub fn account(&self) -> EventAccount {
         let mut account = self.account;
         account.merge(self.ended.before());
-        account.in_flight = self.table.count(&[Stage::Assigned, Stage::Again]);
+        account.in_flight = self.table.count(&[Stage::Assigned, Stage::Again, Stage::Undecided]);
         account
     }
 
@@ -359,11 +368,12 @@ impl Manager {
         self.raise_floor(now);
     }
 
-    fn builder_connected(&mut self, node: NodeId, incarnation: Incarnation) {
-        self.builder_lost(node.index);
+    fn builder_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
+        self.builder_lost(now, node.index);
         let link = &mut self.builders[usize::from(node.index)];
         let same_life = link.incarnation == Some(incarnation);
         link.connect(incarnation);
+        self.decide();
         match self.phase {
             Phase::Idle => {}
             Phase::Recovering { .. } => {
@@ -392,10 +402,12 @@ impl Manager {
         }
     }
 
-    fn builder_lost(&mut self, builder: u16) {
+    fn builder_lost(&mut self, now: Instant, builder: u16) {
         let Some(link) = self.builders.get_mut(usize::from(builder)).filter(|link| link.connected) else { return };
         link.connected = false;
-        link.in_work = 0;
+        if core::mem::take(&mut link.in_work) > 0 {
+            link.lost = Some(now);
+        }
         self.recovered.forget_work_of(builder);
         self.assign_again(builder);
     }

@@ -8,9 +8,13 @@ use super::Manager;
 use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Start, Unreleased, UnreleasedEntry};
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Ending, EventKey, Instant, NodeId, Outcome};
 use std::collections::VecDeque;
+
+/// A builder unit that lost its connection alone is back by then, and has told what it kept.
+pub(super) const RETURN: Duration = Duration::from_secs(1);
 
 /// What builder units told a successor, in key order; of one key the highest attempt comes last.
 #[derive(Debug, Default)]
@@ -126,13 +130,18 @@ impl Manager {
                 let Place::Inside(position) = self.table.find(entry.key) else { continue };
                 if position < self.table.head() {
                     self.adopt(position, builder, *entry);
+                    self.keep_earlier(position, builder, entry);
                 }
                 if position < self.floor.cursor && self.recovered.is_successor() {
                     self.adopt_ended(position, builder, *entry);
                 }
             }
         }
-        self.builders[usize::from(builder)].told_all |= !unreleased.more;
+        if !unreleased.more {
+            let link = &mut self.builders[usize::from(builder)];
+            (link.told_all, link.lost) = (true, None);
+            self.decide();
+        }
     }
 
     /// An acknowledgement of what no row knows: of something that the builder told of and that was not met yet?
@@ -261,6 +270,45 @@ impl Manager {
         self.lacking.settle(position, builder, entry.key, entry.attempt);
         self.account.assigned += 1;
         self.account.end(ending);
+    }
+
+    /// A builder kept an event whose acknowledgement was lost, and another attempt was made meanwhile: should that be dropped, the event
+    /// is in a file all the same.
+    fn keep_earlier(&mut self, position: u64, builder: u16, entry: &UnreleasedEntry) {
+        let row = self.table.row_mut(position);
+        let is_other = (row.builder, row.attempt) != (builder, entry.attempt);
+        let is_kept = |ending: &Ending| ending.outcome.dropped().is_none();
+        let Some(ending) = entry.ending.filter(|ending| is_other && is_kept(ending)) else { return };
+        if matches!(row.stage, Stage::Assigned | Stage::Again | Stage::Undecided) {
+            self.kept.insert(position, (builder, entry.attempt, ending));
+        }
+    }
+
+    /// Lost builder units are not waited for any longer that could have told by now what they kept. Whether that decided anything.
+    pub(super) fn give_up_lost_builders(&mut self, now: Instant) -> bool {
+        let undecided = self.undecided.len();
+        if undecided == 0 {
+            return false;
+        }
+        for link in &mut self.builders {
+            link.lost = link.lost.filter(|lost| now < lost.after(RETURN));
+        }
+        self.decide();
+        self.undecided.len() < undecided
+    }
+
+    /// Events that were dropped end so where no lost builder unit is waited for that may have kept them.
+    pub(super) fn decide(&mut self) {
+        for position in core::mem::take(&mut self.undecided) {
+            let ending = self.table.row(position).ending;
+            self.end(position, ending);
+        }
+    }
+
+    /// Until when lost builder units are waited for.
+    pub(super) fn lost_builder_deadline(&self) -> Option<Instant> {
+        let lost = self.builders.iter().filter_map(|link| link.lost).min();
+        lost.filter(|_| !self.undecided.is_empty()).map(|lost| lost.after(RETURN))
     }
 
     /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the

@@ -66,18 +66,28 @@ impl Manager {
 
     /// An event ends: into the account, and to be released.
     pub(super) fn end(&mut self, position: u64, ending: impl Into<Ending>) {
-        let ending = ending.into();
+        let mut ending = ending.into();
         let row = self.table.row_mut(position);
+        if row.stage == Stage::Assigned {
+            self.builders[usize::from(row.builder)].in_work -= 1;
+            row.stage = Stage::Again;
+        }
+        if let Some(former) = row.former.filter(|_| ending.outcome.dropped().is_some()) {
+            let is_lost = self.builders[usize::from(former)].lost.is_some();
+            match self.kept.remove(&position) {
+                Some(kept) => (row.builder, row.attempt, ending) = kept,
+                None if is_lost && self.phase.is_open() => {
+                    (row.stage, row.ending) = (Stage::Undecided, ending);
+                    return self.undecided.push(position);
+                }
+                None => {}
+            }
+        }
         let stage = core::mem::replace(&mut row.stage, Stage::Done);
         row.ending = ending;
         self.lacking.settle(position, row.builder, row.key, row.attempt);
         match stage {
-            Stage::Assigned | Stage::Again => {
-                if stage == Stage::Assigned {
-                    self.builders[usize::from(row.builder)].in_work -= 1;
-                }
-                self.account.end(ending);
-            }
+            Stage::Assigned | Stage::Again | Stage::Undecided => self.account.end(ending),
             Stage::Empty | Stage::Open | Stage::Done | Stage::Released => {
                 if let Outcome::Dropped(cause) = ending.outcome {
                     self.counts.unassigned.add(cause, 1);
@@ -169,6 +179,7 @@ impl Manager {
         let oldest = self.table.key_at(self.table.tail());
         let remembered = self.table.head().saturating_sub(self.table.capacity() as u64);
         self.lacking.forget(oldest, remembered);
+        self.kept = self.kept.split_off(&self.table.tail());
         for link in &mut self.readouts {
             link.note_quiet(now, oldest);
         }

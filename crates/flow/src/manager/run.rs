@@ -198,6 +198,8 @@ impl Manager {
         self.releases.clear();
         self.ended = super::ended::EndedLog::default();
         self.lacking.clear();
+        self.kept.clear();
+        self.undecided.clear();
         self.lumisections.begin_run(now, first);
         self.ended_lumisections.clear();
         self.account = EventAccount::default();
@@ -208,12 +210,15 @@ impl Manager {
             link.untold_before = None;
         }
         for link in &mut self.builders {
-            (link.in_work, link.finished, link.told_all) = (0, false, false);
+            (link.in_work, link.finished, link.told_all, link.lost) = (0, false, false, None);
         }
     }
 
     /// Goes on with the run where nothing else is left to be done. Whether something changed.
     pub(super) fn advance_run(&mut self, now: Instant) -> bool {
+        if self.give_up_lost_builders(now) {
+            return true;
+        }
         self.move_tail(now);
         match self.phase {
             Phase::Idle => return false,
@@ -304,6 +309,8 @@ impl Manager {
     /// Everything that has not ended ends here for `cause`.
     fn drop_the_rest(&mut self, now: Instant, cause: Cause) {
         let outcome = Outcome::Dropped(cause);
+        self.builders.iter_mut().for_each(|link| link.lost = None);
+        self.decide();
         for position in self.table.tail()..self.table.head() {
             if matches!(self.table.row(position).stage, Stage::Open | Stage::Assigned | Stage::Again) {
                 self.end(position, outcome);

@@ -20,6 +20,8 @@ pub(super) enum Stage {
     Assigned,
     /// The builder unit that had it is lost: to be assigned again.
     Again,
+    /// It was dropped, but a lost builder unit may have kept it in an earlier attempt, and is waited for.
+    Undecided,
     /// It ended; the readout units do not know yet.
     Done,
     /// The readout units were told to forget it.
@@ -39,6 +41,8 @@ pub(super) struct Row {
     pub(super) attempt: Attempt,
     /// To whom it was assigned last.
     pub(super) builder: u16,
+    /// Who had it in the attempt before.
+    pub(super) former: Option<u16>,
     /// How far it has come.
     pub(super) stage: Stage,
     /// The trigger source is among its fragments.
@@ -55,6 +59,7 @@ impl Row {
             bytes: 0,
             attempt: Attempt(0),
             builder: 0,
+            former: None,
             stage: Stage::Empty,
             triggered: false,
             ending: Ending { outcome: Outcome::Complete, verdict: Verdict::Accepted },

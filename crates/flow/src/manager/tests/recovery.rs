@@ -1,6 +1,7 @@
 //! A successor takes over: what it asks, and what it makes of the answers.
 
 use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
+use crate::manager::recovery::RETURN;
 use crate::manager::{ManagerConfig, ManagerState};
 use crate::messages::{Batch, Ended, Message, Unreleased, UnreleasedEntry};
 use ropewalk_terms::{Attempt, Cause, Ending, Epoch, EventKey, NodeId, Outcome};
@@ -563,4 +564,86 @@ fn a_readout_unit_in_which_the_run_has_not_begun_is_started_without_a_wait() {
     assert_eq!((to(&sent, NodeId::readout(0)), hand.manager.state()), (vec![], ManagerState::Running));
     hand.announce(1, 12, 10..=12);
     assert_eq!(hand.assigned().len(), 3);
+}
+
+const DROPPED: Outcome = Outcome::Dropped(Cause::ReadoutLost);
+
+/// Builder unit 0 has lost its connection with event 1, which builder unit 1 has got in attempt 2.
+fn given_again() -> Hand {
+    let mut hand = Hand::running(config(1, 2));
+    hand.announce(0, 1, [1]);
+    assert_eq!(hand.assigned(), [(0, 1, 1)]);
+    hand.lose(NodeId::builder(0));
+    assert_eq!(hand.assigned(), [(1, 1, 2)]);
+    hand
+}
+
+/// How many events the account says were built, dropped, and are in flight.
+fn ends(hand: &Hand) -> (u64, u64, u64) {
+    let account = hand.manager.account();
+    (account.built, account.incomplete_dropped.total(), account.in_flight)
+}
+
+#[test]
+fn an_event_that_was_kept_before_it_is_dropped_in_another_attempt_is_kept() {
+    let mut hand = given_again();
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(1, 1, Some(Outcome::Complete))], false);
+    assert_eq!((released(&hand.sent(), 0), ends(&hand)), (vec![], (0, 0, 1)));
+    hand.acknowledge(1, 1, 2, DROPPED);
+    assert_eq!(released(&hand.sent(), 0), [(key(1), 1, Outcome::Complete)]);
+    assert_eq!(ends(&hand), (1, 0, 0));
+}
+
+#[test]
+fn an_event_is_not_dropped_before_the_lost_builder_has_told_whether_it_kept_it() {
+    for (told, expected) in [(Some(Outcome::Complete), (1, 0, 0)), (Some(DROPPED), (0, 1, 0)), (None, (0, 1, 0))] {
+        let mut hand = given_again();
+        hand.acknowledge(1, 1, 2, DROPPED);
+        assert_eq!((released(&hand.sent(), 0), ends(&hand)), (vec![], (0, 0, 1)));
+        hand.connect(NodeId::builder(0), 1);
+        assert_eq!(released(&hand.sent(), 0), []);
+        tell(&mut hand, 0, &[(1, 1, told)], false);
+        assert_eq!(released(&hand.sent(), 0).len(), 1);
+        assert_eq!(ends(&hand), expected, "{told:?}");
+    }
+}
+
+#[test]
+fn a_lost_builder_that_does_not_come_back_is_not_waited_for() {
+    for is_new in [false, true] {
+        let mut hand = given_again();
+        hand.acknowledge(1, 1, 2, DROPPED);
+        assert!(released(&hand.sent(), 0).is_empty());
+        if is_new {
+            // Another process knows nothing of it.
+            hand.connect(NodeId::builder(0), 2);
+        } else {
+            let until = hand.now.after(RETURN);
+            assert!(hand.manager.next_deadline().is_some_and(|deadline| deadline <= until));
+            hand.pass(RETURN);
+        }
+        assert_eq!(released(&hand.sent(), 0), [(key(1), 1, DROPPED)]);
+        assert_eq!(ends(&hand), (0, 1, 0));
+    }
+}
+
+#[test]
+fn what_is_built_in_another_attempt_waits_for_no_lost_builder() {
+    let mut hand = given_again();
+    hand.acknowledge(1, 1, 2, Outcome::Complete);
+    assert_eq!(released(&hand.sent(), 0), [(key(1), 1, Outcome::Complete)]);
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(1, 1, Some(Outcome::Complete))], false);
+    assert_eq!((released(&hand.sent(), 0), ends(&hand)), (vec![], (1, 0, 0)));
+}
+
+#[test]
+fn a_stop_by_force_waits_for_no_lost_builder() {
+    let mut hand = given_again();
+    hand.acknowledge(1, 1, 2, DROPPED);
+    hand.sent();
+    hand.manager.force_stop(hand.now);
+    assert_eq!(released(&hand.sent(), 0).len(), 1);
+    assert_eq!(ends(&hand), (0, 1, 0));
 }
