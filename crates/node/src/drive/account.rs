@@ -32,11 +32,25 @@ pub struct NodeReport {
     has_ended: bool,
     /// Ordered by source and number.
     numbers: Vec<Number>,
+    /// What came of a report that is not whole yet: numbers of one moment balance, and a node may die in the middle.
+    pending: Vec<ReportEntry>,
 }
 
 impl NodeReport {
     fn new(node: NodeId, incarnation: Incarnation) -> Self {
-        Self { node, incarnation, connected: true, has_ended: false, numbers: Vec::with_capacity(NUMBERS) }
+        let numbers = Vec::with_capacity(NUMBERS);
+        let pending = Vec::with_capacity(NUMBERS);
+        Self { node, incarnation, connected: true, has_ended: false, numbers, pending }
+    }
+
+    /// Takes a part of a report.
+    fn take(&mut self, report: &Report) {
+        self.pending.extend(&report.entries);
+        if report.last {
+            let mut pending = core::mem::take(&mut self.pending);
+            pending.drain(..).for_each(|entry| self.set(&entry));
+            self.pending = pending;
+        }
     }
 
     fn set(&mut self, entry: &ReportEntry) {
@@ -126,7 +140,10 @@ impl Standing {
     /// A node's life begins; its numbers of an earlier life stay beside it.
     pub(super) fn node_connected(&mut self, node: NodeId, incarnation: Incarnation) {
         match self.report_of(node, incarnation) {
-            Some(report) => report.connected = true,
+            Some(report) => {
+                report.connected = true;
+                report.pending.clear();
+            }
             None => self.reports.push(NodeReport::new(node, incarnation)),
         }
     }
@@ -169,9 +186,14 @@ impl Standing {
     /// A node has told numbers.
     pub(super) fn reported(&mut self, node: NodeId, incarnation: Incarnation, report: &Report) {
         if let Some(known) = self.report_of(node, incarnation) {
-            for entry in &report.entries {
-                known.set(entry);
-            }
+            known.take(report);
+        }
+    }
+
+    /// Something is known of a node that it does not tell itself.
+    pub(super) fn noted(&mut self, node: NodeId, incarnation: Incarnation, entry: &ReportEntry) {
+        if let Some(known) = self.report_of(node, incarnation) {
+            known.set(entry);
         }
     }
 
@@ -600,6 +622,33 @@ mod tests {
         let snapshot = RunSnapshot::of(&standing);
         assert_eq!(snapshot.sources[&SOURCE].dropped.get(Cause::ReadoutLost), 10);
         assert!(snapshot.ledger.is_balanced());
+    }
+
+    /// The numbers of a report are of one moment: received ones are somewhere.
+    #[test]
+    fn a_report_counts_when_it_is_whole() {
+        let (node, life) = (NodeId::readout(0), Incarnation(1));
+        let mut standing = Standing::default();
+        let received = |count| [(Some(SOURCE), Counter::FragmentsReceived, count)];
+        let part = |count| Report { last: false, ..report(&received(count)) };
+        let told = |standing: &Standing| {
+            let ledger = RunSnapshot::of(standing).ledger;
+            assert!(ledger.is_balanced());
+            ledger.fragments.received
+        };
+        let rest = |count| report(&[(Some(SOURCE), Counter::FragmentsInFlight, count)]);
+        standing.node_connected(node, life);
+        standing.reported(node, life, &part(10));
+        assert_eq!(told(&standing), 0);
+        standing.reported(node, life, &rest(10));
+        assert_eq!(told(&standing), 10);
+        standing.reported(node, life, &part(20));
+        standing.node_lost(node, life);
+        assert_eq!(told(&standing), 10, "it died in the middle");
+        standing.node_connected(node, life);
+        standing.reported(node, life, &part(30));
+        standing.reported(node, life, &rest(30));
+        assert_eq!(told(&standing), 30);
     }
 
     #[test]

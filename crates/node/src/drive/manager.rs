@@ -11,7 +11,7 @@ use super::table::EndpointTable;
 use crate::pages::NodePage;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};
-use ropewalk_flow::messages::{Batch, Finished, LumisectionEnd, Message, Report, ReportEntry};
+use ropewalk_flow::messages::{Finished, LumisectionEnd, Message, ReportEntry};
 use ropewalk_io::{BrokenCause, Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -297,7 +297,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         let entry = ReportEntry { source: None, what: Counter::RivalHellos as u16, value: *times };
         let life = self.nodes.get(&node).and_then(|&there| self.links.get(there)?.node);
         if let Some((node, incarnation)) = life {
-            self.standing.reported(node, incarnation, &Report { entries: Batch::from_iter([entry]), last: true });
+            self.standing.noted(node, incarnation, &entry);
         }
     }
 
