@@ -34,7 +34,7 @@ pub(super) struct Masking {
     to: Position,
     /// It is to take part again.
     is_asked_back: bool,
-    /// The key at which this readout unit began, where that was later than the run, and the source took part.
+    /// The key at which this readout unit began, where the source took part; [`EventKey::MIN`] where that is the run's first one.
     begun: Option<EventKey>,
     turns: Turns,
 }
@@ -79,7 +79,7 @@ impl Masking {
         if self.is_open() { 1 + self.is_asked_back as u64 } else { 0 }
     }
 
-    /// The key at which this readout unit began, where that was later than the run, and the source took part.
+    /// The key at which this readout unit began, where the source took part; [`EventKey::MIN`] where that is the run's first one.
     pub(super) const fn begun(&self) -> Option<EventKey> {
         self.begun
     }
@@ -155,7 +155,7 @@ impl Readout {
         let first = self.timeline.key(ORIGIN);
         for Masking { turns, begun, .. } in self.sources.iter_mut().map(|source| &mut source.masking) {
             turns.iter_mut().for_each(|turn| *turn = first);
-            *begun = (turns.is_empty() && first != origin).then_some(first);
+            *begun = turns.is_empty().then_some(if first == origin { EventKey::MIN } else { first });
         }
     }
 

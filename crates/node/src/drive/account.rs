@@ -3,6 +3,7 @@
 //! [`Standing`] is what the manager's thread writes: flat, and copied without an allocation once it has its size.
 //! [`RunSnapshot`] is what readers make of it on their own threads.
 
+use super::mask_record::{MaskRecord, Part};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{FragmentFlags, Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
@@ -69,8 +70,8 @@ impl NodeReport {
 
     /// The first event of this life, where the run had begun before.
     fn begun(&self) -> Option<EventKey> {
-        let mut entries = self.told().flat_map(|told| told.entries().find(ReportEntry::is_begun));
-        entries.next().map(|entry| EventKey::from_bits(entry.value))
+        let mut entries = self.told().filter_map(|told| told.entries().find(ReportEntry::is_begun));
+        entries.next().map(|entry| EventKey::from_bits(entry.value)).filter(|&key| key > EventKey::MIN)
     }
 
     fn copy_from(&mut self, other: &Self) {
@@ -309,49 +310,6 @@ impl Seen {
     }
 }
 
-/// Events of a run in which a source took no part, because it was masked.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct MaskedInterval {
-    /// The first one.
-    pub from: EventKey,
-    /// The first one in which it took part again; none where it did not.
-    pub to: Option<EventKey>,
-}
-
-/// Whether a source takes part in a run that goes on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Part {
-    /// It does.
-    #[default]
-    Takes,
-    /// It is masked.
-    Masked,
-    /// It is to take part again, and has sent nothing yet that goes on with the run's numbers.
-    AskedBack,
-}
-
-/// What masks have done to a source.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct MaskRecord {
-    /// Whether it takes part now.
-    pub part: Part,
-    /// When it did not, in the order of events.
-    pub intervals: Vec<MaskedInterval>,
-}
-
-impl MaskRecord {
-    /// The next turn of a source in one life of its readout unit. Of a life that ended while the source was masked the next one goes
-    /// on with that.
-    fn turn(&mut self, turn: usize, key: EventKey) {
-        let last = self.intervals.last_mut();
-        match last.filter(|last| last.to.is_none()) {
-            Some(last) if turn % 2 == 1 => last.to = Some(key),
-            None if turn.is_multiple_of(2) => self.intervals.push(MaskedInterval { from: key, to: None }),
-            _ => {}
-        }
-    }
-}
-
 /// What can be seen of a run from outside, live and at its end.
 #[derive(Clone, Debug, Default)]
 pub struct RunSnapshot {
@@ -519,9 +477,7 @@ impl RunSnapshot {
             } else if let Some(doubt) = entry.as_doubt() {
                 doubts.entry(source).or_default()[doubt] += value;
             } else if entry.is_begun() {
-                // Of the life before that it may not have told that it took part again.
-                let open = masks.get_mut(&source).and_then(|record| record.intervals.last_mut());
-                open.into_iter().for_each(|open| _ = open.to.get_or_insert(key));
+                masks.get_mut(&source).into_iter().for_each(|record| record.begin(key));
             } else if let Some(turn) = entry.as_turn() {
                 masks.entry(source).or_default().turn(turn, key);
             } else if let Some((_, part)) = entry.as_gap() {
@@ -601,6 +557,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::mask_record::MaskedInterval;
     use ropewalk_flow::messages::Batch;
 
     const SOURCE: SourceId = SourceId(7);
@@ -649,6 +606,36 @@ mod tests {
         standing.reported(node, life, &part(30));
         standing.reported(node, life, &rest(30));
         assert_eq!(told(&standing), 30);
+    }
+
+    #[test]
+    fn a_mask_of_a_life_before_ends_where_the_next_life_begins() {
+        let node = NodeId::readout(0);
+        let key = |number| EventKey::new(0, number);
+        let told = |begun: EventKey| {
+            let mut standing = Standing::default();
+            let turn = |turn, number| ReportEntry::turn(SOURCE, turn, key(number));
+            let lives =
+                [vec![turn(0, 1), turn(1, 3), turn(2, 5)], vec![ReportEntry::begun(SOURCE, begun), turn(0, 40)]];
+            for (life, entries) in (1..).map(Incarnation).zip(lives) {
+                standing.node_connected(node, life);
+                standing.reported(
+                    node,
+                    life,
+                    &Report { entries: entries.into_iter().collect::<Batch<_>>(), last: true },
+                );
+                standing.node_lost(node, life);
+            }
+            let intervals = RunSnapshot::of(&standing).masks[&SOURCE].intervals.clone();
+            let numbers = |one: MaskedInterval| (one.from.number(), one.to.map(|to| to.number()));
+            intervals.into_iter().map(numbers).collect::<Vec<_>>()
+        };
+        assert_eq!(told(key(9)), [(1, Some(3)), (5, Some(9)), (40, None)]);
+        assert_eq!(
+            told(EventKey::MIN),
+            [(40, None)],
+            "it began with the run: the events of the life before are its own"
+        );
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod lasting;
 mod link;
 mod manager;
 mod managers;
+mod mask_record;
 mod observation;
 mod outlet;
 mod peer;
@@ -52,7 +53,7 @@ pub mod stream;
 mod table;
 mod writer;
 
-pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Seen, Standing, Unknown};
+pub use account::{Doubts, NodeReport, RunSnapshot, Seen, Standing, Unknown};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;
@@ -68,6 +69,7 @@ pub use filtering::{
 pub(crate) use front_ends::MOST_UNKNOWN;
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
+pub use mask_record::{MaskRecord, MaskedInterval, Part};
 pub use observation::{observe, phase_name};
 pub use outlet::Outlet;
 pub use reader::{Incoming, MessageReader};

@@ -157,8 +157,17 @@ impl World {
             self.safe.deaths.iter().any(|death| death.place == readout && (found.is_some() || is_before(death.at)));
         // A builder unit that waited for the readout unit in vain was not told who is masked.
         let is_of_builder = matches!(found, Some(Cause::TimedOut | Cause::Disconnected | Cause::ReadoutLost));
+        // Nor was one that had no answer: it has the same to say of the others, for which that is judged.
+        let mut others = copy.found.iter().filter(|&(&other, _)| {
+            let other = (0..self.scenario.sources.len()).find(|&index| self.scenario.source_id(index) == other);
+            other.is_some_and(|other| {
+                other != source && self.scenario.readout_of(other) == self.scenario.readout_of(source)
+            })
+        });
+        let is_of_unit = is_of_builder && others.any(|(_, other)| other == found);
         let begun = timeline.begun[event as usize];
-        let was_away = is_of_builder && (self.was_away(readout, begun) || self.was_refused(readout, begun));
+        let was_away =
+            is_of_unit || is_of_builder && (self.was_away(readout, begun) || self.was_refused(readout, begun));
         Broken::unless(has_died || was_away, Checker::Masks, || {
             let what = found.map_or("has a fragment", |cause| cause.name());
             format!("event {event}: source {id} was masked, and {what}")

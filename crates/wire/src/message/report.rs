@@ -152,7 +152,7 @@ impl ReportEntry {
         if is_one { Some((self.what - Self::CORRUPT) as usize) } else { None }
     }
 
-    /// The key at which a readout unit began that began later than the run, where the source took part then.
+    /// The key at which a readout unit began, where the source took part then; [`EventKey::MIN`] where it began with the run.
     pub const fn begun(source: SourceId, key: EventKey) -> Self {
         Self { source: Some(source), what: Self::TURN, value: key.to_bits() }
     }
