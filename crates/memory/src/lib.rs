@@ -23,6 +23,7 @@ mod config;
 mod counters;
 mod frames;
 mod heap;
+mod hint;
 mod loan;
 mod mapping;
 mod numa;
