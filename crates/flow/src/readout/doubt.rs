@@ -399,7 +399,11 @@ impl Readout {
         // One number is enough where it says what the others have just come to.
         // Nothing has contradicted one that the run has passed long ago, since it was held.
         let is_proved = forward.len() > 1 || doubt.is_second;
-        let is_likely = position(first).is_some_and(is_now) || is_proved && reached(first);
+        // Several that go on, of which another source shows one.
+        let is_shared = || forward.members().any(|place| position(place).is_some_and(|at| self.agrees(source, at)));
+        let is_likely = position(first).is_some_and(is_now)
+            || is_proved && reached(first)
+            || forward.len() > 1 && input.has_joined && is_shared();
         if is_likely && !self.is_elsewhere(source) {
             return Verdict::Right(forward);
         }
@@ -461,11 +465,12 @@ impl Readout {
         }
     }
 
-    /// Whether another source shows the event of this number too, and is in doubt itself.
+    /// Whether another source shows the event of this number too, and is in doubt itself or waits for room.
     fn agrees(&self, source: usize, position: Position) -> bool {
         let shows = |other: &Source| {
             let is_it = |one: &Received| other.sequence.position_ahead(one.meta.raw_id, self.head) == Some(position);
-            other.doubt.held.iter().any(|one| !is_unreliable(one) && is_it(one))
+            let mut shown = other.doubt.held.iter().chain(other.waiting.iter().take(other.believed));
+            shown.any(|one| !is_unreliable(one) && is_it(one))
         };
         self.sources.iter().enumerate().any(|(index, other)| index != source && shows(other))
     }

@@ -554,6 +554,21 @@ fn a_short_gap_is_believed_when_time_is_over_although_others_are_late() {
     assert_eq!((rig.settled, rig.missing(key(9)), rig.missing(key(10))), (key(12), vec![(1, Cause::Skipped)], vec![]));
 }
 
+/// Both lost the same events, of which no third source tells, and one of them a few more.
+#[test]
+fn a_long_gap_that_two_sources_share_is_believed_when_time_is_over() {
+    // Within the window, and beyond it.
+    for (one, other) in [(48..=50, 50..=52), (48..=49, 49..=50), (40..=41, 48..=50), (88..=90, 90..=92)] {
+        let mut rig = started(wide(2));
+        rig.feed(0, (1..=9).chain(one.clone()));
+        rig.feed(1, (1..=12).chain(other.clone()));
+        rig.wait(SOURCE_TIMEOUT);
+        let dropped = [0, 1].map(|source| rig.account(source).dropped.get(Cause::ImplausibleJump));
+        let is_shared = one.end() >= other.start();
+        assert_eq!(dropped == [0, 0], is_shared, "{one:?} and {other:?}: {dropped:?}");
+    }
+}
+
 #[test]
 fn what_waits_for_room_shows_its_event() {
     let mut rig = started(config(2));
