@@ -366,7 +366,7 @@ impl Readout {
         // Where a trigger source declares that counters start again, they do.
         let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival) } else { rival };
         let Some(first) = forward.members().next() else {
-            return self.verdict_on_restart(source, anew, forward.cost, is_last_word);
+            return self.verdict_on_new_count(source, anew, forward.cost, is_last_word);
         };
         if !forward.has_gap_before(first) && other > forward.cost {
             return self.right(source, forward, is_last_word);
@@ -399,11 +399,8 @@ impl Readout {
         // One number is enough where it says what the others have just come to.
         // Nothing has contradicted one that the run has passed long ago, since it was held.
         let is_proved = forward.len() > 1 || doubt.is_second;
-        // Several that go on, of which another source shows one.
-        let is_shared = || forward.members().any(|place| position(place).is_some_and(|at| self.agrees(source, at)));
-        let is_likely = position(first).is_some_and(is_now)
-            || is_proved && reached(first)
-            || forward.len() > 1 && input.has_joined && is_shared();
+        let is_likely =
+            position(first).is_some_and(is_now) || is_proved && reached(first) || self.shares(source, forward);
         if is_likely && !self.is_elsewhere(source) {
             return Verdict::Right(forward);
         }
@@ -465,6 +462,14 @@ impl Readout {
         }
     }
 
+    /// Whether several numbers go on, and another source shows the event of one of them too.
+    fn shares(&self, source: usize, forward: Reading) -> bool {
+        let input = &self.sources[source];
+        let position = |place| input.sequence.position_ahead(input.doubt.raw(place), self.head);
+        let mut positions = forward.members().filter_map(position);
+        forward.len() > 1 && input.has_joined && positions.any(|at| self.agrees(source, at))
+    }
+
     /// Whether another source shows the event of this number too, and is in doubt itself or waits for room.
     fn agrees(&self, source: usize, position: Position) -> bool {
         let shows = |other: &Source| {
@@ -498,6 +503,17 @@ impl Readout {
             length => is_first || is_last_word && length as usize >= MOST_HELD && input.doubt.is_full(),
         };
         if is_restart { Verdict::Restart(anew) } else { nothing }
+    }
+
+    /// The same, where a trigger source may declare that a count begins: a lone first number begins it or came twice, and the next one
+    /// tells.
+    fn verdict_on_new_count(&self, source: usize, anew: Reading, forward: i32, is_last_word: bool) -> Verdict {
+        let input = &self.sources[source];
+        let is_lone = self.resync_declared && input.has_joined && anew.len() == 1 && input.doubt.held.len() == 1;
+        match self.verdict_on_restart(source, anew, forward, is_last_word) {
+            Verdict::Nothing if is_lone && input.sequence.is_first(input.doubt.raw(0), false) => Verdict::Perhaps(None),
+            verdict => verdict,
+        }
     }
 
     /// Whether other sources lag behind this one, counting its held fragments.

@@ -336,3 +336,39 @@ fn counts_that_are_all_still_held_make_the_next_one_wait() {
     rig.release(second(1), 2, Outcome::Complete);
     assert_eq!(rig.held.last().map(|entry| entry.key), Some(EventKey::new(9, 2)));
 }
+
+/// Each lone number could be one that came twice.
+#[test]
+fn a_count_that_begins_with_fewer_fragments_than_a_doubt_awaits_begins_with_the_first() {
+    for starts in 3..=5 {
+        let mut rig = Rig::doubting(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) }).start();
+        let feed = |rig: &mut Rig, number| (0..2).for_each(|source| rig.feed(source, [number]));
+        (1..=starts).for_each(|number| feed(&mut rig, number));
+        for number in 1..=starts + 2 {
+            feed(&mut rig, number);
+            // A doubt lasts for half the source time-out.
+            for _ in 0..6 {
+                rig.wait(SOURCE_TIMEOUT / 10);
+            }
+        }
+        let keys: Vec<_> = rig.held.iter().map(|entry| entry.key).collect();
+        let expected: Vec<_> = (1..=starts).map(key).chain((1..=starts + 2).map(second)).collect();
+        assert_eq!(keys, expected, "{:?}", rig.account(0));
+        assert!(rig.held.iter().all(|entry| entry.fragments == 2));
+    }
+}
+
+#[test]
+fn a_first_number_that_came_twice_begins_no_count() {
+    let mut rig = Rig::doubting(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) }).start();
+    for source in 0..2 {
+        rig.feed(source, [1, 2, 3]);
+    }
+    rig.feed(1, [1]);
+    rig.wait(SOURCE_TIMEOUT / 2);
+    rig.wait(SOURCE_TIMEOUT / 2);
+    for source in 0..2 {
+        rig.feed(source, [4, 5]);
+    }
+    assert_eq!((rig.numbers(), rig.account(1).duplicate), (vec![1, 2, 3, 4, 5], 1));
+}
