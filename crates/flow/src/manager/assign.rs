@@ -117,7 +117,7 @@ impl Manager {
         if !(again && is_planted(Flaw::SameAttemptAgain)) {
             row.attempt = Attempt(row.attempt.0.saturating_add(1)).max(first_attempt);
         }
-        row.former = again.then_some(row.builder);
+        row.is_repeated = again;
         row.stage = Stage::Assigned;
         row.builder = builder;
         let entry = AssignEntry { key: row.key, bytes: row.bytes, attempt: row.attempt };

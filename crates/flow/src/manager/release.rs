@@ -72,8 +72,9 @@ impl Manager {
             self.builders[usize::from(row.builder)].in_work -= 1;
             row.stage = Stage::Again;
         }
-        if let Some(former) = row.former.filter(|_| ending.outcome.dropped().is_some()) {
-            let is_lost = self.builders[usize::from(former)].lost.is_some();
+        if row.is_repeated && ending.outcome.dropped().is_some() {
+            // Each of several may have had it, one after the other.
+            let is_lost = self.builders.iter().any(|link| link.lost.is_some());
             match self.kept.remove(&position) {
                 Some(kept) => (row.builder, row.attempt, ending) = kept,
                 None if is_lost && self.phase.is_open() => {

@@ -41,8 +41,8 @@ pub(super) struct Row {
     pub(super) attempt: Attempt,
     /// To whom it was assigned last.
     pub(super) builder: u16,
-    /// Who had it in the attempt before.
-    pub(super) former: Option<u16>,
+    /// Other builder units had it in earlier attempts.
+    pub(super) is_repeated: bool,
     /// How far it has come.
     pub(super) stage: Stage,
     /// The trigger source is among its fragments.
@@ -59,7 +59,7 @@ impl Row {
             bytes: 0,
             attempt: Attempt(0),
             builder: 0,
-            former: None,
+            is_repeated: false,
             stage: Stage::Empty,
             triggered: false,
             ending: Ending { outcome: Outcome::Complete, verdict: Verdict::Accepted },

@@ -647,3 +647,22 @@ fn a_stop_by_force_waits_for_no_lost_builder() {
     assert_eq!(released(&hand.sent(), 0).len(), 1);
     assert_eq!(ends(&hand), (0, 1, 0));
 }
+
+#[test]
+fn an_event_is_not_dropped_before_each_lost_builder_that_had_it_has_told() {
+    let mut hand = Hand::running(config(1, 3));
+    hand.announce(0, 1, [1]);
+    assert_eq!(hand.assigned(), [(0, 1, 1)]);
+    hand.lose(NodeId::builder(0));
+    assert_eq!(hand.assigned(), [(1, 1, 2)]);
+    hand.lose(NodeId::builder(1));
+    assert_eq!(hand.assigned(), [(2, 1, 3)]);
+    hand.connect(NodeId::builder(1), 1);
+    tell(&mut hand, 1, &[(1, 2, None)], false);
+    hand.acknowledge(2, 1, 3, DROPPED);
+    assert_eq!((released(&hand.sent(), 0), ends(&hand)), (vec![], (0, 0, 1)));
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(1, 1, Some(Outcome::Complete))], false);
+    assert_eq!(released(&hand.sent(), 0), [(key(1), 1, Outcome::Complete)]);
+    assert_eq!(ends(&hand), (1, 0, 0));
+}
