@@ -275,7 +275,7 @@ impl World {
                 Some(copy) => {
                     for source in 0..self.scenario.sources.len() {
                         if masked.covers(self.scenario.source_id(source), self.scenario.key_of(event)) {
-                            self.judge_masked(timeline, event, source, copy)?;
+                            self.judge_masked(timeline, masked, event, source, copy)?;
                             continue;
                         }
                         match copy.found.get(&self.scenario.source_id(source)) {

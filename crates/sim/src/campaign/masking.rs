@@ -142,6 +142,7 @@ impl World {
     pub(super) fn judge_masked(
         &self,
         timeline: &Timeline,
+        masked: &Masked,
         event: u64,
         source: usize,
         copy: &Record,
@@ -157,11 +158,13 @@ impl World {
             self.safe.deaths.iter().any(|death| death.place == readout && (found.is_some() || is_before(death.at)));
         // A builder unit that waited for the readout unit in vain was not told who is masked.
         let is_of_builder = matches!(found, Some(Cause::TimedOut | Cause::Disconnected | Cause::ReadoutLost));
-        // Nor was one that had no answer: it has the same to say of the others, for which that is judged.
+        // Nor was one that had no answer: it has the same to say of others that take part, for which that is judged.
         let mut others = copy.found.iter().filter(|&(&other, _)| {
             let other = (0..self.scenario.sources.len()).find(|&index| self.scenario.source_id(index) == other);
             other.is_some_and(|other| {
-                other != source && self.scenario.readout_of(other) == self.scenario.readout_of(source)
+                let id = self.scenario.source_id(other);
+                let is_judged = !masked.covers(id, self.scenario.key_of(event));
+                is_judged && self.scenario.readout_of(other) == self.scenario.readout_of(source)
             })
         });
         let is_of_unit = is_of_builder && others.any(|(_, other)| other == found);
