@@ -23,6 +23,8 @@ use std::time::Duration;
 const AWAY: Duration = Duration::from_millis(900);
 /// Whose connection is lost calls again after this time, at latest.
 const RECALL: Duration = Duration::from_millis(250);
+/// A connection over which nothing comes keeps its node's place for so long.
+const SILENCE: Duration = Duration::from_secs(1);
 /// A node that was away is there again after this time: it calls five times a second.
 const RETURN: Duration = Duration::from_secs(3);
 
@@ -429,11 +431,11 @@ impl World {
         let touching = self.injection.happened.iter().filter(|disturbance| {
             let places = disturbance.fault.places();
             match disturbance.fault {
-                // It may be given events before readout units count its former life's connections as dead: an event manager that
-                // does not know its former life takes it in at once.
+                // It may be given events before readout units count its former life's connections as dead, a second after these
+                // were heard last. Campaigns wait no longer for units that cannot be reached than for others.
                 Fault::PowerCut(place @ Place::Builder(_)) => {
-                    let is_new = disturbance.from <= Instant::ZERO.after(RECALL);
-                    is_new || self.scenario.managers != Managers::Alone || self.lost_its_manager(place)
+                    let gives_up_before = self.scenario.time_outs.builder < SILENCE;
+                    gives_up_before || self.scenario.managers != Managers::Alone || self.lost_its_manager(place)
                 }
                 Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
                 Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_outside(),
