@@ -5,9 +5,10 @@
 #![cfg(feature = "flaws")]
 
 use ropewalk_sim::campaign::{
-    Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, numbering, operating, push, run,
-    run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_numbering, run_operating,
-    run_push, run_storing, run_tuning, run_watching, run_writing, storing, tuning, watching, writing,
+    Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, numbering, operating,
+    packet_numbers, push, run, run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing,
+    run_numbering, run_operating, run_packet_numbers, run_push, run_storing, run_tuning, run_watching, run_writing,
+    storing, tuning, watching, writing,
 };
 use ropewalk_terms::flaws::{Flaw, plant};
 
@@ -17,7 +18,7 @@ const SEEDS: u64 = 500;
 const NAMED: usize = 3;
 
 /// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, of
-/// its splitters, of its boards whose numbers grow, of those whose numbers are wrong, of those that send an event in several frames, of its filter units here and on
+/// its splitters, of its boards whose numbers grow, of those whose numbers are wrong, of sources that push packets with wrong numbers, of boards that send an event in several frames, of its filter units here and on
 /// other machines, of its run files in several streams, and of its files between builder units and filter units: as they are written,
 /// and as they are filtered; of run control as operators have it; of settings of a host that are changed and taken back; and of those
 /// who watch a run.
@@ -27,6 +28,7 @@ fn judged(seed: u64) -> Option<Broken> {
     let divided = || run_dividing(dividing::Scenario::draw(seed));
     let grown = || run_growing(growing::Scenario::draw(seed));
     let numbered = || run_numbering(numbering::Scenario::draw(seed));
+    let packets = || run_packet_numbers(packet_numbers::Scenario::draw(seed));
     let gathered = || run_gathering(gathering::Scenario::draw(seed));
     let filtered = || run_filtering(filtering::Scenario::draw(seed));
     let filtered_elsewhere = || run_filtering(filtering::Scenario::draw_remote(seed));
@@ -43,6 +45,7 @@ fn judged(seed: u64) -> Option<Broken> {
         .or_else(divided)
         .or_else(grown)
         .or_else(numbered)
+        .or_else(packets)
         .or_else(gathered)
         .or_else(filtered)
         .or_else(filtered_elsewhere)

@@ -377,6 +377,8 @@ flaws! {
     FarPacketBelieved = "far_packet_believed",
     /// A packet whose fragments contradict its header begins a set.
     WrongPacketBegins = "wrong_packet_begins",
+    /// A gateway does not see that a source starts its numbering again.
+    PacketRestartUnseen = "packet_restart_unseen",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -8,6 +8,8 @@
 //! A packet holds nothing but its number that says where it belongs, so the packets of a restarted source are dropped. Only other
 //! sources show how far the run has come: a source that is alone is in sync again with the number behind its newest one.
 
+use ropewalk_terms::flaws::{Flaw, is_planted};
+
 /// Packets in a row behind a source's newest one that show a restart. Fewer may have come twice or overtaken each other.
 const PROOF: u8 = 8;
 
@@ -39,16 +41,19 @@ const fn ahead(number: u32, of: u32) -> i32 {
 }
 
 impl SourceNumbers {
-    /// A packet got its place.
+    /// A packet got its place, where the run has come to `run`. Returns the restart that it proves.
     #[inline]
-    pub(super) fn placed(&mut self, number: u32) {
-        self.in_a_row = 0;
+    pub(super) fn placed(&mut self, number: u32, run: u32) -> Option<Recount> {
         if self.newest.is_none_or(|newest| ahead(number, newest) > 0) {
-            self.newest = Some(number);
+            (self.newest, self.in_a_row) = (Some(number), 0);
+            return None;
         }
+        // It was overtaken, or its set is another gateway's.
+        self.refused(number, run)
     }
 
     /// A packet of a set that is past, or that had one, where the run has come to `run`. Returns the restart that it proves.
+    #[cold]
     pub(super) fn refused(&mut self, number: u32, run: u32) -> Option<Recount> {
         let newest = self.newest?;
         if ahead(number, newest) > 0 {
@@ -60,7 +65,7 @@ impl SourceNumbers {
             (self.in_a_row, self.behind, self.lag) = (0, (number, number), ahead(run, newest));
         }
         (self.in_a_row, self.behind.1) = (self.in_a_row + 1, number);
-        self.is_out_of_sync = self.in_a_row == PROOF;
+        self.is_out_of_sync = self.in_a_row == PROOF && !is_planted(Flaw::PacketRestartUnseen);
         self.is_out_of_sync.then_some(Recount { from: newest, to: self.behind.0 })
     }
 
@@ -87,7 +92,7 @@ mod tests {
     /// A source whose newest number is 800, in a run at 810.
     fn at_800() -> SourceNumbers {
         let mut numbers = SourceNumbers::default();
-        [780, 800, 790].into_iter().for_each(|number| numbers.placed(number));
+        [780, 800, 790].into_iter().for_each(|number| assert_eq!(numbers.placed(number, 810), None));
         numbers
     }
 
@@ -119,8 +124,16 @@ mod tests {
         }
         let mut numbers = at_800();
         assert_eq!(refused(&mut numbers, (730..800).step_by(10)), None);
-        numbers.placed(810);
+        numbers.placed(810, 810);
         assert_eq!(refused(&mut numbers, [800, 810]), None, "one was placed between");
+    }
+
+    #[test]
+    fn a_restart_shows_although_its_packets_begin_sets_of_other_gateways() {
+        let mut numbers = at_800();
+        let mut all = (5..85).step_by(10).map(|number| numbers.placed(number, 810));
+        assert_eq!(all.by_ref().take(7).collect::<Vec<_>>(), [None; 7]);
+        assert_eq!(all.next(), Some(Some(Recount { from: 800, to: 5 })));
     }
 
     #[test]
@@ -133,7 +146,7 @@ mod tests {
     #[test]
     fn numbers_wrap() {
         let mut numbers = SourceNumbers::default();
-        [u32::MAX - 4, 5, 15].into_iter().for_each(|number| numbers.placed(number));
+        [u32::MAX - 4, 5, 15].into_iter().for_each(|number| assert_eq!(numbers.placed(number, 15), None));
         assert_eq!(refused(&mut numbers, (100..200).step_by(10)), None, "ahead");
         let behind = (0..8).map(|place| (u32::MAX - 94).wrapping_add(10 * place));
         assert_eq!(refused(&mut numbers, behind), Some(Recount { from: 15, to: u32::MAX - 94 }));

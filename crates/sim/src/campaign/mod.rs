@@ -12,7 +12,7 @@
 //! Each seed is a system of either kind: this one, and one in which sources push (`push`). Front ends under run control have a
 //! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes; so have splitters
 //! and their processes (`dividing`), boards whose numbers grow, with their black boxes (`growing`), boards whose numbers are
-//! wrong (`numbering`), and boards that send an event in several frames (`gathering`): what these stand on is in `stand`. Run files in several streams have one, too (`storing`), with
+//! wrong (`numbering`, and of sources that push, `packet_numbers`), and boards that send an event in several frames (`gathering`): what these stand on is in `stand`. Run files in several streams have one, too (`storing`), with
 //! nothing but storage and its disk, and so have files between builder units and filter units (`writing`, `filing`), and filter units
 //! with what becomes of events behind them (`filtering`), run control as operators have it (`operating`), settings of a host that are changed
 //! and taken back (`tuning`), and those who watch a run, its alarms and what limits it (`watching`).
@@ -48,6 +48,7 @@ pub mod numbering;
 mod obedience;
 mod order;
 mod outcome;
+pub mod packet_numbers;
 mod perfetto;
 mod place;
 pub mod push;
@@ -82,7 +83,7 @@ pub use fault_kind::FaultKind;
 pub use masking::Masking;
 pub use outcome::{
     Outcome, run, run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_numbering,
-    run_operating, run_push, run_storing, run_tuning, run_watching, run_writing,
+    run_operating, run_packet_numbers, run_push, run_storing, run_tuning, run_watching, run_writing,
 };
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};

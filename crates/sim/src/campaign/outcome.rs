@@ -9,6 +9,7 @@ use super::filtering;
 use super::gathering;
 use super::growing;
 use super::numbering;
+use super::packet_numbers;
 use super::push;
 use super::scenario::Scenario;
 use super::storing;
@@ -73,6 +74,11 @@ pub fn run_growing(scenario: growing::Scenario) -> Option<Broken> {
 /// What a checker says of boards whose event numbers are wrong; nothing where everything holds.
 pub fn run_numbering(scenario: numbering::Scenario) -> Option<Broken> {
     caught(|| numbering::World::new(scenario).run())
+}
+
+/// What a checker says of sources whose packets have wrong numbers; nothing where everything holds.
+pub fn run_packet_numbers(scenario: packet_numbers::Scenario) -> Option<Broken> {
+    caught(|| packet_numbers::World::new(scenario).run())
 }
 
 /// What a checker says of boards that send an event in several frames; nothing where everything holds.

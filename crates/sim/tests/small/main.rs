@@ -8,6 +8,7 @@ mod gathering;
 mod growing;
 mod numbering;
 mod operating;
+mod packet_numbers;
 mod storing;
 mod tuning;
 mod watching;
