@@ -276,12 +276,8 @@ impl Assembly {
     #[inline]
     fn place(&mut self, slot: u16, source: u16, packet: Payload, now: Instant) {
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
-        let number = set.first.number() as u32;
-        let run = (self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing)) as u32;
+        self.numbers[usize::from(source)].placed(set.first.number() as u32);
         let account = &mut self.by_source[usize::from(source)];
-        if let Some(restart) = self.numbers[usize::from(source)].placed(number, run) {
-            (account.restarts, account.last_restart) = (account.restarts + 1, restart);
-        }
         account.packets += 1;
         account.bytes += packet.len() as u64;
         if let Some(histograms) = self.histograms.get_mut(usize::from(source)) {

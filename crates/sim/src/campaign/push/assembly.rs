@@ -253,7 +253,7 @@ impl Assembly {
             let account = &mut self.by_source[source];
             account.out_of_sync += u64::from(cause == Cause::OutOfSync);
             if matches!(cause, Cause::Duplicate | Cause::Late | Cause::Stale)
-                && let Some(restart) = self.sent[source].fall_behind(number, run)
+                && let Some(restart) = self.sent[source].refuse(number, run)
             {
                 (account.restarts, account.last_restart) = (account.restarts + 1, restart);
             }
@@ -392,11 +392,8 @@ impl Assembly {
         set.came.insert(source);
         let is_whole = set.came.len() == self.due(number).len();
         let first_event = self.first_of(number) as u32;
-        let run = self.newest() as u32;
+        self.sent[usize::from(source)].place(first_event);
         let account = &mut self.by_source[usize::from(source)];
-        if let Some(restart) = self.sent[usize::from(source)].place(first_event, run) {
-            (account.restarts, account.last_restart) = (account.restarts + 1, restart);
-        }
         (account.packets, account.bytes) = (account.packets + 1, account.bytes + bytes.len() as u64);
         if is_whole {
             self.finish(number, Cause::TimedOut);

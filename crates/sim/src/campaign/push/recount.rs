@@ -6,7 +6,7 @@ use ropewalk_flow::gateway::Recount;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     newest: Option<u32>,
-    /// Packets since the last one that was the newest, each behind the newest one and ahead of the one before.
+    /// Refused packets since the last one that was placed, each behind the newest one and ahead of the one before.
     refused: Vec<u32>,
     /// How far the run was ahead of the newest one when the first of them came.
     lag: i64,
@@ -20,19 +20,16 @@ fn from_to(from: u32, to: u32) -> i64 {
 
 impl Sent {
     /// A packet was placed.
-    pub(super) fn place(&mut self, number: u32, run: u32) -> Option<Recount> {
+    pub(super) fn place(&mut self, number: u32) {
+        self.refused.clear();
         match self.newest {
-            Some(newest) if from_to(newest, number) <= 0 => self.fall_behind(number, run),
-            _ => {
-                self.refused.clear();
-                self.newest = Some(number);
-                None
-            }
+            Some(newest) if from_to(newest, number) <= 0 => {}
+            _ => self.newest = Some(number),
         }
     }
 
-    /// A packet came twice, too late or after newer ones. The eighth in a row behind the newest one shows a restart.
-    pub(super) fn fall_behind(&mut self, number: u32, run: u32) -> Option<Recount> {
+    /// A packet came twice or too late. The eighth in a row behind the newest one shows a restart.
+    pub(super) fn refuse(&mut self, number: u32, run: u32) -> Option<Recount> {
         let newest = self.newest?;
         if from_to(newest, number) > 0 {
             self.refused.clear();
