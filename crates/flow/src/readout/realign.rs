@@ -153,7 +153,9 @@ impl Readout {
         if self.tells(source) && !is_last_word && !self.resync_declared && is_awaited {
             return Verdict::AwaitOthers;
         }
-        if !is_elsewhere {
+        // Times alone compare only where others show as many.
+        let has_crossings = input.doubt.held().any(|one| Mark::of(&one.meta).crossing.is_some());
+        if !is_elsewhere || is_long && !has_crossings {
             return self.right(source, forward, is_last_word);
         }
         // Its counter may be right again: numbers alone do not tell.
