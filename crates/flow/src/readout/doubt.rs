@@ -289,8 +289,7 @@ impl Readout {
         match verdict {
             Verdict::Wait => {}
             Verdict::AwaitOthers => self.doubt_check = self.doubt_check.min(now.after(self.patience() / LOOKS)),
-            // What is behind several has a time of its own: one number may be wrong, and the next one tells.
-            Verdict::Right(reading) => self.follow(source, reading, is_last_word && reading.len() == 1),
+            Verdict::Right(reading) => self.follow(source, reading, is_last_word),
             Verdict::Restart(reading) => self.restart(now, source, reading),
             Verdict::Realign(reading, position) => self.realign(source, reading, position, is_last_word),
             Verdict::Perhaps(position) if !self.sources[source].doubt.is_second => {
@@ -403,7 +402,7 @@ impl Readout {
         let is_likely =
             position(first).is_some_and(is_now) || is_proved && reached(first) || self.shares(source, forward);
         if is_likely && !self.is_elsewhere(source) {
-            return self.right(source, forward, is_last_word);
+            return Verdict::Right(forward);
         }
         // Other sources that are held back cannot show this event.
         let is_blocked = shown >= self.room_end() || input.is_unread();
@@ -452,7 +451,7 @@ impl Readout {
     pub(super) fn right(&self, source: usize, mut reading: Reading, is_last_word: bool) -> Verdict {
         let held = &self.sources[source].doubt.held;
         let Some(end) = reading.members().next_back() else { return Verdict::Wait };
-        let is_lonely = reading.has_gap_before(end) && reading.len() > 1;
+        let is_lonely = reading.has_gap_before(end) && reading.len() > 1 && !is_last_word;
         if is_lonely || is_unreliable(&held[end]) {
             reading.without(end);
         }
