@@ -117,7 +117,7 @@ impl Reading {
 
     fn with(self, place: usize, link: Link) -> Self {
         let bit = 1 << place;
-        let gaps = self.gaps | if link.missing > 0 { bit } else { 0 };
+        let gaps = self.gaps | if link.is_gap { bit } else { 0 };
         let missing = self.missing.saturating_add(link.missing);
         Self { members: self.members | bit, gaps, missing, cost: self.cost + link.cost }
     }
@@ -133,7 +133,9 @@ impl Reading {
 #[derive(Copy, Clone)]
 struct Link {
     cost: i32,
-    /// Numbers between them that nothing stands for.
+    /// Whether numbers are missing between them.
+    is_gap: bool,
+    /// How many, if whatever may be a wrong number stands for one.
     missing: u64,
 }
 
@@ -189,7 +191,7 @@ impl Numbers<'_> {
             (Start::Last { .. }, _) => self.link(start, None, place),
             (Start::Anew, Number::Says(_)) => {
                 let before: i32 = (0..place).map(|place| self.alone(start, place)).sum();
-                Some(Link { cost: GAP + before - self.twice(place) * (WRONG - KNOWN), missing: 0 })
+                Some(Link { cost: GAP + before - self.twice(place) * (WRONG - KNOWN), is_gap: false, missing: 0 })
             }
             (Start::Anew, _) => None,
         }
@@ -219,17 +221,24 @@ impl Numbers<'_> {
         // Numbers of this gap, wherever they are held.
         let late = (0..self.held.len()).filter(|one| says(one).is_some_and(is_inside)).count() as u64;
         let between = before.map_or(0, |before| before + 1)..place;
-        let stands_for_one = |one: &usize| match self.held[*one] {
-            Number::Says(raw) if raw == to && self.may_repeat => false,
-            Number::Says(raw) => !is_inside(raw) && self.alone(start, *one) == WRONG,
-            Number::Damaged(_) | Number::Unknown => true,
+        // Sent twice or late, to all appearance, which costs less than a wrong number.
+        let is_again = |one: usize, raw: u64| {
+            raw == to || self.sequence.between(raw, from) < RECENT || self.alone(start, one) == KNOWN
+        };
+        let stands_for_one = |one: usize, again: bool| match self.held[one] {
+            Number::Says(raw) if raw == to && self.may_repeat || is_inside(raw) => false,
+            Number::Says(raw) => is_again(one, raw) == again,
+            Number::Damaged(_) | Number::Unknown => !again,
         };
         let gone = match start {
             Start::Last { gone } if before.is_none() => gone,
             _ => 0,
         };
-        let unknown = between.clone().filter(stands_for_one).count() as u64 + gone;
+        let unknown = between.clone().filter(|&one| stands_for_one(one, false)).count() as u64 + gone;
         let lost = missing.saturating_sub(late + unknown);
+        // Wrong ones after all, perhaps. For one that costs as much more as a gap does, for several the gap is likelier.
+        let again = between.clone().filter(|&one| stands_for_one(one, true)).count() as u64;
+        let is_gap = lost > 1 || lost > again;
         let is_damaged = matches!(self.held[place], Number::Damaged(_));
         if is_damaged && missing + late > 0 {
             // The number of a damaged fragment counts only where it is the expected one.
@@ -237,7 +246,8 @@ impl Numbers<'_> {
         }
         let alone: i32 = between.map(|one| self.alone(start, one)).sum();
         let excused = (late as i32 + self.twice(place)) * (WRONG - KNOWN);
-        Some(Link { cost: alone - excused + if lost > 0 { GAP } else { 0 }, missing: lost })
+        let cost = alone - excused + if lost > 0 { GAP } else { 0 };
+        Some(Link { cost, is_gap, missing: lost.saturating_sub(again) })
     }
 }
 
@@ -276,7 +286,10 @@ mod tests {
         assert_eq!(read(&[1527, 1528, 1529]), (vec![0, 1, 2], 1), "a gap");
         assert_eq!(read(&[1527, 1530, 1532, 1540]), (vec![0, 1, 2, 3], 4), "a gap before each");
         assert_eq!(read(&[2548, 2549, 1526, 1527]), (vec![2, 3], 4), "two wrong ones in a row");
-        assert_eq!(read(&[1525, 1525, 1526]), (vec![1, 2], 1), "the first of them stands for 1524");
+        assert_eq!(read(&[1525, 1525, 1526]), (vec![1, 2], 2), "the first of them stands for 1524");
+        assert_eq!(read(&[1521, 1525]), (vec![1], 2), "a wrong number that was there before stands for 1524");
+        assert_eq!(read(&[1522, 1525, 1525]), (vec![1], 3), "the first of them is right, and the second one may be 1526");
+        assert_eq!(read(&[1522, 1523, 1527, 1528]), (vec![2, 3], 3), "two came twice, in front of a gap");
         assert_eq!(read(&[9, 9, 9]), (vec![], 6));
     }
 }
