@@ -23,7 +23,6 @@ mod config;
 mod counters;
 mod frames;
 mod heap;
-mod hint;
 mod loan;
 mod mapping;
 mod numa;

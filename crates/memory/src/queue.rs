@@ -58,12 +58,6 @@ impl ByteQueue {
         self.slices.front().map_or(&[], CutSlice::bytes)
     }
 
-    /// Has the line at `offset` of the front piece fetched, for a look at it soon.
-    #[inline]
-    pub fn prefetch(&self, offset: usize) {
-        crate::hint::prefetch(self.front(), offset);
-    }
-
     /// The bytes in order, piece by piece, none of them empty.
     #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
@@ -192,12 +186,6 @@ impl FrontSlice<'_> {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.slice.bytes()
-    }
-
-    /// Has the line at `offset` fetched, for a look at it soon.
-    #[inline]
-    pub fn prefetch(&self, offset: usize) {
-        crate::hint::prefetch(self.bytes(), offset);
     }
 
     /// Drops the first `skip` bytes and takes the `n` behind them out.

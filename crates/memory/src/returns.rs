@@ -18,7 +18,7 @@ impl Returns {
     /// Lets a payload go, and leaves an empty one.
     #[inline]
     pub fn take(&mut self, payload: &mut Payload) {
-        let Some(slice) = payload.take_one() else { return payload.clear() };
+        let Some(slice) = payload.take_one() else { return payload.clear_several() };
         match &self.last {
             Some(last) if (last.pool(), last.block()) == (slice.pool(), slice.block()) => {
                 self.more += 1;
@@ -28,7 +28,8 @@ impl Returns {
         }
     }
 
-    #[inline]
+    // Apart, so that what is done for each payload stays short enough to be inlined.
+    #[inline(never)]
     fn begin(&mut self, slice: Slice) {
         self.flush();
         self.last = Some(slice);

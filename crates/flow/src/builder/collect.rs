@@ -80,9 +80,15 @@ impl Builder {
             }
         }
         slot.filled += filled;
-        if filled as usize == peer.sources() {
-            return;
+        if filled as usize != peer.sources() {
+            self.name_not_held(readout, entry);
         }
+    }
+
+    /// Notes why an answer lacks fragments.
+    #[cold]
+    fn name_not_held(&mut self, readout: u16, entry: &SuperFragmentEntry) {
+        let peer = &self.peers[usize::from(readout)];
         if entry.not_held.is_some() {
             self.slots.lack(entry.slot, readout);
         }

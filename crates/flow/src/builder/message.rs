@@ -224,9 +224,13 @@ impl Builder {
         let (key, attempt, ending) = (slot.key, slot.attempt, Ending { outcome: slot.outcome, verdict: slot.verdict });
         self.ledger.end(ending);
         self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, ending });
-        let place = self.recent.note(key, attempt, ending, self.slots.lacking(number));
+        let lacking = self.slots.lacking(number);
+        let is_lacking = lacking.is_some();
+        let place = self.recent.note(key, attempt, ending, lacking);
         self.hints.set(key, Whereabouts::Recent(place));
-        self.tell_lacking(place);
+        if is_lacking {
+            self.tell_lacking(place);
+        }
     }
 
     /// The event manager learns which readout units an event lacks before it learns how the event ended.

@@ -44,7 +44,7 @@ impl LackingLog {
 
     /// Whether a readout unit is lacking in the event at a position.
     pub(super) fn is_any_lacking(&self, position: u64) -> bool {
-        self.known.range((position, 0)..=(position, u16::MAX)).next().is_some()
+        !self.known.is_empty() && self.known.range((position, 0)..=(position, u16::MAX)).next().is_some()
     }
 
     /// How the event at a position ended for what this readout unit has of it.

@@ -289,6 +289,7 @@ mod tests {
         assert_eq!(read(&[1525, 1525, 1526]), (vec![1, 2], 2), "the first of them stands for 1524");
         assert_eq!(read(&[1521, 1525]), (vec![1], 2), "a wrong number that was there before stands for 1524");
         assert_eq!(read(&[1522, 1525, 1525]), (vec![1], 3), "the first of them is right, and the second one may be 1526");
+        assert_eq!(read(&[1526, 1521, 1526]), (vec![2], 3), "both in front of it may be wrong ones");
         assert_eq!(read(&[1522, 1523, 1527, 1528]), (vec![2, 3], 3), "two came twice, in front of a gap");
         assert_eq!(read(&[9, 9, 9]), (vec![], 6));
     }

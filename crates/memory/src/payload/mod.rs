@@ -288,6 +288,12 @@ impl Payload {
         }
     }
 
+    /// The same, where the payload is not one slice.
+    #[inline(never)]
+    pub(crate) fn clear_several(&mut self) {
+        self.clear();
+    }
+
     /// The slices themselves, in order.
     pub fn into_slices(mut self) -> impl Iterator<Item = Slice> {
         core::iter::from_fn(move || self.pop_slice())

@@ -77,7 +77,6 @@ impl FerolStream {
             let bytes = front.bytes();
             let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { break };
             let block = BlockHeader::parse(header).map_err(|error| error.cause())?;
-            front.prefetch(block.block_bytes());
             let fragment = bytes.get(HEADER_BYTES..block.block_bytes()).unwrap_or_default();
             let (Some(first), Some(last)) = (fragment.first_chunk(), fragment.last_chunk()) else { break };
             // What ends the slice, or lies in several, is the queue's to take.
@@ -105,8 +104,6 @@ impl FerolStream {
         if queue.len() < block.block_bytes() {
             return Ok(false);
         }
-        // The next header shows where the one behind it lies: each is a miss of its own if the stream is not in the cache.
-        queue.prefetch(block.block_bytes());
         queue.skip(HEADER_BYTES);
         let accepted = self.assembly.accept(&block);
         if let Some(error) = accepted.gives_up {
