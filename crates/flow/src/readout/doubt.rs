@@ -362,7 +362,7 @@ impl Readout {
         let rival = numbers.best(Start::Last { gone }, may_begin, |place| is_ahead(place) && !is_taken(place));
         let twins = (0..doubt.held.len()).filter(|&place| !forward.has(place) && is_taken(place)).count() as i32;
         let rival = rival.cost - twins * (WRONG - KNOWN);
-        let anew = numbers.best(Start::Anew, |place| position(place).is_none(), |_| true);
+        let anew = numbers.anew(forward, |place| position(place).is_none());
         // Where a trigger source declares that counters start again, they do.
         let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival) } else { rival };
         let Some(first) = forward.members().next() else {

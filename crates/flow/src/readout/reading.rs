@@ -106,10 +106,14 @@ impl Reading {
         self.members &= !(1 << place);
     }
 
+    /// The first member behind its first one that has numbers missing in front of it.
+    pub(super) fn gap(&self) -> Option<usize> {
+        self.members().skip(1).find(|&place| self.has_gap_before(place))
+    }
+
     /// The same up to before the first member behind its first one that has numbers missing in front of it.
     pub(super) fn until_gap(mut self) -> Self {
-        let gap = self.members().skip(1).find(|&place| self.has_gap_before(place));
-        if let Some(gap) = gap {
+        if let Some(gap) = self.gap() {
             self.members &= (1 << gap) - 1;
         }
         self
@@ -170,6 +174,17 @@ impl Numbers<'_> {
             }
         }
         best
+    }
+
+    /// The one according to which the numbering starts again, where `forward` is that according to which it goes on.
+    pub(super) fn anew(&self, forward: Reading, may_begin: impl Fn(usize) -> bool) -> Reading {
+        let anew = self.best(Start::Anew, &may_begin, |_| true);
+        let goes_on = |place| forward.has(place) && forward.gaps == 0;
+        // What goes on where the old numbering was does not go on behind a gap in a new one.
+        match anew.gap().filter(|&gap| goes_on(gap)) {
+            Some(gap) => self.best(Start::Anew, may_begin, |place| place < gap),
+            None => anew,
+        }
     }
 
     /// What a number costs that is no member.
@@ -288,7 +303,7 @@ mod tests {
         assert_eq!(read(&[2548, 2549, 1526, 1527]), (vec![2, 3], 4), "two wrong ones in a row");
         assert_eq!(read(&[1525, 1525, 1526]), (vec![1, 2], 2), "the first of them stands for 1524");
         assert_eq!(read(&[1521, 1525]), (vec![1], 2), "a wrong number that was there before stands for 1524");
-        assert_eq!(read(&[1522, 1525, 1525]), (vec![1], 3), "the first of them is right, and the second one may be 1526");
+        assert_eq!(read(&[1522, 1525, 1525]), (vec![1], 3), "the first is right, the second may be 1526");
         assert_eq!(read(&[1526, 1521, 1526]), (vec![2], 3), "both in front of it may be wrong ones");
         assert_eq!(read(&[1522, 1523, 1527, 1528]), (vec![2, 3], 3), "two came twice, in front of a gap");
         assert_eq!(read(&[9, 9, 9]), (vec![], 6));

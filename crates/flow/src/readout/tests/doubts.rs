@@ -603,6 +603,22 @@ fn a_source_that_was_out_of_sync_by_mistake_comes_back() {
 }
 
 #[test]
+fn numbers_that_are_zero_are_no_restart() {
+    for (zeros, wrong) in [(2, 0), (3, 0), (5, 0), (2, 1), (3, 7), (7, 0)] {
+        let mut settings = wide(2);
+        settings.trigger = Some(settings.sources[0].id);
+        let mut rig = started(settings);
+        rig.feed(0, 1..=300);
+        rig.feed(1, 1..=128);
+        rig.feed(1, (0..zeros).map(|_| wrong));
+        rig.feed(1, 129 + zeros..=300);
+        rig.wait(SOURCE_TIMEOUT * 3);
+        let account = rig.account(1);
+        assert_eq!(account.in_flight + zeros, 300, "{zeros} of {wrong}: {account:?} {:?}", kinds(&rig, 1));
+    }
+}
+
+#[test]
 fn a_restart_is_named_when_it_is_proved() {
     let mut rig = started(ReadoutConfig { trigger_elsewhere: true, ..wide(2) });
     rig.feed(0, 1..=30);
