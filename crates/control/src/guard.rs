@@ -150,7 +150,8 @@ impl Guard {
 /// A name of the loopback interface, with or without a port.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
+        Some((address, port)) if port.is_empty() || port.starts_with(':') => address,
+        Some(_) => return false,
         None => host.split(':').next().unwrap_or_default(),
     };
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -185,6 +186,7 @@ mod tests {
             ("[::1]:8900", 200),
             ("daq.example:8900", 403),
             ("127.0.0.1.example", 403),
+            ("[::1].example", 403),
             ("", 403),
         ] {
             assert_eq!(status(&guard, &Method::GET, &[(HOST, host)]), expected, "{host}");
