@@ -351,8 +351,9 @@ impl Readout {
         let position = |place: usize| sequence.position_ahead(doubt.held[place].meta.raw_id, self.head);
         let gone = if input.has_joined { doubt.gone } else { 0 };
         let may_begin = |place| {
-            let may_join = |at| self.may_be_first(source, at) || at < self.opened() || self.agrees(source, at);
-            position(place).is_some_and(|at| input.has_joined || may_join(at) || is_planted(Flaw::StaleJoined))
+            let may_join =
+                |at| self.may_be_first(source, at) || self.may_come_later(source, at) || self.agrees(source, at);
+            position(place).is_some_and(|at| input.has_place() || may_join(at) || is_planted(Flaw::StaleJoined))
         };
         let is_ahead = |place| position(place).is_some();
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
@@ -376,9 +377,9 @@ impl Readout {
         let proof = if is_planted(Flaw::JumpUnproved) { 1 } else { PROOF };
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
-        let is_long = doubt.is_full() && (input.has_joined || input.begins_anywhere)
+        let is_long = doubt.is_full() && (input.has_place() || input.begins_anywhere)
             // No other source here can confirm it, or the others are late themselves.
-            || is_last_word && input.has_joined && (self.is_only_speaker(source) || forward.missing() <= NEAR);
+            || is_last_word && input.has_place() && (self.is_only_speaker(source) || forward.missing() <= NEAR);
         let is_shown = reached(first) && !input.sequence.is_renumbered();
         if lead >= proof && is_shown {
             return self.right(source, forward, is_last_word);
@@ -406,10 +407,10 @@ impl Readout {
         }
         // Other sources that are held back cannot show this event.
         let is_blocked = shown >= self.room_end() || input.is_unread();
-        let may_join = |position| input.has_joined || self.may_be_first(source, position);
+        let may_join = |position| input.has_place() || self.may_be_first(source, position);
         let place = position(first).filter(|&at| is_blocked && may_join(at) || reached(first));
         // Others move on, and may come as far.
-        let is_moving = input.has_joined && self.head != doubt.head;
+        let is_moving = input.has_place() && self.head != doubt.head;
         if place.is_some() || is_moving { Verdict::Perhaps(place) } else { Verdict::Nothing }
     }
 
@@ -417,7 +418,7 @@ impl Readout {
     fn is_reached(&self, source: usize, position: Position) -> bool {
         let (input, shown) = (&self.sources[source], self.opened());
         let is_first = self.may_be_first(source, position);
-        self.is_alone && self.is_only_speaker(source) && (input.has_joined || is_first)
+        self.is_alone && self.is_only_speaker(source) && (input.has_place() || is_first)
             || position < shown
             || is_first && self.agrees(source, position)
             || is_planted(Flaw::StaleJoined) && !input.has_joined
@@ -436,6 +437,12 @@ impl Readout {
         let input = &self.sources[source];
         let is_anywhere = input.begins_anywhere && self.opened() == ORIGIN;
         !input.has_joined && (is_anywhere || position < ORIGIN + NEAR)
+    }
+
+    /// Whether a source that has no place in the run yet may join it at this event: others were about there when it came. What the
+    /// run reaches later on may be a left-over of an earlier run.
+    fn may_come_later(&self, source: usize, position: Position) -> bool {
+        position < self.opened().min(self.sources[source].opened_then.saturating_add(NEAR))
     }
 
     /// Whether a source that has no place in the run yet shows one that the run comes to soon.

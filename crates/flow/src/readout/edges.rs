@@ -37,6 +37,7 @@ impl Readout {
             let input = &mut self.sources[source];
             input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
             input.resync = first.resync();
+            input.resumes = first != origin;
             self.note_frontier(source);
             if !self.sources[source].connected {
                 self.run_clock(now, source, false);

@@ -97,6 +97,10 @@ pub(super) struct Source {
     pub(super) is_only: bool,
     /// It has a place in the run: one of its fragments was placed.
     pub(super) has_joined: bool,
+    /// The run began before its readout unit did: it may be at any later event by now.
+    pub(super) resumes: bool,
+    /// Until it has joined: one past the latest event that any source had shown when its last fragments came.
+    pub(super) opened_then: Position,
     /// Fragments whose numbers are in doubt.
     pub(super) doubt: Doubt,
     /// What the last fragments held that came while its numbering disagreed with the run's.
@@ -162,6 +166,8 @@ impl Source {
             may_repeat: config.gather.is_some(),
             is_only: readout.sources.len() == 1,
             has_joined: false,
+            resumes: false,
+            opened_then: 0,
             doubt: Doubt::new(),
             strayed: Strayed::default(),
             numbering: Numbering::default(),
@@ -247,6 +253,12 @@ impl Source {
     pub(super) fn passes_mask(&self, raw: u64, head: Position) -> bool {
         let (last, next) = (self.sequence.last(), self.masking.first_wanted(self.sequence.last() + 1));
         next > last + 1 && self.sequence.position_ahead(raw, head).is_some_and(|position| position <= next)
+    }
+
+    /// Whether a row of numbers ahead shows where it is in the run. Before its first event such a row may be left-overs of an earlier
+    /// run, unless this run was under way.
+    pub(super) const fn has_place(&self) -> bool {
+        self.has_joined || self.resumes
     }
 
     /// Whether its counter runs for itself and has not shown where it begins.

@@ -183,6 +183,29 @@ fn left_overs_in_front_of_the_first_event_are_stale_however_many() {
     }
 }
 
+/// However many left-overs a source has in front, and whichever source it is.
+#[test]
+fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
+    let of_sources = |count: u64| [(count, 2, 0), (count, 2, 1), (count, 3, 0), (count, 3, 1), (count, 3, 2)];
+    for (count, sources, with) in [1, 3, 7, 8, 9, 20].into_iter().flat_map(of_sources) {
+        for (begin, most) in [(0, 1), (1, 1), (1, 8), (1, 2000), (500, 2000)] {
+            let mut rig = started(ReadoutConfig { window: 2048, ..open(sources) });
+            let made = |source: u32| (1..=1000).map(move |number| truly(source, number, begin + number - 1));
+            let mut queues: Vec<Vec<Received>> = (0..sources).map(|source| made(source).collect()).collect();
+            queues[with].splice(0..0, (901..901 + count).map(|raw| truly(with as u32, 0, raw)));
+            for source in (0..sources as usize).cycle().take(8000) {
+                // A driver may have read more than there is room for.
+                let take = if rig.readout.room(source) > 0 { most.min(queues[source].len()) } else { 0 };
+                rig.feed_fragments(source, queues[source].drain(..take).collect());
+            }
+            let case = format!("{count} left-overs of source {with} of {sources}, {most} at once from {begin}");
+            let full = rig.held.iter().filter(|entry| u32::from(entry.fragments) == sources).count();
+            assert_eq!(wrong_pairs(&rig), vec![], "{case}");
+            assert_eq!((full, rig.account(with).stale), (1000, count), "{case}: {:?}", kinds(&rig, with));
+        }
+    }
+}
+
 #[test]
 fn who_comes_later_joins_where_the_others_are() {
     let mut rig = started(wide(2));

@@ -234,3 +234,29 @@ fn a_readout_unit_that_begins_later_than_the_run_numbers_events_as_the_others() 
     assert_eq!((rig.numbers(), rig.settled), (vec![40, 41, 42], key(42)));
     assert_eq!((rig.account(0).stale, rig.missing(key(40))), (2, vec![(1, Cause::Skipped)]));
 }
+
+/// Its sources lost what they sent while it was away, each as much as it happened to.
+#[test]
+fn sources_join_a_readout_unit_that_begins_later_than_the_run_wherever_they_are() {
+    for begins in [[40, 40, 40], [40, 57, 140], [57, 40, 40], [300, 60, 61], [3000, 2990, 2800], [200, 5000, 201]] {
+        let mut rig = Rig::doubting(ReadoutConfig { window: 64, capacity: 4096, plausibility: 100_000, ..config(3) });
+        (0..3).for_each(|source| rig.connect(source));
+        rig.tell(Message::Start(Start { first: key(40), origin: key(1) }));
+        let mut next = begins;
+        let end = begins[0].max(begins[1]).max(begins[2]) + 1000;
+        for turn in 0..20_000 {
+            for source in 0..3 {
+                let room = rig.readout.room(source).min(3 + turn % 5).min((end - next[source]) as usize);
+                rig.feed(source, next[source]..next[source] + room as u64);
+                next[source] += room as u64;
+            }
+            rig.wait(Duration::from_micros(200));
+            rig.release(key(40), (rig.settled.number().max(39) - 39) as u32, Outcome::Complete);
+        }
+        for source in 0..3 {
+            let account = rig.account(source);
+            let is_lost = account.stale + account.late + account.dropped.total() > 0;
+            assert!(!is_lost && next[source] == end, "{begins:?}, source {source}: {account:?}");
+        }
+    }
+}
