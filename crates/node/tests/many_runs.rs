@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Runs of each kind in a row.
-const RUNS: u32 = 200;
+const RUNS: u32 = 60;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// For so long nothing comes or goes where everything is set up.
 const SETTLED: Duration = Duration::from_secs(2);

@@ -58,6 +58,8 @@ pub struct SourceConfig {
     pub max_fragment: u32,
     /// What the end of its connection means.
     pub on_close: OnClose,
+    /// Its bytes are a recording, which waits for others however far it is ahead of them.
+    pub is_recorded: bool,
     /// Whether the checksums of its fragments are computed.
     pub check_crc: bool,
     /// Its numbers are taken at their word: any believable step ahead is taken at once, and what follows does not correct it.
@@ -93,6 +95,7 @@ impl SourceConfig {
             trusts_numbers: false,
             max_fragment: 16 << 20,
             on_close: OnClose::Wait,
+            is_recorded: false,
             check_crc: true,
             numbers_grow: false,
             reorder: 0,

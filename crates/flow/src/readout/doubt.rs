@@ -17,7 +17,7 @@ use super::source::{Presence, Source};
 use super::timeline::{ORIGIN, Position};
 use crate::messages::{FragmentFlags, NumberingKind, Received};
 use arrayvec::ArrayVec;
-use core::cmp::{Ordering, Reverse};
+use core::cmp::Ordering;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
@@ -27,9 +27,6 @@ pub(super) const MOST_HELD: usize = 8;
 
 /// By how much an explanation leads that has numbers missing in front of its first member: three that continue each other do.
 const PROOF: i32 = 4;
-
-/// Members that show where a numbering begins.
-const ENOUGH: u32 = 3;
 
 /// A first number this close to the run's first one means that the source lost the events between.
 pub(super) const NEAR: Position = 16;
@@ -77,25 +74,6 @@ pub(super) struct Doubt {
     awaits_others: bool,
     /// The last number that was given up for lack of time, and how many in a row agreed with it.
     given_up: Option<(u64, u32)>,
-}
-
-/// Where the sources agree that the run's numbers begin.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Begin {
-    /// Each at this number.
-    At(u64),
-    /// Each so far behind its usual first number.
-    Off(u64),
-}
-
-impl Begin {
-    /// The first number of a source that usually begins with `usual`.
-    const fn number(self, usual: u64) -> u64 {
-        match self {
-            Self::At(number) => number,
-            Self::Off(distance) => usual.wrapping_add(distance),
-        }
-    }
 }
 
 /// What is known of a source whose numbers are in doubt.
@@ -181,7 +159,7 @@ impl Doubt {
 
     /// What the numbers say where counting may begin anywhere: the first one that is right, how many are, and how many fragments
     /// are in front of it.
-    fn beginning(&self, sequence: &Sequence) -> Option<(u64, u32, u64)> {
+    pub(super) fn beginning(&self, sequence: &Sequence) -> Option<(u64, u32, u64)> {
         let reading = self.numbers(sequence, false).best(Start::Anew, |_| true, |_| true);
         let place = reading.members().next()?;
         Some((self.held[place].meta.raw_id, reading.len(), place as u64))
@@ -350,10 +328,12 @@ impl Readout {
         let numbers = doubt.numbers(sequence, input.may_repeat);
         let position = |place: usize| sequence.position_ahead(doubt.held[place].meta.raw_id, self.head);
         let gone = if input.has_joined { doubt.gone } else { 0 };
+        let Some(begins_late) = self.begins_late(source, is_last_word) else { return Verdict::AwaitOthers };
+        let has_place = input.has_place() || begins_late;
         let may_begin = |place| {
             let may_join =
                 |at| self.may_be_first(source, at) || self.may_come_later(source, at) || self.agrees(source, at);
-            position(place).is_some_and(|at| input.has_place() || may_join(at) || is_planted(Flaw::StaleJoined))
+            position(place).is_some_and(|at| has_place || may_join(at) || is_planted(Flaw::StaleJoined))
         };
         let is_ahead = |place| position(place).is_some();
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
@@ -377,9 +357,9 @@ impl Readout {
         let proof = if is_planted(Flaw::JumpUnproved) { 1 } else { PROOF };
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
-        let is_long = doubt.is_full() && (input.has_place() || input.begins_anywhere)
+        let is_long = doubt.is_full() && (has_place || input.begins_anywhere)
             // No other source here can confirm it, or the others are late themselves.
-            || is_last_word && input.has_place() && (self.is_only_speaker(source) || forward.missing() <= NEAR);
+            || is_last_word && has_place && (self.is_only_speaker(source) || forward.missing() <= NEAR);
         let is_shown = reached(first) && !input.sequence.is_renumbered();
         if lead >= proof && is_shown {
             return self.right(source, forward, is_last_word);
@@ -407,10 +387,10 @@ impl Readout {
         }
         // Other sources that are held back cannot show this event.
         let is_blocked = shown >= self.room_end() || input.is_unread();
-        let may_join = |position| input.has_place() || self.may_be_first(source, position);
+        let may_join = |position| has_place || self.may_be_first(source, position);
         let place = position(first).filter(|&at| is_blocked && may_join(at) || reached(first));
         // Others move on, and may come as far.
-        let is_moving = input.has_place() && self.head != doubt.head;
+        let is_moving = has_place && self.head != doubt.head;
         if place.is_some() || is_moving { Verdict::Perhaps(place) } else { Verdict::Nothing }
     }
 
@@ -429,28 +409,6 @@ impl Readout {
         let may_show = |input: &Source| input.is_following() && input.presence == Presence::Awaited;
         let others = || self.sources.iter().enumerate().filter(|&(other, _)| other != source);
         self.sources[source].is_only || !others().any(|(_, input)| may_show(input) && !input.masking.is_open())
-    }
-
-    /// Whether a source that has no place in the run yet may begin with this event: far behind a number that was given for the first
-    /// event are left-overs of an earlier run.
-    fn may_be_first(&self, source: usize, position: Position) -> bool {
-        let input = &self.sources[source];
-        let is_anywhere = input.begins_anywhere && self.opened() == ORIGIN;
-        !input.has_joined && (is_anywhere || position < ORIGIN + NEAR)
-    }
-
-    /// Whether a source that has no place in the run yet may join it at this event: others were about there when it came. What the
-    /// run reaches later on may be a left-over of an earlier run.
-    fn may_come_later(&self, source: usize, position: Position) -> bool {
-        position < self.opened().min(self.sources[source].opened_then.saturating_add(NEAR))
-    }
-
-    /// Whether a source that has no place in the run yet shows one that the run comes to soon.
-    pub(super) fn may_join_soon(&self, source: usize) -> bool {
-        let input = &self.sources[source];
-        let position = |one: &Received| input.sequence.position_ahead(one.meta.raw_id, self.head);
-        let is_soon = |one: &Received| !is_unreliable(one) && position(one).is_some_and(|one| one < ORIGIN + NEAR);
-        input.doubt.held.iter().any(is_soon)
     }
 
     /// What of an explanation is certain: it ends with no member that has numbers missing in front of it, or is damaged, and of which
@@ -673,80 +631,6 @@ impl Readout {
         }
     }
 
-    /// Whether the run's first number is not known yet, and this source helps to find it.
-    pub(super) fn may_begin_anywhere(&self, source: usize) -> bool {
-        let input = &self.sources[source];
-        self.first_is_open && !input.trusts_numbers && !input.runs_free
-    }
-
-    /// Starts a free-running counter at the first number that the following ones confirm. Returns whether it has started.
-    fn begin_free(&mut self, source: usize, is_last_word: bool) -> bool {
-        let key = self.timeline.key(ORIGIN);
-        let input = &mut self.sources[source];
-        let begun = input.doubt.beginning(&input.sequence);
-        let is_shown = |length| length >= ENOUGH || is_last_word || input.doubt.is_full();
-        let Some((raw, ..)) = begun.filter(|&(_, length, _)| is_shown(length)) else { return false };
-        input.numbering.note(NumberingKind::Begin, key, input.sequence.first(), raw, 0);
-        input.sequence.begin_at(raw);
-        input.has_begun = true;
-        true
-    }
-
-    /// At the start of a run counting may begin anywhere, where the sources agree: at the trigger source's first number, or
-    /// the one that most sources show. They agree if they show the same number, or are as far from where each usually begins.
-    /// Waits until all that are awaited have shown theirs, unless `is_last_word`.
-    fn agree_on_first(&mut self, now: Instant, is_last_word: bool) {
-        let votes = || self.sources.iter().filter(|input| !input.runs_free);
-        let is_short = |input: &Source| !input.doubt.is_full() && input.doubt.held.len() < ENOUGH as usize;
-        if !is_last_word && votes().any(|input| !input.masking.is_open() && is_short(input)) {
-            return;
-        }
-        // Each is read once: there may be hundreds.
-        let begun: Vec<_> = votes().map(|input| (input, input.doubt.beginning(&input.sequence))).collect();
-        // Those in front of its first right number may be of the events before.
-        let is_begun = |input: &Source, begun: Option<(u64, u32, u64)>, begin: Begin| {
-            let first = begin.number(input.sequence.first());
-            begun.is_some_and(|(raw, _, before)| input.sequence.between(first, raw) <= before)
-        };
-        let mut best = None;
-        for &(input, own) in &begun {
-            let is_shown = own.is_some_and(|(_, length, _)| length >= ENOUGH) || input.doubt.is_full();
-            if !is_last_word && !input.masking.is_open() && !is_shown {
-                return;
-            }
-            let Some((raw, ..)) = own else { continue };
-            for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
-                let agree = begun.iter().filter(|&&(other, begun)| is_begun(other, begun, begin)).count();
-                // Of numbers that as many show the usual one is taken, then the lowest one.
-                let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin);
-                best = best.max(Some(vote));
-            }
-        }
-        let Some((.., begin)) = best else { return };
-        self.begin_at(now, begin);
-    }
-
-    /// The run's first event has this number at all sources.
-    fn begin_at(&mut self, now: Instant, begin: Begin) {
-        self.first_is_open = false;
-        let key = self.timeline.key(ORIGIN);
-        for input in self.sources.iter_mut().filter(|input| !input.trusts_numbers && !input.runs_free) {
-            let usual = input.sequence.first();
-            let first = begin.number(usual);
-            input.sequence.begin_at(first);
-            input.begins_anywhere = false;
-            let shows = |one: &Received| one.meta.raw_id == first && !is_unreliable(one);
-            if first != usual && input.doubt.held.iter().any(shows) {
-                input.numbering.note(NumberingKind::Begin, key, usual, first, 0);
-            }
-        }
-        // Sources that lost their first fragments are placed by what the others show.
-        for source in (0..self.sources.len()).chain(0..self.sources.len()) {
-            self.weigh(now, source, false);
-            self.admit_believed(now, source);
-        }
-    }
-
     /// The event that a source should show next.
     pub(super) fn key_of_next(&self, source: usize) -> EventKey {
         self.timeline.key(self.sources[source].sequence.last() + 1)
@@ -763,6 +647,7 @@ impl Readout {
             if self.sources[source].doubt.awaits_others() {
                 self.weigh(now, source, false);
                 self.admit_believed(now, source);
+                self.admit_waiting(now);
                 self.moved(now, source);
             }
             let input = &self.sources[source];

@@ -13,6 +13,7 @@
 mod absence;
 mod announcing;
 mod answering;
+mod beginning;
 mod collating;
 mod collator;
 mod config;

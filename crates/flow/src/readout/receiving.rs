@@ -73,7 +73,7 @@ impl Readout {
     /// Takes fragments whose events have their numbers.
     pub(super) fn receive_numbered(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
         let came = !fragments.is_empty();
-        if !self.sources[source].has_joined {
+        if came && !self.sources[source].has_joined {
             self.sources[source].opened_then = self.opened();
         }
         let input = &mut self.sources[source];

@@ -80,6 +80,8 @@ pub(super) struct Source {
     pub(super) id: SourceId,
     pub(super) requirement: Requirement,
     on_close: OnClose,
+    /// Its bytes are a recording.
+    pub(super) is_recorded: bool,
     /// It is the trigger source.
     pub(super) triggers: bool,
     pub(super) sequence: Sequence,
@@ -157,6 +159,7 @@ impl Source {
             id: config.id,
             requirement: config.requirement,
             on_close: config.on_close,
+            is_recorded: config.is_recorded,
             triggers: readout.trigger == Some(config.id),
             sequence,
             trusts_numbers,

@@ -2,10 +2,11 @@
 
 use super::accounts::{Kept, Limits, Peer, PeerAccount, Stream, Transport};
 use super::cut::{self, Cutting};
-use super::findings::{Findings, Group};
+use super::findings::{Findings, Group, Guess, Meaning};
 use super::frames::{Frames, Table};
 use super::{clocks, constants, counters, doubts, lengths};
 use ropewalk_terms::Instant;
+use ropewalk_wire::layout::Frame;
 
 /// Looks at what peers send.
 #[derive(Debug)]
@@ -105,12 +106,12 @@ impl Sniffer {
         guesses.extend(clocks::find(&table, &guesses));
         guesses.extend(counters::find_slow(&table, &guesses));
         guesses.extend(constants::find(&table, &guesses));
-        let framing = cutting.map(|cutting| &cutting.frame);
+        let framing = cutting.map(|cutting| likeliest(&cutting.frame, &guesses));
         let ranges: Vec<_> =
             cutting.iter().flat_map(|cutting| streams.iter().filter_map(|one| cutting.frames_of(one))).collect();
         let begins_within = ranges.iter().any(|ranges| ranges.first().is_some_and(|first| first.start > 0));
         let rival = cutting.and_then(|cutting| cutting.rival.as_ref());
-        let doubts = doubts::find(&table, &guesses, framing, rival, begins_within);
+        let doubts = doubts::find(&table, &guesses, framing.as_ref(), rival, begins_within);
         let of_streams: usize = streams.iter().map(|stream| stream.bytes.len()).sum();
         let framed: usize = ranges.iter().flatten().map(|range| range.len()).sum();
         let unframed_bytes = of_streams.saturating_sub(framed) as u64;
@@ -119,7 +120,7 @@ impl Sniffer {
             frames: table.len() as u64,
             least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
             most_frame: table.rows().map(|row| row.length).max().unwrap_or(0),
-            framing: framing.cloned(),
+            framing,
             guesses,
             doubts,
             unframed_bytes,
@@ -135,5 +136,17 @@ impl Sniffer {
             frames
         });
         frames.collect()
+    }
+}
+
+/// How frames are found. Of length fields that lead to the same frames the one is taken that is likeliest by its place and width.
+fn likeliest(found: &Frame, guesses: &[Guess]) -> Frame {
+    let length = guesses.iter().find_map(|guess| match guess.meaning {
+        Meaning::Length(length) if guess.holds == guess.of => Some(length),
+        _ => None,
+    });
+    match (found, length) {
+        (Frame::Length(_), Some(length)) => Frame::Length(length),
+        _ => found.clone(),
     }
 }

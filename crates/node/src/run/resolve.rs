@@ -208,6 +208,7 @@ impl Resolved {
             begins_anywhere: source.given_first_event().is_none(),
             runs_free: source.runs_free(),
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
+            is_recorded: source.input.is_some(),
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.
                 _ if card.is_some_and(FelixSection::is_foreign) || source.is_read() => OnClose::End,

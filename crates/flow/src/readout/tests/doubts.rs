@@ -206,6 +206,40 @@ fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
     }
 }
 
+/// Recordings of which some begin later, or hold left-overs in front. Whether the first number is known makes no difference.
+#[test]
+fn recordings_begin_where_they_say() {
+    let begins: [(&[u64], u64); 7] = [
+        (&[1, 50], 0),
+        (&[50, 1], 0),
+        (&[1, 600], 0),
+        (&[1, 50, 60], 0),
+        (&[1, 1, 50], 0),
+        (&[1, 1], 12),
+        (&[1, 1, 1], 40),
+    ];
+    for ((begins, left), is_open) in begins.into_iter().flat_map(|case| [(case, true), (case, false)]) {
+        let usual = open(begins.len() as u32);
+        let mut config = ReadoutConfig { window: 2048, first_is_open: is_open, ..usual };
+        config.sources.iter_mut().for_each(|source| (source.is_recorded, source.on_close) = (true, OnClose::End));
+        let mut rig = started(config);
+        let made = |source: usize| (begins[source]..=1000).map(move |number| truly(source as u32, number, number));
+        let mut queues: Vec<Vec<Received>> = (0..begins.len()).map(|source| made(source).collect()).collect();
+        queues[0].splice(0..0, (901..901 + left).map(|raw| truly(0, 0, raw)));
+        for source in (0..begins.len()).cycle().take(1000) {
+            let take = if rig.readout.room(source) > 0 { queues[source].len().min(500) } else { 0 };
+            rig.feed_fragments(source, queues[source].drain(..take).collect());
+            rig.wait(Duration::from_micros(500));
+        }
+        (0..begins.len()).for_each(|source| rig.disconnect(source));
+        let case = format!("{begins:?}, {left} left-overs, {is_open}");
+        assert_eq!((wrong_pairs(&rig), rig.numbers().last()), (vec![], Some(&1000)), "{case}");
+        for (source, &begin) in begins.iter().enumerate() {
+            assert_eq!(rig.account(source).in_flight, 1001 - begin, "{case}: {source}, {:?}", kinds(&rig, source));
+        }
+    }
+}
+
 #[test]
 fn who_comes_later_joins_where_the_others_are() {
     let mut rig = started(wide(2));

@@ -63,6 +63,28 @@ fn a_length_behind_its_header_is_found() {
     assert_eq!(frame_counters(&group)[0].0, Number::big_endian(8, 4), "{}", told(&group));
 }
 
+/// Two bytes at 16 hold it. With three bytes of the time in front, which are always 0, they might be four in the other order.
+#[test]
+fn of_lengths_that_find_the_same_frames_the_likeliest_is_taken() {
+    let mut noise = Noise(11);
+    let (mut bytes, mut time) = (Vec::new(), 0_u64);
+    for number in 1..=1000_u32 {
+        time += 10_000 + noise.next() % 20_000;
+        let mut payload = vec![0; 8 + 2 * (noise.next() % 37) as usize];
+        noise.fill(&mut payload);
+        bytes.extend([0xde, 0xad, 0xbe, 0xef]);
+        bytes.extend(number.to_le_bytes());
+        bytes.extend(time.to_le_bytes());
+        bytes.extend((payload.len() as u16).to_le_bytes());
+        bytes.extend(&payload);
+        bytes.extend((noise.next() as u32).to_le_bytes());
+    }
+    let group = heard(&bytes);
+    let counts = Counts::Payload { header: 22 };
+    let length = Length { number: Number::little_endian(16, 2), unit: 1, counts, add: 0 };
+    assert_eq!((group.frames, group.framing), (1000, Some(Frame::Length(length))));
+}
+
 #[test]
 fn a_sync_word_is_found_where_the_stream_begins_in_the_middle_of_a_frame() {
     let length = Length { number: Number::big_endian(4, 2), unit: 1, counts: Counts::Frame, add: 0 };
