@@ -3,14 +3,23 @@
 //! What comes again of a frame that was done shortly before is a repetition. What comes after longer than frames are waited for, or
 //! with other bytes than before, is of another frame with the same number: the sender was started again.
 
+use arrayvec::ArrayVec;
+use core::hash::Hasher;
 use core::time::Duration;
 use ropewalk_memory::{Payload, Slice};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::framing::PieceHead;
+use std::hash::DefaultHasher;
 
 /// Bodies are believed to have so many bytes on the average: places for them are laid out before.
 const USUAL_BODY: usize = 512;
 const MOST_PIECES: usize = 8192;
+
+/// So many pieces of a frame that was done are known again.
+const KNOWN_PIECES: usize = 8;
+
+/// So many bytes at the begin, in the middle and at the end of a body tell it from another one.
+const SAMPLE: usize = 16;
 
 /// A frame of which something came.
 #[derive(Debug)]
@@ -23,6 +32,34 @@ struct Unfinished {
     /// The datagrams with their places, in the order of these.
     pieces: Vec<(u64, Slice)>,
     header: usize,
+}
+
+/// A frame that was whole or given up.
+#[derive(Debug)]
+struct Done {
+    frame: u64,
+    at: Instant,
+    /// Its first pieces, where it was whole: their places, and digests of their bytes.
+    pieces: ArrayVec<(u64, u64), KNOWN_PIECES>,
+}
+
+impl Done {
+    /// Whether a piece has other bytes than the one of this frame.
+    fn contradicts(&self, head: &PieceHead, datagram: &[u8]) -> bool {
+        let known = self.pieces.iter().find(|(place, _)| *place == head.place);
+        known.is_some_and(|&(_, known)| known != digest(datagram, head.header))
+    }
+}
+
+/// What tells a body from another one, most probably.
+fn digest(datagram: &[u8], header: usize) -> u64 {
+    let body = datagram.get(header..).unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    hasher.write_usize(body.len());
+    for from in [0, (body.len() / 2).saturating_sub(SAMPLE / 2), body.len().saturating_sub(SAMPLE)] {
+        hasher.write(&body[from..body.len().min(from + SAMPLE)]);
+    }
+    hasher.finish()
 }
 
 /// What came of a piece.
@@ -46,8 +83,8 @@ pub(super) struct Assembly {
     unfinished: Vec<Unfinished>,
     /// Places for the pieces of further frames.
     spare: Vec<Vec<(u64, Slice)>>,
-    /// Frames that were done or given up, twice as many as can be open, each with when that was.
-    done: Vec<(u64, Instant)>,
+    /// Frames that were done, twice as many as can be open.
+    done: Vec<Done>,
     next_done: usize,
 }
 
@@ -79,7 +116,7 @@ impl Assembly {
                 self.begin(now, head, lost)
             }
             Some(index) => index,
-            None if self.was_done(now, head.frame) => return Placed::Repeated,
+            None if self.was_done(now, head, &datagram) => return Placed::Repeated,
             None => self.begin(now, head, lost),
         };
         let unfinished = &mut self.unfinished[index];
@@ -90,12 +127,13 @@ impl Assembly {
             Ok((Put::Twice, _)) => Placed::Repeated,
             Ok((Put::Once, false)) => Placed::Waits,
             Ok((Put::Once, true)) => {
+                let pieces = unfinished.digests();
                 let payload = unfinished.payload();
-                self.end(now, index);
+                self.end(now, index, pieces);
                 Placed::Whole(payload)
             }
             Err(cause) => {
-                self.end(now, index);
+                self.end(now, index, ArrayVec::new());
                 Placed::GivenUp(cause)
             }
         }
@@ -104,7 +142,7 @@ impl Assembly {
     fn begin(&mut self, now: Instant, head: &PieceHead, lost: &mut dyn FnMut(Cause)) -> usize {
         if self.unfinished.len() == self.unfinished.capacity() {
             let oldest = (0..self.unfinished.len()).min_by_key(|&index| self.unfinished[index].begun).unwrap_or(0);
-            self.end(now, oldest);
+            self.end(now, oldest, ArrayVec::new());
             lost(Cause::PiecesMissing);
         }
         let pieces = self.spare.pop().unwrap_or_default();
@@ -114,15 +152,16 @@ impl Assembly {
         self.unfinished.len() - 1
     }
 
-    /// Whether a frame with this number was done no longer ago than frames are waited for.
-    fn was_done(&self, now: Instant, frame: u64) -> bool {
-        self.done.iter().any(|&(done, at)| done == frame && now <= at.after(self.timeout))
+    /// Whether this piece is of a frame that was done no longer ago than frames are waited for.
+    fn was_done(&self, now: Instant, head: &PieceHead, datagram: &[u8]) -> bool {
+        let is_it = |done: &Done| done.frame == head.frame && now <= done.at.after(self.timeout);
+        self.done.iter().any(|done| is_it(done) && !done.contradicts(head, datagram))
     }
 
-    /// A frame is done, whole or not.
-    fn end(&mut self, now: Instant, index: usize) {
+    /// A frame is done; where it is whole, with digests of its pieces.
+    fn end(&mut self, now: Instant, index: usize, pieces: ArrayVec<(u64, u64), KNOWN_PIECES>) {
         let unfinished = self.unfinished.swap_remove(index);
-        let done = (unfinished.frame, now);
+        let done = Done { frame: unfinished.frame, at: now, pieces };
         if self.done.len() < self.done.capacity() {
             self.done.push(done);
         } else {
@@ -144,7 +183,7 @@ impl Assembly {
         let before = self.unfinished.len();
         for index in (0..before).rev() {
             if now >= self.unfinished[index].begun.after(self.timeout) {
-                self.end(now, index);
+                self.end(now, index, ArrayVec::new());
             }
         }
         before - self.unfinished.len()
@@ -171,6 +210,12 @@ impl Unfinished {
     fn contradicts(&self, head: &PieceHead, datagram: &Slice) -> bool {
         let at = self.pieces.partition_point(|(place, _)| *place < head.place);
         self.pieces.get(at).is_some_and(|(place, there)| *place == head.place && **there != **datagram)
+    }
+
+    /// The places of its first pieces, and digests of their bytes.
+    fn digests(&self) -> ArrayVec<(u64, u64), KNOWN_PIECES> {
+        let first = self.pieces.iter().take(KNOWN_PIECES);
+        first.map(|(place, datagram)| (*place, digest(datagram, self.header))).collect()
     }
 
     /// Lets go of its pieces, and gives the room for them back.

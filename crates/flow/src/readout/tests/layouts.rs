@@ -454,6 +454,26 @@ fn a_piece_with_other_bytes_in_the_same_place_begins_another_frame() {
     assert_eq!(framer.take_counts().repeated, 1);
 }
 
+/// At once, so that the frames before are remembered, and however many pieces they have.
+#[test]
+fn a_sender_that_is_started_again_at_once_loses_nothing() {
+    for length in [50, 150, 800, 1500] {
+        let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+        let (mut pool, mut out) = (memory(), Vec::new());
+        for again in 0..3 {
+            for event in 0..5 {
+                let pieces = pieces_of(event, &vec![again; length], 100);
+                // The first one comes twice.
+                for piece in pieces.iter().chain(&pieces[..1]) {
+                    framer.push(Instant::ZERO, datagram(&mut pool, piece), false, &mut out);
+                }
+            }
+        }
+        let right: Vec<_> = (0..15).map(|event| Ok(event % 5)).collect();
+        assert_eq!((outcome(&out), framer.take_counts().repeated), (right, 15), "{length}");
+    }
+}
+
 #[test]
 fn frames_that_are_not_whole_at_the_end_are_counted() {
     let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
