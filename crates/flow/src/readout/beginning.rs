@@ -20,7 +20,7 @@ use ropewalk_terms::Instant;
 const ENOUGH: u32 = 3;
 
 /// Fragments of a recording among which it is looked for the run's first numbers, before it is believed to begin later.
-const LOOKED_AHEAD: usize = 64;
+pub(super) const LOOKED_AHEAD: usize = 64;
 
 /// Where the sources agree that the run's numbers begin.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,6 +1,7 @@
 //! Fragments come in: the plain way, which nearly all take, and the way for everything else.
 
 use super::announcing::Announcing;
+use super::beginning::LOOKED_AHEAD;
 use super::doubt::{MOST_HELD, is_unreliable};
 use super::machine::Readout;
 use super::sequence::Step;
@@ -23,6 +24,9 @@ impl Readout {
     /// The same for fragments whose events have their numbers.
     pub(super) fn room_for_numbered(&self, source: usize) -> usize {
         let input = &self.sources[source];
+        if input.is_recorded && !input.has_place() && input.doubt.awaits_others() {
+            return LOOKED_AHEAD.saturating_sub(input.waiting.len());
+        }
         if !input.waiting.is_empty() {
             return 0;
         }
