@@ -19,6 +19,9 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Parameter, Role, SourceId};
 use std::collections::VecDeque;
 
+/// The time-out of sources may be looked at so large a part of it too late, before it counts as if nobody could have read them.
+const OVERDUE: u32 = 4;
+
 /// What the readout unit wants done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
@@ -170,7 +173,7 @@ impl Readout {
                 if let Some(collating) = &mut self.collating {
                     collating.set_timeout(time);
                 }
-                self.timeout_check = self.earliest_timeout();
+                self.timeout_check = self.earliest_timeout().max(now);
             }
             // What is on its way keeps its time.
             Parameter::ResyncTimeout => self.resync_timeout = time,
@@ -323,7 +326,11 @@ impl Readout {
     }
 
     fn look_at_the_clock(&mut self, now: Instant) {
-        if now >= self.timeout_check {
+        if now >= self.timeout_check.after(self.source_timeout / OVERDUE) {
+            // This readout unit stood still: what came meanwhile lies unread.
+            self.oldest.begin(now);
+            self.timeout_check = now.after(self.source_timeout);
+        } else if now >= self.timeout_check {
             self.give_up_absent_sources(now);
         }
         if now >= self.doubt_check {

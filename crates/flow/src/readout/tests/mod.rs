@@ -153,9 +153,13 @@ impl Rig {
         self.poll();
     }
 
+    /// Lets time pass, in steps so short that nothing is overdue.
     fn wait(&mut self, duration: Duration) {
-        self.now = self.now.after(duration);
-        self.poll();
+        let until = self.now.after(duration);
+        while self.now < until {
+            self.now = self.now.after(SOURCE_TIMEOUT / 10).min(until);
+            self.poll();
+        }
     }
 
     /// Takes all actions, and checks what must hold at any time.

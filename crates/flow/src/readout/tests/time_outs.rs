@@ -2,6 +2,22 @@
 
 use super::*;
 
+/// The process was stopped, say: what its sources sent meanwhile is read behind that.
+#[test]
+fn a_readout_unit_that_stood_still_waits_for_its_sources_again() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=3);
+    rig.feed(1, [1]);
+    rig.now = rig.now.after(20 * SOURCE_TIMEOUT);
+    rig.poll();
+    assert_eq!(rig.settled, key(1));
+    rig.feed(0, [4]);
+    rig.feed(1, [2, 3]);
+    assert_eq!((rig.settled, rig.missing(key(3))), (key(3), vec![]));
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.missing(key(4)), [(1, Cause::TimedOut)]);
+}
+
 const NEARLY: Duration = Duration::from_millis(99);
 const REST: Duration = Duration::from_millis(1);
 
