@@ -456,8 +456,10 @@ impl Readout {
         }
         let is_first = input.sequence.is_near_first(input.doubt.held[first].meta.raw_id);
         let is_declared = !self.declared.is_empty();
+        let is_second = |raw: u64| input.doubt.given_up.is_some_and(|(before, _)| input.sequence.after(before) == raw);
         let is_restart = match anew.len() {
             // The trigger source has said that numbering starts again.
+            1 if !is_declared && !self.resync_declared && !is_second(input.doubt.raw(first)) => false,
             1 | 2 => is_first && (is_last_word || is_declared) && forward > anew.cost,
             // Without a declaration, wait until there are enough fragments to compare bunch crossings and times.
             _ if !is_last_word && !self.resync_declared && (!input.doubt.is_full() || self.others_lag(source)) => {

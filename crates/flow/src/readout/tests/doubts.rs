@@ -678,6 +678,31 @@ fn numbers_that_are_zero_are_no_restart() {
     }
 }
 
+/// So few events that time is over before the next one.
+#[test]
+fn a_wrong_number_near_the_first_one_is_no_restart_at_a_low_rate() {
+    for (wrong, restarts) in [(0, false), (1, false), (5, false), (1, true)] {
+        let mut rig = started(wide(2));
+        for number in 1..=40 {
+            rig.feed(0, [number]);
+            rig.feed(
+                1,
+                [if number == 20 {
+                    wrong
+                } else if restarts && number > 20 {
+                    number - 19
+                } else {
+                    number
+                }],
+            );
+            rig.wait(SOURCE_TIMEOUT * 2);
+        }
+        let good = rig.held.iter().filter(|entry| entry.fragments == 2).count();
+        let is_named = kinds(&rig, 1).iter().any(|&(kind, ..)| kind == NumberingKind::Restart);
+        assert_eq!((good, is_named), if restarts { (19, true) } else { (39, false) }, "{wrong}: {:?}", kinds(&rig, 1));
+    }
+}
+
 #[test]
 fn a_restart_is_named_when_it_is_proved() {
     let mut rig = started(ReadoutConfig { trigger_elsewhere: true, ..wide(2) });
