@@ -68,7 +68,8 @@ impl Readout {
     /// Whether a source that has no place in the run yet may join it at this event: others were about there when it came. What the
     /// run reaches later on may be a left-over of an earlier run.
     pub(super) fn may_come_later(&self, source: usize, position: Position) -> bool {
-        position < self.opened().min(self.sources[source].opened_then.saturating_add(NEAR))
+        let input = &self.sources[source];
+        !input.is_recorded && position < self.opened().min(input.opened_then.saturating_add(NEAR))
     }
 
     /// Whether a source that has no place in the run yet shows one that the run comes to soon.

@@ -209,7 +209,7 @@ fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
 /// Recordings of which some begin later, or hold left-overs in front. Whether the first number is known makes no difference.
 #[test]
 fn recordings_begin_where_they_say() {
-    let begins: [(&[u64], u64); 7] = [
+    let begins: [(&[u64], u64); 9] = [
         (&[1, 50], 0),
         (&[50, 1], 0),
         (&[1, 600], 0),
@@ -217,9 +217,11 @@ fn recordings_begin_where_they_say() {
         (&[1, 1, 50], 0),
         (&[1, 1], 12),
         (&[1, 1, 1], 40),
+        (&[1, 1, 1], 8),
+        (&[1, 1, 1], 12),
     ];
-    let ways = |case| [(case, true, 500), (case, false, 500), (case, true, 0), (case, false, 0)];
-    for ((begins, left), is_open, ahead) in begins.into_iter().flat_map(ways) {
+    let ways = |case| [(case, true, 500, 500), (case, false, 500, 10), (case, true, 0, 10), (case, false, 0, 500)];
+    for ((begins, left), is_open, ahead, pause) in begins.into_iter().flat_map(ways) {
         let usual = open(begins.len() as u32);
         let mut config = ReadoutConfig { window: 2048, first_is_open: is_open, ..usual };
         config.sources.iter_mut().for_each(|source| (source.is_recorded, source.on_close) = (true, OnClose::End));
@@ -228,11 +230,12 @@ fn recordings_begin_where_they_say() {
         let mut queues: Vec<Vec<Received>> = (0..begins.len()).map(|source| made(source).collect()).collect();
         queues[0].splice(0..0, (901..901 + left).map(|raw| truly(0, 0, raw)));
         for source in (0..begins.len()).cycle().take(2000) {
-            let room = rig.readout.room(source);
-            // A driver may have read more than there is room for.
-            let take = if room > 0 { queues[source].len().min(room.max(ahead)) } else { 0 };
-            rig.feed_fragments(source, queues[source].drain(..take).collect());
-            rig.wait(Duration::from_micros(500));
+            // A driver reads as long as there is room, and may have read more.
+            while rig.readout.room(source) > 0 && !queues[source].is_empty() {
+                let take = rig.readout.room(source).max(ahead).min(queues[source].len());
+                rig.feed_fragments(source, queues[source].drain(..take).collect());
+            }
+            rig.wait(Duration::from_micros(pause));
         }
         (0..begins.len()).for_each(|source| rig.disconnect(source));
         let case = format!("{begins:?}, {left} left-overs, {is_open}, {ahead}");
