@@ -245,18 +245,17 @@ fn sources_join_a_readout_unit_that_begins_later_than_the_run_wherever_they_are(
         let mut next = begins;
         let end = begins[0].max(begins[1]).max(begins[2]) + 1000;
         for turn in 0..20_000 {
-            for source in 0..3 {
-                let room = rig.readout.room(source).min(3 + turn % 5).min((end - next[source]) as usize);
-                rig.feed(source, next[source]..next[source] + room as u64);
-                next[source] += room as u64;
+            for (source, next) in next.iter_mut().enumerate() {
+                let room = rig.readout.room(source).min(3 + turn % 5).min((end - *next) as usize);
+                rig.feed(source, *next..*next + room as u64);
+                *next += room as u64;
             }
             rig.wait(Duration::from_micros(200));
             rig.release(key(40), (rig.settled.number().max(39) - 39) as u32, Outcome::Complete);
         }
-        for source in 0..3 {
-            let account = rig.account(source);
-            let is_lost = account.stale + account.late + account.dropped.total() > 0;
-            assert!(!is_lost && next[source] == end, "{begins:?}, source {source}: {account:?}");
+        assert_eq!(next, [end; 3], "{begins:?}");
+        for account in (0..3).map(|source| rig.account(source)) {
+            assert_eq!(account.stale + account.late + account.dropped.total(), 0, "{begins:?}: {account:?}");
         }
     }
 }
