@@ -65,11 +65,12 @@ impl Readout {
         (is_last_word || input.waiting.len() >= LOOKED_AHEAD).then_some(true)
     }
 
-    /// Whether a source that has no place in the run yet may join it at this event: others were about there when it came. What the
-    /// run reaches later on may be a left-over of an earlier run.
-    pub(super) fn may_come_later(&self, source: usize, position: Position) -> bool {
+    /// Whether a source that has no place in the run yet may join it at this event: one of the first, one that another source shows as
+    /// well, or one where others were about when its fragments came. What the run reaches later on may be a left-over of an earlier run.
+    pub(super) fn may_join_at(&self, source: usize, position: Position) -> bool {
         let input = &self.sources[source];
-        !input.is_recorded && position < self.opened().min(input.opened_then.saturating_add(NEAR))
+        let is_now = || position < self.opened().min(input.opened_then.saturating_add(NEAR));
+        self.may_be_first(source, position) || !input.is_recorded && is_now() || self.agrees(source, position)
     }
 
     /// Whether a source that has no place in the run yet shows one that the run comes to soon.

@@ -331,9 +331,7 @@ impl Readout {
         let Some(begins_late) = self.begins_late(source, is_last_word) else { return Verdict::AwaitOthers };
         let has_place = input.has_place() || begins_late;
         let may_begin = |place| {
-            let may_join =
-                |at| self.may_be_first(source, at) || self.may_come_later(source, at) || self.agrees(source, at);
-            position(place).is_some_and(|at| has_place || may_join(at) || is_planted(Flaw::StaleJoined))
+            position(place).is_some_and(|at| has_place || self.may_join_at(source, at) || is_planted(Flaw::StaleJoined))
         };
         let is_ahead = |place| position(place).is_some();
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
@@ -436,7 +434,7 @@ impl Readout {
     }
 
     /// Whether another source shows the event of this number too, and is in doubt itself or waits for room.
-    fn agrees(&self, source: usize, position: Position) -> bool {
+    pub(super) fn agrees(&self, source: usize, position: Position) -> bool {
         let shows = |other: &Source| {
             let is_it = |one: &Received| other.sequence.position_ahead(one.meta.raw_id, self.head) == Some(position);
             let mut shown = other.doubt.held.iter().chain(other.waiting.iter().take(other.believed));

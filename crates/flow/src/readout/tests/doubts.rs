@@ -5,16 +5,16 @@ use proptest::prelude::*;
 
 const WINDOW: u32 = 64;
 
-fn wide(sources: u32) -> ReadoutConfig {
+pub(super) fn wide(sources: u32) -> ReadoutConfig {
     ReadoutConfig { window: WINDOW, capacity: 4096, ..config(sources) }
 }
 
-fn started(config: ReadoutConfig) -> Rig {
+pub(super) fn started(config: ReadoutConfig) -> Rig {
     Rig::doubting(config).start()
 }
 
 /// A fragment that knows which event it really is of, whatever number it has.
-fn truly(source: u32, number: u64, raw: u64) -> Received {
+pub(super) fn truly(source: u32, number: u64, raw: u64) -> Received {
     let mut one = fragment(source, raw);
     (one.meta.time, one.meta.flags) = (number, FragmentFlags::HAS_TIME);
     one
@@ -25,13 +25,13 @@ fn release_settled(rig: &mut Rig) {
 }
 
 /// The events in which a source has a fragment that is of another one.
-fn wrong_pairs(rig: &Rig) -> Vec<(EventKey, u64)> {
+pub(super) fn wrong_pairs(rig: &Rig) -> Vec<(EventKey, u64)> {
     let all = rig.held.iter().flat_map(|entry| rig.fragments(entry.key).into_iter().map(|one| (entry.key, one.meta)));
     let wrong = all.filter(|(key, meta)| meta.missing_cause().is_none() && meta.time != key.number());
     wrong.map(|(key, meta)| (key, meta.time)).collect()
 }
 
-fn kinds(rig: &Rig, source: usize) -> Vec<(NumberingKind, u64, u64, u64)> {
+pub(super) fn kinds(rig: &Rig, source: usize) -> Vec<(NumberingKind, u64, u64, u64)> {
     rig.readout.sources[source].numbering.iter().map(|one| (one.kind, one.from, one.to, one.size)).collect()
 }
 
@@ -168,221 +168,6 @@ fn what_comes_behind_numbers_that_were_believed_without_it_is_late() {
         rig.feed(1, [6, 24, 25, 26]);
         assert_eq!(rig.account(1).late, 2, "that was there");
     }
-}
-
-#[test]
-fn left_overs_in_front_of_the_first_event_are_stale_however_many() {
-    for count in [1, 3, 8, 30] {
-        let mut rig = started(wide(2));
-        rig.feed(0, 1..=20);
-        rig.feed(1, 901..901 + count);
-        rig.feed(1, 1..=20);
-        assert_eq!(rig.account(1).stale, count, "{:?}", rig.account(1));
-        assert_eq!(rig.settled, key(20));
-        assert!((1..=20).all(|number| rig.missing(key(number)).is_empty()));
-    }
-}
-
-/// However many left-overs a source has in front, and whichever source it is.
-#[test]
-fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
-    let of_sources = |count: u64| [(count, 2, 0), (count, 2, 1), (count, 3, 0), (count, 3, 1), (count, 3, 2)];
-    for (count, sources, with) in [1, 3, 7, 8, 9, 20].into_iter().flat_map(of_sources) {
-        for (begin, most) in [(0, 1), (1, 1), (1, 8), (1, 2000), (500, 2000)] {
-            let mut rig = started(ReadoutConfig { window: 2048, ..open(sources) });
-            let made = |source: u32| (1..=1000).map(move |number| truly(source, number, begin + number - 1));
-            let mut queues: Vec<Vec<Received>> = (0..sources).map(|source| made(source).collect()).collect();
-            queues[with].splice(0..0, (901..901 + count).map(|raw| truly(with as u32, 0, raw)));
-            for source in (0..sources as usize).cycle().take(8000) {
-                // A driver may have read more than there is room for.
-                let take = if rig.readout.room(source) > 0 { most.min(queues[source].len()) } else { 0 };
-                rig.feed_fragments(source, queues[source].drain(..take).collect());
-            }
-            let case = format!("{count} left-overs of source {with} of {sources}, {most} at once from {begin}");
-            let full = rig.held.iter().filter(|entry| u32::from(entry.fragments) == sources).count();
-            assert_eq!(wrong_pairs(&rig), vec![], "{case}");
-            assert_eq!((full, rig.account(with).stale), (1000, count), "{case}: {:?}", kinds(&rig, with));
-        }
-    }
-}
-
-/// Recordings of which some begin later, or hold left-overs in front. Whether the first number is known makes no difference.
-#[test]
-fn recordings_begin_where_they_say() {
-    let begins: [(&[u64], u64); 9] = [
-        (&[1, 50], 0),
-        (&[50, 1], 0),
-        (&[1, 600], 0),
-        (&[1, 50, 60], 0),
-        (&[1, 1, 50], 0),
-        (&[1, 1], 12),
-        (&[1, 1, 1], 40),
-        (&[1, 1, 1], 8),
-        (&[1, 1, 1], 12),
-    ];
-    let ways = |case| [(case, true, 500, 500), (case, false, 500, 10), (case, true, 0, 10), (case, false, 0, 500)];
-    for ((begins, left), is_open, ahead, pause) in begins.into_iter().flat_map(ways) {
-        let usual = open(begins.len() as u32);
-        let mut config = ReadoutConfig { window: 2048, first_is_open: is_open, ..usual };
-        config.sources.iter_mut().for_each(|source| (source.is_recorded, source.on_close) = (true, OnClose::End));
-        let mut rig = started(config);
-        let made = |source: usize| (begins[source]..=1000).map(move |number| truly(source as u32, number, number));
-        let mut queues: Vec<Vec<Received>> = (0..begins.len()).map(|source| made(source).collect()).collect();
-        queues[0].splice(0..0, (901..901 + left).map(|raw| truly(0, 0, raw)));
-        for source in (0..begins.len()).cycle().take(2000) {
-            // A driver reads as long as there is room, and may have read more.
-            while rig.readout.room(source) > 0 && !queues[source].is_empty() {
-                let take = rig.readout.room(source).max(ahead).min(queues[source].len());
-                rig.feed_fragments(source, queues[source].drain(..take).collect());
-            }
-            rig.wait(Duration::from_micros(pause));
-        }
-        (0..begins.len()).for_each(|source| rig.disconnect(source));
-        let case = format!("{begins:?}, {left} left-overs, {is_open}, {ahead}");
-        assert_eq!((wrong_pairs(&rig), rig.numbers().last()), (vec![], Some(&1000)), "{case}");
-        for (source, &begin) in begins.iter().enumerate() {
-            assert_eq!(rig.account(source).in_flight, 1001 - begin, "{case}: {source}, {:?}", kinds(&rig, source));
-        }
-    }
-}
-
-#[test]
-fn who_comes_later_joins_where_the_others_are() {
-    let mut rig = started(wide(2));
-    for number in 1..=200 {
-        rig.feed(0, [number]);
-        if number == 1 {
-            rig.wait(SOURCE_TIMEOUT);
-        }
-    }
-    rig.feed(1, 198..=203);
-    rig.feed(0, 201..=203);
-    assert_eq!(rig.missing(key(203)), []);
-    assert_eq!(rig.settled, key(203));
-}
-
-/// Sources that may begin anywhere, in the only readout unit.
-fn open(sources: u32) -> ReadoutConfig {
-    let mut config = ReadoutConfig { is_alone: true, first_is_open: true, ..wide(sources) };
-    config.sources.iter_mut().for_each(|source| source.begins_anywhere = true);
-    config
-}
-
-#[test]
-fn counting_begins_where_the_sources_agree() {
-    for first in [0, 1, 2, 5000, 0xff_fff0] {
-        let mut rig = started(open(3));
-        for number in 0..30 {
-            (0..3).for_each(|source| rig.feed(source, [(first + number) & 0xff_ffff]));
-        }
-        assert_eq!(rig.numbers(), (1..=30).collect::<Vec<_>>(), "from {first}");
-        assert!(rig.held.iter().all(|entry| entry.fragments == 3), "from {first}");
-    }
-}
-
-/// Files of a few frames: nothing else comes that could prove what is held.
-#[test]
-fn sources_that_end_are_decided_at_once() {
-    for (sources, count) in (1..4).flat_map(|sources| (1..12).map(move |count| (sources, count))) {
-        let mut config = open(sources);
-        config.sources.iter_mut().for_each(|source| source.on_close = OnClose::End);
-        let mut rig = started(config);
-        for source in 0..sources as usize {
-            rig.feed(source, 7..7 + count);
-            rig.disconnect(source);
-        }
-        assert_eq!(rig.numbers(), (1..=count).collect::<Vec<_>>(), "{sources} sources, {count} fragments");
-        assert!(rig.held.iter().all(|entry| u32::from(entry.fragments) == sources));
-    }
-}
-
-/// Source 0 usually begins with 0, source 1 with 1.
-#[test]
-fn sources_that_usually_begin_elsewhere_agree_too() {
-    for (begin, is_off) in [([0, 0], true), ([0, 1], false), ([1, 1], true), ([7, 7], true), ([6, 7], true)] {
-        let mut config = open(2);
-        config.sources[0].first = 0;
-        let mut rig = started(config);
-        for number in 0..20 {
-            (0..2).for_each(|source| rig.feed(source, [begin[source] + number]));
-        }
-        assert_eq!(rig.numbers(), (1..=20).collect::<Vec<_>>(), "from {begin:?}");
-        assert!(rig.held.iter().all(|entry| entry.fragments == 2), "from {begin:?}");
-        let notes = kinds(&rig, 0).into_iter().chain(kinds(&rig, 1));
-        assert!(notes.clone().all(|(kind, ..)| kind == NumberingKind::Begin), "from {begin:?}");
-        assert_eq!(notes.count() > 0, is_off, "from {begin:?}");
-    }
-}
-
-/// Of four sources two have lost their first number, and one has left-overs in front: most can have begun with 1.
-#[test]
-fn wrong_numbers_at_the_beginning_do_not_move_it() {
-    let mut rig = started(open(4));
-    for number in 1..=30 {
-        let raw = |source: u32| if source == 3 && number == 1 { 1 << 20 | 1 } else { number };
-        if number == 1 {
-            rig.feed(0, 978..=984);
-        }
-        for source in 0..4 {
-            let one = if source == 2 && number == 1 { damaged(2, 3) } else { fragment(source, raw(source)) };
-            rig.feed_fragments(source as usize, vec![one]);
-        }
-    }
-    rig.wait(SOURCE_TIMEOUT);
-    assert_eq!(rig.numbers(), (1..=30).collect::<Vec<_>>());
-    assert_eq!((rig.account(0).in_flight, rig.account(1).in_flight), (30, 30), "{:?}", rig.account(0));
-}
-
-/// Front-end cards that count their frames for themselves.
-#[test]
-fn counters_that_run_free_begin_with_their_first_number() {
-    for is_alone in [true, false] {
-        for begins in [[88_123, 5], [0, 1], [0xff_fffc, 70_000], [1, 1]] {
-            let mut config = ReadoutConfig { is_alone, first_is_open: is_alone, ..wide(2) };
-            config.sources.iter_mut().for_each(|source| (source.runs_free, source.begins_anywhere) = (true, true));
-            let mut rig = started(config);
-            // One number of source 0 is lost, one of source 1 is wrong.
-            let number = |source: usize, index: u64| (begins[source] + index) & 0xff_ffff;
-            for index in (0..30).filter(|index| *index != 12) {
-                rig.feed(0, [number(0, index)]);
-            }
-            for index in 0..30 {
-                rig.feed(1, [if index == 20 { 0x0f_1234 } else { number(1, index) }]);
-            }
-            rig.wait(SOURCE_TIMEOUT);
-            assert_eq!(rig.numbers(), (1..=30).collect::<Vec<_>>(), "from {begins:?}");
-            let missing: Vec<u64> = (1..=30).filter(|&event| !rig.missing(key(event)).is_empty()).collect();
-            assert_eq!(missing, [13, 21], "from {begins:?}");
-        }
-    }
-}
-
-/// The first number is wrong: those behind it show that.
-#[test]
-fn a_counter_that_runs_free_does_not_begin_with_a_wrong_number() {
-    let mut config = wide(2);
-    config.sources.iter_mut().for_each(|source| (source.runs_free, source.begins_anywhere) = (true, true));
-    let mut rig = started(config);
-    rig.feed(0, 500..530);
-    rig.feed(1, [1 << 19 | 9]);
-    rig.feed(1, 10..38);
-    rig.wait(SOURCE_TIMEOUT);
-    assert_eq!(rig.account(1).received - rig.account(1).in_flight, 1, "{:?}", rig.account(1));
-}
-
-#[test]
-fn counting_begins_where_most_agree_whatever_is_in_front() {
-    let mut rig = started(open(3));
-    rig.feed(0, 5000..=5007);
-    rig.feed(1, [77, 78]);
-    rig.feed(1, 5000..=5005);
-    assert_eq!([0, 1, 2].map(|source| rig.readout.room(source)), [0, 0, 8]);
-    rig.feed(2, 5002..=5009);
-    rig.feed(0, 5008..=5009);
-    rig.feed(1, 5006..=5009);
-    assert_eq!(rig.numbers(), (1..=10).collect::<Vec<_>>());
-    assert_eq!(rig.held.iter().map(|entry| entry.fragments).collect::<Vec<_>>(), [2, 2, 3, 3, 3, 3, 3, 3, 3, 3]);
-    assert_eq!(rig.account(1).stale, 2);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The rules of the readout unit, each as a test of the machine alone.
 
+mod beginnings;
 mod collator;
 mod doubts;
 mod edges;
