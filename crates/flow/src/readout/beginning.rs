@@ -19,7 +19,7 @@ use ropewalk_terms::Instant;
 /// Members that show where a numbering begins.
 const ENOUGH: u32 = 3;
 
-/// Fragments of a recording among which it is looked for the run's first numbers, before it is believed to begin later.
+/// How many fragments behind the held ones are searched for the run's first numbers before a recording counts as beginning late.
 pub(super) const LOOKED_AHEAD: usize = 64;
 
 /// Where the sources agree that the run's numbers begin.
@@ -50,8 +50,8 @@ impl Readout {
         !input.has_joined && (is_anywhere || position < ORIGIN + NEAR)
     }
 
-    /// Whether a recording begins behind the run's first events: it holds none of their numbers, as it would behind left-overs. None
-    /// while too few fragments behind those that are held are known.
+    /// Whether a recording begins behind the run's first events. Left-overs are followed by the numbers of these events; a recording
+    /// that begins late has none of them. Returns `None` until [`LOOKED_AHEAD`] further fragments have been read.
     pub(super) fn begins_late(&self, source: usize, is_last_word: bool) -> Option<bool> {
         let input = &self.sources[source];
         if !input.is_recorded || input.has_place() || !(input.doubt.is_full() || is_last_word) {

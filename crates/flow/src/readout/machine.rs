@@ -19,7 +19,8 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Parameter, Role, SourceId};
 use std::collections::VecDeque;
 
-/// The time-out of sources may be looked at so large a part of it too late, before it counts as if nobody could have read them.
+/// If the readout unit checks the source time-out late by more than this fraction (1/4) of it, the unit itself was stopped: the
+/// time-out starts again, so that data that arrived meanwhile is read first.
 const OVERDUE: u32 = 4;
 
 /// What the readout unit wants done.

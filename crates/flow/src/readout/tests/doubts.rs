@@ -473,16 +473,8 @@ fn a_wrong_number_near_the_first_one_is_no_restart_at_a_low_rate() {
         let mut rig = started(wide(2));
         for number in 1..=40 {
             rig.feed(0, [number]);
-            rig.feed(
-                1,
-                [if number == 20 {
-                    wrong
-                } else if restarts && number > 20 {
-                    number - 19
-                } else {
-                    number
-                }],
-            );
+            let counted = if restarts && number > 20 { number - 19 } else { number };
+            rig.feed(1, [if number == 20 { wrong } else { counted }]);
             rig.wait(SOURCE_TIMEOUT * 2);
         }
         let good = rig.held.iter().filter(|entry| entry.fragments == 2).count();
