@@ -161,7 +161,7 @@ async function choose() {
   const text = byId("reference").value.trim();
   const told = await give("reference", {}, { run: text === "" ? null : Number(text) });
   byId("reference").blur();
-  // A run that has no course is told of; what was compared with stays.
+  // A run without a trend is reported; the comparison stays as it was.
   compare(told ?? reference);
 }
 

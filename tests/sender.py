@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A front end of generic fragments, from docs/generic-fragment.md alone. What it sends follows from source and event.
 
-    sender.py ADDRESS SOURCE FIRST LAST [--rate R] [--cut] [--again]
+    sender.py ADDRESS SOURCE FIRST LAST [--rate R] [--cut] [--again] [--wait]
 
-`--cut` ends the connection in the middle of fragments now and then, and comes back; `--again` calls again where it was lost.
+`--cut` closes the connection in the middle of fragments now and then and connects again. `--again` connects again after a loss.
+`--wait` prints a line when it is connected, and sends after the end of its input, so that several start together.
 """
 
 import argparse
@@ -52,8 +53,13 @@ def main():
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--hop", action="store_true", help="a connection for each event")
+    parser.add_argument("--wait", action="store_true")
     order = parser.parse_args()
-    line, event, begin = connect(order.address, order.source), order.first, time.monotonic()
+    line, event = connect(order.address, order.source), order.first
+    if order.wait:
+        print("connected", flush=True)
+        sys.stdin.read()
+    begin = time.monotonic()
     chance = random.Random(order.source)
     while event <= order.last:
         last = min(order.last, event if order.cut or order.hop else event + 15)

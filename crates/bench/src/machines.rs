@@ -5,15 +5,15 @@ use crate::fragments::Prepared;
 use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
-use ropewalk_flow::builder::{self, Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
+use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, synchrony};
 use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
-use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::{Fragment, Message, Received};
 use ropewalk_flow::readout::{Format, Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_limits::{pin_to_cpu, thread_cpu_seconds};
 use ropewalk_memory::{Slice, prepare_chains};
-use ropewalk_terms::{AcknowledgementLevel, Binning, Epoch, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Binning, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -144,19 +144,7 @@ impl<'a> Machines<'a> {
         let histograms = histogram_configs(variant.histograms);
         let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, histograms, ..ReadoutConfig::new(0, sources) };
         let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
-        let manager = ManagerConfig {
-            readouts: 1,
-            builders: 1,
-            capacity: 1 << 16,
-            policy: AssignPolicy::LeastLoaded,
-            batch: 32,
-            event_timeout: PATIENCE,
-            unreachable_timeout: Duration::ZERO,
-            drain_timeout: PATIENCE,
-            trigger_readout: None,
-            lumisection: LumisectionLength::Run,
-            epoch: Epoch(1),
-        };
+        let manager = ManagerConfig { event_timeout: PATIENCE, drain_timeout: PATIENCE, ..ManagerConfig::new(1, 1) };
         Self {
             prepared,
             fragment_bytes: variant.fragment_bytes,
@@ -291,26 +279,12 @@ impl<'a> Machines<'a> {
 
 fn builder_config(watched: bool) -> BuilderConfig {
     let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
-    let source = |id| BuilderSource {
-        id,
-        readout: 0,
-        requirement: builder::Requirement::Required,
-        bunch_crossing_offset: 0,
-        bunch_crossing_mask: 0xfff,
-    };
+    let source = |id| BuilderSource::new(id, 0);
     BuilderConfig {
-        index: 0,
-        readouts: 1,
-        sources: ids().map(source).collect(),
         slots: SLOTS,
-        table: 1 << 16,
-        credit_bytes: 128 << 20,
         event_timeout: PATIENCE,
-        unreachable_timeout: Duration::ZERO,
-        incomplete: IncompletePolicy::Emit,
         level: AcknowledgementLevel::Built,
-        check_bunch_crossing: true,
-        orbit: 3564,
         synchrony: watched.then(|| synchrony::Config::new(ids().map(synchrony::SourceConfig::new))),
+        ..BuilderConfig::new(0, 1, ids().map(source).collect())
     }
 }

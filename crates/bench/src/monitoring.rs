@@ -14,7 +14,7 @@ use ropewalk_monitor::history::History;
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
 use ropewalk_monitor::prometheus;
 use ropewalk_node::run::RunHandle;
-use ropewalk_node::session::Pace;
+use ropewalk_node::session::SamplingInterval;
 use ropewalk_terms::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
@@ -105,7 +105,7 @@ fn processor_seconds(clock: ClockId) -> f64 {
 }
 
 /// Looks at a run as a session and run control do: whether it goes on a hundred times a second, at its state and at every number as often as
-/// their [`Pace`] has it, and once a second with all readers and as text for Prometheus, which asks less often. How much of the process's
+/// their [`SamplingInterval`] has it, and once a second with all readers and as text for Prometheus, which asks less often. How much of the process's
 /// processor time that took.
 fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let (mut finder, mut history) = (Finder::default(), History::default());
@@ -113,7 +113,8 @@ fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let mut alarms = Alarms::new(built_in()).ok();
     let seconds = || [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(processor_seconds);
     let begun = seconds();
-    let (mut numbers, mut samples) = (Pace::new(Pace::NUMBERS), Pace::new(Pace::SAMPLES));
+    let (mut numbers, mut samples) =
+        (SamplingInterval::new(SamplingInterval::NUMBERS), SamplingInterval::new(SamplingInterval::SAMPLES));
     let mut observed = Instant::ZERO;
     while !is_over.load(Ordering::Relaxed) {
         let now = MonotonicClock.now();

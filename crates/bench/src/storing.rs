@@ -9,9 +9,7 @@ use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice, Staging};
 use ropewalk_node::drive::{Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
-use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
-};
+use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::run_file::{
     Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource, STRETCH_BYTES,
     run_directory_name,
@@ -244,26 +242,10 @@ fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, Benc
 
 fn config(directory: &Path) -> StorageConfig {
     StorageConfig {
-        writer: NodeId::builder(0),
-        epoch: Utc(0),
-        output: directory.to_owned(),
-        more_outputs: Vec::new(),
-        checksums: false,
-        hand_over: None,
-        taken_away: false,
-        room: None,
-        sources: Vec::new(),
-        streams: vec![StreamStorage::default()],
-        level: AcknowledgementLevel::Written,
-        sync_batches: false,
         segment_bytes: FILE_BYTES,
-        packing_threads: 1,
-        batch_bytes: StorageConfig::BATCH_BYTES,
-        preallocate: false,
-        segment_events: u64::MAX,
-        segment_time: None,
         keep: Some(2 * FILE_BYTES),
         give_up_after: Duration::from_secs(60),
+        ..StorageConfig::new(NodeId::builder(0), directory)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bodies of requests: all of one is there before anybody looks at it, so that no handler waits for who sends it.
 
-use crate::forms::Problem;
+use crate::api_types::Problem;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::{StatusCode, header};

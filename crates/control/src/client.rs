@@ -1,7 +1,7 @@
 //! Asking a server of run control, from a program.
 
-use crate::door::SPEAK_TLS;
-use crate::guard::Token;
+use crate::accept_loop::SPEAK_TLS;
+use crate::authorisation::Token;
 use crate::tls::{TlsError, distrust, explain, is_encrypted, trust};
 use serde_json::Value;
 use std::fmt;

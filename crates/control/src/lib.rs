@@ -1,49 +1,49 @@
-//! Run control and sight over HTTP.
+//! Run control and monitoring over HTTP.
 //!
 //! ```text
-//!  browser, ropewalk ctl, scripts --HTTP--> server: accepts                 (one thread, tokio)
+//!  browser, ropewalk ctl, scripts --HTTP--> server: listens                 (one thread, tokio)
 //!                                              v
-//!                                           door: bounds, TLS; patient: who reads nothing leaves
+//!                                           accept_loop: connection limits, TLS; write_timeout: drops clients that do not read
 //!                                              v
-//!                                           rates: how often; guard: who may ask for what
+//!                                           rates: request limits; authorisation: tokens, Host and Origin
 //!                                              v
-//!                                           bodies: whole, not too long, in time
+//!                                           bodies: size and time limits
 //!                                              v
-//!                                           api: commands --> node's Desk --> the session's thread
+//!                                           api: commands --> node's ControlHandle --> the session's thread
 //!                                           live: views  <--      ^
-//!                                           samples: copies of events, as they come
-//!                                           answers: memory until they are read
-//!                                           lookout: what limits the run, alarms (monitor)
+//!                                           samples: copies of events
+//!                                           response_budget: memory limit of unread responses
+//!                                           health_monitor: bottleneck, alarms, incidents (monitor)
 //! ```
-//! Nothing here can hold a run up: it reads what the session publishes, and gives commands like anybody else. `docs/control.md`
+//! Nothing here can block a run: it reads what the session publishes, and sends commands as any other client does. `docs/control.md`
 //! describes the interface for people, `/api/docs` for programs.
 #![forbid(unsafe_code)]
 
-mod answers;
+mod accept_loop;
 mod api;
+mod api_types;
+mod authorisation;
 mod bodies;
-mod clerk;
 mod client;
-mod courses;
 mod descriptors;
-mod door;
-mod forms;
-mod guard;
-mod keeper;
+mod health_monitor;
 mod live;
-mod lookout;
+mod logbook_writer;
 mod notify;
 mod page;
-mod patient;
+mod rate_history_file;
 mod rates;
+mod response_budget;
+mod run_trends;
 mod samples;
 mod server;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod write_timeout;
 
+pub use authorisation::Token;
 pub use client::{Client, ClientError, Replied, Samples};
-pub use courses::NoCourse;
-pub use guard::Token;
+pub use run_trends::NoRunTrend;
 pub use server::{ControlConfig, ControlError, Server};
 pub use tls::{Identity, TlsError};

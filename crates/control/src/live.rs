@@ -1,11 +1,11 @@
 //! Views as they come: written as JSON once, whoever looks.
 
-use crate::forms::Live;
-use crate::lookout::Lookout;
+use crate::api_types::Live;
+use crate::health_monitor::HealthMonitor;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use ropewalk_node::session::Desk;
+use ropewalk_node::session::ControlHandle;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use tokio_stream::wrappers::WatchStream;
 pub(crate) const PERIOD: Duration = Duration::from_millis(500);
 
 /// Writes views while somebody looks.
-pub(crate) async fn publish(desk: Desk, lookout: Arc<Lookout>, sender: watch::Sender<Bytes>) {
+pub(crate) async fn publish(control: ControlHandle, health: Arc<HealthMonitor>, sender: watch::Sender<Bytes>) {
     loop {
         tokio::time::sleep(PERIOD).await;
         if sender.receiver_count() > 1
-            && let Ok(text) = serde_json::to_string(&Live::of(&desk.view(), &lookout))
+            && let Ok(text) = serde_json::to_string(&Live::of(&control.view(), &health))
         {
             // One receiver lives as long as the server.
             let _ = sender.send(format!("event: live\ndata: {text}\n\n").into());

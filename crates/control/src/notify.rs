@@ -51,10 +51,10 @@ impl Message {
             utc_ns: change.utc_nanoseconds,
             run: run.map(|run| run.0),
             name: change.name.clone(),
-            severity: crate::forms::name_of(&alarm.rule.severity),
+            severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: change.value,
-            state: crate::forms::name_of(&change.to),
+            state: crate::api_types::name_of(&change.to),
             by: change.by.clone(),
         })
     }
@@ -65,10 +65,10 @@ impl Message {
             utc_ns: at.0,
             run: run.map(|run| run.0),
             name: alarm.rule.name.clone(),
-            severity: crate::forms::name_of(&alarm.rule.severity),
+            severity: crate::api_types::name_of(&alarm.rule.severity),
             quantity: alarm.rule.quantity.to_string(),
             value: alarm.value,
-            state: crate::forms::name_of(&state),
+            state: crate::api_types::name_of(&state),
             by: alarm.known_by.clone(),
         }
     }

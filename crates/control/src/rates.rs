@@ -4,8 +4,8 @@
 //! A dashboard asks for about thirty files and numbers when it is opened, and then six times a second at most. Fifty of them may come from
 //! one address, through a tunnel: 1,500 at once and 300 a second, which is heard. A stream counts once.
 
-use crate::door::Door;
-use crate::forms::Problem;
+use crate::accept_loop::AcceptLoop;
+use crate::api_types::Problem;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -116,9 +116,9 @@ fn owner(address: IpAddr) -> IpAddr {
 }
 
 /// Lets a request through, or says when to ask again.
-pub(crate) async fn bound(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+pub(crate) async fn bound(State(accept_loop): State<Arc<AcceptLoop>>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get().copied();
-    let Some(TooMany { is_of_one, after }) = peer.and_then(|peer| door.hear(peer).err()) else {
+    let Some(TooMany { is_of_one, after }) = peer.and_then(|peer| accept_loop.hear(peer).err()) else {
         return next.run(request).await;
     };
     let (rate, whose) = if is_of_one { (OF_ONE, "from one address") } else { (TOGETHER, "from everybody together") };

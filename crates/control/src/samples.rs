@@ -4,11 +4,11 @@
 //! no more for it than for somebody who asks for one event after the other, a slow reader misses events, and what it has not read is one
 //! sample.
 
-use crate::forms::SampledEvent;
+use crate::api_types::SampledEvent;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use ropewalk_node::session::Desk;
+use ropewalk_node::session::ControlHandle;
 use ropewalk_node::tap::{Asked, EventSelection, Tap};
 use std::convert::Infallible;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct Watched {
 
 /// A stream of samples, for as long as somebody listens and the server is there. It has these places until it ends.
 pub(crate) fn stream(
-    desk: Desk,
+    control: ControlHandle,
     watched: Watched,
     mut ending: watch::Receiver<()>,
     places: [OwnedSemaphorePermit; 2],
@@ -51,7 +51,7 @@ pub(crate) fn stream(
         tokio::select! {
             () = sender.closed() => {}
             _ = ending.changed() => {}
-            () = serve(&desk, &watched, &sender) => {}
+            () = serve(&control, &watched, &sender) => {}
         }
         drop(places);
     });
@@ -60,12 +60,12 @@ pub(crate) fn stream(
 }
 
 /// Sends samples until nobody takes them.
-async fn serve(desk: &Desk, watched: &Watched, sender: &mpsc::Sender<Bytes>) {
+async fn serve(control: &ControlHandle, watched: &Watched, sender: &mpsc::Sender<Bytes>) {
     loop {
         // An event is asked for when there is room for it: it is of now, and not of when somebody began to read slowly.
         let Ok(room) = sender.reserve().await else { return };
         let until = Instant::now() + KEEP_ALIVE;
-        match come(desk, watched, until).await {
+        match come(control, watched, until).await {
             Some(text) => {
                 let next = Instant::now() + watched.period;
                 room.send(text);
@@ -83,10 +83,10 @@ async fn serve(desk: &Desk, watched: &Watched, sender: &mpsc::Sender<Bytes>) {
 }
 
 /// The next event of the run that is under way then; none where there is none until then.
-async fn come(desk: &Desk, watched: &Watched, until: Instant) -> Option<Bytes> {
+async fn come(control: &ControlHandle, watched: &Watched, until: Instant) -> Option<Bytes> {
     let mut wish: Option<(Tap, Asked)> = None;
     while Instant::now() < until {
-        let view = desk.view();
+        let view = control.view();
         // One run follows another, and each has its own tap.
         if wish.as_ref().map(|(tap, _)| tap) != view.tap.as_ref() {
             wish = None;

@@ -1,19 +1,19 @@
-//! The thread that serves: it listens, and gives whoever comes to the door.
+//! The server's thread: it listens and hands connections to the accept loop.
 
+use crate::accept_loop::{AcceptLoop, CONNECTIONS, PATIENCE};
 use crate::api;
-use crate::clerk::Clerk;
-use crate::courses::NoCourse;
+use crate::authorisation::{Authorisation, Token};
 use crate::descriptors;
-use crate::door::{CONNECTIONS, Door, PATIENCE};
-use crate::guard::{Guard, Token};
+use crate::health_monitor::HealthMonitor;
 use crate::live;
-use crate::lookout::Lookout;
+use crate::logbook_writer::LogbookWriter;
 use crate::notify::Notifier;
+use crate::run_trends::NoRunTrend;
 use crate::tls::Identity;
 use axum::body::Bytes;
 use ropewalk_monitor::alarms::Rule;
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
-use ropewalk_node::session::Desk;
+use ropewalk_node::session::ControlHandle;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ pub enum ControlError {
     Alarms(#[from] ropewalk_monitor::alarms::AlarmError),
     /// There is nothing to compare with.
     #[error("[monitor] reference: {0}")]
-    Reference(#[from] NoCourse),
+    Reference(#[from] NoRunTrend),
     /// There is no thread or no runtime to be had.
     #[error("the thread of run control: {0}")]
     Thread(io::Error),
@@ -88,7 +88,7 @@ impl Server {
     ///
     /// # Errors
     /// Where the address cannot be had, or is open to others without a token.
-    pub fn start(config: ControlConfig, desk: Desk) -> Result<Self, ControlError> {
+    pub fn start(config: ControlConfig, control: ControlHandle) -> Result<Self, ControlError> {
         let given = config.listen;
         if !given.ip().is_loopback() && config.token.is_none() {
             return Err(ControlError::Open(given));
@@ -102,15 +102,15 @@ impl Server {
         let runtime = runtime.build().map_err(ControlError::Thread)?;
         let (stop, stopped) = oneshot::channel();
         let hearers = &config.hearers;
-        let timeout = hearers.timeout.map_or(AlarmsSection::TIMEOUT, |time| time.0);
-        let notifier = Notifier::start("alarms", &hearers.command, hearers.webhook.as_deref(), timeout);
+        let notifier = Notifier::start("alarms", &hearers.command, hearers.webhook.as_deref(), hearers.timeout.0);
         let notifier = notifier.map_err(ControlError::Thread)?;
         let alive_every = hearers.alive_every.map(|time| time.0);
-        let lookout = Arc::new(Lookout::new(&config.output, config.alarms.clone(), notifier, alive_every)?);
-        lookout.compare_with(config.reference)?;
-        let clerk = Clerk::start(&config.output, &config.logbook, desk.clone()).map_err(ControlError::Thread)?;
+        let health = Arc::new(HealthMonitor::new(&config.output, config.alarms.clone(), notifier, alive_every)?);
+        health.compare_with(config.reference)?;
+        let logbook =
+            LogbookWriter::start(&config.output, &config.logbook, control.clone()).map_err(ControlError::Thread)?;
         let work = move || {
-            runtime.block_on(serve(listener, config, desk, (lookout, Arc::new(clerk)), stopped));
+            runtime.block_on(serve(listener, config, control, (health, Arc::new(logbook)), stopped));
             runtime.shutdown_timeout(FAREWELL);
         };
         let thread =
@@ -140,21 +140,22 @@ impl Drop for Server {
 async fn serve(
     listener: std::net::TcpListener,
     config: ControlConfig,
-    desk: Desk,
-    (lookout, clerk): (Arc<Lookout>, Arc<Clerk>),
+    control: ControlHandle,
+    (health, logbook): (Arc<HealthMonitor>, Arc<LogbookWriter>),
     mut stopped: oneshot::Receiver<()>,
 ) {
     // It was bound and is not blocking: the runtime takes it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (sender, receiver) = watch::channel(Bytes::new());
-    let publisher = tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
-    tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
-    let (last, runs) = (Arc::clone(&lookout), desk.clone());
-    let guard = Arc::new(Guard::new(config.token));
-    let door = Arc::new(Door::new(config.identity.as_ref(), PATIENCE, descriptors::make_room(CONNECTIONS)));
-    let seen = (lookout, clerk, Arc::clone(&door));
+    let publisher = tokio::spawn(live::publish(control.clone(), Arc::clone(&health), sender));
+    tokio::spawn(Arc::clone(&health).watch(control.clone()));
+    let (last, runs) = (Arc::clone(&health), control.clone());
+    let authorisation = Arc::new(Authorisation::new(config.token));
+    let accept_loop =
+        Arc::new(AcceptLoop::new(config.identity.as_ref(), PATIENCE, descriptors::make_room(CONNECTIONS)));
+    let seen = (health, logbook, Arc::clone(&accept_loop));
     let (end, ending) = watch::channel(());
-    let app = api::router(desk, config.output, (receiver, ending.clone()), seen, guard);
+    let app = api::router(control, config.output, (receiver, ending.clone()), seen, authorisation);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -165,11 +166,11 @@ async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        door.admit(stream, &app, &ending);
+        accept_loop.admit(stream, &app, &ending);
     }
     last.keep_course(&runs.view());
     // Who was promised an answer, to a shutdown for example, has it; streams of views end.
     publisher.abort();
     drop(end);
-    let _ = tokio::time::timeout(FAREWELL, door.left()).await;
+    let _ = tokio::time::timeout(FAREWELL, accept_loop.left()).await;
 }

@@ -66,7 +66,7 @@ impl Setup {
             logbook,
             reference,
         };
-        let server = Server::start(config, session.desk()).expect("a free port");
+        let server = Server::start(config, session.control()).expect("a free port");
         Self { session, server, output }
     }
 
@@ -108,7 +108,7 @@ impl Setup {
 
 impl Drop for Setup {
     fn drop(&mut self) {
-        let _ = self.session.desk().ask(ropewalk_node::session::Command::Shutdown, "the test");
+        let _ = self.session.control().ask(ropewalk_node::session::Command::Shutdown, "the test");
         let _ = std::fs::remove_dir_all(&self.output);
     }
 }
@@ -342,14 +342,14 @@ fn an_address_that_others_reach_needs_a_token() {
         logbook: LogbookSection::default(),
         reference: None,
     };
-    let refused = Server::start(config.clone(), setup.session.desk());
+    let refused = Server::start(config.clone(), setup.session.control());
     assert!(matches!(refused, Err(ControlError::Open(_))));
     config.listen = setup.address();
-    let taken = Server::start(config.clone(), setup.session.desk());
+    let taken = Server::start(config.clone(), setup.session.control());
     assert!(matches!(taken, Err(ControlError::Listen { .. })));
     config.listen = "127.0.0.1:0".parse().expect("an address");
     config.token = Some(Token::of_file(&setup.output.join("token")).expect("it can be made"));
-    let server = Server::start(config, setup.session.desk()).expect("a free port");
+    let server = Server::start(config, setup.session.control()).expect("a free port");
     let text = std::fs::read_to_string(setup.output.join("token")).expect("it is there");
     let ask = |authorization: &str| {
         let request = format!(

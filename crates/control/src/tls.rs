@@ -1,6 +1,6 @@
 //! Who a server is, and whom a client believes: certificates, their keys, and the one library that speaks TLS with them.
 
-use crate::guard::read_secret;
+use crate::authorisation::read_secret;
 use ropewalk_node::configuration::ControlSection;
 use std::io;
 use std::path::{Path, PathBuf};

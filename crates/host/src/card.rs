@@ -4,41 +4,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{CpuList, MachineError, files};
 
 /// A network interface.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Card {
     /// The interface's name, such as `eth0`.
     pub name: String,
     /// What is behind it.
     pub kind: CardKind,
-    /// The kernel's driver, for one with hardware.
+    /// The name of the kernel's driver; null where there is no hardware.
     pub driver: Option<String>,
     /// Whether it can carry data now.
     pub is_up: bool,
-    /// Speed of the link in Mb/s, where the driver tells it.
+    /// The speed of the link in Mb/s (10^6 bits a second); null where the driver does not tell it.
     pub megabits_per_second: Option<u32>,
-    /// The largest packet in bytes.
+    /// The largest packet in bytes; null where the kernel does not tell.
     pub mtu: Option<u32>,
-    /// The NUMA node it is plugged into; none where the machine does not tell, or there is no hardware.
+    /// The NUMA node that it is plugged into; null where the machine does not tell, or there is no hardware.
     pub node: Option<u32>,
-    /// Receive queues.
+    /// How many receive queues it has.
     pub receive_queues: usize,
-    /// Transmit queues.
+    /// How many transmit queues it has.
     pub transmit_queues: usize,
-    /// Its interrupts, ascending.
+    /// Its interrupts, ascending by number.
     pub interrupts: Vec<Interrupt>,
     /// The networks that its addresses belong to.
     pub networks: Vec<Network>,
-    /// The interfaces that it is made of: those of a bond, or that below a VLAN.
+    /// The lower interfaces: members of a bond, or the interface below a VLAN.
     pub lower: Vec<String>,
 }
 
 /// What is behind an interface.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CardKind {
     /// Hardware, or what a virtual machine takes for it.
@@ -50,20 +51,20 @@ pub enum CardKind {
 }
 
 /// An interrupt of a card.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Interrupt {
-    /// Its number in `/proc/irq`.
+    /// The number of the interrupt in `/proc/irq`.
     pub number: u32,
-    /// What the driver calls it.
+    /// The name that the driver gives it.
     pub name: String,
-    /// What it tells of, as far as the name shows it.
+    /// The purpose of the interrupt, derived from its name.
     pub task: InterruptTask,
     /// The CPUs that take it: the one that the kernel chose where that is known, otherwise all that may.
     pub cpus: CpuList,
 }
 
 /// What an interrupt tells of.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptTask {
     /// Packets have come (on most cards also: have gone).
@@ -75,11 +76,11 @@ pub enum InterruptTask {
 }
 
 /// A range of addresses.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Network {
-    /// An address in it: this machine's own, where the kernel tells.
+    /// An address in the range: this machine's own, where the kernel tells.
     pub address: IpAddr,
-    /// How many bits of the address all others in it share.
+    /// How many leading bits all addresses of the range share.
     pub prefix: u8,
 }
 

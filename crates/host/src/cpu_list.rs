@@ -1,11 +1,13 @@
 //! Lists of CPUs as the kernel writes them: `0-3,8,10-11`.
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// A set of logical CPUs, in ascending order.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+/// A set of logical CPUs, in ascending order. As text a list such as `0-3,8`; empty for none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, JsonSchema)]
+#[schemars(with = "String")]
 pub struct CpuList(Vec<u32>);
 
 /// A text is no list of CPUs.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::card::{self, Card, CardKind};
@@ -11,20 +12,19 @@ use crate::rights::Rights;
 use crate::{CpuList, CpuListError, files};
 
 /// The machine as found.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Machine {
     /// The kernel's version, for example `6.1.0-18-amd64`.
     pub kernel: String,
-    /// The CPU's model, where /proc/cpuinfo tells it (x86 does, most others do not).
+    /// The CPU's model; null where /proc/cpuinfo does not tell it (x86 does, most others do not).
     pub cpu_model: Option<String>,
     /// The CPUs that are switched on.
     pub online: CpuList,
     /// The CPUs that are there and switched off.
     pub offline: CpuList,
-    /// The online CPUs that the kernel gives no work to unless told to (`isolcpus`).
+    /// The online CPUs on which the kernel runs nothing unless told to (`isolcpus`).
     pub isolated: CpuList,
-    /// The online CPUs on which this process runs if nobody places it (a container or `taskset` may have taken some
-    /// away, and isolated ones are not among them).
+    /// The online CPUs that this process may use, without isolated ones. A container or `taskset` may restrict them.
     pub allowed: CpuList,
     /// The online CPUs on which it may be placed: the allowed ones, and the isolated ones that its container has.
     pub permitted: CpuList,
@@ -47,53 +47,53 @@ pub struct Machine {
 }
 
 /// A socket: a processor as it is bought.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Socket {
-    /// Its number.
+    /// The number of the socket, as the kernel counts (`physical_package_id`).
     pub number: u32,
-    /// Its online CPUs.
+    /// The online CPUs of the socket.
     pub cpus: CpuList,
 }
 
 /// A cache.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Cache {
-    /// 1 for the one next to the core.
+    /// The level: 1 for the cache next to the core.
     pub level: u32,
     /// What it keeps, as the kernel says it: `Data`, `Instruction`, `Unified`.
     pub kind: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
     /// The online CPUs that share it.
     pub cpus: CpuList,
 }
 
 /// A NUMA node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Node {
-    /// Its number.
+    /// The number of the node.
     pub number: u32,
-    /// Its online CPUs; none for a node that has memory alone.
+    /// The online CPUs of the node; empty for a node that has memory alone.
     pub cpus: CpuList,
-    /// Its memory in bytes, where the kernel tells.
+    /// The memory of the node in bytes; null where the kernel does not tell.
     pub memory_bytes: Option<u64>,
-    /// Whether this process may take memory from it (a container may have taken that away).
+    /// Whether this process may take memory from the node; a container may have taken that away.
     pub is_allowed: bool,
 }
 
 /// The reserved huge pages of one size.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct HugePages {
     /// The size of a page in bytes.
     pub page_bytes: u64,
-    /// Pages reserved.
+    /// How many pages are reserved.
     pub total: u64,
-    /// Pages that nobody uses yet.
+    /// Reserved pages that are still free.
     pub free: u64,
 }
 
 /// When the kernel makes huge pages by itself.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransparentHugePages {
     /// For every large mapping.

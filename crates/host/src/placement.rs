@@ -5,13 +5,14 @@ use std::fmt;
 use std::net::IpAddr;
 
 use regex_lite::Regex;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::automatic::Layout;
 use crate::{Capability, CpuList, Machine};
 
 /// What is placed.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A thread: on CPUs.
@@ -51,8 +52,10 @@ pub enum Feed {
     Any,
 }
 
-/// How the kernel's scheduler treats a thread (sched(7)).
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+/// How the kernel's scheduler treats a thread (sched(7)). As text: `other`, `batch`, `idle`, or `fifo` or `rr` with a
+/// priority of 1 to 99, such as `fifo 50`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, JsonSchema)]
+#[schemars(with = "String")]
 pub enum Scheduling {
     /// As all others.
     Other,
@@ -103,11 +106,11 @@ pub struct Rule {
 }
 
 /// A rule by its place among those of its kind.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct RuleName {
-    /// Whether it places threads or pools.
+    /// Whether the rule places threads or pools.
     pub kind: Kind,
-    /// Counted from one, as people do.
+    /// The place of the rule among those of its kind, counted from 1.
     pub number: usize,
 }
 
@@ -203,26 +206,26 @@ pub struct Policy {
 }
 
 /// Where one thread or pool goes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Placement {
-    /// Thread or pool.
+    /// What is placed.
     pub kind: Kind,
-    /// Its name.
+    /// The name of the thread or pool.
     pub name: String,
     /// Who decided.
     pub by: Decision,
-    /// The CPUs a thread may run on; of a pool those next to its memory.
+    /// The CPUs that a thread may run on; of a pool those next to its memory.
     pub cpus: CpuList,
-    /// The NUMA node memory comes from; none: the kernel decides.
+    /// The NUMA node that memory comes from; null where the kernel decides.
     pub node: Option<u32>,
-    /// How a thread is scheduled; none: as it is.
+    /// How a thread is scheduled; null where that is left as it is.
     pub scheduling: Option<Scheduling>,
     /// Whether a pool is locked into memory.
     pub lock: bool,
 }
 
 /// Who decided about a placement.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Nobody: the kernel does as it likes.
@@ -234,9 +237,9 @@ pub enum Decision {
 }
 
 /// What a policy means on one machine for given threads and pools.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Plan {
-    /// One placement for each, in their order.
+    /// One placement for each thread and pool, in their order.
     pub placements: Vec<Placement>,
     /// Rules that decided for nothing: most often a slip in a pattern.
     pub unused_rules: Vec<RuleName>,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::files;
@@ -38,14 +39,14 @@ impl Capability {
     }
 }
 
-/// The rights of this process, as far as /proc tells them.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+/// What this process may do, as far as /proc tells.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Rights {
-    /// The effective capabilities, one bit each by their number; none: not known.
+    /// The effective capabilities, one bit each by their number; null where they are not known.
     pub capabilities: Option<u64>,
-    /// How many bytes may be locked into memory; none: without a limit, or not known.
+    /// How many bytes may be locked into memory; null without a limit, or where it is not known.
     pub locked_bytes: Option<u64>,
-    /// The highest real-time priority; none: without a limit, or not known.
+    /// The highest real-time priority; null without a limit, or where it is not known.
     pub realtime_priority: Option<u64>,
 }
 

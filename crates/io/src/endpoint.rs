@@ -359,6 +359,9 @@ pub trait Dispatcher {
     /// cannot tell.
     fn peer_has_ended(&self, endpoint: Endpoint) -> bool;
 
+    /// Whether bytes have arrived that were not received yet; false where the transport cannot tell.
+    fn has_waiting(&self, endpoint: Endpoint) -> bool;
+
     /// Queues a message, whole or not at all; an empty queue accepts any size. The slices are taken out of
     /// the vector, whose capacity stays with the caller. Nothing moves before the next [`poll`](Self::poll),
     /// so that messages coalesce.

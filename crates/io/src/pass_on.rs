@@ -73,6 +73,11 @@ macro_rules! pass_on {
             self.$inner.is_dry(endpoint)
         }
     };
+    (@has_waiting $inner:ident) => {
+        fn has_waiting(&self, endpoint: $crate::Endpoint) -> bool {
+            self.$inner.has_waiting(endpoint)
+        }
+    };
     (@peer_has_ended $inner:ident) => {
         fn peer_has_ended(&self, endpoint: $crate::Endpoint) -> bool {
             self.$inner.peer_has_ended(endpoint)

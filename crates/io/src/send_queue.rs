@@ -211,10 +211,10 @@ mod tests {
     fn each_refusal_is_followed_by_one_call_to_go_on_when_the_message_fits() {
         let mut queue = SendQueue::new(100);
         assert_eq!(queue.push(&mut message(90, 40)), Ok(()));
-        assert_eq!(told(&mut queue), [], "nothing was refused");
+        assert_eq!(told(&mut queue), [false; 0], "nothing was refused");
         assert_eq!(queue.push(&mut message(80, 40)), Err(SendError::Full));
         queue.advance(45);
-        assert_eq!(told(&mut queue), [], "half full, but the message would be refused again");
+        assert_eq!(told(&mut queue), [false; 0], "half full, but the message would be refused again");
         queue.advance(25);
         assert!(queue.is_awaited());
         assert_eq!((told(&mut queue), told(&mut queue)), (vec![false], vec![]));
@@ -226,12 +226,12 @@ mod tests {
         let mut queue = SendQueue::new(100);
         queue.set_limits(SendLimits { bound: 100, high: 60, low: 10 });
         assert_eq!(queue.push(&mut message(59, 59)), Ok(()));
-        assert_eq!(told(&mut queue), []);
+        assert_eq!(told(&mut queue), [false; 0]);
         assert_eq!(queue.push(&mut message(1, 1)), Ok(()));
         assert_eq!(told(&mut queue), [true]);
         assert_eq!(queue.push(&mut message(10, 10)), Ok(()));
         queue.advance(59);
-        assert_eq!(told(&mut queue), [], "neither higher nor low");
+        assert_eq!(told(&mut queue), [false; 0], "neither higher nor low");
         queue.advance(1);
         assert_eq!(told(&mut queue), [false]);
         assert_eq!(queue.push(&mut message(80, 80)), Ok(()));

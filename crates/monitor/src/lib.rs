@@ -16,7 +16,6 @@
 mod activity;
 pub mod alarms;
 pub mod bottleneck;
-mod course;
 mod distribution;
 pub mod history;
 pub mod incidents;
@@ -24,10 +23,11 @@ pub mod incidents;
 mod made_up;
 pub mod prometheus;
 mod rates;
+mod run_trend;
 mod sample;
 
 pub use activity::Activity;
-pub use course::Course;
 pub use distribution::Distribution;
 pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
+pub use run_trend::RunTrend;
 pub use sample::{DiskSample, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample, StreamSample};

@@ -7,7 +7,7 @@
 
 use crate::{Distribution, Sample, SourceSample, StreamSample};
 use core::fmt::{Display, Write};
-use ropewalk_terms::{ByCause, COUNTERS, Counter, EventAccount, MEASURES, Measure, Unit};
+use ropewalk_terms::{ByCause, COUNTERS, Counter, CounterKind, EventAccount, MEASURES, Measure, Unit};
 
 /// What an HTTP response with this text says that it is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -35,7 +35,7 @@ pub fn name(counter: Counter) -> String {
         }
         Unit::Nanoseconds => (plain.trim_end_matches("_time").to_owned(), "_seconds"),
     };
-    format!("ropewalk_{plain}{unit}{}", if counter.is_level() { "" } else { "_total" })
+    format!("ropewalk_{plain}{unit}{}", if counter.kind() == CounterKind::Total { "_total" } else { "" })
 }
 
 /// The metric's name of a measure.
@@ -193,7 +193,7 @@ fn metric_of(page: &mut Page, counter: Counter, sample: &Sample, labels: &Labels
     let sources = sources.filter_map(|(labels, source)| Some((labels.into(), source.numbers.known(counter)?)));
     let streams = labels.streams.iter().zip(&sample.streams);
     let streams = streams.filter_map(|(labels, stream)| Some((labels.into(), of_stream(stream, counter)?)));
-    let kind = if counter.is_level() { Kind::Level } else { Kind::Total };
+    let kind = if counter.kind() == CounterKind::Total { Kind::Total } else { Kind::Level };
     let (name, lines) = (name(counter), nodes.chain(sources).chain(streams));
     if counter.unit() == Unit::Nanoseconds {
         let seconds = lines.map(|(labels, value): (Labels<'_>, u64)| (labels, value as f64 / 1e9));

@@ -251,10 +251,20 @@ fn every_metric_that_the_examples_and_the_page_name_exists() {
     assert!(read("examples/prometheus.yml").contains("metrics_path: /metrics"));
 }
 
+/// The table of counters in docs/metrics.md is the list of counters.
+/// To update it: `ROPEWALK_BLESS=1 cargo test -p ropewalk-monitor --test prometheus`.
 #[test]
 fn the_page_lists_every_counter() {
+    const HEAD: &str = "| Metric | What it counts |\n|---|---|\n";
     let page = read("docs/metrics.md");
-    for &counter in COUNTERS {
-        assert!(page.contains(&format!("`{}`", name(counter))), "docs/metrics.md lacks {}", name(counter));
+    let (before, table) = page.rsplit_once(HEAD).expect("the page has a table of counters");
+    let after = table.split_once("\n\n").map_or_else(String::new, |(_, after)| format!("\n{after}"));
+    let row = |&counter: &Counter| format!("| `{}` | {} |\n", name(counter), counter.help().trim());
+    let made = format!("{before}{HEAD}{}{after}", COUNTERS.iter().map(row).collect::<String>());
+    if std::env::var_os("ROPEWALK_BLESS").is_some() {
+        std::fs::write(root().join("docs/metrics.md"), &made).expect("the page is written");
+        return;
     }
+    let differs = page.lines().zip(made.lines()).find(|(page, made)| page != made);
+    assert!(page == made, "docs/metrics.md differs at {differs:#?}; ROPEWALK_BLESS=1 writes its table");
 }

@@ -1,5 +1,6 @@
 //! What whoever starts a run says of it: the beam, the target, who is on shift; and what a configuration wants to be said.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ const LONGEST_NAME: usize = 32;
 const LONGEST_VALUE: usize = 1024;
 
 /// Names and values, in the order of the names.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Fields(BTreeMap<String, String>);
 

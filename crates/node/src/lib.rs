@@ -4,6 +4,7 @@
 //! configuration  what the run is            quantity   sizes, times and rates as people write them
 //! drive          machines <-> endpoints     run        threads, wiring, run directories, the handle
 //! offline        verify, inspect, recover        file_based  files of events and the processes that filter them
+//! schemas        of the JSON output
 //! session        runs one after the other, as an operator has them
 //! monitoring     what filters counted, in documents beside the events
 //! pages          what nodes count, in memory that others read without asking them
@@ -24,6 +25,7 @@ pub mod offline;
 pub mod pages;
 pub mod quantity;
 pub mod run;
+pub mod schemas;
 pub mod session;
 pub mod status;
 pub mod tap;

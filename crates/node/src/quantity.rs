@@ -53,6 +53,15 @@ impl FromStr for Bytes {
     }
 }
 
+impl Bytes {
+    /// As in a configuration: in the largest unit that gives a whole number.
+    fn exact(self) -> String {
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let unit = units.into_iter().find(|(shift, _)| self.0 > 0 && self.0.trailing_zeros() >= *shift);
+        unit.map_or_else(|| self.0.to_string(), |(shift, name)| format!("{}{name}", self.0 >> shift))
+    }
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0;
@@ -72,6 +81,14 @@ pub struct Time(pub Duration);
 impl Time {
     /// A century: a few times that fits into 64 bits of nanoseconds, so that sums need no care.
     pub const MOST: Self = Self(Duration::from_secs(100 * 365 * 24 * 3600));
+
+    /// As in a configuration: in the largest unit that gives a whole number.
+    fn exact(self) -> String {
+        let units = [(60_000_000_000, "min"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+        let nanoseconds = self.0.as_nanos();
+        let unit = units.into_iter().find(|(factor, _)| nanoseconds > 0 && nanoseconds.is_multiple_of(*factor));
+        unit.map_or_else(|| "0s".to_owned(), |(factor, name)| format!("{}{name}", nanoseconds / factor))
+    }
 }
 
 const TIME: &str = "a time of at most a century, such as 250us, 20ms, 10s, 2min or 1h";
@@ -185,6 +202,17 @@ impl Times {
         }
     }
 
+    /// As a configuration has it.
+    fn exact(self) -> String {
+        let exact = |time| Time(time).exact();
+        match self {
+            Self::Fixed(time) => exact(time),
+            Self::Uniform { least, most } => format!("uniform({},{})", exact(least), exact(most)),
+            Self::Exponential { mean } => format!("exponential({})", exact(mean)),
+            Self::Lognormal { mean, sigma } => format!("lognormal({},{sigma})", exact(mean)),
+        }
+    }
+
     /// The mean.
     pub fn mean(self) -> Duration {
         match self {
@@ -281,15 +309,16 @@ impl FromStr for Size {
     }
 }
 
+impl Size {
+    fn exact(self) -> String {
+        exact_sizes(self.0)
+    }
+}
+
 impl fmt::Display for Size {
     /// As it can be read again.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            SizeDistribution::Fixed(bytes) => write!(out, "{bytes}"),
-            SizeDistribution::Uniform { least, most } => write!(out, "uniform({least},{most})"),
-            SizeDistribution::Exponential { mean } => write!(out, "exponential({mean})"),
-            SizeDistribution::Lognormal { mean, sigma } => write!(out, "lognormal({mean},{sigma})"),
-        }
+        out.write_str(&self.exact())
     }
 }
 
@@ -304,6 +333,23 @@ impl FromStr for ChunkBytes {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         size(text, CHUNK, |_| true).map(Self)
+    }
+}
+
+impl ChunkBytes {
+    fn exact(self) -> String {
+        exact_sizes(self.0)
+    }
+}
+
+/// Sizes as a configuration has them.
+fn exact_sizes(sizes: SizeDistribution) -> String {
+    let exact = |bytes: u32| Bytes(bytes.into()).exact();
+    match sizes {
+        SizeDistribution::Fixed(bytes) => exact(bytes),
+        SizeDistribution::Uniform { least, most } => format!("uniform({},{})", exact(least), exact(most)),
+        SizeDistribution::Exponential { mean } => format!("exponential({})", exact(mean)),
+        SizeDistribution::Lognormal { mean, sigma } => format!("lognormal({},{sigma})", exact(mean)),
     }
 }
 
@@ -361,11 +407,18 @@ read_from_text!(
     Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE, ChunkBytes: CHUNK, Bandwidth: BANDWIDTH, Times: TIMES
 );
 
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(self.0)
-    }
+/// Defaults in the schema are written as a configuration has them.
+macro_rules! write_as_text {
+    ($($name:ident),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.exact())
+            }
+        }
+    )*};
 }
+
+write_as_text!(Bytes, Time, Times, Size, ChunkBytes);
 
 #[cfg(test)]
 mod tests {
@@ -380,6 +433,19 @@ mod tests {
         for text in ["", "KiB", "2kib", "-1", "2 furlongs"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_default_is_written_in_the_largest_unit_of_which_it_is_a_whole_number() {
+        for (bytes, text) in
+            [(0, "0"), (24, "24"), (1472, "1472"), (4096, "4KiB"), (128 << 20, "128MiB"), (1 << 30, "1GiB")]
+        {
+            assert_eq!((Bytes(bytes).exact().as_str(), text.parse()), (text, Ok(Bytes(bytes))));
+        }
+        for text in ["0s", "5ms", "1500ms", "2s", "10min", "61s"] {
+            assert_eq!(text.parse::<Time>().expect("a time").exact(), text);
+        }
+        assert_eq!("exponential(1ms)".parse::<Times>().expect("times").exact(), "exponential(1ms)");
     }
 
     #[test]
@@ -469,7 +535,7 @@ mod tests {
         assert_eq!("uniform(1KiB,4KiB)".parse(), Ok(Size(SizeDistribution::Uniform { least: 1024, most: 4096 })));
         assert_eq!("lognormal(2KiB,1.2)".parse(), Ok(Size(SizeDistribution::Lognormal { mean: 2048, sigma: 1.2 })));
         assert_eq!("exponential(2KiB)".parse(), Ok(Size(SizeDistribution::Exponential { mean: 2048 })));
-        for text in ["2048", "uniform(1024,4096)", "lognormal(2048,1.2)", "exponential(2048)"] {
+        for text in ["24", "2KiB", "uniform(1KiB,4KiB)", "lognormal(2KiB,1.2)", "exponential(2KiB)"] {
             assert_eq!(text.parse::<Size>().expect("a size").to_string(), text);
         }
         for text in ["8", "17", "2MiB", "uniform(4KiB,1KiB)", "exponential(8)", "lognormal(2KiB)", "normal(1KiB,2)"] {

@@ -1,15 +1,19 @@
 //! The exit status and its reasons, as accounts and reports carry them.
 
 use ropewalk_terms::{Asked, Fact, Facts, Status};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
-/// With which status a command ends, and why. The names are those of the table in `docs/cli.md`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+/// With which status a command ends, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct StatusSummary {
     /// The exit status.
+    #[schemars(with = "Status")]
     pub code: u8,
-    /// How often each fact was found that leads to another status than 0.
+    /// The facts that lead to a status other than 0, with their counts; docs/cli.md, "Exit status", has their names.
+    #[schemars(with = "BTreeMap<String, NonZeroU64>")]
     pub reasons: BTreeMap<&'static str, u64>,
 }
 

@@ -7,6 +7,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Cause, Counter, EventKey, SourceId};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use support::{Run, TemporaryDirectory, is_closed, wait_for};
@@ -79,7 +80,7 @@ fn ended(handle: RunHandle) -> RunSummary {
 }
 
 fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
-    summary.fragments.dropped.get(cause.name()).and_then(serde_json::Value::as_u64).unwrap_or(0)
+    summary.fragments.dropped.get(cause.name()).copied().unwrap_or(0)
 }
 
 /// Nobody knows where the next frame begins: the connection is closed, and the board goes on over another one.
@@ -131,9 +132,9 @@ fn a_datagram_that_the_socket_cut_is_no_fragment() {
     let summary = ended(handle);
     assert_eq!(summary.events.incomplete_emitted, 1, "{summary:#?}");
     assert_eq!(summary.fragments.received, u64::from(2 * EVENTS - 1), "{summary:#?}");
-    let by_name = serde_json::json!({ "truncated": 1 });
-    let (causes, sources) = (&summary.datagrams["lost_by_cause"], &summary.datagrams["lost_by_source"]);
-    assert_eq!((causes, sources), (&by_name, &serde_json::json!({ "2": by_name })), "{summary:#?}");
+    let by_name = BTreeMap::from([("truncated", 1)]);
+    assert_eq!(summary.datagrams.lost_by_cause, by_name, "{summary:#?}");
+    assert_eq!(summary.datagrams.lost_by_source, [("2".to_owned(), by_name)].into(), "{summary:#?}");
 }
 
 /// A board sends whether a run is taken or not: what it lost before is no loss of the run.
@@ -163,16 +164,19 @@ fn two_boards_that_send_datagrams_as_one_give_no_event_twice() {
     let output = TemporaryDirectory::new("bad-twins");
     let (handle, _good) = launched(&output, DATAGRAMS);
     let boards = ["127.0.0.2:0", "127.0.0.3:0"].map(|place| UdpSocket::bind(place).expect("all of 127/8 is ours"));
-    for event in 1..=EVENTS {
+    let address = address_of(&handle, "bad");
+    for event in 1..EVENTS {
         for board in &boards {
-            board.send_to(&datagram(event, 500), address_of(&handle, "bad")).expect("it is sent");
+            board.send_to(&datagram(event, 500), &address).expect("it is sent");
         }
         let seen = u64::from(EVENTS + 2 * event);
         wait_for("both", || (handle.snapshot().ledger.fragments.received >= seen).then_some(()));
     }
+    // The first datagram of the last event ends the run, and the socket may be closed before a second one.
+    boards[0].send_to(&datagram(EVENTS, 500), &address).expect("it is sent");
     let summary = ended(handle);
     let again = summary.fragments.duplicate + summary.fragments.late + summary.fragments.after_stop;
-    assert_eq!((summary.events.incomplete_emitted, again), (0, u64::from(EVENTS)), "{summary:#?}");
+    assert_eq!((summary.events.incomplete_emitted, again), (0, u64::from(EVENTS - 1)), "{summary:#?}");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 mod support;
 
 use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_node::configuration::{Configuration, read};
 use ropewalk_node::offline::foreign::{TrialOptions, TrialReport, try_layout};
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
-use ropewalk_terms::{EventKey, SourceId};
+use ropewalk_terms::{Counter, EventKey, SourceId};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -89,7 +90,15 @@ fn tried(configuration: &Configuration, config: &Path, input: &Path) -> TrialRep
     let framing = source.framing().expect("it describes its frames");
     let wanted = source.wanted();
     try_layout(
-        &TrialOptions { framing: &framing, gathers: false, grows: false, own: None, input, wanted: &wanted },
+        &TrialOptions {
+            framing: &framing,
+            gathers: false,
+            grows: false,
+            limits: DatagramLimits::USUAL,
+            own: None,
+            input,
+            wanted: &wanted,
+        },
         config,
         "source[0]",
     )
@@ -109,7 +118,7 @@ fn a_corrupt_frame_of_a_stream_is_saved_with_what_came_before_it() {
     scene.send(131..=131, &mut to, |bytes| bytes[50] ^= 4);
     scene.send(132..=200, &mut to, |_| {});
     let (summary, saved, configuration, file, _directory) = scene.end();
-    assert_eq!((summary.events.written, summary.fragments.seen.crc_errors), (200, 1), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.counts.get(Counter::CrcErrors)), (200, 1), "{summary:#?}");
     assert_eq!(saved.iter().map(|file| name(file)).collect::<Vec<_>>(), ["board-1-crc_error.raw"]);
     assert!(summary.warnings[0].contains("board: crc_error; what came in the "), "{:?}", summary.warnings);
     let report = tried(&configuration, &file, &saved[0]);
@@ -144,7 +153,7 @@ fn datagram_is_saved(here: &str) {
     scene.send(131..=131, &mut to, |bytes| bytes[50] ^= 4);
     scene.send(132..=200, &mut to, |_| {});
     let (summary, saved, configuration, file, _directory) = scene.end();
-    assert_eq!((summary.events.written, summary.fragments.seen.crc_errors), (200, 1), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.counts.get(Counter::CrcErrors)), (200, 1), "{summary:#?}");
     assert_eq!(saved.iter().map(|file| name(file)).collect::<Vec<_>>(), ["board-1-crc_error.pcapng"]);
     let report = tried(&configuration, &file, &saved[0]);
     let bad = report.first_bad.as_ref().expect("it is in there");

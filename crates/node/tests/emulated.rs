@@ -6,7 +6,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
-use ropewalk_terms::EventKey;
+use ropewalk_terms::{Counter, EventKey};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::io::Write;
 use std::net::TcpStream;
@@ -91,7 +91,7 @@ fn a_whole_setup_runs_without_a_single_board() {
     start(&mut handle);
     let summary = Run { handle }.end();
     assert!(summary.is_lossless(), "{summary:#?}");
-    assert_eq!((summary.events.written, summary.fragments.seen.crc_errors), (EVENTS, 0));
+    assert_eq!((summary.events.written, summary.fragments.counts.get(Counter::CrcErrors)), (EVENTS, 0));
     let events = written(&summary);
     assert_eq!(events.len() as u64, EVENTS);
     for (event, number) in events.iter().zip(1_u32..) {
@@ -161,8 +161,8 @@ fn every_named_format_is_emulated() {
         assert!(summary.is_balanced(), "{name}: {summary:#?}");
         let counts = (summary.events.built, summary.events.incomplete_emitted);
         assert_eq!(counts, (EVENTS, 0), "{name}: {summary:#?}");
-        assert_eq!(summary.fragments.seen.crc_errors, 0, "{name}");
-        let mean = summary.bytes["payload_received"].as_u64().map_or(0, |bytes| bytes / 2 / EVENTS);
+        assert_eq!(summary.fragments.counts.get(Counter::CrcErrors), 0, "{name}");
+        let mean = summary.bytes.payload_received / 2 / EVENTS;
         assert!((1500..2300).contains(&mean), "{name}: {mean} bytes on average");
     }
 }

@@ -6,7 +6,7 @@ use ropewalk_flow::source::felix::{ChunkOrigin, FAULTS, Fault};
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunSummary, launch};
-use ropewalk_terms::EventKey;
+use ropewalk_terms::{Counter, EventKey};
 use ropewalk_wire::rod;
 use ropewalk_wire::run_file::{FragmentFlags, FragmentView};
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ fn every_chunk_of_a_card_is_in_the_files_without_a_copy() {
         let (summary, fragments) = run(name, card);
         assert!(summary.is_lossless(), "{name}: {:?} {:?}", summary.fragments, summary.events);
         assert_eq!((summary.events.written, fragments.len() as u64), (EVENTS, EVENTS * u64::from(LINKS)), "{name}");
-        assert_eq!(summary.copies["bytes"], 0, "{name}");
+        assert_eq!(summary.copies.bytes, 0, "{name}");
     }
 }
 
@@ -148,8 +148,8 @@ fn each_fault_of_a_card_leaves_the_trace_that_is_its_own_and_no_other() {
         let card = format!("[felix.emulate]\n{card}\n[felix.emulate.faults]\n{name} = {share}");
         let (summary, flags) = run(&format!("felix-{name}"), &card);
         // Without its trigger's chunk an event is never opened, and the others' chunks of it go.
-        let dropped = summary.fragments.dropped.keys().filter(|cause| *cause != "no_trigger");
-        let (cards, dropped) = (&summary.cards, dropped.map(String::as_str).collect::<Vec<_>>());
+        let dropped = summary.fragments.dropped.keys().filter(|cause| **cause != "no_trigger");
+        let (cards, dropped) = (&summary.cards, dropped.copied().collect::<Vec<_>>());
         let says = format!("{name}: {:?} {:?} {cards:?}", summary.fragments, summary.events);
         let is_complete = dropped.is_empty() && flags.len() as u64 == EVENTS * u64::from(LINKS);
         let is_whole = summary.is_lossless() && is_complete;
@@ -190,7 +190,7 @@ fn whatever_goes_wrong_on_a_card_stands_in_the_ledger_under_its_name() {
         let _ = writeln!(card, "{} = {share}", fault.name());
     }
     let (summary, fragments) = run("felix-faults", &card);
-    assert!(summary.fragments.seen.crc_errors > 50, "{:?}", summary.fragments);
+    assert!(summary.fragments.counts.get(Counter::CrcErrors) > 50, "{:?}", summary.fragments);
     for cause in ["cut_short", "malformed", "oversize", "timed_out"] {
         assert!(summary.fragments.dropped.contains_key(cause), "{cause}: {:?}", summary.fragments);
     }

@@ -7,7 +7,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunHandle, launch};
-use ropewalk_terms::EventKey;
+use ropewalk_terms::{Counter, EventKey};
 use ropewalk_wire::foreign::{Header, alice, dune};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
@@ -112,7 +112,7 @@ fn an_event_that_comes_in_several_frames_is_one_fragment_and_not_a_byte_is_lost(
     assert!(summary.is_lossless(), "{summary:#?}");
     assert_eq!((summary.events.built, summary.events.incomplete_emitted), (EVENTS, 0), "{summary:#?}");
     let frames = |source| (1..=EVENTS).map(|event| frames_of(source, event)).sum::<u64>();
-    assert_eq!(summary.fragments.seen.frames_gathered, frames(1) + frames(2) + frames(3) - 3 * EVENTS);
+    assert_eq!(summary.fragments.counts.get(Counter::FramesGathered), frames(1) + frames(2) + frames(3) - 3 * EVENTS);
 
     let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
     let mut reader = index.reader();

@@ -85,26 +85,11 @@ fn storage(directory: &Path, seed: u64) -> Storage<RealDisk> {
         StreamStorage { name, selected: true, compression: compressions[of(3)], ..StreamStorage::default() }
     });
     let config = StorageConfig {
-        writer: NodeId::builder(0),
         epoch: Utc(1),
-        output: directory.to_owned(),
-        more_outputs: Vec::new(),
-        checksums: false,
-        hand_over: None,
-        taken_away: false,
-        room: None,
-        sources: Vec::new(),
         streams: streams.into(),
-        level: AcknowledgementLevel::Written,
-        sync_batches: false,
         segment_bytes,
-        packing_threads: 1,
-        batch_bytes: StorageConfig::BATCH_BYTES,
         preallocate: of(2) == 0,
-        segment_events: u64::MAX,
-        segment_time: None,
-        keep: None,
-        give_up_after: Duration::from_secs(5),
+        ..StorageConfig::new(NodeId::builder(0), directory)
     };
     let disk = RealDiskConfig { mode, threads: config.disk_threads(), ..RealDiskConfig::default() };
     let disk = RealDisk::new(disk, || {}).expect("threads and descriptors");

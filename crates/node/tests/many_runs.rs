@@ -6,7 +6,7 @@ use ropewalk_node::configuration::parse;
 use ropewalk_node::fields::Fields;
 use ropewalk_node::run::Account;
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, Launcher, OperationState, Patience, Session, SessionConfig, SessionView,
+    AfterRun, Answer, Command, ControlHandle, Launcher, OperationState, Patience, Session, SessionConfig, SessionView,
 };
 use ropewalk_terms::SourceId;
 use ropewalk_wire::{fed, ferol};
@@ -47,22 +47,22 @@ fn session(output: &Path, coming: Coming) -> Session {
     Session::open(config, Arc::new(Launcher::new(configuration))).expect("a thread")
 }
 
-fn ask(desk: &Desk, command: Command) -> SessionView {
-    let told = desk.ask(command, "a test");
-    assert_eq!(told.answer, Answer::Done, "{told:?} {:?}", desk.journal_after(0));
-    (*desk.view()).clone()
+fn ask(control: &ControlHandle, command: Command) -> SessionView {
+    let told = control.ask(command, "a test");
+    assert_eq!(told.answer, Answer::Done, "{told:?} {:?}", control.journal_after(0));
+    (*control.view()).clone()
 }
 
-fn wait(desk: &Desk, what: &str, is_so: impl Fn(&SessionView) -> bool) {
+fn wait(control: &ControlHandle, what: &str, is_so: impl Fn(&SessionView) -> bool) {
     let until = Instant::now() + PATIENCE;
-    while !is_so(&desk.view()) {
-        assert!(Instant::now() < until, "{what}: {:#?}", desk.view());
+    while !is_so(&control.view()) {
+        assert!(Instant::now() < until, "{what}: {:#?}", control.view());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-fn wait_for_events(desk: &Desk) {
-    wait(desk, "events", |view| view.snapshot.ledger.events.built > 0);
+fn wait_for_events(control: &ControlHandle) {
+    wait(control, "events", |view| view.snapshot.ledger.events.built > 0);
 }
 
 /// Connects to the readout unit so late that the run may be over, and sends three events.
@@ -118,17 +118,17 @@ fn descriptors() -> Vec<String> {
 }
 
 /// Takes that many runs; events that were built, in all.
-fn take_runs(desk: &Desk, coming: Coming, runs: u32) -> u64 {
+fn take_runs(control: &ControlHandle, coming: Coming, runs: u32) -> u64 {
     let mut built = 0;
     for run in 1..=runs {
-        let view = ask(desk, Command::Start);
+        let view = ask(control, Command::Start);
         let late = (coming == Coming::LateSource).then(|| come_late(&view, run));
         match coming {
-            Coming::Events if run % 2 == 0 => wait_for_events(desk),
-            Coming::LateSource if run % 5 == 0 => wait_for_events(desk),
+            Coming::Events if run % 2 == 0 => wait_for_events(control),
+            Coming::LateSource if run % 5 == 0 => wait_for_events(control),
             _ => {}
         }
-        let view = ask(desk, Command::Stop);
+        let view = ask(control, Command::Stop);
         let summary = view.last.as_deref().and_then(Account::pull).expect("an account");
         assert_eq!((summary.run, summary.is_balanced()), (run, true), "{coming:?}: {summary:#?}");
         assert!(summary.directory.join("run.json").is_file(), "{coming:?}, run {run}");
@@ -149,14 +149,14 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
         (coming, session(&output, coming), output)
     });
     for (_, session, _) in &sessions {
-        ask(&session.desk(), Command::Configure);
+        ask(&session.control(), Command::Configure);
     }
     let (before, held) = (settled(), descriptors());
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for (coming, session, _) in &sessions {
             scope.spawn(move || {
-                let built = take_runs(&session.desk(), *coming, runs);
+                let built = take_runs(&session.control(), *coming, runs);
                 assert_eq!(built > 0, *coming != Coming::Nothing, "{coming:?}");
                 println!("{runs} runs, {coming:?}: {built} events, {:?}", begun.elapsed());
             });
@@ -165,7 +165,7 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
     for (coming, session, _) in &sessions {
         // The next run is set up as the first one was.
         let is_ready = |view: &SessionView| view.state == OperationState::Configured && view.task.is_none();
-        wait(&session.desk(), &format!("the run behind the last one, {coming:?}"), is_ready);
+        wait(&session.control(), &format!("the run behind the last one, {coming:?}"), is_ready);
     }
     let until = Instant::now() + PATIENCE;
     while owned() != before && Instant::now() < until {
@@ -177,7 +177,7 @@ fn hundreds_of_runs_in_a_row_leave_nothing_behind() {
         "threads and descriptors, behind {runs} runs of each kind and before them: {hold:#?} {held:#?}"
     );
     for (coming, session, output) in sessions {
-        ask(&session.desk(), Command::Shutdown);
+        ask(&session.control(), Command::Shutdown);
         drop(session);
         // With the number of the last one that began.
         assert_eq!(entries(&output), runs as usize + 1, "{coming:?}: what was set up for another one is gone");

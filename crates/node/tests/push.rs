@@ -8,7 +8,7 @@ use ropewalk_node::configuration::push::parse;
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
 use ropewalk_terms::Cause;
 use ropewalk_wire::gateway::{Frame, Message};
-use serde_json::Value;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::{TcpStream, UdpSocket};
@@ -105,7 +105,8 @@ fn ended(mut handle: PushHandle) -> PushSummary {
 }
 
 fn number(summary: &PushSummary, place: &str) -> u64 {
-    let found = summary.flows["hlt"].pointer(place).and_then(Value::as_u64);
+    let flow = json!(summary.flows["hlt"]);
+    let found = place.split('.').fold(&flow, |value, name| &value[name]).as_u64();
     found.unwrap_or_else(|| panic!("{place} is no number in {:?}", summary.flows))
 }
 
@@ -120,7 +121,7 @@ fn every_event_is_built_decided_and_written_whoever_gathers_it() {
             let summary = Run { architecture, sources: &at(port), flow: emulate, rest: &gateway, ..Run::default() }
                 .whole(&output);
             assert!(summary.is_complete(), "{gather}: {:?}", summary.flows);
-            assert_eq!((summary.written, number(&summary, "/farm/decided")), (2000, 2000), "{gather}");
+            assert_eq!((summary.written, number(&summary, "farm.decided")), (2000, 2000), "{gather}");
             let held = Held::in_directories(&[&summary.directory]);
             let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
             assert_eq!(keys, (0..2000).collect(), "{gather}");
@@ -160,8 +161,8 @@ fn exactly_the_events_of_packets_that_were_lost_are_incomplete() {
             lost += event.missing.len() as u64;
         }
         assert!(lost > 0);
-        assert_eq!(lost, number(&summary, "/sent/lost_on_purpose") * u64::from(PACKING));
-        assert_eq!(number(&summary, "/packets/duplicate"), number(&summary, "/sent/sent_twice"));
+        assert_eq!(lost, number(&summary, "sent.lost_on_purpose") * u64::from(PACKING));
+        assert_eq!(number(&summary, "packets.duplicate"), number(&summary, "sent.sent_twice"));
     }
 }
 
@@ -176,14 +177,14 @@ fn what_was_lost_is_known_by_source_and_masked_sources_are_not_missed() {
     for source in 0..SOURCES {
         let (id, lost) = (700 + source, (0..sets).filter(|&set| emulated.is_lost(set, source)).count() as u64);
         if [701, 705].contains(&id) {
-            assert_eq!(summary.flows["hlt"]["sources"].get(id.to_string()), None);
+            assert_eq!(summary.flows["hlt"].sources.get(&id.to_string()), None);
             masked += sets - lost;
             continue;
         }
-        assert_eq!(number(&summary, &format!("/sources/{id}/missing")), lost, "source {id}");
-        assert_eq!(number(&summary, &format!("/sources/{id}/packets")), sets - lost, "source {id}");
+        assert_eq!(number(&summary, &format!("sources.{id}.missing")), lost, "source {id}");
+        assert_eq!(number(&summary, &format!("sources.{id}.packets")), sets - lost, "source {id}");
     }
-    assert_eq!(number(&summary, "/packets/dropped/masked"), masked);
+    assert_eq!(number(&summary, "packets.dropped.masked"), masked);
     let held = Held::in_directories(&[&summary.directory]);
     assert!(held.events.values().all(|event| !event.fragments.contains_key(&701)));
 }
@@ -198,9 +199,9 @@ fn what_strangers_send_is_counted_and_leaves_the_account_in_balance() {
             assert_eq!(stranger.send_to(&[0x5A; 50][..length], &to).ok(), Some(length));
         }
         let summary = ended(handle);
-        assert_eq!((number(&summary, "/packets/dropped/unknown_source"), number(&summary, "/unexplained")), (50, 0));
-        let sent = number(&summary, "/sent/packets");
-        assert_eq!((number(&summary, "/packets/received"), summary.written), (sent + 50, 2000));
+        assert_eq!((number(&summary, "packets.dropped.unknown_source"), number(&summary, "unexplained")), (50, 0));
+        let sent = number(&summary, "sent.packets");
+        assert_eq!((number(&summary, "packets.received"), summary.written), (sent + 50, 2000));
     }
 }
 
@@ -215,13 +216,13 @@ fn what_nodes_decide_too_late_is_decided_by_default_and_holds_up_nobody() {
         let run = Run { architecture, sources: &at(23_000), flow, nodes, events: 200, ..Run::default() };
         let summary = run.whole(&output);
         let number = |place| number(&summary, place);
-        let (by_default, decided) = (number("/farm/by_default"), number("/farm/decided"));
+        let (by_default, decided) = (number("farm.by_default"), number("farm.decided"));
         assert!(by_default > 0 && decided > 0 && by_default + decided == 200, "{:?}", summary.flows);
-        assert_eq!((number("/events/accepted"), number("/events/rejected")), (by_default, decided));
-        assert_eq!((number("/sent/decisions_in_order"), number("/sent/decisions_missed")), (200, 0));
-        assert_eq!(number("/sent/decisions_accepted"), by_default, "what leaves says so");
-        assert!(number("/farm/late") > 0, "{:?}", summary.flows);
-        assert!(number("/farm/in_budget") < decided, "those by default took three budgets: {:?}", summary.flows);
+        assert_eq!((number("events.accepted"), number("events.rejected")), (by_default, decided));
+        assert_eq!((number("sent.decisions_in_order"), number("sent.decisions_missed")), (200, 0));
+        assert_eq!(number("sent.decisions_accepted"), by_default, "what leaves says so");
+        assert!(number("farm.late") > 0, "{:?}", summary.flows);
+        assert!(number("farm.in_budget") < decided, "those by default took three budgets: {:?}", summary.flows);
     }
 }
 
@@ -261,9 +262,8 @@ fn two_gateways_share_the_sets_however_the_trigger_names_them() {
             assert!(summary.is_complete(), "{naming}: {:?}", summary.flows);
             assert_eq!(summary.written, 2000, "{naming}");
             for gateway in ["gw0", "gw1"] {
-                let written = summary.gateways[gateway]["written"]["events"].as_u64();
                 // How many depends on when its thread begins.
-                assert!(written.is_some_and(|written| written > 0), "{naming}: {gateway} wrote {written:?}");
+                assert!(summary.gateways[gateway].written.events > 0, "{naming}: {gateway} wrote none");
             }
         }
     }
@@ -281,8 +281,8 @@ fn decisions_of_the_first_level_leave_in_the_order_of_events() {
         }
         .whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
-        assert_eq!(number(&summary, "/sent/decisions_in_order"), 2000);
-        assert_eq!((number(&summary, "/sent/decisions_missed"), summary.written), (0, 0));
+        assert_eq!(number(&summary, "sent.decisions_in_order"), 2000);
+        assert_eq!((number(&summary, "sent.decisions_missed"), summary.written), (0, 0));
     }
 }
 
@@ -299,9 +299,9 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
             Run { architecture, sources: &at(21_800), flow: emulate, nodes, rest, events: 10_000 }.whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!(summary.written, 10_000);
-        let causes = &summary.gateways["gw0"]["throttle"]["by_cause"];
-        assert!(causes["memory"]["stops"].as_u64().is_some_and(|stops| stops > 0), "{causes}");
-        assert_eq!(causes["hlt"]["stops"], 0, "there are sets enough: {causes}");
+        let causes = &summary.gateways["gw0"].throttle.by_cause;
+        assert!(causes["memory"].stops > 0, "{causes:?}");
+        assert_eq!(causes["hlt"].stops, 0, "there are sets enough: {causes:?}");
     }
 }
 
@@ -319,7 +319,7 @@ fn who_gives_sockets_less_room_than_what_comes_while_a_gateway_is_not_heard_is_t
         let handle = Run { sources: &at(port), flow, rest: &rest, events: 200, ..Run::default() }.start(&output);
         let warnings = handle.warnings().to_vec();
         let summary = ended(handle);
-        let room = summary.gateways["gw0"]["waiting"]["room_bytes"].as_u64().expect("a number");
+        let room = summary.gateways["gw0"].waiting.room_bytes;
         let told = warnings.iter().any(|one| one.contains("gw0") && one.contains("`receive_buffer`"));
         assert_eq!((told, warnings.len()), (is_short, usize::from(is_short)), "{room} bytes of room: {warnings:?}");
         assert_eq!(room, if is_short { 64 << 10 } else { 256 << 10 });
@@ -345,7 +345,7 @@ fn packets_straight_over_ip_are_built_as_others_are() {
         }
         .whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
-        assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
+        assert_eq!((summary.written, number(&summary, "packets.received")), (1000, 1000 / 5 * u64::from(SOURCES)));
     }
 }
 
@@ -366,7 +366,7 @@ fn nodes_may_be_reached_over_tcp_and_straight_over_ip() {
                 let summary = Run { architecture, sources: &at(port), rest: &rest, ..Run::default() }.whole(&output);
                 assert!(summary.is_complete(), "{transport}, {gather}: {:?}", summary.flows);
                 assert_eq!(
-                    (summary.written, number(&summary, "/farm/pushed_again")),
+                    (summary.written, number(&summary, "farm.pushed_again")),
                     (2000, 0),
                     "{transport}, {gather}"
                 );
@@ -387,13 +387,13 @@ fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() 
             let summary = Run { architecture, sources: &at(port), flow, nodes: &emulate, rest: &rest, events: 6000 }
                 .whole(&output);
             assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
-            assert_eq!((summary.written, number(&summary, "/farm/decided")), (6000, 6000), "{transport}");
+            assert_eq!((summary.written, number(&summary, "farm.decided")), (6000, 6000), "{transport}");
             assert!(
-                number(&summary, "/farm/taken_back") > 0,
+                number(&summary, "farm.taken_back") > 0,
                 "{transport}: it had events when it died: {:?}",
                 summary.flows
             );
-            assert_eq!(summary.nodes["deaths"], 1);
+            assert_eq!(summary.nodes.deaths, 1);
         }
     }
 }
@@ -431,8 +431,8 @@ fn expect_readers_to_get_every_decision(architecture: &str) {
         rest = behind;
     }
     assert_eq!(next, Some(2000), "the last one comes");
-    assert!(accepted > 0 && accepted <= number(&summary, "/events/accepted"), "{accepted}: {:?}", summary.flows);
-    assert_eq!(summary.gateways["gw0"]["readers_cut_off"], 0);
+    assert!(accepted > 0 && accepted <= number(&summary, "events.accepted"), "{accepted}: {:?}", summary.flows);
+    assert_eq!(summary.gateways["gw0"].readers_cut_off, 0);
 }
 
 #[test]
@@ -468,11 +468,8 @@ fn expect_hardware_to_be_told(architecture: &str) {
     let called = std::fs::read_to_string(&file).expect("it was called");
     assert!(called.lines().any(|line| line == "gw0 ready"), "{called}");
     assert_eq!(called.lines().last(), Some("gw0 error"));
-    let told = &summary.gateways["gw0"]["throttle"]["told"];
-    assert_eq!(
-        (told["times"].as_u64(), told["failed"].as_u64()),
-        (Some((said.len() + called.lines().count()) as u64), Some(0))
-    );
+    let told = summary.gateways["gw0"].throttle.told.as_ref().expect("there is some");
+    assert_eq!((told.times, told.failed), ((said.len() + called.lines().count()) as u64, 0));
 }
 
 #[test]
@@ -482,7 +479,7 @@ fn a_command_that_cannot_be_called_is_counted_and_nothing_else_suffers() {
                 throttle.tell = { command = [\"/nowhere/tts\", \"{state}\"] }";
     let summary = Run { sources: &at(22_500), rest, events: 500, ..Run::default() }.whole(&output);
     assert!(summary.is_complete(), "{:?}", summary.flows);
-    let told = &summary.gateways["gw0"]["throttle"]["told"];
-    assert!(told["failed"].as_u64().is_some_and(|failed| failed > 0), "{told}");
-    assert!(told["failure"].as_str().is_some_and(|failure| failure.starts_with("/nowhere/tts: ")), "{told}");
+    let told = summary.gateways["gw0"].throttle.told.as_ref().expect("there is some");
+    assert!(told.failed > 0, "{told:?}");
+    assert!(told.failure.as_ref().is_some_and(|failure| failure.starts_with("/nowhere/tts: ")), "{told:?}");
 }

@@ -16,8 +16,7 @@ use ropewalk_node::configuration::push::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::push::{PushPart, PushSummary, launch_push};
 use ropewalk_terms::Cause;
-use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use support::TemporaryDirectory;
 
@@ -91,7 +90,7 @@ fn what_is_missing_is_exactly_what_was_lost_on_purpose_whatever_becomes_of_a_nod
     let summary = run(&output);
     println!("{}", serde_json::to_string_pretty(&summary).expect("JSON"));
     assert!(summary.is_balanced(), "{:?}", summary.ledger);
-    assert_eq!(summary.nodes["deaths"], 1);
+    assert_eq!(summary.nodes.deaths, 1);
     let sources = FLOWS.map(|(_, sources, packing, bytes)| MepSourceConfig {
         size: SizeDistribution::Fixed(bytes),
         loss: LOSS,
@@ -99,27 +98,23 @@ fn what_is_missing_is_exactly_what_was_lost_on_purpose_whatever_becomes_of_a_nod
         ..MepSourceConfig::new(sources, packing, 0)
     });
     for ((flow, count, packing, _), sources) in FLOWS.into_iter().zip(&sources) {
-        let number = |place: &str| summary.flows[flow].pointer(place).and_then(Value::as_u64).expect("a number");
-        let sets = number("/sent/sets");
+        let found = &summary.flows[flow];
+        let sets = found.sent.expect("its sources are here").sets;
         let lost = |set: u64| (0..count).filter(|&source| sources.is_lost(set, source)).count() as u64;
-        assert_eq!(number("/sets/missing_packets/timed_out"), (0..sets).map(lost).sum::<u64>(), "{flow}");
-        assert_eq!(number("/sets/incomplete"), (0..sets).filter(|set| lost(*set) > 0).count() as u64, "{flow}");
+        assert_eq!(found.sets.missing_packets[Cause::TimedOut.name()], (0..sets).map(lost).sum::<u64>(), "{flow}");
+        assert_eq!(found.sets.incomplete, (0..sets).filter(|set| lost(*set) > 0).count() as u64, "{flow}");
         for source in 0..count {
             let id = if flow == "hlt" { FIRST + u32::from(source) } else { source.into() };
             let missing = (0..sets).filter(|set| sources.is_lost(*set, source)).count() as u64;
-            assert_eq!(number(&format!("/sources/{id}/missing")), missing, "{flow}: of source {id}");
+            assert_eq!(found.sources[&id.to_string()].missing, missing, "{flow}: of source {id}");
         }
-        assert_eq!(
-            (number("/sets/opened"), &summary.flows[flow]["sets"]["refused"]),
-            (sets, &serde_json::json!({})),
-            "{flow}"
-        );
-        assert_eq!(number("/farm/decided"), sets * u64::from(packing), "{flow}: a node decides on each");
-        assert_eq!((number("/packets/late"), number("/farm/by_default")), (0, 0), "{flow}");
-        assert_eq!(summary.flows[flow]["lost_by_cause"], serde_json::json!({}), "{flow}: what waits finds room");
+        assert_eq!((found.sets.opened, &found.sets.refused), (sets, &BTreeMap::new()), "{flow}");
+        assert_eq!(found.farm.decided, sets * u64::from(packing), "{flow}: a node decides on each");
+        assert_eq!((found.packets.late, found.farm.by_default), (0, 0), "{flow}");
+        assert_eq!(found.lost_by_cause, BTreeMap::new(), "{flow}: what waits finds room");
     }
-    let number = |place: &str| summary.flows["l1"].pointer(place).and_then(Value::as_u64).expect("a number");
-    assert_eq!((number("/sent/decisions_in_order"), number("/sent/decisions_missed")), (number("/farm/decided"), 0));
+    let (sent, farm) = (summary.flows["l1"].sent.expect("its sources are here"), &summary.flows["l1"].farm);
+    assert_eq!((sent.decisions_in_order, sent.decisions_missed), (farm.decided, 0));
     expect_what_was_lost(&summary, &sources[1]);
 }
 

@@ -4,11 +4,10 @@
 mod support;
 
 use ropewalk_node::configuration::push::parse;
-use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
+use ropewalk_node::run::push::{FlowSummary, PushHandle, PushPart, PushSummary, WaitingSummary, launch_push};
 use ropewalk_terms::Cause;
 use ropewalk_wire::gateway::{Message, Throttle, ThrottleState};
 use ropewalk_wire::mep::encode_mep;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -48,7 +47,7 @@ fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> P
 }
 
 /// Waits until something holds of the account.
-fn wait_until(handle: &PushHandle, holds: impl Fn(&Value) -> bool) {
+fn wait_until(handle: &PushHandle, holds: impl Fn(&FlowSummary) -> bool) {
     let begin = Instant::now();
     while !holds(&handle.summary().flows["hlt"]) {
         assert!(begin.elapsed() < PATIENCE, "it never holds: {:?}", handle.summary().flows);
@@ -140,10 +139,10 @@ fn send_what_is_wrong(sources: &mut Sources, handle: &PushHandle) {
     sources.send(0, &[0; 2000]);
     sources.sent -= 1;
     sources.send(0, &good(FIRST + 5 * (1 << 25)));
-    wait_until(handle, |flow| flow["sets"]["incomplete"] == LACKING.len());
+    wait_until(handle, |flow| flow.sets.incomplete == LACKING.len() as u64);
     sources.send_all(&[0, 1], 105);
     let sent = sources.sent;
-    wait_until(handle, |flow| flow["packets"]["received"] == sent);
+    wait_until(handle, |flow| flow.packets.received == sent);
 }
 
 #[test]
@@ -155,12 +154,9 @@ fn each_thing_that_is_wrong_with_a_packet_has_its_name_in_the_account_and_in_the
     let summary = end(handle);
     assert!(summary.is_balanced(), "{:?}", summary.ledger);
     let flow = &summary.flows["hlt"];
-    let packets = |name: &str| flow["packets"][name].as_u64().expect("a number");
-    assert_eq!(
-        (packets("received"), packets("in_complete_events"), packets("in_incomplete_events")),
-        (sources.sent, 3, 8)
-    );
-    assert_eq!((packets("duplicate"), packets("late"), packets("stale"), packets("in_flight")), (2, 1, 1, 0));
+    let packets = &flow.packets;
+    assert_eq!((packets.received, packets.in_complete_events, packets.in_incomplete_events), (sources.sent, 3, 8));
+    assert_eq!((packets.duplicate, packets.late, packets.stale, packets.in_flight), (2, 1, 1, 0));
     let refused = [
         Cause::ShortPacket,
         Cause::LengthMismatch,
@@ -173,11 +169,11 @@ fn each_thing_that_is_wrong_with_a_packet_has_its_name_in_the_account_and_in_the
         Cause::ImplausibleJump,
     ];
     let once: BTreeMap<&str, u64> = refused.iter().map(|cause| (cause.name(), 1)).collect();
-    assert_eq!(flow["packets"]["dropped"], json!(once));
-    assert_eq!(flow["lost_by_cause"], json!({ Cause::Truncated.name(): 1 }));
+    assert_eq!(packets.dropped, once);
+    assert_eq!(flow.lost_by_cause, [(Cause::Truncated.name(), 1)].into());
     let lacking: BTreeMap<&str, u64> = LACKING.iter().map(|(_, _, cause)| (cause.name(), 1)).collect();
-    assert_eq!(flow["sets"]["missing_packets"], json!(lacking));
-    let missing = |id: u32| flow["sources"][id.to_string()]["missing"].as_u64();
+    assert_eq!(flow.sets.missing_packets, lacking);
+    let missing = |id: u32| flow.sources.get(&id.to_string()).map(|source| source.missing);
     assert_eq!([missing(700), missing(701), missing(702), missing(703)], [Some(2), Some(1), Some(1), None]);
     expect_in_files(&summary);
 }
@@ -218,8 +214,8 @@ fn packets_that_the_system_refuses_to_send_are_counted_as_such_and_not_as_sent()
         std::thread::sleep(Duration::from_millis(2));
     }
     let summary = end(handle);
-    let sent = &summary.flows["hlt"]["sent"];
-    assert_eq!((&sent["sets"], &sent["packets"], &sent["failed"]), (&json!(10), &json!(0), &json!(30)), "{sent}");
+    let sent = summary.flows["hlt"].sent.expect("its sources are here");
+    assert_eq!((sent.sets, sent.packets, sent.failed), (10, 0, 30), "{sent:?}");
 }
 
 /// Sources that send on whatever the trigger is told: more than the gateway has sets for, so that the rest waits in its socket.
@@ -229,12 +225,11 @@ fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
     let keys = format!("sets = 64\nassembling = 4\n{GATEWAY}\nreceive_buffer = \"1MiB\"");
     let handle = gateway(&output, port, &keys, ", decision_time = \"500ms\"");
     let (mut sources, mut sets, begin) = (Sources::new(&handle, port), 0, Instant::now());
-    let waiting = |summary: &PushSummary, what: &str| summary.gateways["gw0"]["waiting"][what].as_u64();
     // Where no rate is known an eighth of the queue is headroom.
     let is_nearly_full = |summary: &PushSummary| {
-        let (most, room) = (waiting(summary, "most_bytes"), waiting(summary, "room_bytes"));
+        let WaitingSummary { most_bytes, room_bytes } = summary.gateways["gw0"].waiting;
         // At first nobody has looked how much there is.
-        room > Some(0) && most.map(|bytes| bytes * 10) >= room.map(|bytes| bytes * 9)
+        room_bytes > 0 && most_bytes * 10 >= room_bytes * 9
     };
     while !is_nearly_full(&handle.summary()) {
         assert!(begin.elapsed() < PATIENCE, "{:?}", handle.summary().gateways);
@@ -245,11 +240,11 @@ fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let sent = sources.sent;
-    wait_until(&handle, |flow| flow["packets"]["received"] == sent);
+    wait_until(&handle, |flow| flow.packets.received == sent);
     let summary = end(handle);
     assert!(summary.is_balanced() && summary.is_complete(), "{:?}", summary.flows);
     assert_eq!(summary.written, u64::from(sets) * PACKING as u64);
     let gateway = &summary.gateways["gw0"];
-    let queue = &gateway["throttle"]["by_cause"]["queue"];
-    assert!(queue["stops"].as_u64() >= Some(1) && queue["dead_s"].as_f64() > Some(0.0), "{gateway}");
+    let queue = &gateway.throttle.by_cause["queue"];
+    assert!(queue.stops >= 1 && queue.dead_s > 0.0, "{gateway:?}");
 }

@@ -14,7 +14,7 @@ const WINDOW: u64 = 128;
 /// The fast sources' fragments: far more in all than the pools hold.
 const FAST_BYTES: usize = 60 << 10;
 /// Between two fragments of the slow source; the fast ones send theirs in microseconds.
-const PAUSE: Duration = Duration::from_millis(8);
+const PAUSE: Duration = Duration::from_millis(20);
 /// The slow one sends when the others have so many more, or all, however slow the machine is.
 const LEAD: u64 = 16;
 
@@ -32,7 +32,7 @@ fn high_water_mark() -> u64 {
 fn fast_sources_wait_for_a_slow_one() {
     let pool = 32_u64 << 20;
     let readout = format!("pool = \"{pool}\"\nblock = \"64KiB\"\nwindow = {WINDOW}\ncapacity = 256\n");
-    let setup = Setup::new("slow", &[1, 2, 3]).readout(&readout).timeout("500ms");
+    let setup = Setup::new("slow", &[1, 2, 3]).readout(&readout).timeout("2s");
     let run = setup.start(Some(EVENTS));
     let address = run.address();
     let mut slow = FrontEnd::ferol(&address, 1).with_size(64);

@@ -2,14 +2,17 @@
 
 use crate::table::{EVENT, RawPiece, TIME};
 use ropewalk_wire::framing::{Piece, PieceKey};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// What the pieces of a source's frames are kept apart by.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+/// What identifies the pieces of a frame.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Keys {
     /// The numbers of their events.
     #[default]
     Events,
-    /// Their times.
+    /// Their times; pieces with the same time form one event.
     Times,
 }
 

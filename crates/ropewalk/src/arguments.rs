@@ -1,7 +1,7 @@
 //! What can be asked for on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ropewalk_node::configuration::{StreamSection, TriggerChoice};
+use ropewalk_node::configuration::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::Version;
@@ -145,21 +145,22 @@ pub(crate) enum InitKind {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  ropewalk filter-files run000001 --units 4 --filter random=0.1
-  ropewalk filter-files /dev/shm/run000001 --units 2 --filter prescale=100 --json")]
+  ropewalk filter-files run000001 --units 4 --trigger 'random = { share = 0.1 }'
+  ropewalk filter-files /dev/shm/run000001 --units 2 --trigger 'every = 100' --json")]
 pub(crate) struct FilterFilesOptions {
     /// The run's directory, best in memory: files of events, closed by _EoLS.jsn and _EoR.jsn.
     pub(crate) directory: PathBuf,
-    /// So many filter units are started; with 0 they come by themselves (`ropewalk filter-unit`).
+    /// Number of filter units to start; with 0, start them yourself (`ropewalk filter-unit`).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) units: u32,
     #[command(flatten)]
     pub(crate) task: UnitTaskOptions,
-    /// A file that so many filter units ended over is set aside.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of filter units that may end while they work on a file before the file is set aside.
+    #[arg(long, value_name = "N", default_value_t = FileBasedSection::TRIES)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) tries: u16,
     /// A filter unit that takes longer over one file is ended.
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "TIME", default_value_t = FileBasedSection::TIMEOUT)]
     pub(crate) time_out: Time,
     /// Print what came of the files as one JSON object.
     #[arg(long)]
@@ -214,30 +215,23 @@ pub(crate) struct FilterUnitOptions {
 /// What filter units of files are to do.
 #[derive(Debug, Args)]
 pub(crate) struct UnitTaskOptions {
-    /// A trigger, as the triggers of a filter: all, 'every = 10', 'random = { share = 0.1 }'; may be given several times. Who passes one is
-    /// accepted; without any everything is.
+    /// A trigger, written as in the configuration: all, 'every = 10', 'random = { share = 0.1 }'; may be given several times. An event that
+    /// passes one is accepted; without triggers every event is.
     #[arg(long, value_name = "TRIGGER")]
     pub(crate) trigger: Vec<TriggerChoice>,
-    /// A stream, with the keys that it has in a configuration: 'name = "monitoring", prescale = 10'; may be given several times.
-    /// Without any there is one that takes everything that is accepted, "selected".
+    /// A stream, with the keys of the configuration: 'name = "monitoring", prescale = 10'; may be given several times. Without this there is
+    /// one stream, "selected", with all accepted events.
     #[arg(long, value_name = "STREAM")]
     pub(crate) stream: Vec<StreamSection>,
-    /// What earlier versions called triggers.
-    #[arg(long, hide = true, value_parser = is_trigger_now)]
-    pub(crate) filter: Option<String>,
-    /// Who decides instead: the filter of this library (docs/filters.md), in a process that can do nothing else.
+    /// A library with a filter that decides instead of triggers (docs/filters.md), in a confined process.
     #[arg(long, value_name = "FILE", conflicts_with = "trigger")]
     pub(crate) library: Option<PathBuf>,
-    /// A text that it is told.
+    /// Configuration text for the library.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
     pub(crate) configuration: String,
-    /// How much memory its process may take.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "library")]
+    /// How much memory its process may use.
+    #[arg(long, value_name = "SIZE", default_value_t = FileBasedSection::MEMORY, requires = "library")]
     pub(crate) memory: Bytes,
-}
-
-fn is_trigger_now(_: &str) -> Result<String, String> {
-    Err("that is --trigger now, with the words of a [filter]: --trigger 'random = { share = 0.1 }'".to_owned())
 }
 
 #[derive(Debug, Args)]

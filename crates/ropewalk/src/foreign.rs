@@ -9,24 +9,15 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::foreign::{
-    ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, PeerHole, RecordReport,
-    SourceReport, Target, inspect_foreign, is_foreign, replay_foreign, show_record,
+    CountingReport, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, InspectReport, NoTarget,
+    Pace, PeerHole, RecordReport, SourceReport, Target, inspect_foreign, is_foreign, replay_foreign, show_record,
 };
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a frame that are shown.
 const SHOWN_BYTES: usize = 256;
-
-/// The account together with the frames that were asked for, as one object.
-#[derive(Serialize)]
-struct Inspected<'a> {
-    #[serde(flatten)]
-    report: &'a ForeignReport,
-    records: &'a [RecordReport],
-}
 
 /// Whether all that is named is somebody else's.
 pub(crate) fn is_meant<P: AsRef<Path>>(paths: &[P], format: Option<&ForeignName>) -> Result<bool, OfflineError> {
@@ -45,7 +36,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     let wanted = ForeignOptions { format: options.format.as_ref().map(|name| name.0), ..ForeignOptions::default() };
     let (report, _) = inspect_foreign(&options.directories, &wanted)?;
     if options.json {
-        print_json(&Inspected { report: &report, records: &[] })?;
+        print_json(&InspectReport { account: &report, records: &[] })?;
     } else {
         write_results(report_text(&report).as_bytes());
     }
@@ -62,7 +53,7 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage(format!("there is no frame {number}; there are {}, counted from 0", report.frames)));
     }
     if options.json {
-        print_json(&Inspected { report: &report, records: &records })?;
+        print_json(&InspectReport { account: &report, records: &records })?;
         return Ok(shown(&report));
     }
     let mut text = Vec::new();
@@ -215,11 +206,11 @@ fn source_row(source: &SourceReport) -> [String; 12] {
     let name: Vec<String> = source.peer.iter().cloned().chain(number).collect();
     // What counts is what shows where something is missing.
     let (first, last) = match source.counts {
-        "frames" => (source.first_sequence, source.last_sequence),
+        CountingReport::Frames => (source.first_sequence, source.last_sequence),
         _ => (source.first_event, source.last_event),
     };
     let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), grouped);
-    let counted = |number: u64| if source.counts == "nothing" { "-".to_owned() } else { grouped(number) };
+    let counted = |number: u64| if source.counts == CountingReport::Nothing { "-".to_owned() } else { grouped(number) };
     let parts = names_text(if source.parts.is_empty() { &source.kinds } else { &source.parts });
     [
         if name.is_empty() { "-".to_owned() } else { name.join(" #") },

@@ -27,6 +27,8 @@ mod render;
 mod running;
 mod runs;
 mod samples;
+#[cfg(test)]
+mod schemas;
 mod signals;
 mod simulate;
 mod sizing;

@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::running::{LEAVING, Limits, Overruled, Watching, conduct, controlled, fields, overrule, warn};
 use crate::signals::Interrupts;
 use crate::topology;
-use ropewalk_node::configuration::{self, Configuration, ThenChoice};
+use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_unit, placement_of_node};
 use ropewalk_node::session::{AfterRun, Launcher, ManagerProcess, Patience};
 use ropewalk_terms::Role;
@@ -37,7 +37,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
 
 /// Runs follow each other, as far as nodes are told.
 fn follow_each_other(configuration: &Configuration) -> bool {
-    matches!(configuration.run.then, Some(ThenChoice::Next | ThenChoice::Wait))
+    matches!(configuration.run.then, Some(AfterRun::Next | AfterRun::Wait))
 }
 
 /// The event manager, over one run or several.

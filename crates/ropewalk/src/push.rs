@@ -11,10 +11,12 @@ use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::ConfigurationError;
 use ropewalk_node::configuration::push::{self, PushConfiguration};
 use ropewalk_node::drive::gateway::PacketSourceReport;
-use ropewalk_node::run::push::{PushHandle, PushPart, PushSnapshot, PushSummary, launch_push};
+use ropewalk_node::run::push::{
+    FlowSummary, PushHandle, PushPart, PushSnapshot, PushSummary, RestartSummary, launch_push,
+};
 use ropewalk_node::run::{Account, RunError};
 use ropewalk_node::session::{Launcher, PushSystem};
-use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::Path;
@@ -208,7 +210,7 @@ pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
     }
     say!("{}", table(summary));
     restart_lines(summary).iter().for_each(|line| say!("{line}"));
-    for broken in summary.ledger["unbalanced"].as_array().into_iter().flatten() {
+    for broken in &summary.ledger.unbalanced {
         say!("UNBALANCED: {broken}");
     }
     if !summary.directory.as_os_str().is_empty() {
@@ -219,59 +221,63 @@ pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
 
 /// A line for each source that started its numbering again.
 fn restart_lines(summary: &PushSummary) -> Vec<String> {
-    let sources = summary.flows.values().filter_map(|flow| flow["sources"].as_object()).flatten();
-    let line = |(id, source): (&String, &Value)| {
-        let last = source["last_restart"].as_object()?;
-        let (from, to, dropped) = (&last["from"], &last["to"], &source["out_of_sync"]);
-        Some(format!("source {id} restarted counting: {from} -> {to}; {dropped} packets behind that were out of sync"))
+    let sources = summary.flows.values().flat_map(|flow| &flow.sources);
+    let restarted = sources.filter_map(|(id, source)| Some((id, source.last_restart?, source.out_of_sync)));
+    let line = |(id, RestartSummary { from, to }, dropped): (&String, RestartSummary, u64)| {
+        format!("source {id} restarted counting: {from} -> {to}; {dropped} packets behind that were out of sync")
     };
-    sources.filter_map(line).collect()
+    restarted.map(line).collect()
 }
 
-/// Rows of the account: a name, and where the number stands in a flow's part.
-const ROWS: &[(&str, &str)] = &[
-    ("packets sent", "/sent/packets"),
-    ("lost on purpose", "/sent/lost_on_purpose"),
-    ("received", "/packets/received"),
-    ("in complete sets", "/packets/in_complete_events"),
-    ("in incomplete sets", "/packets/in_incomplete_events"),
-    ("twice", "/packets/duplicate"),
-    ("late", "/packets/late"),
-    ("unexplained", "/unexplained"),
-    ("sets complete", "/sets/complete"),
-    ("sets incomplete", "/sets/incomplete"),
-    ("events decided", "/farm/decided"),
-    ("decided by default", "/farm/by_default"),
-    ("within the budget", "/farm/in_budget"),
-    ("accepted", "/events/accepted"),
-    ("sent again", "/farm/pushed_again"),
-    ("told in order", "/farm/streamed"),
-    ("to storage", "/farm/stored"),
-    ("in flight", "/events/in_flight"),
+/// A number of a flow's account; `None` if it is unknown here.
+type Number = fn(&FlowSummary) -> Option<u64>;
+
+/// Rows of the account, above `unexplained`.
+const PACKETS: &[(&str, Number)] = &[
+    ("packets sent", |flow| Some(flow.sent?.packets)),
+    ("lost on purpose", |flow| Some(flow.sent?.lost_on_purpose)),
+    ("received", |flow| Some(flow.packets.received)),
+    ("in complete sets", |flow| Some(flow.packets.in_complete_events)),
+    ("in incomplete sets", |flow| Some(flow.packets.in_incomplete_events)),
+    ("twice", |flow| Some(flow.packets.duplicate)),
+    ("late", |flow| Some(flow.packets.late)),
+];
+
+/// Rows below.
+const EVENTS: &[(&str, Number)] = &[
+    ("sets complete", |flow| Some(flow.sets.complete)),
+    ("sets incomplete", |flow| Some(flow.sets.incomplete)),
+    ("events decided", |flow| Some(flow.farm.decided)),
+    ("decided by default", |flow| Some(flow.farm.by_default)),
+    ("within the budget", |flow| Some(flow.farm.in_budget)),
+    ("accepted", |flow| Some(flow.events.accepted)),
+    ("sent again", |flow| Some(flow.farm.pushed_again)),
+    ("told in order", |flow| Some(flow.farm.streamed)),
+    ("to storage", |flow| Some(flow.farm.stored)),
+    ("in flight", |flow| Some(flow.events.in_flight)),
 ];
 
 fn table(summary: &PushSummary) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     table.set_header([String::new()].into_iter().chain(summary.flows.keys().cloned()));
-    for (name, place) in ROWS {
-        let number = |flow: &Value| match flow.pointer(place) {
-            Some(Value::Number(number)) => number.as_u64().map_or_else(|| number.to_string(), grouped),
-            _ => "-".to_owned(),
-        };
-        table.add_row([(*name).to_owned()].into_iter().chain(summary.flows.values().map(number)));
-    }
-    for (name, place) in
-        [("lost", "/lost_by_cause"), ("refused", "/packets/dropped"), ("missing", "/sets/missing_packets")]
-    {
-        let causes = |flow: &Value| {
-            let causes = flow.pointer(place).and_then(Value::as_object).into_iter().flatten();
-            causes.map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join("\n")
-        };
-        table.add_row([name.to_owned()].into_iter().chain(summary.flows.values().map(causes)));
-    }
+    let mut row = |name: &str, text: &dyn Fn(&FlowSummary) -> String| {
+        table.add_row([name.to_owned()].into_iter().chain(summary.flows.values().map(text)));
+    };
+    let number = |number: Number| move |flow: &FlowSummary| number(flow).map_or_else(|| "-".to_owned(), grouped);
+    PACKETS.iter().for_each(|(name, of)| row(name, &number(*of)));
+    row("unexplained", &|flow| u64::try_from(flow.unexplained).map_or_else(|_| flow.unexplained.to_string(), grouped));
+    EVENTS.iter().for_each(|(name, of)| row(name, &number(*of)));
+    row("lost", &|flow| by_cause(&flow.lost_by_cause));
+    row("refused", &|flow| by_cause(&flow.packets.dropped));
+    row("missing", &|flow| by_cause(&flow.sets.missing_packets));
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// Counts by cause, a line each.
+fn by_cause(causes: &BTreeMap<&str, u64>) -> String {
+    causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join("\n")
 }

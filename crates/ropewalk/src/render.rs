@@ -2,12 +2,16 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use ropewalk_flow::messages::NumberingKind;
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::{IncidentSummary, RunSummary};
+use ropewalk_node::run::{IncidentSummary, NumberingSummary, RunSummary, SynchronyVerdict};
+use ropewalk_terms::{Counter, Place};
+use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// A line for each source with wrong checksums: nothing is lost, but somebody should look at that front end.
 pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
-    let wrong = summary.by_source.iter().filter_map(|(id, account)| Some((id, account["crc_errors"].as_u64()?)));
+    let wrong = summary.by_source.iter().map(|(id, account)| (id, account.counts.get(Counter::CrcErrors)));
     wrong
         .filter(|&(_, count)| count > 0)
         .map(|(id, count)| {
@@ -17,85 +21,78 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
         .collect()
 }
 
-/// Those of an account's counts that are not 0, each with what is said of it.
-fn counted(account: &serde_json::Value, said: &[(&str, &str)]) -> Vec<String> {
-    let count = |key: &str| account[key].as_u64().filter(|&count| count > 0);
-    said.iter().filter_map(|(key, what)| count(key).map(|count| format!("{what}: {}", grouped(count)))).collect()
+/// The counts that are not 0, each with its text.
+fn counted<const N: usize>(said: [(u64, &str); N]) -> Vec<String> {
+    let some = said.into_iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{what}: {}", grouped(count))).collect()
 }
 
 /// Counts by cause, as `cause 3, other_cause 4`.
-fn named(map: &serde_json::Map<String, serde_json::Value>) -> String {
-    map.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
+fn named<N: Display>(counts: &BTreeMap<N, u64>) -> String {
+    counts.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 /// What never came here, by name. A datagram that was lost at its socket is missing by its number, too.
 fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
-    let mut by_name = summary.datagrams["lost_by_cause"].as_object().cloned().unwrap_or_default();
-    if summary.fragments.seen.frames_missing > 0 {
-        by_name.insert("frames_missing".to_owned(), summary.fragments.seen.frames_missing.into());
+    let mut by_name = summary.datagrams.lost_by_cause.clone();
+    if summary.fragments.counts.get(Counter::FramesMissing) > 0 {
+        by_name.insert("frames_missing", summary.fragments.counts.get(Counter::FramesMissing));
     }
     (!by_name.is_empty()).then(|| named(&by_name))
 }
 
 /// A line for each source with fragments that are in doubt for another reason than their checksum.
 pub(crate) fn flag_lines(summary: &RunSummary) -> Vec<String> {
-    let flagged = summary.by_source.iter().filter_map(|(id, account)| Some((id, account["flagged"].as_object()?)));
+    let flagged = summary.by_source.iter().map(|(id, account)| (id, &account.flagged));
     let flagged = flagged.filter(|(_, flags)| !flags.is_empty());
     flagged.map(|(id, flags)| format!("source {id}: fragments in doubt, kept and flagged: {}", named(flags))).collect()
 }
 
 /// A line for each source whose numbers began elsewhere than at `first`.
 pub(crate) fn begin_lines(summary: &RunSummary) -> Vec<String> {
-    let begin = |(id, anomalies): (&String, &serde_json::Value)| {
-        let begin = anomalies.as_array()?.iter().find(|one| one["kind"] == "begin")?;
-        let number = begin["to"].as_u64()?;
+    let begin = |(id, anomalies): (&String, &Vec<NumberingSummary>)| {
+        let number = anomalies.iter().find(|one| one.is(NumberingKind::Begin))?.to;
         Some(format!("source {id}: its first event is number {number}, as its numbers show (`first` is not given)"))
     };
     summary.numbering.iter().filter_map(begin).collect()
 }
 
-/// A line for each source that started its numbering again, so that nothing tells where its fragments belong.
+/// A line for each source that started its numbering again, so that its fragments cannot be assigned to events.
 pub(crate) fn restart_lines(summary: &RunSummary) -> Vec<String> {
-    let is_lost = |one: &&serde_json::Value| one["kind"] == "out_of_sync";
-    let line = |id: &String, one: &serde_json::Value| {
-        let event = one["event"].as_str().unwrap_or_default();
-        format!(
-            "source {id} restarted counting: {} -> {} (event {event}); what followed is out of sync",
-            one["from"], one["to"]
-        )
+    let line = |id: &String, NumberingSummary { from, to, event, .. }: &NumberingSummary| {
+        format!("source {id} restarted counting: {from} -> {to} (event {event}); what followed is out of sync")
     };
-    let of = |(id, all): (&String, &serde_json::Value)| -> Vec<String> {
-        all.as_array().into_iter().flatten().filter(is_lost).map(|one| line(id, one)).collect()
-    };
-    summary.numbering.iter().flat_map(of).collect()
+    let all = summary.numbering.iter().flat_map(|(id, all)| all.iter().map(move |one| (id, one)));
+    all.filter(|(_, one)| one.is(NumberingKind::OutOfSync)).map(|(id, one)| line(id, one)).collect()
 }
 
-/// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
+fn is_in_summary(counter: Counter) -> bool {
+    counter.places().contains(&Place::Summary)
+}
+
+/// A line for each source with counts that a summary shows, and for datagrams that belong to no source.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
-    const FRAMES: [(&str, &str); 5] = [
-        ("frames_missing", "frames missing by their own numbers"),
-        ("frames_out_of_order", "twice or late"),
-        ("garbage_bytes", "bytes that were no frame"),
-        ("filler_bytes", "bytes of the format between frames"),
-        ("splitter_restarts", "times its splitter had to be started again"),
-    ];
-    const DATAGRAMS: [(&str, &str); 2] = [
-        ("lost", "datagrams lost before they could be taken, since nobody can hold their senders back"),
-        ("nobodys", "datagrams of boards that are no source (compare `demux` with who sends)"),
-    ];
-    let sources = summary.by_source.iter().map(|(id, account)| (id, counted(account, &FRAMES)));
+    let sources = summary.by_source.iter().map(|(id, account)| {
+        let shown = account.counts.iter().filter(|(counter, count)| *count > 0 && is_in_summary(*counter));
+        let said = shown.map(|(counter, count)| format!("{}: {}", counter.name().replace('_', " "), grouped(count)));
+        let said: Vec<_> = said.collect();
+        (id, said)
+    });
     let sources = sources.filter(|(_, said)| !said.is_empty());
     let sources = sources.map(|(id, said)| format!("source {id}: {}", said.join(", ")));
-    let lost = summary.datagrams["lost_by_source"].as_object().into_iter().flatten();
-    let lost =
-        lost.filter_map(|(id, causes)| Some(format!("source {id}: datagrams lost: {}", named(causes.as_object()?))));
-    sources.chain(lost).chain(counted(&summary.datagrams, &DATAGRAMS)).collect()
+    let lost = summary.datagrams.lost_by_source.iter();
+    let lost = lost.map(|(id, causes)| format!("source {id}: datagrams lost: {}", named(causes)));
+    let datagrams = counted([
+        (summary.datagrams.lost, "datagrams lost before they could be taken, since nobody can hold their senders back"),
+        (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with who sends)"),
+    ]);
+    sources.chain(lost).chain(datagrams).collect()
 }
 
 /// A line for each thing that went wrong with a front end under run control.
 pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
     let Some(front_ends) = &summary.front_ends else { return Vec::new() };
-    let name = |source: u32| front_ends.by_source[&source.to_string()]["name"].as_str().unwrap_or_default().to_owned();
+    let name = |source: u32| front_ends.by_source.get(&source.to_string()).map_or("", |front_end| &front_end.name);
     let line =
         |one: &IncidentSummary| format!("source {} {}: {:.1} s: {}", one.source, name(one.source), one.at_s, one.what);
     let more = (front_ends.incidents_beyond > 0).then(|| format!("and {} more", grouped(front_ends.incidents_beyond)));
@@ -113,14 +110,15 @@ pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
 
 /// A line for each disk that failed to the end.
 pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
-    let failing = summary.disk["failing"].as_array().into_iter().flatten();
-    let text = |disk: &serde_json::Value, key: &str| disk[key].as_str().unwrap_or_default().to_owned();
-    let failing = failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error")));
-    let said = [
-        ("files_restored", "run files deleted or moved by somebody while they were written, and written once more"),
-        ("events_gone", "events lost with deleted run files"),
-    ];
-    failing.chain(counted(&summary.disk, &said)).collect()
+    let failing = summary.disk.failing.iter().map(|disk| format!("{}: its disk failed: {}", disk.node, disk.error));
+    let said = counted([
+        (
+            summary.disk.files_restored,
+            "run files deleted or moved by somebody while they were written, and written once more",
+        ),
+        (summary.disk.events_gone, "events lost with deleted run files"),
+    ]);
+    failing.chain(said).collect()
 }
 
 /// 1234567 as `1,234,567`.
@@ -176,13 +174,12 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
             row("  set aside", grouped(files.set_aside));
         }
     }
-    let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
-    row("events per second", grouped(number(&summary.rate, "events_per_s") as u64));
-    row("bandwidth", format!("{}/s", Bytes(number(&summary.rate, "bytes_per_s") as u64)));
-    row("written", Bytes(number(&summary.bytes, "written") as u64).to_string());
-    if number(&summary.deleted, "segments") > 0.0 {
-        let bytes = Bytes(number(&summary.deleted, "bytes") as u64);
-        row("deleted to keep the newest", format!("{bytes} in {} files", number(&summary.deleted, "segments")));
+    row("events per second", grouped(summary.rate.events_per_s as u64));
+    row("bandwidth", format!("{}/s", Bytes(summary.rate.bytes_per_s as u64)));
+    row("written", Bytes(summary.bytes.written).to_string());
+    if summary.deleted.segments > 0 {
+        let deleted = &summary.deleted;
+        row("deleted to keep the newest", format!("{} in {} files", Bytes(deleted.bytes), deleted.segments));
     }
     row("duration", format!("{:.2} s", summary.duration_s));
     if !summary.status.is_good() {
@@ -194,7 +191,8 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
             let partial = if summary.partial.is_empty() { "" } else { ", partial" };
             format!("balanced{partial}")
         } else {
-            format!("NOT BALANCED: {}", summary.ledger["unbalanced"])
+            let unbalanced: Vec<_> = summary.ledger.unbalanced.iter().map(ToString::to_string).collect();
+            format!("NOT BALANCED: [{}]", unbalanced.join(","))
         },
     );
     if let Some(column) = table.column_mut(1) {
@@ -216,7 +214,7 @@ fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
         ("  before the start", fragments.stale),
         ("  after the stop", fragments.after_stop),
         ("  in flight", fragments.in_flight),
-        ("  with a wrong checksum", fragments.seen.crc_errors),
+        ("  with a wrong checksum", fragments.counts.get(Counter::CrcErrors)),
     ] {
         if count > 0 {
             row(name, grouped(count));
@@ -268,16 +266,16 @@ pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
         .synchrony
         .iter()
         .filter_map(|state| match state.verdict {
-            "offset" => {
+            SynchronyVerdict::Offset => {
                 let count = state.offset.unsigned_abs();
                 let events = if count == 1 { "one event".to_owned() } else { format!("{count} events") };
                 let direction = if state.offset > 0 { "early" } else { "late" };
                 Some(format!("source {}: {events} {direction} since event {}", state.source, state.since))
             }
-            "lost" => {
+            SynchronyVerdict::Lost => {
                 Some(format!("source {}: no fixed relation to the reference since event {}", state.source, state.since))
             }
-            _ => None,
+            SynchronyVerdict::InSync | SynchronyVerdict::CannotTell => None,
         })
         .collect()
 }

@@ -14,14 +14,14 @@ use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::push::PushConfiguration;
 use ropewalk_node::configuration::{
-    self, AlarmSection, AlarmsSection, Configuration, ControlSection, LogbookSection, MonitorSection, ThenChoice,
-    Written, alarm_rules,
+    self, AlarmSection, AlarmsSection, Configuration, ControlSection, LogbookSection, MonitorSection, Written,
+    alarm_rules,
 };
 use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::{Bytes, Time};
 use ropewalk_node::run::{Account, RunError, RunSummary, placement};
 use ropewalk_node::session::{
-    AfterRun, Answer, Command, Desk, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
+    AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
 };
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 /// What a configuration says of who watches its runs and gives commands, and of what these have to say.
 pub(crate) struct Watching<'a> {
     output: &'a Path,
-    then: Option<ThenChoice>,
+    then: Option<AfterRun>,
     required_fields: &'a [String],
     control: &'a ControlSection,
     alarm: &'a [AlarmSection],
@@ -116,7 +116,7 @@ pub(crate) fn controlled(
     is_idle: bool,
 ) -> Result<Option<Controlled>, Failure> {
     let Some(listen) = options.control else {
-        if watching.then == Some(ThenChoice::Wait) {
+        if watching.then == Some(AfterRun::Wait) {
             let why =
                 "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
             return Err(Failure::Usage(why.to_owned()));
@@ -149,7 +149,7 @@ pub(crate) struct Overruled<'a> {
     duration: &'a mut Option<Time>,
     bytes: &'a mut Option<Bytes>,
     events: &'a mut Option<u64>,
-    then: &'a mut Option<ThenChoice>,
+    then: &'a mut Option<AfterRun>,
     written: &'a mut Written,
 }
 
@@ -202,9 +202,9 @@ pub(crate) fn overrule(run: Overruled<'_>, limits: &arguments::RunLimits) {
     }
     if let Some(then) = limits.then {
         let (choice, name) = match then {
-            Then::Next => (ThenChoice::Next, "next"),
-            Then::Wait => (ThenChoice::Wait, "wait"),
-            Then::Over => (ThenChoice::Over, "over"),
+            Then::Next => (AfterRun::Next, "next"),
+            Then::Wait => (AfterRun::Wait, "wait"),
+            Then::Over => (AfterRun::Over, "over"),
         };
         *run.then = Some(choice);
         written.set("run", "then", name);
@@ -278,31 +278,31 @@ pub(crate) fn conduct(
     };
     let session = Session::open(config, Arc::clone(&launch));
     let session = session.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
-    let desk = session.desk();
+    let handle = session.control();
     // Dropped before the session: whoever asks then is not kept waiting for nothing.
-    let _server = limits.control.as_ref().map(|control| serve(control, &desk)).transpose()?;
-    let configured = desk.ask(Command::Configure, BY);
+    let _server = limits.control.as_ref().map(|control| serve(control, &handle)).transpose()?;
+    let configured = handle.ask(Command::Configure, BY);
     if !configured.answer.is_good() {
-        return Err(failure(&desk, configured));
+        return Err(failure(&handle, configured));
     }
-    tell(&desk.view());
+    tell(&handle.view());
     let (sender, started) = channel();
     if !limits.control.as_ref().is_some_and(|control| control.is_idle) {
-        desk.command(Command::Start, BY, move |told| {
+        handle.command(Command::Start, BY, move |told| {
             // Nobody looks any more where the run is over.
             let _ = sender.send(told);
         });
     }
     // Of several runs each account is told when it is there.
-    let are_several = limits.control.is_some() || launch.settings().then == Some(ThenChoice::Next);
+    let are_several = limits.control.is_some() || launch.settings().then == Some(AfterRun::Next);
     let mut told = Tellings { json: limits.json, launch, last: None };
-    watch(&session, &desk, interrupts, are_several, &mut told)?;
+    watch(&session, &handle, interrupts, are_several, &mut told)?;
     if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
-        return Err(failure(&desk, refused));
+        return Err(failure(&handle, refused));
     }
-    let view = desk.view();
+    let view = handle.view();
     let advised = told.tell(&view)?;
-    match (desk.take_error(), &view.last) {
+    match (handle.take_error(), &view.last) {
         (Some(error), _) => Err(error.into()),
         (None, None) if limits.control.is_some() => Ok(exit::GOOD),
         (None, None) => {
@@ -316,12 +316,12 @@ pub(crate) fn conduct(
 }
 
 /// Serves run control, and says where.
-fn serve(control: &Controlled, desk: &Desk) -> Result<Server, Failure> {
-    let mut server = Server::start(control.config.clone(), desk.clone());
+fn serve(control: &Controlled, handle: &ControlHandle) -> Result<Server, Failure> {
+    let mut server = Server::start(control.config.clone(), handle.clone());
     if control.takes_any_port && matches!(server, Err(ControlError::Listen { .. })) {
         let mut config = control.config.clone();
         config.listen.set_port(0);
-        server = Server::start(config, desk.clone());
+        server = Server::start(config, handle.clone());
     }
     let server = server.map_err(|error| match error {
         ControlError::Open(_) => Failure::Usage(format!("--control {error}")),
@@ -361,15 +361,15 @@ impl Tellings {
 }
 
 /// Why a command was not carried out.
-fn failure(desk: &Desk, told: Told) -> Failure {
+fn failure(handle: &ControlHandle, told: Told) -> Failure {
     let text = told.text.unwrap_or_else(|| told.answer.name().to_owned());
-    desk.take_error().map_or(Failure::Environment(text), Into::into)
+    handle.take_error().map_or(Failure::Environment(text), Into::into)
 }
 
 /// Shows how the run goes until nothing follows. The first interrupt stops it in order, the second one at once.
 fn watch(
     session: &Session,
-    desk: &Desk,
+    handle: &ControlHandle,
     interrupts: &Interrupts,
     is_controlled: bool,
     told: &mut Tellings,
@@ -378,17 +378,17 @@ fn watch(
     let (mut last_told, mut heard) = (0, 0);
     while !session.is_over() {
         std::thread::sleep(Duration::from_millis(10));
-        let view = desk.view();
+        let view = handle.view();
         progress.show(&view.snapshot, view.disk_left);
-        last_told = tell_journal(desk, last_told, is_controlled);
+        last_told = tell_journal(handle, last_told, is_controlled);
         if interrupts.count() > 0 && heard == 0 {
             heard = 1;
             tell!("stopping: what has come is still built; interrupt again to stop at once");
-            desk.command(Command::Shutdown, BY, |_| ());
+            handle.command(Command::Shutdown, BY, |_| ());
         }
         if interrupts.count() > 1 && heard == 1 {
             heard = 2;
-            desk.command(Command::Reset, BY, |_| ());
+            handle.command(Command::Reset, BY, |_| ());
         }
         if is_controlled && told.is_news(&view) {
             progress.end();
@@ -402,14 +402,14 @@ fn watch(
             break;
         }
     }
-    tell_journal(desk, last_told, is_controlled);
+    tell_journal(handle, last_told, is_controlled);
     progress.end();
     Ok(())
 }
 
 /// Tells what the log level has of what happened after the entry with this number; the number of the last one.
-fn tell_journal(desk: &Desk, after: u64, is_controlled: bool) -> u64 {
-    let news = desk.journal_after(after);
+fn tell_journal(handle: &ControlHandle, after: u64, is_controlled: bool) -> u64 {
+    let news = handle.journal_after(after);
     // What a run without run control fails of is said when the program ends.
     let is_said_later = |entry: &Entry| entry.kind == EntryKind::Fault && !is_controlled;
     news.iter().filter(|entry| entry.is_told && !is_said_later(entry)).for_each(|entry| tell!("{}", entry.text));

@@ -8,7 +8,9 @@ use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::Differences;
-use ropewalk_node::run::{FrontEndRecord, GapRecord, Logbook, MeasureSummary, Note, NoteKind, Registry, RunRecord};
+use ropewalk_node::run::{
+    FrontEndRecord, GapRecord, Logbook, MeasureSummary, MeasureUnit, Note, NoteKind, Registry, RunRecord,
+};
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, json};
 use std::io::ErrorKind;
@@ -356,11 +358,11 @@ fn measure(record: &RunRecord, name: &str) -> String {
     let Some(MeasureSummary { unit, count, p50, p90, p99, p99_9, max }) = record.measures.get(name) else {
         return String::new();
     };
-    let shown = |value: &f64| match unit.as_str() {
-        "bytes" => grouped(*value as u64),
-        _ => format!("{:.3}", value * 1e3),
+    let shown = |value: &f64| match unit {
+        MeasureUnit::Bytes => grouped(*value as u64),
+        MeasureUnit::Seconds => format!("{:.3}", value * 1e3),
     };
-    let unit = if unit == "bytes" { "bytes" } else { "ms" };
+    let unit = if *unit == MeasureUnit::Bytes { "bytes" } else { "ms" };
     let [p50, p90, p99, p99_9, max] = [p50, p90, p99, p99_9, max].map(shown);
     format!("50 % {p50}, 90 % {p90}, 99 % {p99}, 99.9 % {p99_9}, most {max} {unit}, of {}", grouped(*count))
 }

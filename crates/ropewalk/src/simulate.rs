@@ -2,6 +2,7 @@
 
 use crate::arguments::SimulateOptions;
 use crate::exit::{self, Failure};
+use crate::files::print_json;
 use crate::output;
 use crate::render::grouped;
 use ropewalk_sim::campaign::{Campaign, Orders, Scenario, World};
@@ -24,7 +25,7 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
             return Ok(exit::GOOD);
         }
     }
-    Ok(campaign(options))
+    campaign(options)
 }
 
 /// How often progress is printed.
@@ -38,7 +39,7 @@ fn so_far(done: u64, seeds: u64, time: Duration) -> String {
 }
 
 /// Runs the seeds and tells what they found.
-fn campaign(options: &SimulateOptions) -> u8 {
+fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };
     let is_terminal = std::io::stderr().is_terminal();
@@ -63,7 +64,7 @@ fn campaign(options: &SimulateOptions) -> u8 {
         tell!("{failure}");
     }
     if options.json {
-        output::awaited(&campaign.to_json().to_string());
+        print_json(&campaign.summary())?;
     } else {
         say!("{}", campaign.coverage);
         say!(
@@ -75,7 +76,7 @@ fn campaign(options: &SimulateOptions) -> u8 {
         );
         campaign.failures.iter().for_each(|failure| say!("{}", failure.replay()));
     }
-    if campaign.failures.is_empty() { exit::GOOD } else { exit::UNBALANCED }
+    Ok(if campaign.failures.is_empty() { exit::GOOD } else { exit::UNBALANCED })
 }
 
 /// Runs one seed and writes what happened for Perfetto.

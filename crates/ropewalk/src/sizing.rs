@@ -6,15 +6,18 @@ use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use ropewalk_node::quantity::{Bandwidth, Bytes, Time};
-use ropewalk_sim::sizing::{Buffer, Chart, Curve, FlowOutcome, Latency, Outcome, Resource, SizingFile};
+use ropewalk_sim::sizing::{Buffer, Chart, Curve, FlowOutcome, Latency, Outcome, Resource, SizingFile, Unit};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A key of a sizing file, and the values that it is to have in turn.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Sweep {
+    /// The key.
     key: String,
+    /// The values.
     values: Vec<String>,
 }
 
@@ -51,23 +54,38 @@ pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What the program prints with `--json`.
-#[derive(Serialize)]
-struct Report<'a> {
+/// What `simulate FILE --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "The outcome of a simulated system: the last line of `ropewalk simulate FILE --json`")]
+pub(crate) struct SizingReport<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
     schema: &'static str,
+    /// The sizing file.
     file: String,
+    /// The swept key and its values; null without a sweep.
     sweep: Option<&'a Sweep>,
+    /// One run for each value of the sweep, or the only one.
     runs: Vec<Run>,
 }
 
-/// One simulated run, and how long it took.
-#[derive(Serialize)]
-struct Run {
-    /// The swept key's value.
+impl SizingReport<'_> {
+    const SCHEMA: &'static str = "ropewalk-sizing-1";
+}
+
+/// One simulated run, and how long it took. Rates, latencies, resources and buffers are those between the end of the
+/// warm-up and the last trigger.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Run {
+    /// The value of the swept key; null without a sweep.
     value: Option<String>,
     #[serde(flatten)]
     outcome: Outcome,
+    /// How long the simulation took, in seconds.
+    #[schemars(range(min = 0))]
     wall_s: f64,
+    /// Steps that were simulated in a second of that time.
+    #[schemars(range(min = 0))]
     steps_per_s: f64,
 }
 
@@ -101,7 +119,7 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
     let balanced = runs.iter().all(|run| run.outcome.events.balanced);
     if options.json {
         let file = file.display().to_string();
-        let report = Report { schema: "ropewalk-sizing-1", file, sweep: asked.sweep.as_ref(), runs };
+        let report = SizingReport { schema: SizingReport::SCHEMA, file, sweep: asked.sweep.as_ref(), runs };
         let text = serde_json::to_string(&report).map_err(|error| Failure::Environment(error.to_string()))?;
         say!("{text}");
     }
@@ -259,8 +277,8 @@ fn resource_row(resource: &Resource) -> [String; 6] {
 
 fn buffer_row(buffer: &Buffer) -> [String; 4] {
     let amount = |amount: u64| match buffer.unit {
-        "bytes" => Bytes(amount).to_string(),
-        unit => format!("{} {unit}", grouped(amount)),
+        Unit::Bytes => Bytes(amount).to_string(),
+        Unit::Events => format!("{} events", grouped(amount)),
     };
     [
         buffer.name.clone(),

@@ -38,7 +38,8 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
     wanted.port = options.port.or(wanted.port);
     let (gathers, grows, own) = (source.gathering().is_some(), source.numbers_grow(), source.tried_board(&wanted));
     let (own, input) = (own.as_ref(), &options.input);
-    let tried = TrialOptions { framing: &framing, gathers, grows, own, input, wanted: &wanted };
+    let limits = source.datagram_limits();
+    let tried = TrialOptions { framing: &framing, gathers, grows, limits, own, input, wanted: &wanted };
     let report = try_layout(&tried, &options.config, &key)?;
     if options.json {
         print_json(&report)?;

@@ -8,15 +8,25 @@ use crate::running::warn;
 use ropewalk_host::{Kind, Machine, Picture, Plan};
 use ropewalk_node::configuration::{self, Configuration, push};
 use ropewalk_node::run::{PlacementError, RunError, placement, placement_on, unusable_libraries};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 
-/// What the program prints with `--json`; `docs/schema/topology.json` describes it.
-#[derive(Serialize)]
-struct Report<'a> {
+/// What `topology --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "A machine and what is placed on it: the output of `ropewalk topology --json`")]
+pub(crate) struct TopologyReport<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
     schema: &'static str,
+    /// The machine.
     machine: &'a Machine,
+    /// What the configuration places on it; empty without a configuration.
     placement: &'a Plan,
+}
+
+impl TopologyReport<'_> {
+    const SCHEMA: &'static str = "ropewalk-topology-1";
 }
 
 pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
@@ -33,7 +43,7 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
         }
     };
     if options.json {
-        print_json(&Report { schema: "ropewalk-topology-1", machine: &machine, placement: &plan })?;
+        print_json(&TopologyReport { schema: TopologyReport::SCHEMA, machine: &machine, placement: &plan })?;
         return Ok(exit::GOOD);
     }
     let mut text = Picture { machine: &machine, plan: &plan }.to_string();

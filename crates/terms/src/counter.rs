@@ -22,8 +22,31 @@ impl Unit {
     }
 }
 
+/// How a counter changes, and what its values of several nodes or sources mean together.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum CounterKind {
+    /// Counts what happened: it only grows during a node's life. Values of several nodes add up.
+    Total,
+    /// Says how much there is now, and may fall. Values of several nodes add up.
+    Level,
+    /// Says something of one node or source now. A sum over several means nothing.
+    State,
+}
+
+/// Where a counter is shown, beside the list of all counters: Prometheus, `ropewalk counters` and `/api/v1/counters`.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// In the account of each source: `fragments` and `by_source` of `run.json`, `/api/v1/live`, `ropewalk top`.
+    Account,
+    /// In the summary of a run, in the line of each source where it is not 0. Only with [`Place::Account`].
+    Summary,
+    /// Among the incidents: each increase is one.
+    Incident,
+}
+
+/// The list: help, `Name = "stable_name", Unit, CounterKind, [Place, ...];`.
 macro_rules! counters {
-    ($($(#[doc = $help:literal])* $name:ident = $text:literal, $unit:ident;)*) => {
+    ($($(#[doc = $help:literal])* $name:ident = $text:literal, $unit:ident, $kind:ident, [$($place:ident),*];)*) => {
         /// What is counted. Cumulative since the start of the node's run; the names are stable.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u16)]
@@ -50,260 +73,244 @@ macro_rules! counters {
             pub const fn unit(self) -> Unit {
                 match self { $(Self::$name => Unit::$unit),* }
             }
+
+            /// How it changes.
+            pub const fn kind(self) -> CounterKind {
+                match self { $(Self::$name => CounterKind::$kind),* }
+            }
+
+            /// Where it is shown beside the list of all counters.
+            pub const fn places(self) -> &'static [Place] {
+                match self { $(Self::$name => &[$(Place::$place),*]),* }
+            }
         }
     };
 }
 
 counters! {
     /// Bytes taken from sockets, framing included.
-    WireBytesReceived = "wire_bytes_received", Bytes;
+    WireBytesReceived = "wire_bytes_received", Bytes, Total, [];
     /// Bytes of fragments received, without transport framing.
-    PayloadBytesReceived = "payload_bytes_received", Bytes;
+    PayloadBytesReceived = "payload_bytes_received", Bytes, Total, [];
     /// Fragments whose end was found.
-    FragmentsReceived = "fragments_received", Count;
-    /// Fragments that ended in complete events.
-    FragmentsComplete = "fragments_in_complete_events", Count;
-    /// Fragments that ended in incomplete events.
-    FragmentsIncomplete = "fragments_in_incomplete_events", Count;
-    /// Fragments that were there already.
-    FragmentsDuplicate = "fragments_duplicate", Count;
-    /// Fragments that came after their event was finished.
-    FragmentsLate = "fragments_late", Count;
-    /// Fragments without a usable identity.
-    FragmentsCorrupt = "fragments_corrupt", Count;
-    /// Fragments of before the run's start.
-    FragmentsStale = "fragments_stale", Count;
-    /// Of the stale fragments, those that came before the run began.
-    FragmentsBeforeStart = "fragments_before_start", Count;
-    /// Fragments of after the run's last event.
-    FragmentsAfterStop = "fragments_after_stop", Count;
-    /// Fragments held by the readout unit now.
-    FragmentsInFlight = "fragments_in_flight", Count;
-    /// Fragments whose checksum was wrong.
-    CrcErrors = "crc_errors", Count;
-    /// Bytes that user space copied on the way (evacuation, straddling headers, staging).
-    BytesCopied = "bytes_copied", Bytes;
-    /// Events assigned to builder units, the first attempt only.
-    EventsAssigned = "events_assigned", Count;
-    /// Events assigned again after a builder unit died.
-    EventsReassigned = "events_reassigned", Count;
+    FragmentsReceived = "fragments_received", Count, Total, [];
+    /// Fragments in complete events.
+    FragmentsComplete = "fragments_in_complete_events", Count, Total, [];
+    /// Fragments in incomplete events that were kept.
+    FragmentsIncomplete = "fragments_in_incomplete_events", Count, Total, [];
+    /// Fragments of an event that already had one of this source.
+    FragmentsDuplicate = "fragments_duplicate", Count, Total, [];
+    /// Fragments that arrived after their event was finished.
+    FragmentsLate = "fragments_late", Count, Total, [];
+    /// Fragments without a usable source or event number.
+    FragmentsCorrupt = "fragments_corrupt", Count, Total, [];
+    /// Fragments from before the start of the run, or left over from an earlier run.
+    FragmentsStale = "fragments_stale", Count, Total, [];
+    /// Stale fragments that arrived before the run began.
+    FragmentsBeforeStart = "fragments_before_start", Count, Total, [Account];
+    /// Fragments of events after the last event of the run.
+    FragmentsAfterStop = "fragments_after_stop", Count, Total, [];
+    /// Fragments that the readout unit holds now.
+    FragmentsInFlight = "fragments_in_flight", Count, Level, [];
+    /// Fragments with a wrong checksum; they are flagged and stay in their events.
+    CrcErrors = "crc_errors", Count, Total, [Account, Incident];
+    /// Bytes that user space copied on the data path (evacuation, straddling headers, staging).
+    BytesCopied = "bytes_copied", Bytes, Total, [];
+    /// Events assigned to builder units, counting the first attempt only.
+    EventsAssigned = "events_assigned", Count, Total, [];
+    /// Events assigned again because a builder unit died.
+    EventsReassigned = "events_reassigned", Count, Total, [];
     /// Events built complete.
-    EventsBuilt = "events_built", Count;
+    EventsBuilt = "events_built", Count, Total, [];
     /// Incomplete events that were kept.
-    EventsIncompleteEmitted = "events_incomplete_emitted", Count;
+    EventsIncompleteEmitted = "events_incomplete_emitted", Count, Total, [];
     /// Events accepted.
-    EventsAccepted = "events_accepted", Count;
+    EventsAccepted = "events_accepted", Count, Total, [];
     /// Events rejected.
-    EventsRejected = "events_rejected", Count;
-    /// Events put into quarantine.
-    EventsQuarantined = "events_quarantined", Count;
+    EventsRejected = "events_rejected", Count, Total, [];
+    /// Events that no filter could decide on; they are kept in the error stream.
+    EventsQuarantined = "events_quarantined", Count, Total, [];
     /// Event records written to files.
-    EventsWritten = "events_written", Count;
-    /// Events assigned and not finished now.
-    EventsInFlight = "events_in_flight", Count;
+    EventsWritten = "events_written", Count, Total, [];
+    /// Events that are assigned and not finished now.
+    EventsInFlight = "events_in_flight", Count, Level, [];
     /// Bytes written to run files.
-    BytesWritten = "bytes_written", Bytes;
+    BytesWritten = "bytes_written", Bytes, Total, [];
     /// Run files closed.
-    SegmentsClosed = "segments_closed", Count;
-    /// Run files deleted to stay within the configured room.
-    SegmentsDeleted = "segments_deleted", Count;
+    SegmentsClosed = "segments_closed", Count, Total, [];
+    /// Run files deleted to stay within the configured space.
+    SegmentsDeleted = "segments_deleted", Count, Total, [];
     /// Events in deleted run files.
-    EventsDeleted = "events_deleted", Count;
+    EventsDeleted = "events_deleted", Count, Total, [];
     /// Bytes of deleted run files.
-    BytesDeleted = "bytes_deleted", Bytes;
-    /// Run files that were deleted or moved while they were written, and that were written once more.
-    FilesRestored = "files_restored", Count;
-    /// Events that were written, in run files that were deleted.
-    EventsGone = "events_gone", Count;
-    /// Writers that wait because the disk is full.
-    DiskFull = "disk_full", Count;
-    /// Pieces of work that a disk refused, for whatever reason; each is offered again.
-    DiskRefusals = "disk_refusals", Count;
-    /// Why a node's disk refuses what is written, other than for lack of room: the operating system's number of the
-    /// error (errno), 0 for none. Of each node alone: a sum means nothing.
-    DiskFailing = "disk_failing", Count;
-    /// Connections that sources opened.
-    SourceConnections = "source_connections", Count;
+    BytesDeleted = "bytes_deleted", Bytes, Total, [];
+    /// Open run files that were deleted or moved during the run and were written again.
+    FilesRestored = "files_restored", Count, Total, [Incident];
+    /// Written events in run files that were deleted or moved during the run.
+    EventsGone = "events_gone", Count, Total, [Incident];
+    /// Writers that wait now because the disk is full.
+    DiskFull = "disk_full", Count, Level, [];
+    /// Write operations that failed; each is retried.
+    DiskRefusals = "disk_refusals", Count, Total, [Incident];
+    /// Error number (errno) of a node whose disk refuses writes for another reason than lack of space; 0 if none. Per
+    /// node: a sum means nothing.
+    DiskFailing = "disk_failing", Count, State, [];
+    /// Connections opened by sources.
+    SourceConnections = "source_connections", Count, Total, [];
     /// Connections that ended.
-    SourceDisconnections = "source_disconnections", Count;
-    /// Connections closed because their bytes made no sense, or because they claimed the name of a node that is connected and works.
-    ConnectionsRefused = "connections_refused", Count;
-    /// Bytes thrown away because no fragment could be found in them.
-    GarbageBytes = "garbage_bytes", Bytes;
-    /// Bytes that a format puts between frames, and that are no data.
-    FillerBytes = "filler_bytes", Bytes;
+    SourceDisconnections = "source_disconnections", Count, Total, [];
+    /// Connections closed because their data made no sense, or because they claimed the name of a connected node.
+    ConnectionsRefused = "connections_refused", Count, Total, [Incident];
+    /// Bytes discarded because they belong to no frame.
+    GarbageBytes = "garbage_bytes", Bytes, Total, [Account, Summary];
+    /// Bytes that the format puts between frames; they carry no data.
+    FillerBytes = "filler_bytes", Bytes, Total, [Account, Summary];
     /// Blocks lent by the pool.
-    PoolLoans = "pool_loans", Count;
-    /// Blocks that came back to the pool.
-    PoolReturns = "pool_returns", Count;
+    PoolLoans = "pool_loans", Count, Total, [];
+    /// Blocks returned to the pool.
+    PoolReturns = "pool_returns", Count, Total, [];
     /// Blocks held now.
-    PoolHeld = "pool_held", Count;
+    PoolHeld = "pool_held", Count, Level, [];
     /// Blocks in the pool.
-    PoolBlocks = "pool_blocks", Count;
-    /// Time a source was not read because buffers or the window were full.
-    BackPressureTime = "back_pressure_time", Nanoseconds;
+    PoolBlocks = "pool_blocks", Count, Level, [];
+    /// Time in which a source was not read because buffers or the window were full.
+    BackPressureTime = "back_pressure_time", Nanoseconds, Total, [];
     /// Messages refused because of an old epoch or incarnation.
-    MessagesRefused = "messages_refused", Count;
-    /// Blocks that link cards wrote, good and bad.
-    CardBlocks = "card_blocks", Count;
-    /// Blocks of which nothing could be believed.
-    CardBlocksDamaged = "card_blocks_damaged", Count;
-    /// Blocks that their e-links' sequence numbers show to be missing.
-    CardBlocksMissing = "card_blocks_missing", Count;
-    /// Chunks that came whole.
-    CardChunks = "card_chunks", Count;
-    /// Chunks of which a piece came, and that were given up.
-    CardChunksGivenUp = "card_chunks_given_up", Count;
-    /// Flags that cards gave to chunks: an error, a wrong checksum, cut short, timed out, busy.
-    CardChunksFlagged = "card_chunks_flagged", Count;
-    /// Chunks of e-links that are no source.
-    CardChunksNobodys = "card_chunks_nobodys", Count;
-    /// Signals beside the data.
-    CardSignals = "card_signals", Count;
-    /// How often a card was found without room.
-    CardStalls = "card_stalls", Count;
-    /// Bytes at a card's end that are no whole block.
-    CardBytesLeftOver = "card_bytes_left_over", Bytes;
-    /// Subscribers of e-links that came.
-    SubscribersJoined = "subscribers_joined", Count;
-    /// Chunks that were meant for a subscriber, once for each.
-    ChunksOffered = "chunks_offered", Count;
+    MessagesRefused = "messages_refused", Count, Total, [];
+    /// Blocks written by link cards, good and damaged.
+    CardBlocks = "card_blocks", Count, Total, [];
+    /// Damaged blocks of link cards; they were discarded.
+    CardBlocksDamaged = "card_blocks_damaged", Count, Total, [Incident];
+    /// Blocks of link cards that are missing by their e-links' sequence numbers.
+    CardBlocksMissing = "card_blocks_missing", Count, Total, [Incident];
+    /// Chunks of link cards that arrived whole.
+    CardChunks = "card_chunks", Count, Total, [];
+    /// Chunks of link cards of which only some pieces arrived.
+    CardChunksGivenUp = "card_chunks_given_up", Count, Total, [Incident];
+    /// Error flags that link cards set on chunks: error, wrong checksum, truncated, time-out, busy.
+    CardChunksFlagged = "card_chunks_flagged", Count, Total, [];
+    /// Chunks of e-links that no source is configured for.
+    CardChunksNobodys = "card_chunks_nobodys", Count, Total, [];
+    /// Signals of link cards outside the data.
+    CardSignals = "card_signals", Count, Total, [];
+    /// Times a link card had no free block to write to.
+    CardStalls = "card_stalls", Count, Total, [];
+    /// Bytes left at the end of a link card that are no whole block.
+    CardBytesLeftOver = "card_bytes_left_over", Bytes, Total, [];
+    /// Subscribers that connected.
+    SubscribersJoined = "subscribers_joined", Count, Total, [];
+    /// Chunks for subscribers, counted once for each subscriber.
+    ChunksOffered = "chunks_offered", Count, Total, [];
     /// Chunks that were sent to a subscriber.
-    ChunksSent = "chunks_sent", Count;
-    /// Chunks for which a subscriber had no room, or that nobody took over when it went.
-    ChunksDropped = "chunks_dropped", Count;
-    /// Chunks that others of its group took over when a subscriber went.
-    ChunksMoved = "chunks_moved", Count;
+    ChunksSent = "chunks_sent", Count, Total, [];
+    /// Chunks dropped because a subscriber had no room, or left and no other of its group took them.
+    ChunksDropped = "chunks_dropped", Count, Total, [];
+    /// Chunks that another subscriber of the group took when one left.
+    ChunksMoved = "chunks_moved", Count, Total, [];
     /// Chunks that wait for a subscriber now.
-    ChunksQueued = "chunks_queued", Count;
-    /// Bytes that were copied for subscribers that may lose chunks.
-    ChunkBytesCopied = "chunk_bytes_copied", Bytes;
-    /// Messages to e-links of link cards that were refused, because there is no down-link or no room in it.
-    DownLinkRefused = "down_link_refused", Count;
-    /// Frames that their sources' own numbering shows to be lost.
-    FramesMissing = "frames_missing", Count;
-    /// Frames whose own number is the last one or lies behind it: they came twice, or in another order.
-    FramesOutOfOrder = "frames_out_of_order", Count;
-    /// Datagrams that the kernel, or what receives them, is known to have lost.
-    DatagramsLost = "datagrams_lost", Count;
-    /// Datagrams of senders that are no source.
-    DatagramsNobodys = "datagrams_nobodys", Count;
-    /// Frames that fell apart into the fragments of several events.
-    FramesDivided = "frames_divided", Count;
-    /// Frames that went on with the fragment of the frame before them.
-    FramesGathered = "frames_gathered", Count;
-    /// Processes of splitters that were started in the place of one that crashed, hung or was not to be believed.
-    SplitterRestarts = "splitter_restarts", Count;
-    /// Fragments in events that were dropped as a whole.
-    FragmentsInDroppedEvents = "fragments_in_dropped_events", Count;
-    /// Accepted events that no stream took: their prescales left them out.
-    EventsUnselected = "events_unselected", Count;
-    /// Events of which no decision could be had.
-    FilterFailures = "filter_failures", Count;
-    /// Events that a filter unit had when it ended, and that went to another one.
-    FilterReturned = "filter_returned", Count;
-    /// Decisions of filter units on what they did not have: ignored.
-    FilterStaleDecisions = "filter_stale_decisions", Count;
-    /// Filter units that were started in the place of one that crashed, hung or was not to be believed.
-    FilterRestarts = "filter_restarts", Count;
-    /// Filter units that ended too often, so that none is started in their place.
-    FilterUnitsGivenUp = "filter_units_given_up", Count;
-    /// Bytes of events that were copied for filters.
-    FilterBytesCopied = "filter_bytes_copied", Bytes;
-    /// Events of ordered streams that were assigned after later ones had been written: their builder unit had died.
-    EventsOutOfOrder = "events_out_of_order", Count;
-    /// Events that a stream was to have.
-    StreamSelected = "stream_selected", Count;
-    /// Events that a stream's prescale left out.
-    StreamPrescaledAway = "stream_prescaled_away", Count;
+    ChunksQueued = "chunks_queued", Count, Level, [];
+    /// Bytes copied for subscribers that may lose chunks.
+    ChunkBytesCopied = "chunk_bytes_copied", Bytes, Total, [];
+    /// Messages to e-links that were refused because there is no down-link or it is full.
+    DownLinkRefused = "down_link_refused", Count, Total, [];
+    /// Frames that are missing by the source's own numbers.
+    FramesMissing = "frames_missing", Count, Total, [Account, Summary, Incident];
+    /// Frames that arrived twice or out of order.
+    FramesOutOfOrder = "frames_out_of_order", Count, Total, [Account, Summary, Incident];
+    /// Datagrams lost in the kernel or the receiver.
+    DatagramsLost = "datagrams_lost", Count, Total, [];
+    /// Datagrams of senders that no source is configured for.
+    DatagramsNobodys = "datagrams_nobodys", Count, Total, [];
+    /// Frames of several events that were divided into fragments.
+    FramesDivided = "frames_divided", Count, Total, [Account];
+    /// Frames that continue the fragment of the frame before them.
+    FramesGathered = "frames_gathered", Count, Total, [Account];
+    /// Splitter processes restarted because they crashed, hung or gave invalid results.
+    SplitterRestarts = "splitter_restarts", Count, Total, [Account, Summary, Incident];
+    /// Fragments in events that were dropped.
+    FragmentsInDroppedEvents = "fragments_in_dropped_events", Count, Total, [];
+    /// Accepted events that no stream took because of prescales.
+    EventsUnselected = "events_unselected", Count, Total, [];
+    /// Events for which filtering failed.
+    FilterFailures = "filter_failures", Count, Total, [Incident];
+    /// Events that were given to another filter unit because theirs ended.
+    FilterReturned = "filter_returned", Count, Total, [];
+    /// Decisions of filter units on events that they did not hold; ignored.
+    FilterStaleDecisions = "filter_stale_decisions", Count, Total, [];
+    /// Filter units restarted because they crashed, hung or gave invalid results.
+    FilterRestarts = "filter_restarts", Count, Total, [Incident];
+    /// Filter units that are not restarted any more because they ended too often.
+    FilterUnitsGivenUp = "filter_units_given_up", Count, Total, [Incident];
+    /// Bytes of events copied for filters.
+    FilterBytesCopied = "filter_bytes_copied", Bytes, Total, [];
+    /// Events of ordered streams written after later ones because their builder unit died.
+    EventsOutOfOrder = "events_out_of_order", Count, Total, [];
+    /// Events selected for a stream.
+    StreamSelected = "stream_selected", Count, Total, [];
+    /// Events removed from a stream by its prescale.
+    StreamPrescaledAway = "stream_prescaled_away", Count, Total, [];
     /// Events in a stream's files.
-    StreamWritten = "stream_written", Count;
+    StreamWritten = "stream_written", Count, Total, [];
     /// Events that could not be written to a stream.
-    StreamFailed = "stream_failed", Count;
+    StreamFailed = "stream_failed", Count, Total, [];
     /// Events on their way to a stream's files now.
-    StreamInFlight = "stream_in_flight", Count;
-    /// Time in which a builder unit's disk had something to write.
-    DiskBusyTime = "disk_busy_time", Nanoseconds;
-    /// Time in which built events waited because storage had no room for them.
-    DiskWaitTime = "disk_wait_time", Nanoseconds;
-    /// Time in which filter units had events to decide on, the sum over the units.
-    FilterBusyTime = "filter_busy_time", Nanoseconds;
-    /// Filter units that are there now.
-    FilterUnits = "filter_units", Count;
+    StreamInFlight = "stream_in_flight", Count, Level, [];
+    /// Time in which the disk of a builder unit had something to write.
+    DiskBusyTime = "disk_busy_time", Nanoseconds, Total, [];
+    /// Time in which built events waited because storage had no room.
+    DiskWaitTime = "disk_wait_time", Nanoseconds, Total, [];
+    /// Time in which filter units had events to decide on, summed over the units.
+    FilterBusyTime = "filter_busy_time", Nanoseconds, Total, [];
+    /// Filter units that run now.
+    FilterUnits = "filter_units", Count, Level, [];
     /// Time in which a builder unit had no room for further events.
-    BuilderFullTime = "builder_full_time", Nanoseconds;
-    /// Events that a builder unit may have in work.
-    BuilderPlaces = "builder_places", Count;
-    /// Time in which super-fragments waited because a builder unit's connection had not taken them yet.
-    LinkWaitTime = "link_wait_time", Nanoseconds;
-    /// Time in which a readout unit held settled events and nobody asked for one.
-    RequestWaitTime = "request_wait_time", Nanoseconds;
-    /// Time in which a node, or what shares its thread, had something to do.
-    ThreadBusyTime = "thread_busy_time", Nanoseconds;
-    /// Number of the latest event that a source has shown. Of each source alone: a sum means nothing.
-    LastEventNumber = "last_event_number", Count;
-    /// Time since something came of a source last, in its present connection or before. Of each source alone: a sum means
+    BuilderFullTime = "builder_full_time", Nanoseconds, Total, [];
+    /// Events that a builder unit can hold.
+    BuilderPlaces = "builder_places", Count, Level, [];
+    /// Time in which super-fragments waited for a builder unit's connection.
+    LinkWaitTime = "link_wait_time", Nanoseconds, Total, [];
+    /// Time in which a readout unit held complete events and no builder unit asked for one.
+    RequestWaitTime = "request_wait_time", Nanoseconds, Total, [];
+    /// Time in which the thread of a node, or what shares it, had work.
+    ThreadBusyTime = "thread_busy_time", Nanoseconds, Total, [];
+    /// Number of the latest event of a source. Per source: a sum means nothing.
+    LastEventNumber = "last_event_number", Count, State, [];
+    /// Time since the last data of a source, over all its connections. Per source: a sum means nothing.
+    SilentTime = "silent_time", Nanoseconds, State, [];
+    /// Sources from which no more data is expected now.
+    SourcesEnded = "sources_ended", Count, Level, [];
+    /// 1 if the source is masked; 2 if it is to take part again but has not sent a fragment that continues the run.
+    /// Per source: a sum means nothing.
+    SourceMasked = "source_masked", Count, State, [];
+    /// Time in which an input queue of a gateway accepted no triggers although some were wanted.
+    ThrottleTime = "throttle_time", Nanoseconds, Total, [];
+    /// Part of the throttle time in which too few event sets were free: they wait for packets, nodes or decisions.
+    ThrottleSetsTime = "throttle_sets_time", Nanoseconds, Total, [];
+    /// Part of the throttle time in which too little receive memory was free.
+    ThrottleMemoryTime = "throttle_memory_time", Nanoseconds, Total, [];
+    /// Part of the throttle time in which too many packets waited to be received.
+    ThrottleQueueTime = "throttle_queue_time", Nanoseconds, Total, [];
+    /// Part of the throttle time in which no node of the farm was connected.
+    ThrottleErrorTime = "throttle_error_time", Nanoseconds, Total, [];
+    /// Event sets that were finished without some of their packets.
+    SetsIncomplete = "sets_incomplete", Count, Total, [];
+    /// Events that no node of the farm decided on in time.
+    DecidedByDefault = "decided_by_default", Count, Total, [];
+    /// Events sent to a node of the farm again.
+    PushedAgain = "pushed_again", Count, Total, [];
+    /// Free bytes on the fullest disk that a builder unit writes to, checked once a second. Per node: a sum means
     /// nothing.
-    SilentTime = "silent_time", Nanoseconds;
-    /// Sources of which nothing more is expected now.
-    SourcesEnded = "sources_ended", Count;
-    /// 1 of a source that is masked, 2 of one that is to take part again and has not sent anything that goes on with the run's
-    /// numbers. Of each source alone: a sum means nothing.
-    SourceMasked = "source_masked", Count;
-    /// Time in which an input queue of a gateway let no trigger come though some were wanted.
-    ThrottleTime = "throttle_time", Nanoseconds;
-    /// Of that, time in which too few sets of events were free: they wait for packets, nodes or decisions.
-    ThrottleSetsTime = "throttle_sets_time", Nanoseconds;
-    /// Of that, time in which too little of the memory was free that packets are received into.
-    ThrottleMemoryTime = "throttle_memory_time", Nanoseconds;
-    /// Of that, time in which too many packets waited to be received.
-    ThrottleQueueTime = "throttle_queue_time", Nanoseconds;
-    /// Of that, time in which no node of the farm was there.
-    ThrottleErrorTime = "throttle_error_time", Nanoseconds;
-    /// Sets of events that were finished without some of their packets.
-    SetsIncomplete = "sets_incomplete", Count;
-    /// Events on which nobody of the farm decided in time.
-    DecidedByDefault = "decided_by_default", Count;
-    /// Events that were sent to a node of the farm again.
-    PushedAgain = "pushed_again", Count;
-    /// Bytes that are free where a builder unit writes, on that of its disks with the least; asked once a second. Of each node alone: a sum
-    /// means nothing.
-    OutputRoom = "output_room", Bytes;
-    /// Hellos in the name of a node that was connected and worked: refused.
-    RivalHellos = "rival_hellos", Count;
-    /// Times at which a multicast group was lost because its network card went away; it is joined again when a card is there.
-    GroupsLost = "groups_lost", Count;
+    OutputRoom = "output_room", Bytes, State, [];
+    /// Hellos refused because a node of that name was connected.
+    RivalHellos = "rival_hellos", Count, Total, [Incident];
+    /// Times a multicast group was lost because its network card went away; it is joined again when the card is back.
+    GroupsLost = "groups_lost", Count, Total, [Incident];
 }
 
 impl Counter {
-    /// It says how much there is now, and may fall; every other counter only grows during a node's life.
-    pub const fn is_level(self) -> bool {
-        matches!(
-            self,
-            Self::FragmentsInFlight
-                | Self::EventsInFlight
-                | Self::PoolHeld
-                | Self::PoolBlocks
-                | Self::ChunksQueued
-                | Self::StreamInFlight
-                | Self::DiskFull
-                | Self::DiskFailing
-                | Self::FilterUnits
-                | Self::BuilderPlaces
-                | Self::LastEventNumber
-                | Self::SilentTime
-                | Self::SourcesEnded
-                | Self::SourceMasked
-                | Self::OutputRoom
-        )
-    }
-
-    /// It says something of one node or source; a sum over several means nothing.
-    pub const fn is_of_one(self) -> bool {
-        matches!(
-            self,
-            Self::DiskFailing | Self::LastEventNumber | Self::SilentTime | Self::SourceMasked | Self::OutputRoom
-        )
+    /// Its name in the account of a source, whose other members are fragments: without `fragments_`.
+    pub fn account_name(self) -> &'static str {
+        self.name().trim_start_matches("fragments_")
     }
 
     /// The counter with this number, if there is one.
@@ -320,17 +327,22 @@ mod tests {
     fn what_is_held_or_waits_now_is_a_level_and_what_happened_is_not() {
         let says_now = |counter: &Counter| counter.help().ends_with(" now.");
         for counter in COUNTERS.iter().filter(|counter| says_now(counter)) {
-            assert!(counter.is_level(), "{}", counter.name());
+            assert_ne!(counter.kind(), CounterKind::Total, "{}", counter.name());
         }
-        assert!(Counter::PoolBlocks.is_level());
-        assert!(!Counter::EventsBuilt.is_level());
-        assert!(!Counter::BackPressureTime.is_level());
     }
 
     #[test]
     fn what_must_not_be_added_up_says_so() {
         for &counter in COUNTERS {
-            assert_eq!(counter.is_of_one(), counter.help().contains("a sum means nothing"), "{}", counter.name());
+            let is_state = counter.kind() == CounterKind::State;
+            assert_eq!(is_state, counter.help().contains("a sum means nothing"), "{}", counter.name());
+        }
+    }
+
+    #[test]
+    fn what_a_summary_shows_stands_in_the_account() {
+        for counter in COUNTERS.iter().filter(|counter| counter.places().contains(&Place::Summary)) {
+            assert!(counter.places().contains(&Place::Account), "{}", counter.name());
         }
     }
 

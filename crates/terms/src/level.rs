@@ -1,19 +1,23 @@
 //! How far an event must have come before it is acknowledged, and how it ended.
 
 use crate::Cause;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// What an acknowledgement of a builder unit promises. Readout units keep an event's fragments until then.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+/// What an acknowledgement of a builder unit promises. Readout units keep the fragments of an event until then.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum AcknowledgementLevel {
-    /// Built in the builder unit's memory.
+    /// The event is built in memory. A crash loses it.
     Built = 1,
-    /// Handed to a filter unit.
+    /// The event is handed to the writer, after the decision of the filter if there is one. A crash of the builder unit
+    /// loses it.
     Handed = 2,
-    /// Written to a file: survives the death of the process.
+    /// The event is written to a file. It survives the end of the process.
     #[default]
     Written = 3,
-    /// Synced to the disk: survives a power cut.
+    /// The event is synced to the disk. It survives a power cut; every batch is synced, which is slower.
     Synced = 4,
 }
 

@@ -3,6 +3,8 @@
 //! A command counts [`Fact`]s while it works and asks [`Facts::status`] at its end. The table in `docs/cli.md` is this
 //! list, line by line.
 
+use schemars::JsonSchema_repr;
+
 /// Which question a command answers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
@@ -13,7 +15,7 @@ pub enum Asked {
 }
 
 /// The exit status of a command that came to its end.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, JsonSchema_repr)]
 #[repr(u8)]
 pub enum Status {
     /// Nothing was lost, misplaced or doubtful.
@@ -119,8 +121,8 @@ facts! {
     FramesMissing = "frames_missing", Lost, Lost;
     /// Frames of which only some pieces came.
     FramesUnfinished = "frames_unfinished", Lost, Lost;
-    /// Times at which a source started counting anew.
-    Restarts = "restarts", Lost, Lost;
+    /// Times at which a source started counting anew: a run finds its place again, or counts what it drops.
+    Restarts = "restarts", Good, Lost;
     /// Frames that came twice or overtook each other: a run sorts them, or counts what it could not place as late.
     OutOfOrder = "out_of_order", Good, Lost;
     /// Bytes that belong to no frame.
@@ -275,9 +277,10 @@ mod tests {
             let found = Facts::default().with([(fact, 1)]);
             assert_eq!(found.status(Asked::Taken), fact.status(Asked::Taken), "{}", fact.name());
             assert_eq!(found.status(Asked::Checked), fact.status(Asked::Checked), "{}", fact.name());
-            // Both questions agree on what is worth a word, but for order: a run puts frames in order.
+            // The two questions differ only where a run repairs what it finds, or counts as lost what it cannot repair.
             let is_good = |asked| fact.status(asked) == Status::Good;
-            assert!(is_good(Asked::Taken) == is_good(Asked::Checked) || fact == Fact::OutOfOrder, "{}", fact.name());
+            let is_repaired = matches!(fact, Fact::OutOfOrder | Fact::Restarts);
+            assert!(is_good(Asked::Taken) == is_good(Asked::Checked) || is_repaired, "{}", fact.name());
         }
     }
 

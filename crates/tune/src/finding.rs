@@ -1,25 +1,26 @@
 //! What a rule found.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{Change, Group};
 
 /// What a rule found: one line of the table that `tune check` prints.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// The rule's name, such as `receive_buffer`; promised to users, and a heading of docs/tuning.md.
     pub rule: &'static str,
-    /// To which group of settings it belongs.
+    /// The group of settings that it belongs to.
     pub group: Group,
     /// What was looked at, such as `net.core.rmem_max` or `eth0: receive ring`.
     pub subject: String,
-    /// How it stands.
+    /// How the setting stands.
     pub grade: Grade,
-    /// What was found, in the words of whoever typed it there.
+    /// The current value, in the form in which a person would set it.
     pub found: String,
-    /// What is advised; empty for what is good.
+    /// The advice; empty if the setting is good.
     pub advised: String,
-    /// Why, in a sentence.
+    /// Why that is advised, in a sentence.
     pub why: &'static str,
     /// The paper's section or the kernel's document that says so.
     pub source: &'static str,
@@ -27,13 +28,13 @@ pub struct Finding {
     pub worth: &'static str,
     /// How sure the advice is.
     pub sureness: Sureness,
-    /// What would be changed; none for what is good, and for what no program may change (the firmware's settings, the
-    /// kernel's command line, mitigations).
+    /// What `tune plan` would change for it; empty for what is good, and for what no program may change: settings of
+    /// the firmware, the kernel's command line, mitigations.
     pub changes: Vec<Change>,
 }
 
 /// How a setting stands.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// Nothing to do.
@@ -47,7 +48,7 @@ pub enum Grade {
 }
 
 /// How sure an advice is.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sureness {
     /// A rule of thumb: measure before and after.

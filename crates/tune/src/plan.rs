@@ -2,27 +2,28 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Finding, Setting};
 
 /// One change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// What is changed.
+    /// The setting.
     pub setting: Setting,
-    /// What it was when the host was read, in its normal form.
+    /// The value that was found, in its normal form.
     pub from: String,
-    /// What it shall be, in its normal form.
+    /// The value that it shall have, in its normal form.
     pub to: String,
-    /// To which group it belongs.
+    /// The group that it belongs to.
     pub group: Group,
     /// The name of the rule that asks for it.
     pub rule: String,
 }
 
 /// A group of settings that may be changed without the others (`tune apply --only GROUP`). In this order they are changed.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     /// Sockets and protocols: what is below /proc/sys/net.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{RunningThread, SettingError};
@@ -21,28 +22,29 @@ pub trait Settings {
     fn write(&mut self, setting: &Setting, value: &str) -> Result<(), SettingError>;
 }
 
-/// One thing of the host that can be read and written. Its value is text in the normal form of its kind
-/// ([`Setting::normal`]), so that what was written can be compared with what is read.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+/// One thing of the host that can be read and written: a file below /proc or /sys, the MTU of an interface, a property
+/// of a network card, or the CPUs of a running thread. Its value is text in the normal form of its kind, so that what was
+/// written can be compared with what is read.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Setting {
     /// A file below /proc or /sys.
     File {
-        /// Its path without the leading slash, such as `proc/sys/net/core/rmem_max`.
+        /// The path without the leading slash, such as `proc/sys/net/core/rmem_max`.
         path: String,
-        /// How the value is written there.
+        /// How the file writes its value.
         form: Form,
     },
     /// The largest packet of an interface in bytes (rtnetlink(7), `IFLA_MTU`).
     Mtu {
-        /// The interface's name.
+        /// The name of the interface.
         interface: String,
     },
     /// What the driver of a network card lets be set (the kernel's ethtool netlink interface).
     Card {
-        /// The interface's name.
+        /// The name of the interface.
         interface: String,
-        /// Which of its properties.
+        /// The property: `of` says which, and `name` is that of a feature.
         property: Property,
     },
     /// The CPUs on which a thread of a running process may run (sched_setaffinity(2)).
@@ -50,7 +52,7 @@ pub enum Setting {
 }
 
 /// How a file of the kernel writes its value.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Numbers or words with space between them.
@@ -64,7 +66,7 @@ pub enum Form {
 }
 
 /// A property of a network card.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "of", content = "name")]
 pub enum Property {
     /// Descriptors of each receive ring.

@@ -12,6 +12,7 @@ use ropewalk_host::{CpuList, container_cpus};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the names of our processes begin with.
@@ -20,15 +21,15 @@ const OWN: &str = "ropewalk";
 const CPUS: &str = "Cpus_allowed_list:";
 
 /// A thread of a running process, and of no other one that gets its number after it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunningThread {
-    /// The number of its process.
+    /// The number of the thread's process.
     pub process: u32,
-    /// Its own number, which for a process' first thread is the same.
+    /// The thread's own number, which for the first thread of a process is the same.
     pub thread: u32,
-    /// When it began: ticks of the clock since the kernel's start.
+    /// When the thread began, in ticks of the clock since the start of the kernel. Another thread may get its number.
     pub begun: u64,
-    /// Its name, for people.
+    /// The thread's name, for people.
     pub name: String,
 }
 

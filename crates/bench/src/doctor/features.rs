@@ -6,16 +6,17 @@ use ropewalk_tune::Found;
 use ropewalk_tune::cards::CardReport;
 use ropewalk_tune::found::Permission;
 use rustix::net::{AddressFamily, SocketType, socket};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Something that the kernel has, or not.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Feature {
-    /// What it is.
+    /// The name of the feature.
     pub name: &'static str,
-    /// Whether it can be had.
+    /// Whether this process can use it.
     pub is_there: bool,
-    /// What it is good for, or why it cannot be had.
+    /// What the feature is good for, or why it cannot be used.
     pub remark: String,
 }
 

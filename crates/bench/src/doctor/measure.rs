@@ -8,6 +8,7 @@ use ropewalk_limits::{
     BareMechanism, BarePackets, BareReceiver, Depth, MID_PAGE, PairConfig, PairSockets, SlinkConfig, bare_pair,
     pin_to_cpu,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,42 +18,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What was measured.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Measured {
     /// CPUs that the process may use.
     pub cpus: usize,
-    /// How much more two CPUs do than one: 2 for two cores, about 1 for two threads of one.
+    /// Throughput of two CPUs relative to one: 2 for two cores, about 1 for two threads of a core.
     pub two_cpus_do: f64,
-    /// Microseconds until a thread that sleeps on another CPU has been woken.
+    /// Microseconds to wake a thread on another CPU.
     pub wake_up_us: f64,
-    /// 10^9 bytes a second that are copied, far beyond the caches.
+    /// Copy bandwidth of memory beyond the caches, in 10^9 bytes/s.
     pub memory_copy: f64,
-    /// 10^9 bytes a second that are read, word by word.
+    /// Memory read word by word, in 10^9 bytes a second.
     pub memory_scan: f64,
-    /// 10^9 bytes a second over one connection of the loopback, 64 KiB a send, with nothing done to them.
+    /// Data over one TCP connection of the loopback, 64 KiB a send, with nothing done to it, in 10^9 bytes a second.
     pub loopback: f64,
-    /// Datagrams of 1 KiB a second over the loopback, as many as one thread can send.
+    /// Datagrams of 1 KiB that one thread can send over the loopback in a second.
     pub datagrams: f64,
-    /// The part of them that was received.
+    /// The part of these datagrams, 0 to 1, that was received.
     pub datagrams_kept: f64,
-    /// 10^9 bytes a second that reach the disk, synchronised every 64 MiB.
+    /// Data that reaches the disk, synchronised every 64 MiB, in 10^9 bytes a second.
     pub disk: f64,
-    /// Milliseconds until one short record is on the disk for good.
+    /// Milliseconds to write and sync one short record.
     pub disk_sync_ms: f64,
     /// Whole runs of Ropewalk, by the size of their fragments.
     pub built: Vec<Built>,
 }
 
 /// A run of Ropewalk with as much data as it takes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Built {
-    /// Streams that came in.
+    /// How many streams came in.
     pub streams: usize,
     /// Bytes of payload in each fragment.
     pub fragment_bytes: usize,
     /// Whether the events were written to run files.
     pub is_written: bool,
-    /// 10^9 bytes of payload a second.
+    /// Payload of the events that were built, in 10^9 bytes a second.
     pub gigabytes_per_second: f64,
 }
 

@@ -16,6 +16,7 @@ mod verdict;
 use crate::{BenchError, Scale};
 use ropewalk_tune::rules::check;
 use ropewalk_tune::{Finding, Found, Place, Wish};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 
@@ -24,27 +25,28 @@ pub use measure::{Built, Measured, measure};
 pub use verdict::{Limit, Verdict};
 
 /// Everything that is known of a machine.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "What a machine can do with Ropewalk: the output of `ropewalk doctor --json`")]
 pub struct Diagnosis {
-    /// The version of this form.
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
     pub schema: &'static str,
-    /// What it is, in a line or two.
+    /// A summary of the machine in one or two lines.
     pub machine: Vec<String>,
-    /// Which cores with which hardware threads each NUMA node has, its memory and its cards: the lines of
-    /// `ropewalk topology`.
+    /// Cores, hardware threads, memory and cards of each NUMA node: the lines of `ropewalk topology`.
     pub topology: Vec<String>,
-    /// What its kernel can do for Ropewalk.
+    /// What the kernel can do for Ropewalk.
     pub features: Vec<Feature>,
-    /// What was measured; none where nothing was to be measured.
+    /// The measurements; null with `--look`.
     pub measured: Option<Measured>,
-    /// What limits it, and what it can do.
+    /// The bottleneck and the expected rates; null with `--look`.
     pub verdict: Option<Verdict>,
-    /// What the settings of the host are worth: those that are not good, the worst first.
+    /// Host settings that are not good, the worst first. docs/tuning.md describes each rule.
     pub findings: Vec<Finding>,
 }
 
 impl Diagnosis {
-    /// The version of this form.
+    /// The name and version of this form.
     pub const SCHEMA: &'static str = "ropewalk-doctor-1";
 
     /// Looks, and measures nothing.

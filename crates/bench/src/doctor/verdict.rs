@@ -2,32 +2,33 @@
 
 use super::measure::{Built, Measured};
 use ropewalk_tune::{Finding, Grade, Sureness};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What limits a machine.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Its disk takes less than what it could build.
+    /// The disk is slower than event building.
     Disk,
-    /// Its two CPUs do hardly more than one.
+    /// A second CPU adds little.
     SharedCores,
     /// The kernel's network stack.
     Network,
-    /// Its memory.
+    /// The memory.
     Memory,
     /// The work that is done for each fragment.
     Processor,
 }
 
 /// What the figures mean.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Verdict {
     /// What limits runs that are written.
     pub limit: Limit,
-    /// The same in a sentence.
+    /// The same in a sentence, with the figures behind it.
     pub why: String,
-    /// What it can do, a line for each size of fragments.
+    /// What the machine can do, a line for each measured run.
     pub can_do: Vec<String>,
     /// What to change first, at most three lines; empty where nothing is known that would help.
     pub change_first: Vec<String>,

@@ -1,7 +1,7 @@
 //! What limits the run, and what is wrong with it.
 
 use super::{Manner, Shared, problem, shown};
-use crate::forms::{Alarm, Limited, Problem};
+use crate::api_types::{Alarm, Limited, Problem};
 use crate::notify::Told;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
@@ -29,19 +29,19 @@ pub(super) fn routes() -> Router<Shared> {
 /// What limits the run; null where that is not known yet.
 #[utoipa::path(get, path = "/api/v1/limit", responses((status = 200, body = Option<Limited>)))]
 async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
-    Json(shared.lookout.limit())
+    Json(shared.health.limit())
 }
 
 /// All alarms, raised or not.
 #[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = [Alarm])))]
 async fn alarms(Of(shared): Of<Shared>) -> Json<Vec<Alarm>> {
-    Json(shared.lookout.alarms())
+    Json(shared.health.alarms())
 }
 
 /// What became of messages to the command and the webhook of `[alarms]`; null where nobody is to hear of them.
 #[utoipa::path(get, path = "/api/v1/alarms/told", responses((status = 200, body = Option<Told>)))]
 async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
-    Json(shared.lookout.told())
+    Json(shared.health.told())
 }
 
 /// Somebody knows of an alarm that is raised.
@@ -57,7 +57,7 @@ async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
 )]
 async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
     let by = manner.by();
-    after_alarm(&shared, shared.lookout.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
+    after_alarm(&shared, shared.health.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
 }
 
 #[derive(Deserialize)]
@@ -88,15 +88,15 @@ async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): 
     let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
     let by = shown(shelf.by.as_deref().unwrap_or("somebody"));
     let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
-    after_alarm(&shared, shared.lookout.shelve(&name, time, &by), &by, said)
+    after_alarm(&shared, shared.health.shelve(&name, time, &by), &by, said)
 }
 
 /// Who silences an alarm stands in the journal.
 fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, by: &str, said: impl FnOnce() -> String) -> Response {
     match done {
         Ok(()) => {
-            shared.desk.remark(by, said());
-            Json(shared.lookout.alarms()).into_response()
+            shared.control.remark(by, said());
+            Json(shared.health.alarms()).into_response()
         }
         Err(error @ AlarmError::Unknown { .. }) => problem(StatusCode::NOT_FOUND, error.to_string()),
         Err(error) => problem(StatusCode::CONFLICT, error.to_string()),

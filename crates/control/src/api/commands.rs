@@ -1,7 +1,7 @@
 //! What may be done to the sequence of runs, and what was done.
 
 use super::{Manner, Shared, problem, shown};
-use crate::forms::{JournalEntry, Problem, Reply, State, command_names};
+use crate::api_types::{JournalEntry, Problem, Reply, State, command_names};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Shared> {
 /// Where the sequence of runs is.
 #[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = State)))]
 async fn state(Of(shared): Of<Shared>) -> Json<State> {
-    Json(State::of(&shared.desk.view()))
+    Json(State::of(&shared.control.view()))
 }
 
 /// Gives a command and waits until it has ended: what was asked for is so, was so, cannot be had now, or went wrong.
@@ -73,7 +73,7 @@ async fn command(
     };
     let by = manner.by();
     let (sender, receiver) = oneshot::channel();
-    shared.desk.operator_command(command, fields, &by, move |told| {
+    shared.control.operator_command(command, fields, &by, move |told| {
         // Whoever asked may be gone.
         let _ = sender.send(told);
     });
@@ -102,7 +102,7 @@ struct Since {
     responses((status = 200, body = [JournalEntry]))
 )]
 async fn journal(Of(shared): Of<Shared>, Query(since): Query<Since>) -> Json<Vec<JournalEntry>> {
-    let entries = shared.desk.journal_after(since.after.unwrap_or(0));
+    let entries = shared.control.journal_after(since.after.unwrap_or(0));
     Json(entries.into_iter().map(JournalEntry::of).collect())
 }
 
@@ -114,5 +114,5 @@ async fn journal(Of(shared): Of<Shared>, Query(since): Query<Since>) -> Json<Vec
     responses((status = 200, description = "TOML", content_type = "text/plain"))
 )]
 async fn written_configuration(Of(shared): Of<Shared>) -> String {
-    shared.desk.view().configuration.as_ref().to_owned()
+    shared.control.view().configuration.as_ref().to_owned()
 }

@@ -1,7 +1,7 @@
 //! What became of connections.
 
 use super::Shared;
-use crate::door::Connections;
+use crate::accept_loop::Connections;
 use axum::extract::State as Of;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -18,5 +18,5 @@ pub(super) fn routes() -> Router<Shared> {
 /// How many connections there are, and what became of those that were made.
 #[utoipa::path(get, path = "/api/v1/connections", responses((status = 200, body = Connections)))]
 async fn connections(Of(shared): Of<Shared>) -> Json<Connections> {
-    Json(shared.door.connections())
+    Json(shared.accept_loop.connections())
 }

@@ -1,7 +1,7 @@
 //! Single events, as they are built.
 
 use super::{Shared, problem};
-use crate::forms::{Problem, SampledEvent};
+use crate::api_types::{Problem, SampledEvent};
 use crate::samples::{self, LEAST_RATE, MOST_RATE, STREAMS, Watched};
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
@@ -77,14 +77,14 @@ impl Wanted {
     )
 )]
 async fn sample(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Response {
-    let Some(tap) = shared.desk.view().tap.clone() else {
+    let Some(tap) = shared.control.view().tap.clone() else {
         return problem(StatusCode::NOT_FOUND, "no run is set up whose builder units or gateways are in this process");
     };
     let Some(asked) = tap.ask(wanted.selection(), wanted.front()) else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "too many wait for an event already; ask again in a moment");
     };
     match come(asked).await {
-        Some(event) => Json(SampledEvent::of(&event, shared.desk.view().at)).into_response(),
+        Some(event) => Json(SampledEvent::of(&event, shared.control.view().at)).into_response(),
         None => problem(StatusCode::NOT_FOUND, "no such event was built within three seconds"),
     }
 }
@@ -115,7 +115,7 @@ async fn stream(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Respons
         let error = format!("rate={rate}: {LEAST_RATE} to {MOST_RATE} samples a second");
         return problem(StatusCode::BAD_REQUEST, error);
     }
-    let places = (shared.door.place_of_samples(), shared.door.place_of_stream());
+    let places = (shared.accept_loop.place_of_samples(), shared.accept_loop.place_of_stream());
     let (Some(place), Some(connection)) = places else {
         let error = format!(
             "too many streams are open already, {STREAMS} of samples at most: close one, or ask for single samples"
@@ -124,7 +124,7 @@ async fn stream(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Respons
     };
     let period = Duration::from_secs_f64(1.0 / rate);
     let watched = Watched { selection: wanted.selection(), front: wanted.front(), period };
-    samples::stream(shared.desk, watched, shared.ending, [place, connection])
+    samples::stream(shared.control, watched, shared.ending, [place, connection])
 }
 
 /// Waits for an event.

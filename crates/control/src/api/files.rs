@@ -1,7 +1,7 @@
 //! Files that runs have left on the disks.
 
 use super::{Shared, problem};
-use crate::forms::Problem;
+use crate::api_types::Problem;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -95,7 +95,7 @@ struct Page {
     responses((status = 200, body = RunFiles), (status = 400, body = Problem), (status = 500, body = Problem))
 )]
 async fn present(Of(shared): Of<Shared>, Query(page): Query<Page>) -> Response {
-    let view = shared.desk.view();
+    let view = shared.control.view();
     list(page, move |before, limit| match present_run(&shared.output, &view)? {
         Some(run) => StoredFiles::of_run(&shared.output, run, before, limit),
         None => Ok(StoredFiles::none()),

@@ -1,7 +1,7 @@
 //! What is counted of every fragment of some sources, as the configuration asks for.
 
 use super::Shared;
-use crate::forms::{Histogram, histograms};
+use crate::api_types::{Histogram, histograms};
 use axum::extract::{Query, State as Of};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -34,5 +34,5 @@ struct Wanted {
     responses((status = 200, body = [Histogram]))
 )]
 async fn all(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Json<Vec<Histogram>> {
-    Json(histograms(&shared.desk.view(), wanted.name.as_deref(), wanted.source.map(SourceId)))
+    Json(histograms(&shared.control.view(), wanted.name.as_deref(), wanted.source.map(SourceId)))
 }

@@ -1,7 +1,7 @@
 //! How it went.
 
 use super::Shared;
-use crate::forms::History;
+use crate::api_types::History;
 use axum::extract::{Query, State as Of};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -33,5 +33,5 @@ struct Part {
     responses((status = 200, body = History))
 )]
 async fn history(Of(shared): Of<Shared>, Query(part): Query<Part>) -> Json<History> {
-    Json(History::of(shared.lookout.history(part.since.unwrap_or(i64::MIN), part.step.unwrap_or(1))))
+    Json(History::of(shared.health.history(part.since.unwrap_or(i64::MIN), part.step.unwrap_or(1))))
 }

@@ -1,7 +1,7 @@
 //! What went wrong.
 
 use super::{Shared, problem};
-use crate::forms::{Incidents, Problem};
+use crate::api_types::{Incidents, Problem};
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -44,5 +44,5 @@ async fn incidents(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Resp
     if words.len() > MOST_WORDS {
         return problem(StatusCode::BAD_REQUEST, format!("{MOST_WORDS} bytes at most can be searched for"));
     }
-    Json(shared.lookout.incidents(&words, most)).into_response()
+    Json(shared.health.incidents(&words, most)).into_response()
 }

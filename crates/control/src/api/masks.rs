@@ -1,8 +1,8 @@
 //! Sources that operators take out of runs, and in again.
 
 use super::{Manner, Shared, answer, refused};
+use crate::api_types::{Mask, Masking, Problem, Restarted, Restarting, masks};
 use crate::bodies::Said;
-use crate::forms::{Mask, Masking, Problem, Restarted, Restarting, masks};
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -23,7 +23,7 @@ pub(super) fn routes() -> Router<Shared> {
 /// Sources that are masked, or were in this run, and from which event to which.
 #[utoipa::path(get, path = "/api/v1/masks", responses((status = 200, body = [Mask])))]
 async fn all(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
-    Json(masks(&shared.desk.view()))
+    Json(masks(&shared.control.view()))
 }
 
 /// Masks sources, or takes them in again: in the run that goes on, from an event on that their readout unit chooses and reports, and in
@@ -45,9 +45,9 @@ async fn mask(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(masking
     let by = manner.by();
     let sources = masking.sources.into_iter().map(SourceId).collect();
     let request = MaskRequest { sources, is_masked: masking.is_masked };
-    let told = answer(|reply| shared.desk.mask(request, &by, reply)).await;
+    let told = answer(|reply| shared.control.mask(request, &by, reply)).await;
     match told.unwrap_or(Err(RequestRefusal::Over)) {
-        Ok(()) => Json(masks(&shared.desk.view())).into_response(),
+        Ok(()) => Json(masks(&shared.control.view())).into_response(),
         Err(refusal) => refused(refusal),
     }
 }
@@ -71,7 +71,7 @@ async fn mask(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(masking
 async fn restart(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(restarting): Said<Restarting>) -> Response {
     let by = manner.by();
     let sources = restarting.sources.into_iter().map(SourceId).collect();
-    let told = answer(|reply| shared.desk.restart(sources, &by, reply)).await;
+    let told = answer(|reply| shared.control.restart(sources, &by, reply)).await;
     match told.unwrap_or(Err(RequestRefusal::Over)) {
         Ok(told) => {
             let is_done = told.outcome == RestartOutcome::Done;

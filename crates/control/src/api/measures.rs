@@ -1,7 +1,7 @@
 //! How long things take, and how large they are.
 
 use super::Shared;
-use crate::forms::{Measured, measures};
+use crate::api_types::{Measured, measures};
 use axum::extract::State as Of;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -18,5 +18,5 @@ pub(super) fn routes() -> Router<Shared> {
 /// How sizes and times of the present run are distributed: of all nodes, then of each.
 #[utoipa::path(get, path = "/api/v1/measures", responses((status = 200, body = [Measured])))]
 async fn all(Of(shared): Of<Shared>) -> Json<Vec<Measured>> {
-    Json(measures(&shared.desk.view().sample))
+    Json(measures(&shared.control.view().sample))
 }

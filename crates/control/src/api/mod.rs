@@ -17,22 +17,22 @@ mod reference;
 mod runs;
 mod standing;
 
-use crate::answers::{Memory, hold};
+use crate::accept_loop::{AcceptLoop, PATIENCE};
+use crate::api_types::Problem;
+use crate::authorisation::{Authorisation, authorise};
 use crate::bodies::{BODY_BYTES, bounded};
-use crate::clerk::Clerk;
-use crate::door::{Door, PATIENCE};
-use crate::forms::Problem;
-use crate::guard::{Guard, guard};
-use crate::lookout::Lookout;
+use crate::health_monitor::HealthMonitor;
+use crate::logbook_writer::LogbookWriter;
 use crate::page;
 use crate::rates;
+use crate::response_budget::{ResponseBudget, hold};
 use axum::body::{Bytes, to_bytes};
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::session::{Desk, RequestRefusal};
+use ropewalk_node::session::{ControlHandle, RequestRefusal};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ const MOST_NAME: usize = 64;
         version = "1",
         description = "Anything may also be answered with a Problem: 400 where it is wrong in itself, 401 without the token, 403 from elsewhere, 404 and 405 \
                        where there is nothing of the kind, 408 where its body did not come in time, 413 where that is too long, 429 after too many commands or requests, \
-                       503 while too many long answers are being read."
+                       503 while too many large responses wait to be read."
     ),
     components(schemas(Problem))
 )]
@@ -59,12 +59,12 @@ struct Document;
 /// What every handler has.
 #[derive(Clone)]
 struct Shared {
-    desk: Desk,
+    control: ControlHandle,
     output: Arc<PathBuf>,
     live: watch::Receiver<Bytes>,
-    lookout: Arc<Lookout>,
-    clerk: Arc<Clerk>,
-    door: Arc<Door>,
+    health: Arc<HealthMonitor>,
+    logbook: Arc<LogbookWriter>,
+    accept_loop: Arc<AcceptLoop>,
     /// Changes, or is gone, when the server ends.
     ending: watch::Receiver<()>,
 }
@@ -87,14 +87,14 @@ impl Manner {
 
 /// All ways in.
 pub(crate) fn router(
-    desk: Desk,
+    control: ControlHandle,
     output: PathBuf,
     (live, ending): (watch::Receiver<Bytes>, watch::Receiver<()>),
-    (lookout, clerk, door): (Arc<Lookout>, Arc<Clerk>, Arc<Door>),
-    guards: Arc<Guard>,
+    (health, logbook, accept_loop): (Arc<HealthMonitor>, Arc<LogbookWriter>, Arc<AcceptLoop>),
+    authorisation: Arc<Authorisation>,
 ) -> Router {
-    let bounds = Arc::clone(&door);
-    let shared = Shared { desk, output: Arc::new(output), live, lookout, clerk, door, ending };
+    let bounds = Arc::clone(&accept_loop);
+    let shared = Shared { control, output: Arc::new(output), live, health, logbook, accept_loop, ending };
     let topics = [
         commands::routes(),
         connections::routes(),
@@ -123,8 +123,8 @@ pub(crate) fn router(
         .nest("/api/v1", api)
         .fallback(nothing);
     // Whoever may not ask is not waited for.
-    let app = bounded(app, PATIENCE).layer(from_fn_with_state(guards, guard));
-    app.layer(from_fn_with_state(bounds, rates::bound)).layer(map_response_with_state(Memory::new(), hold))
+    let app = bounded(app, PATIENCE).layer(from_fn_with_state(authorisation, authorise));
+    app.layer(from_fn_with_state(bounds, rates::bound)).layer(map_response_with_state(ResponseBudget::new(), hold))
 }
 
 /// The OpenAPI document of all topics.

@@ -1,7 +1,7 @@
 //! The logbook: what people say of a run, and what the program noted itself.
 
 use super::{Manner, Shared, problem, shown};
-use crate::forms::Problem;
+use crate::api_types::Problem;
 use crate::notify::Told;
 use axum::extract::rejection::{PathRejection, QueryRejection, StringRejection};
 use axum::extract::{Path, Query, State as Of};
@@ -73,7 +73,7 @@ async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result
 )]
 async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
     answer(move || {
-        let notes = shared.clerk.notes_of(run)?;
+        let notes = shared.logbook.notes_of(run)?;
         // Of a run whose directory was taken away it is still known what was said.
         if notes.is_empty() {
             expect_run(&shared, run)?;
@@ -111,7 +111,7 @@ async fn note(
     let by = shown(by.as_deref().unwrap_or("somebody"));
     answer(move || {
         expect_run(&shared, run)?;
-        shared.clerk.note(shared.desk.view().at, run, &by, &text)
+        shared.logbook.note(shared.control.view().at, run, &by, &text)
     })
     .await
 }
@@ -119,5 +119,5 @@ async fn note(
 /// What became of entries that a command or a webhook of `[logbook]` is to have; null where there is none.
 #[utoipa::path(get, path = "/api/v1/logbook/told", responses((status = 200, body = Option<Told>)))]
 async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
-    Json(shared.clerk.told())
+    Json(shared.logbook.told())
 }

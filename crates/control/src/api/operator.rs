@@ -1,7 +1,7 @@
 //! Who holds the controls: one operator at a time, or nobody.
 
 use super::{Shared, answer, problem, shown};
-use crate::forms::{Holder, Operator, Problem};
+use crate::api_types::{Holder, Operator, Problem};
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<Shared> {
 /// Who holds the controls.
 #[utoipa::path(get, path = "/api/v1/operator", responses((status = 200, body = Operator)))]
 async fn operator(Of(shared): Of<Shared>) -> Json<Operator> {
-    Json(Operator { operator: shared.desk.view().operator.as_ref().map(Holder::of) })
+    Json(Operator { operator: shared.control.view().operator.as_ref().map(Holder::of) })
 }
 
 #[derive(Deserialize)]
@@ -88,7 +88,7 @@ async fn ask(shared: &Shared, by: &str, request: ControlsRequest) -> Response {
     if by.is_empty() {
         return problem(StatusCode::BAD_REQUEST, "`by` is empty: say who you are");
     }
-    let told = answer(|reply| shared.desk.controls(request, &by, reply)).await;
+    let told = answer(|reply| shared.control.controls(request, &by, reply)).await;
     match told.map(|told| (told.refusal, told.holder)) {
         Some((None, holder)) => Json(Operator { operator: holder.as_ref().map(Holder::of) }).into_response(),
         Some((Some(why), _)) => problem(StatusCode::CONFLICT, why),

@@ -1,8 +1,8 @@
 //! Parameters that may be changed while a run goes on.
 
 use super::{Manner, Shared, answer, refused};
+use crate::api_types::{Parameter, Problem, parameters};
 use crate::bodies::Said;
-use crate::forms::{Parameter, Problem, parameters};
 use axum::extract::{Query, State as Of};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -22,7 +22,7 @@ pub(super) fn routes() -> Router<Shared> {
 /// What can be changed while a run goes on, and how it is now.
 #[utoipa::path(get, path = "/api/v1/parameters", responses((status = 200, body = [Parameter])))]
 async fn all(Of(shared): Of<Shared>) -> Json<Vec<Parameter>> {
-    Json(parameters(&shared.desk.view()))
+    Json(parameters(&shared.control.view()))
 }
 
 /// Changes parameters: of the run that goes on, and of those that follow. All of them are changed, or none.
@@ -46,9 +46,9 @@ async fn change(
 ) -> Response {
     let by = manner.by();
     let request = ParameterRequest { changes: changes.into_iter().collect() };
-    let told = answer(|reply| shared.desk.change(request, &by, reply)).await;
+    let told = answer(|reply| shared.control.change(request, &by, reply)).await;
     match told.unwrap_or(Err(RequestRefusal::Over)) {
-        Ok(()) => Json(parameters(&shared.desk.view())).into_response(),
+        Ok(()) => Json(parameters(&shared.control.view())).into_response(),
         Err(refusal) => refused(refusal),
     }
 }

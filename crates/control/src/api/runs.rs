@@ -1,7 +1,7 @@
 //! Runs that there are in the output directory.
 
 use super::{Shared, problem};
-use crate::forms::Problem;
+use crate::api_types::Problem;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -59,7 +59,7 @@ struct Page {
 async fn runs(Of(shared): Of<Shared>, Query(page): Query<Page>) -> Response {
     let list = move || {
         let runs = Registry::open(&shared.output)?.runs()?;
-        let mut said = shared.clerk.newest_said()?;
+        let mut said = shared.logbook.newest_said()?;
         let meant = runs.into_iter().rev().filter(|run| page.before.is_none_or(|before| run.run.0 < before));
         let known = meant.take(page.limit.unwrap_or(50).min(MOST_RUNS)).map(|run| KnownRun {
             run: run.run.0,

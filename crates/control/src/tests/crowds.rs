@@ -1,7 +1,7 @@
 //! Those who ask for much and read nothing, and how much of it others notice.
 
 use super::{Setup, wait};
-use crate::door::Door;
+use crate::accept_loop::AcceptLoop;
 use axum::Router;
 use axum::routing::get;
 use std::io::{ErrorKind, Read, Write};
@@ -35,7 +35,7 @@ fn whoever_takes_nothing_of_an_answer_is_sent_away_and_whoever_is_slow_is_not() 
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it has one");
-        let door = Arc::new(Door::new(None, patience, 16));
+        let accept_loop = Arc::new(AcceptLoop::new(None, patience, 16));
         let app = Router::new().route("/", get(|| async { vec![7_u8; LONG] }));
         let (end, ending) = watch::channel(());
         let silent = ask(address, "/");
@@ -54,14 +54,14 @@ fn whoever_takes_nothing_of_an_answer_is_sent_away_and_whoever_is_slow_is_not() 
         });
         for _ in 0..2 {
             let (stream, _) = listener.accept().await.expect("they came");
-            door.admit(stream, &app, &ending);
+            accept_loop.admit(stream, &app, &ending);
         }
         let begun = Instant::now();
-        while door.connections().open > 0 {
+        while accept_loop.connections().open > 0 {
             assert!(begun.elapsed() < Duration::from_secs(60), "they are still there");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(door.connections().stalled, 1);
+        assert_eq!(accept_loop.connections().stalled, 1);
         let (taken, time) = slow.join().expect("no panic");
         assert!(taken > LONG && time > patience, "{taken} bytes in {time:?}");
         drop((silent, end));
@@ -70,11 +70,11 @@ fn whoever_takes_nothing_of_an_answer_is_sent_away_and_whoever_is_slow_is_not() 
 
 #[test]
 fn streams_leave_places_for_commands() {
-    let door = Door::new(None, Duration::from_secs(10), 16);
-    let streams: Vec<_> = std::iter::from_fn(|| door.place_of_stream()).collect();
-    assert_eq!((streams.len(), door.connections().streams_crowded), (14, 1));
+    let accept_loop = AcceptLoop::new(None, Duration::from_secs(10), 16);
+    let streams: Vec<_> = std::iter::from_fn(|| accept_loop.place_of_stream()).collect();
+    assert_eq!((streams.len(), accept_loop.connections().streams_crowded), (14, 1));
     drop(streams);
-    assert!(door.place_of_stream().is_some());
+    assert!(accept_loop.place_of_stream().is_some());
 }
 
 #[test]

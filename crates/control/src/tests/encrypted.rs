@@ -3,7 +3,7 @@
 //! everybody.
 
 use super::Setup;
-use crate::door::{Door, SPEAK_TLS};
+use crate::accept_loop::{AcceptLoop, SPEAK_TLS};
 use crate::{Client, ClientError, Identity, TlsError};
 use ropewalk_node::configuration::ControlSection;
 use serde_json::Value;
@@ -164,23 +164,23 @@ fn whoever_says_nothing_is_sent_away_and_keeps_nobody_waiting() {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it has one");
-        let door = Arc::new(Door::new(identity.as_ref(), patience, 16));
+        let accept_loop = Arc::new(AcceptLoop::new(identity.as_ref(), patience, 16));
         let (end, ending) = tokio::sync::watch::channel(());
         // One says nothing at all, the other begins a handshake.
         let mut silent = [(); 2].map(|()| TcpStream::connect(address).expect("it listens"));
         silent[1].write_all(b"\x16\x03\x01\x02\x00\x01").expect("it is taken");
         for _ in &silent {
             let (stream, _) = listener.accept().await.expect("they came");
-            door.admit(stream, &axum::Router::new(), &ending);
+            accept_loop.admit(stream, &axum::Router::new(), &ending);
         }
         let begun = Instant::now();
-        assert_eq!(door.connections().open, 2);
-        while door.connections().open > 0 {
+        assert_eq!(accept_loop.connections().open, 2);
+        while accept_loop.connections().open > 0 {
             assert!(begun.elapsed() < Duration::from_secs(30), "they are still there");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(begun.elapsed() >= patience);
-        assert_eq!((door.connections().handshakes_late, door.connections().handshakes_failed), (2, 0));
+        assert_eq!((accept_loop.connections().handshakes_late, accept_loop.connections().handshakes_failed), (2, 0));
         for mut stream in silent {
             stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
             assert!(!matches!(stream.read(&mut [0; 16]), Ok(1..)), "nothing was to be said");
@@ -197,7 +197,7 @@ fn silent_handshakes_hold_up_neither_others_nor_the_end() {
     let begun = Instant::now();
     assert!(connections(&certificates, &setup)["open"].as_u64() >= Some(50));
     drop(setup);
-    assert!(begun.elapsed() < crate::door::PATIENCE / 2, "they were waited for");
+    assert!(begun.elapsed() < crate::accept_loop::PATIENCE / 2, "they were waited for");
     drop(silent);
 }
 

@@ -1,8 +1,8 @@
 //! Requests that come slowly, not at all to their end, or are too long.
 
 use super::Setup;
+use crate::accept_loop::AcceptLoop;
 use crate::bodies::{BODY_BYTES, bounded};
-use crate::door::Door;
 use axum::Router;
 use axum::routing::post;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long the door waits here.
+/// The time limit of connections in these tests.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends the parts of a request, one after each pause, as long as somebody takes them; how long all of it took, and what was answered
@@ -46,14 +46,14 @@ fn while_it_serves<T: Send + 'static>(work: impl FnOnce(SocketAddr) -> T + Send 
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it has one");
-        let door = Arc::new(Door::new(None, PATIENCE, 16));
+        let accept_loop = Arc::new(AcceptLoop::new(None, PATIENCE, 16));
         let app =
             bounded(Router::new().route("/", post(|body: String| async move { body.len().to_string() })), PATIENCE);
         let (_end, ending) = watch::channel(());
         let mut working = tokio::task::spawn_blocking(move || work(address));
         loop {
             tokio::select! {
-                accepted = listener.accept() => door.admit(accepted.expect("somebody came").0, &app, &ending),
+                accepted = listener.accept() => accept_loop.admit(accepted.expect("a connection").0, &app, &ending),
                 done = &mut working => return done.expect("no panic"),
             }
         }

@@ -2,20 +2,11 @@
 
 use super::observer::Observer;
 use super::{BuilderConfigError, synchrony};
+use crate::source::ORBIT;
 use core::time::Duration;
-use ropewalk_terms::{AcknowledgementLevel, SourceId};
-
-/// Whether an event needs a source's fragment.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Requirement {
-    /// Without it the event is incomplete.
-    #[default]
-    Required,
-    /// The event takes it where it comes, and is complete without it.
-    Optional,
-    /// It is left out, even where it comes.
-    Masked,
-}
+use ropewalk_terms::{AcknowledgementLevel, Requirement, SourceId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A source as the builder unit knows it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -32,15 +23,24 @@ pub struct BuilderSource {
     pub bunch_crossing_mask: u16,
 }
 
-/// What happens to an event that is not complete.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+impl BuilderSource {
+    /// A required source whose bunch crossings are compared as they are.
+    pub const fn new(id: SourceId, readout: u16) -> Self {
+        let requirement = Requirement::Required;
+        Self { id, readout, requirement, bunch_crossing_offset: 0, bunch_crossing_mask: 0xfff }
+    }
+}
+
+/// What happens to an event that stays incomplete.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum IncompletePolicy {
-    /// It is kept and names what is missing.
+    /// The event is kept, flagged, and names what is missing.
     #[default]
     Emit,
-    /// It is dropped and counted.
+    /// The event is dropped and counted.
     Drop,
-    /// It is kept, and the run stops.
+    /// The event is kept, and the run stops.
     Stop,
 }
 
@@ -80,6 +80,25 @@ pub struct BuilderConfig {
 }
 
 impl BuilderConfig {
+    /// A builder unit that keeps incomplete events and acknowledges written ones.
+    pub const fn new(index: u16, readouts: u16, sources: Vec<BuilderSource>) -> Self {
+        Self {
+            index,
+            readouts,
+            sources,
+            slots: 256,
+            table: 1 << 16,
+            credit_bytes: 128 << 20,
+            event_timeout: Duration::from_secs(3),
+            unreachable_timeout: Duration::ZERO,
+            incomplete: IncompletePolicy::Emit,
+            level: AcknowledgementLevel::Written,
+            synchrony: None,
+            check_bunch_crossing: true,
+            orbit: ORBIT as u16,
+        }
+    }
+
     /// Checks that the settings make sense together.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 use super::bunch_crossing::flag_mismatches;
 use super::slots::Stage;
 use super::synchrony::Action;
-use super::{Builder, IncompletePolicy, Requirement};
+use super::{Builder, IncompletePolicy};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, Outcome};
+use ropewalk_terms::{Cause, Outcome, Requirement};
 
 impl Builder {
     /// Judges the event in a slot: it is emitted, or ends here.

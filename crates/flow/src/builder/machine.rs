@@ -5,13 +5,14 @@ use super::readout_peer::ReadoutPeer;
 use super::recent::{Hints, Recent};
 use super::slots::{Slot, Slots, Stage};
 use super::synchrony::Synchrony;
-use super::{BuilderConfig, EventView, Requirement};
+use super::{BuilderConfig, EventView};
 use crate::lumisections::KnownLumisections;
 use crate::messages::{AcknowledgeEntry, Credit, FragmentFlags, LackingEntry, LumisectionEnd, Message, ReportEntry};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, SourceId, Verdict,
+    AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, Requirement, SourceId,
+    Verdict,
 };
 use std::collections::VecDeque;
 

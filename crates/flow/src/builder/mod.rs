@@ -26,7 +26,7 @@ pub mod synchrony;
 mod tests;
 mod view;
 
-pub use config::{BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+pub use config::{BuilderConfig, BuilderSource, IncompletePolicy};
 pub use error::BuilderConfigError;
 pub use machine::{Builder, BuilderAction, BuilderCounts};
 pub use view::EventView;

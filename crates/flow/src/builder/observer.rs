@@ -1,9 +1,9 @@
 //! What the builder shows of each event to the watch over synchrony, and what it does about the verdicts.
 
+use super::BuilderSource;
 use super::synchrony::{Action, Config, ConfigError, Observation, Synchrony};
-use super::{BuilderSource, Requirement};
 use crate::messages::{Fragment, FragmentFlags, SynchronyState};
-use ropewalk_terms::{Cause, EventKey};
+use ropewalk_terms::{Cause, EventKey, Requirement};
 use std::collections::VecDeque;
 
 /// The machine that watches, with its settings for the next run and what it said that the manager has not heard.

@@ -108,6 +108,9 @@ pub enum RunPhase {
 }
 
 impl RunPhase {
+    /// Every phase, in order.
+    pub const ALL: [Self; 5] = [Self::Initial, Self::Configured, Self::Running, Self::Draining, Self::Ended];
+
     /// The stable name.
     pub const fn name(self) -> &'static str {
         match self {

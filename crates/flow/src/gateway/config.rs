@@ -7,6 +7,8 @@ use crate::histogram::HistogramConfig;
 use core::time::Duration;
 use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::{FRAME_BYTES, LARGEST_BODY_BYTES, MOST_OUTSTANDING, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
 /// One source of a flow.
@@ -29,11 +31,14 @@ pub enum Incomplete {
 }
 
 /// Where the decisions of a flow lead.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// They leave in the order of events (L1).
+    /// The decisions leave in the order of events, to all readers (first level of LHCb).
     Stream,
-    /// Accepted events go to storage (HLT).
+    /// Accepted events are written to run files (high-level trigger of LHCb). The lower 16 bits of the trigger word are
+    /// their trigger type.
+    #[default]
     Storage,
 }
 

@@ -37,6 +37,23 @@ pub struct ManagerConfig {
 }
 
 impl ManagerConfig {
+    /// The first event manager of a run without a trigger source, in one lumisection.
+    pub fn new(readouts: u16, builders: u16) -> Self {
+        Self {
+            readouts,
+            builders,
+            capacity: 1 << 16,
+            policy: AssignPolicy::default(),
+            batch: 32,
+            event_timeout: Duration::from_secs(5),
+            unreachable_timeout: Duration::ZERO,
+            drain_timeout: Duration::from_secs(30),
+            trigger_readout: None,
+            lumisection: LumisectionLength::Run,
+            epoch: Epoch(1),
+        }
+    }
+
     /// Checks every limit.
     ///
     /// # Errors

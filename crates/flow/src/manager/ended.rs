@@ -66,10 +66,17 @@ impl Manager {
     /// events as they can have in work: where word is left more often than that, nothing falls between.
     pub(super) fn tell_ended(&mut self) {
         let smallest = self.builders.iter().filter(|link| link.connected).map(|link| link.most_free_events()).min();
-        if self.ended.untold == 0 || self.ended.untold < smallest.unwrap_or(0) / 4 {
+        if self.ended.untold >= smallest.unwrap_or(0) / 4 {
+            self.tell_ended_now();
+        }
+    }
+
+    /// Leaves word with the readout units, where there is something new. At the end of the run builder units leave, and with them goes what
+    /// they remember.
+    pub(super) fn tell_ended_now(&mut self) {
+        if core::mem::take(&mut self.ended.untold) == 0 {
             return;
         }
-        self.ended.untold = 0;
         let ended = Ended::of(self.table.key_at(self.table.tail()), self.ended.all());
         self.send_to_readouts(&Message::Ended(ended));
     }

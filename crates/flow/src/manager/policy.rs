@@ -1,14 +1,18 @@
 //! Which builder unit gets the next events: pure functions of the builders' loads.
 
-/// How a builder unit is chosen among those that have credit.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which builder unit gets the next events, among those that have credit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AssignPolicy {
     /// One after the other.
-    #[default]
     RoundRobin,
     /// The one with the fewest events in work.
+    #[default]
     LeastLoaded,
-    /// The one with the most free bytes.
+    /// The one with the most free memory.
     FreeBytes,
 }
 

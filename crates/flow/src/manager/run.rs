@@ -335,6 +335,7 @@ impl Manager {
 
     fn finish(&mut self, now: Instant, refusal: Cause) {
         self.end_lumisections();
+        self.tell_ended_now();
         for (readout, link) in (0..).zip(&self.readouts) {
             // Who was away is asked what it holds, and first told how that ended.
             if link.present && link.repeats.is_none() {

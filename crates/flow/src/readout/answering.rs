@@ -1,6 +1,5 @@
 //! Builder units ask for super-fragments: each gets what is held, or the cause why not.
 
-use super::config::Requirement;
 use super::machine::{Readout, ReadoutAction};
 use super::requests::Ready;
 use super::super_fragment::SuperFragment;
@@ -9,7 +8,7 @@ use super::timeline::{ORIGIN, Position};
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
 use core::ops::Range;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
+use ropewalk_terms::{Cause, EventKey, Instant, Outcome, Requirement};
 
 impl Readout {
     /// The next request that can be answered, the builder units taking turns.

@@ -6,7 +6,7 @@
 //!   source 2  |                  2 3 4      one fragment was lost
 //! ```
 //! Where the first number is not known, most sources decide. A source joins near the first event, or where the others are when its
-//! fragments come. A recording waits for the others instead, and shows by what follows whether it begins later.
+//! fragments come. What follows its first numbers tells left-overs from lost events. A recording waits for the others, and may begin later.
 
 use super::doubt::{NEAR, is_unreliable};
 use super::machine::Readout;
@@ -19,8 +19,21 @@ use ropewalk_terms::Instant;
 /// Members that show where a numbering begins.
 const ENOUGH: u32 = 3;
 
-/// How many fragments behind the held ones are searched for the run's first numbers before a recording counts as beginning late.
+/// How many fragments behind the held ones are searched for the run's first numbers.
 pub(super) const LOOKED_AHEAD: usize = 64;
+
+/// What a source's fragments show of where it begins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Beginning {
+    /// More fragments must be read, up to [`LOOKED_AHEAD`].
+    Open,
+    /// So many of the held ones, the first, are left-overs: the run's first numbers follow.
+    LeftOvers(usize),
+    /// At the run's first events, if the held numbers show that.
+    Near,
+    /// The source has a place, or is a recording that begins behind the run's first events.
+    Anywhere,
+}
 
 /// Where the sources agree that the run's numbers begin.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,19 +63,70 @@ impl Readout {
         !input.has_joined && (is_anywhere || position < ORIGIN + NEAR)
     }
 
-    /// Whether a recording begins behind the run's first events. Left-overs are followed by the numbers of these events; a recording
-    /// that begins late has none of them. Returns `None` until [`LOOKED_AHEAD`] further fragments have been read.
-    pub(super) fn begins_late(&self, source: usize, is_last_word: bool) -> Option<bool> {
+    /// Where a source begins. Left-overs are followed by the run's first number, or by numbers close to
+    /// it. A source that lost its first events, or a recording that begins late, has none of them.
+    pub(super) fn beginning(&self, source: usize, is_last_word: bool) -> Beginning {
         let input = &self.sources[source];
-        if !input.is_recorded || input.has_place() || !(input.doubt.is_full() || is_last_word) {
-            return Some(false);
+        if input.has_place() {
+            return Beginning::Anywhere;
         }
-        let position = |one: &Received| input.sequence.position_ahead(one.meta.raw_id, self.head);
-        let is_first = |one| position(one).is_some_and(|at| self.may_be_first(source, at));
-        if input.doubt.held().chain(&input.waiting).any(is_first) {
-            return Some(false);
+        // Left-overs of a lone source are paired with nothing.
+        if self.is_lone(source) {
+            return Beginning::Near;
         }
-        (is_last_word || input.waiting.len() >= LOOKED_AHEAD).then_some(true)
+        let (held, waiting) = (input.doubt.len(), input.waiting.len());
+        let is_over = is_last_word || waiting >= LOOKED_AHEAD;
+        let position = |one: &Received| {
+            let position = input.sequence.position_ahead(one.meta.raw_id, self.head);
+            position.filter(|_| !is_unreliable(one))
+        };
+        let is_near = |at: &Position| *at < ORIGIN + NEAR;
+        let all = || input.doubt.held().chain(&input.waiting).map(position);
+        if let Some(first) = all().position(|at| at == Some(ORIGIN)) {
+            let ahead = || all().take(first).flatten().filter(is_near);
+            let behind = || all().skip(first + 1).flatten();
+            // A number that comes once more behind the first one belongs there. One that does not was overtaken.
+            let comes_again = !input.may_repeat && ahead().any(|one| behind().any(|other| other == one));
+            let is_passed = ahead().max() < behind().max();
+            return match ahead().next() {
+                None if first >= held => Beginning::LeftOvers(held),
+                Some(_) if comes_again => Beginning::LeftOvers(first.min(held)),
+                Some(_) if !is_passed && !is_over => Beginning::Open,
+                _ => Beginning::Near,
+            };
+        }
+        if !(input.doubt.is_full() || is_last_word) {
+            return Beginning::Near;
+        }
+        let begins_near = all().take(held).flatten().any(|at| is_near(&at));
+        if !begins_near && (!input.is_recorded || all().flatten().any(|at| self.may_be_first(source, at))) {
+            return Beginning::Near;
+        }
+        match is_over {
+            false => Beginning::Open,
+            true if begins_near => Beginning::Near,
+            true => Beginning::Anywhere,
+        }
+    }
+
+    /// Gives up left-overs that are held in front of the run's first numbers.
+    pub(super) fn drop_left_overs(&mut self, source: usize, is_last_word: bool) {
+        while let Beginning::LeftOvers(count) = self.beginning(source, is_last_word) {
+            for _ in 0..count {
+                let left = self.sources[source].doubt.take_oldest();
+                self.give_up(source, left);
+            }
+            if count == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Whether the run's first number may still follow this one, which is close to it.
+    pub(super) fn may_be_left_over(&self, source: usize, position: Option<Position>) -> bool {
+        let input = &self.sources[source];
+        let is_open = !input.has_place() && !self.is_lone(source);
+        is_open && !input.doubt.is_full() && position.is_some_and(|at| at < ORIGIN + NEAR)
     }
 
     /// Whether a source that has no place in the run yet may join it at this event: one of the first, one that another source shows as

@@ -1,14 +1,14 @@
 //! Sources whose event numbers grow, but not by one, stand behind a [`Collator`], which numbers their events together.
 
 use super::collator::Collator;
-use super::config::{ReadoutConfig, Requirement};
+use super::config::ReadoutConfig;
 use super::lane::LaneConfig;
 use super::machine::Readout;
 use super::sequence::Step;
 use crate::messages::Received;
 use core::time::Duration;
-use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Instant, Requirement};
 
 /// Fragments of one source that wait for those of the others.
 const MOST_WAITING: usize = 1024;
@@ -52,6 +52,11 @@ impl Collating {
         self.collator.set_timeout(timeout);
     }
 
+    /// All time-outs start again.
+    pub(super) fn restart_clocks(&mut self, now: Instant) {
+        self.collator.restart_clocks(now);
+    }
+
     fn lane_of(&self, source: usize) -> Option<usize> {
         self.sources.iter().position(|&other| other == source)
     }
@@ -75,6 +80,9 @@ impl Collating {
 impl Readout {
     /// Takes fragments of a source whose events are numbered here; false where they are not.
     pub(super) fn collate(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) -> bool {
+        if self.collating.is_some() {
+            self.restart_clocks_if_stopped(now);
+        }
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };
         collating.collator.push(now, lane, fragments);

@@ -82,6 +82,13 @@ impl Collator {
         self.timeout = timeout;
     }
 
+    /// All time-outs start again.
+    pub(super) fn restart_clocks(&mut self, now: Instant) {
+        self.since = self.since.and(Some(now));
+        self.adrift_since = self.adrift_since.and(Some(now));
+        self.lanes.iter_mut().for_each(|one| one.restart_clocks(now));
+    }
+
     /// How many more fragments of a source are taken now; 0 means that it must not be read further.
     pub(super) fn room(&self, lane: usize) -> usize {
         let lane = &self.lanes[lane];

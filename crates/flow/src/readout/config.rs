@@ -3,8 +3,10 @@
 use super::error::ReadoutConfigError;
 use crate::histogram::HistogramConfig;
 use core::time::Duration;
-use ropewalk_terms::SourceId;
+use ropewalk_terms::{Requirement, SourceId};
 use ropewalk_wire::framing::Framing;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How a source's bytes are framed.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,23 +19,14 @@ pub enum Format {
     Described,
 }
 
-/// What a source's absence means for an event.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Requirement {
-    /// Events wait for it, and are incomplete without it.
-    Required,
-    /// Events wait for it as for a required source, and are complete without it.
-    Optional,
-    /// Its fragments are dropped and counted.
-    Masked,
-}
-
 /// What the end of a source's connection means.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnClose {
-    /// The source is done: nothing more comes.
+    /// The source is done; it sends nothing more.
     End,
-    /// It may come back; until the time-out it is waited for.
+    /// The source may connect again. Events wait for it until `timeouts.readout`.
+    #[default]
     Wait,
 }
 

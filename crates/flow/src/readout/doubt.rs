@@ -10,6 +10,7 @@
 //! held, for at most half the source time-out or a second. A fragment whose checksum is wrong proves nothing: it takes the place
 //! that its neighbours leave for it, or none.
 
+use super::beginning::Beginning;
 use super::machine::Readout;
 use super::reading::{KNOWN, Number, Numbers, Reading, Start, WRONG};
 use super::sequence::Sequence;
@@ -63,8 +64,8 @@ pub(super) struct Doubt {
     /// The event after which they came.
     after: Position,
     since: Instant,
-    /// The oldest incomplete event then.
-    head: Position,
+    /// The oldest incomplete event then, and one past the latest that any source had shown.
+    run_at: (Position, Position),
     /// Time has passed once, and was given once more.
     is_second: bool,
     /// The event that the oldest number that is held may stand for, where time has passed without evidence: those before it do not
@@ -102,7 +103,7 @@ impl Doubt {
             gone: 0,
             after: 0,
             since: Instant::ZERO,
-            head: 0,
+            run_at: (0, 0),
             is_second: false,
             tentative: None,
             awaits_others: false,
@@ -165,6 +166,21 @@ impl Doubt {
         Some((self.held[place].meta.raw_id, reading.len(), place as u64))
     }
 
+    /// Whether an explanation holds the fragment at this place for right, or another one with its number.
+    fn is_member(&self, place: usize, reading: Reading) -> bool {
+        reading.members().any(|one| has_number(&self.held[place], self.raw(one)))
+    }
+
+    /// How many fragments that are no members of an explanation repeat one.
+    fn twins(&self, reading: Reading) -> i32 {
+        (0..self.held.len()).filter(|&place| !reading.has(place) && self.is_member(place, reading)).count() as i32
+    }
+
+    /// Takes out the oldest one that is held.
+    pub(super) fn take_oldest(&mut self) -> Received {
+        self.held.remove(0)
+    }
+
     /// The fragments that are held, oldest first.
     pub(super) fn held(&self) -> impl Iterator<Item = &Received> {
         self.held.iter()
@@ -208,12 +224,12 @@ impl Readout {
 
     /// A fragment came that does not continue its source's sequence, or that is unreliable, or one behind such.
     pub(super) fn hold(&mut self, now: Instant, source: usize, fragment: Received) {
-        let patience = self.patience();
+        let (patience, run_at) = (self.patience(), (self.head, self.opened()));
         let input = &mut self.sources[source];
         let (doubt, last) = (&mut input.doubt, input.sequence.last());
         doubt.keep_up(last);
         if doubt.is_empty() {
-            (doubt.since, doubt.head, doubt.is_second) = (now, self.head, false);
+            (doubt.since, doubt.run_at, doubt.is_second) = (now, run_at, false);
             self.doubt_check = self.doubt_check.min(now.after(patience));
         }
         doubt.held.push(fragment);
@@ -228,7 +244,7 @@ impl Readout {
         }
         let doubt = &mut self.sources[source].doubt;
         if doubt.held.len() > MOST_HELD {
-            let oldest = doubt.held.remove(0);
+            let oldest = doubt.take_oldest();
             doubt.given_up = None;
             doubt.count_gone(last);
             self.give_up(source, oldest);
@@ -262,12 +278,16 @@ impl Readout {
             self.stray_all(now, source);
             return;
         }
+        self.drop_left_overs(source, is_last_word);
+        if self.sources[source].doubt.is_empty() {
+            return;
+        }
         let verdict = self.verdict(source, is_last_word);
         self.sources[source].doubt.awaits_others = verdict == Verdict::AwaitOthers;
         match verdict {
             Verdict::Wait => {}
             Verdict::AwaitOthers => self.doubt_check = self.doubt_check.min(now.after(self.patience() / LOOKS)),
-            Verdict::Right(reading) => self.follow(source, reading, is_last_word),
+            Verdict::Right(reading) => self.follow(source, reading, is_last_word && !self.has_more(source)),
             Verdict::Restart(reading) => self.restart(now, source, reading),
             Verdict::Realign(reading, position) => self.realign(source, reading, position, is_last_word),
             Verdict::Perhaps(position) if !self.sources[source].doubt.is_second => {
@@ -328,19 +348,20 @@ impl Readout {
         let numbers = doubt.numbers(sequence, input.may_repeat);
         let position = |place: usize| sequence.position_ahead(doubt.held[place].meta.raw_id, self.head);
         let gone = if input.has_joined { doubt.gone } else { 0 };
-        let Some(begins_late) = self.begins_late(source, is_last_word) else { return Verdict::AwaitOthers };
-        let has_place = input.has_place() || begins_late;
+        let beginning = self.beginning(source, is_last_word);
+        if matches!(beginning, Beginning::Open | Beginning::LeftOvers(_)) {
+            return Verdict::AwaitOthers;
+        }
+        let has_place = beginning == Beginning::Anywhere;
         let may_begin = |place| {
             position(place).is_some_and(|at| has_place || self.may_join_at(source, at) || is_planted(Flaw::StaleJoined))
         };
         let is_ahead = |place| position(place).is_some();
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
+        let is_other = |place| is_ahead(place) && !doubt.is_member(place, forward);
+        let rival = numbers.best(Start::Last { gone }, may_begin, is_other);
         // What came twice proves no more than what came once.
-        let says = |place: usize| doubt.held[place].meta.raw_id;
-        let is_taken = |place: usize| forward.members().any(|one| has_number(&doubt.held[place], says(one)));
-        let rival = numbers.best(Start::Last { gone }, may_begin, |place| is_ahead(place) && !is_taken(place));
-        let twins = (0..doubt.held.len()).filter(|&place| !forward.has(place) && is_taken(place)).count() as i32;
-        let rival = rival.cost - twins * (WRONG - KNOWN);
+        let rival = rival.cost - doubt.twins(forward) * (WRONG - KNOWN);
         let anew = numbers.anew(forward, |place| position(place).is_none());
         // Where a trigger source declares that counters start again, they do.
         let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival) } else { rival };
@@ -359,7 +380,7 @@ impl Readout {
             // No other source here can confirm it, or the others are late themselves.
             || is_last_word && has_place && (self.is_only_speaker(source) || forward.missing() <= NEAR);
         let is_shown = reached(first) && !input.sequence.is_renumbered();
-        if lead >= proof && is_shown {
+        if lead >= proof && is_shown && (is_last_word || !self.may_be_left_over(source, position(first))) {
             return self.right(source, forward, is_last_word);
         }
         if lead >= proof && (is_long || input.sequence.is_renumbered()) {
@@ -388,7 +409,7 @@ impl Readout {
         let may_join = |position| has_place || self.may_be_first(source, position);
         let place = position(first).filter(|&at| is_blocked && may_join(at) || reached(first));
         // Others move on, and may come as far.
-        let is_moving = has_place && self.head != doubt.head;
+        let is_moving = has_place && (self.head, shown) != doubt.run_at;
         if place.is_some() || is_moving { Verdict::Perhaps(place) } else { Verdict::Nothing }
     }
 
@@ -396,10 +417,15 @@ impl Readout {
     fn is_reached(&self, source: usize, position: Position) -> bool {
         let (input, shown) = (&self.sources[source], self.opened());
         let is_first = self.may_be_first(source, position);
-        self.is_alone && self.is_only_speaker(source) && (input.has_place() || is_first)
+        self.is_lone(source) && (input.has_place() || is_first)
             || position < shown
             || is_first && self.agrees(source, position)
             || is_planted(Flaw::StaleJoined) && !input.has_joined
+    }
+
+    /// Whether events wait for no other source anywhere.
+    pub(super) fn is_lone(&self, source: usize) -> bool {
+        self.is_alone && self.is_only_speaker(source)
     }
 
     /// Whether events wait for no other source here.
@@ -414,7 +440,8 @@ impl Readout {
     pub(super) fn right(&self, source: usize, mut reading: Reading, is_last_word: bool) -> Verdict {
         let held = &self.sources[source].doubt.held;
         let Some(end) = reading.members().next_back() else { return Verdict::Wait };
-        let is_lonely = reading.has_gap_before(end) && reading.len() > 1 && !is_last_word;
+        let may_tell = !is_last_word || self.has_more(source);
+        let is_lonely = reading.has_gap_before(end) && reading.len() > 1 && may_tell;
         if is_lonely || is_unreliable(&held[end]) {
             reading.without(end);
         }
@@ -423,6 +450,11 @@ impl Readout {
             0 => Verdict::Wait,
             _ => Verdict::Right(reading),
         }
+    }
+
+    /// Whether more fragments have arrived behind the held ones. They show whether the last held number is right.
+    fn has_more(&self, source: usize) -> bool {
+        self.sources[source].waiting.len() > self.sources[source].believed
     }
 
     /// Whether several numbers go on, and another source shows the event of one of them too.
@@ -596,7 +628,7 @@ impl Readout {
     }
 
     /// A fragment that is in no event, counted by what its number says.
-    fn give_up(&mut self, source: usize, fragment: Received) {
+    pub(super) fn give_up(&mut self, source: usize, fragment: Received) {
         let key = self.key_of_next(source);
         let input = &mut self.sources[source];
         let raw = fragment.meta.raw_id;
@@ -634,6 +666,14 @@ impl Readout {
     /// The event that a source should show next.
     pub(super) fn key_of_next(&self, source: usize) -> EventKey {
         self.timeline.key(self.sources[source].sequence.last() + 1)
+    }
+
+    /// Doubts last as long again from now on.
+    pub(super) fn restart_doubts(&mut self, now: Instant) {
+        if self.doubt_check < Instant::FAR_FUTURE {
+            self.sources.iter_mut().for_each(|input| input.doubt.since = now);
+            self.doubt_check = now.after(self.patience());
+        }
     }
 
     /// Sources whose numbers were in doubt for too long are decided with what is known.

@@ -176,6 +176,13 @@ impl Lane {
         }
     }
 
+    /// What is here counts as having just come.
+    pub(super) fn restart_clocks(&mut self, now: Instant) {
+        self.waiting.iter_mut().for_each(|one| one.came = now);
+        self.doubted.iter_mut().for_each(|one| one.came = now);
+        self.damaged.iter_mut().for_each(|one| one.came = now);
+    }
+
     /// Fragments that are here.
     pub(super) fn held(&self) -> usize {
         self.waiting.len() + self.doubted.len() + self.damaged.len() + self.given_up.len()
@@ -467,7 +474,18 @@ impl Lane {
         let risen = |from: usize| (0..from).rev().take_while(rises).last().unwrap_or(from);
         match found {
             Some((first, length)) if self.top.is_none() => Some((risen(first), length)),
-            Some(chain) => Some(chain),
+            Some((mut first, mut length)) => {
+                // Several jumps ahead, such as those of a counter of seconds, with enough for a proof between them.
+                let is_ahead = |place: usize| self.top.is_none_or(|top| self.unwrap(raw(place), top) > top);
+                while let Some(end) = first.checked_sub(1).filter(|&end| is_ahead(first) && rises(&end)) {
+                    let (before, count) = chain_to(end);
+                    if count < PROOF || !is_ahead(before) {
+                        break;
+                    }
+                    (first, length) = (before, count);
+                }
+                Some((first, length))
+            }
             None => Some((risen(last), 1)),
         }
     }

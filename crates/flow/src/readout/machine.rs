@@ -19,8 +19,7 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Parameter, Role, SourceId};
 use std::collections::VecDeque;
 
-/// If the readout unit checks the source time-out late by more than this fraction (1/4) of it, the unit itself was stopped: the
-/// time-out starts again, so that data that arrived meanwhile is read first.
+/// If the readout unit meets a deadline late by more than this fraction (1/4) of the source time-out, the unit itself was stopped.
 const OVERDUE: u32 = 4;
 
 /// What the readout unit wants done.
@@ -74,6 +73,8 @@ pub struct Readout {
     pub(super) oldest: Oldest,
     /// No source's time-out passes before.
     timeout_check: Instant,
+    /// When the clock was looked at last.
+    looked_at: Instant,
     /// Resynchronisations that were declared and whose keys have not begun here.
     pub(super) declared: VecDeque<EventKey>,
     /// Since when the first of them is, as far as time is concerned.
@@ -117,6 +118,7 @@ impl Readout {
             waiting: 0,
             oldest: Oldest::default(),
             timeout_check: Instant::FAR_FUTURE,
+            looked_at: Instant::ZERO,
             declared: VecDeque::with_capacity(MOST_DECLARED),
             pending: Oldest::default(),
             resync_deadline: Instant::FAR_FUTURE,
@@ -285,6 +287,7 @@ impl Readout {
     /// Does what is due by now. A source may have [`Readout::room`] afterwards that had none, without anything to poll.
     pub fn pass_time(&mut self, now: Instant) {
         if self.started {
+            self.restart_clocks_if_stopped(now);
             self.go_on_collating(now);
             self.look_at_the_clock(now);
             self.admit_waiting(now);
@@ -326,12 +329,26 @@ impl Readout {
         (deadline < Instant::FAR_FUTURE).then_some(deadline)
     }
 
-    fn look_at_the_clock(&mut self, now: Instant) {
-        if now >= self.timeout_check.after(self.source_timeout / OVERDUE) {
-            // This readout unit stood still: what came meanwhile lies unread.
+    /// Starts all time-outs again if this readout unit was stopped itself: data that arrived meanwhile is read first.
+    pub(super) fn restart_clocks_if_stopped(&mut self, now: Instant) {
+        let due = self.next_deadline().unwrap_or(Instant::FAR_FUTURE).max(self.looked_at);
+        self.looked_at = now;
+        if now < due.after(self.source_timeout / OVERDUE) {
+            return;
+        }
+        if self.oldest.is_waiting() {
             self.oldest.begin(now);
             self.timeout_check = now.after(self.source_timeout);
-        } else if now >= self.timeout_check {
+        }
+        if let Some(collating) = &mut self.collating {
+            collating.restart_clocks(now);
+        }
+        self.restart_doubts(now);
+        self.restart_resync_clocks(now);
+    }
+
+    fn look_at_the_clock(&mut self, now: Instant) {
+        if now >= self.timeout_check {
             self.give_up_absent_sources(now);
         }
         if now >= self.doubt_check {

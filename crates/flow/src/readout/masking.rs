@@ -11,7 +11,6 @@
 //! not settled. Both are reported, and every event from K up to L says of the source that it was
 //! masked, so that builder units need not know of masks.
 
-use super::config::Requirement;
 use super::error::FramingError;
 use super::machine::Readout;
 use super::sequence::Step;
@@ -20,7 +19,7 @@ use super::timeline::{NEVER, ORIGIN, Position};
 use crate::messages::{Mask, Message, Received, ReportEntry};
 use arrayvec::ArrayVec;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Instant};
+use ropewalk_terms::{Cause, EventKey, Instant, Requirement};
 
 /// The keys at which a source was masked and took part again, in turns.
 type Turns = ArrayVec<EventKey, { ReportEntry::MOST_TURNS }>;

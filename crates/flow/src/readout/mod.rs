@@ -43,8 +43,9 @@ mod table;
 mod tests;
 mod timeline;
 
-pub use config::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
+pub use config::{Format, OnClose, ReadoutConfig, SourceConfig};
 pub use error::{FramingError, ReadoutConfigError};
+pub(crate) use framer::{Assembly, Placed};
 pub use framer::{
     Boards, DatagramFramer, DatagramLimits, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT,
     MOST_FRAMES, Opening,

@@ -24,7 +24,7 @@ impl Readout {
     /// The same for fragments whose events have their numbers.
     pub(super) fn room_for_numbered(&self, source: usize) -> usize {
         let input = &self.sources[source];
-        if input.is_recorded && !input.has_place() && input.doubt.awaits_others() {
+        if !input.has_place() && input.doubt.awaits_others() {
             return LOOKED_AHEAD.saturating_sub(input.waiting.len());
         }
         if !input.waiting.is_empty() {

@@ -179,6 +179,24 @@ impl Readout {
         }
     }
 
+    /// Sources have the whole time-out again to follow a declaration, or to hear one.
+    pub(super) fn restart_resync_clocks(&mut self, now: Instant) {
+        let end = now.after(self.resync_timeout);
+        for input in &mut self.sources {
+            match &mut input.standing {
+                Standing::Restarted { since, .. } => *since = now,
+                Standing::Behind { until } => *until = end,
+                Standing::Following | Standing::OutOfSync => {}
+            }
+        }
+        if !self.declared.is_empty() {
+            self.wait_for_followers(now);
+        }
+        if self.restart_check < Instant::FAR_FUTURE {
+            self.restart_check = end;
+        }
+    }
+
     /// A source that went on with the run started its numbering again with this number, and nothing tells where it is.
     fn note_out_of_sync(&mut self, source: usize, raw: u64) {
         let key = self.timeline.key(self.sources[source].sequence.last() + 1);

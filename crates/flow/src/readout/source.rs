@@ -1,7 +1,7 @@
 //! What a readout unit knows of one source.
 
 use super::absence::AbsenceClock;
-use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
+use super::config::{OnClose, ReadoutConfig, SourceConfig};
 use super::doubt::{Doubt, MOST_HELD, is_unreliable};
 use super::gaps::Gaps;
 use super::histogram::fill;
@@ -14,7 +14,7 @@ use crate::histogram::Histogram;
 use crate::messages::{FragmentFlags, Received, ReportEntry};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
+use ropewalk_terms::{Cause, FragmentAccount, Instant, Requirement, SourceId};
 use std::collections::VecDeque;
 
 /// How many fragments a source may hand over at once; what cannot be placed at once waits in a queue of this size.

@@ -1,13 +1,12 @@
 //! A super-fragment as it lies in the table: what a builder unit gets of one event.
 
-use super::config::Requirement;
 use super::source::Source;
 use super::table::{Place, State, Table};
 use super::timeline::Position;
 use crate::messages::{Fragment, FragmentMeta};
 use crate::moves::append;
 use ropewalk_memory::Payload;
-use ropewalk_terms::{Cause, EventKey};
+use ropewalk_terms::{Cause, EventKey, Requirement};
 
 /// The fragments of one settled event that a readout unit holds, and the places of those that will not come.
 #[derive(Copy, Clone, Debug)]

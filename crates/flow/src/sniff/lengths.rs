@@ -37,7 +37,8 @@ pub(super) fn find(table: &Table<'_>) -> Vec<Guess> {
 fn rank(guess: &Guess) -> (u64, bool, bool, u32, usize) {
     let Meaning::Length(length) = &guess.meaning else { return (u64::MAX, true, true, 0, 0) };
     let number = &length.number;
-    let is_odd = number.at % i32::from(number.bytes.min(4)) != 0;
+    // Boards that write 3 bytes are rare: they are more often two with a byte behind them that is still 0.
+    let is_odd = number.bytes == 3 || number.at % i32::from(number.bytes.min(4)) != 0;
     let uncounted = match length.counts {
         Counts::Frame => length.add.unsigned_abs(),
         Counts::AfterField => 1,

@@ -23,6 +23,7 @@ pub use intervals::{Interval, Intervals};
 pub use numbers::Numbers;
 pub use parts::Parts;
 
+use crate::readout::DatagramLimits;
 use contradictions::contradictions;
 use core::net::IpAddr;
 use core::ops::Range;
@@ -93,7 +94,7 @@ impl<'a> Trial<'a> {
             own: None,
             seen: Vec::new(),
             account: TrialAccount::default(),
-            parts: Parts::default(),
+            parts: Parts::new(DatagramLimits::USUAL),
             rest: Vec::new(),
             before: Vec::new(),
             search: Search::default(),
@@ -112,6 +113,12 @@ impl<'a> Trial<'a> {
     #[must_use]
     pub fn growing(self, grows: bool) -> Self {
         Self { grows, ..self }
+    }
+
+    /// The other datagrams of a frame are waited for as in a run with these limits.
+    #[must_use]
+    pub fn waiting(self, limits: DatagramLimits) -> Self {
+        Self { parts: Parts::new(limits), ..self }
     }
 
     /// Frames of other boards are counted and not looked at.
@@ -133,8 +140,7 @@ impl<'a> Trial<'a> {
             self.account.skipped_bytes += bytes.len() as u64;
             return;
         };
-        let mut whole = Vec::new();
-        if self.parts.accept(arrival.from, &piece, bytes, self.framing.most(), &mut whole) {
+        if let Some(whole) = self.parts.accept(arrival.from, arrival.time, &piece, bytes, self.framing.most()) {
             self.frame(arrival, &[], &whole);
         }
         self.account.unfinished_frames = self.parts.unfinished();

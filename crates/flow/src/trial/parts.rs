@@ -1,70 +1,54 @@
-//! Frames of several datagrams put together, and where the rules of a layout look.
+//! Frames of several datagrams put together as a run does, and where the rules of a layout look.
 
+use crate::readout::{Assembly, DatagramLimits, Placed};
 use core::net::IpAddr;
 use core::ops::Range;
+use ropewalk_terms::{Instant, Utc};
 use ropewalk_wire::framing::PieceHead;
 use ropewalk_wire::layout::{Frame, Number, Plan, Size};
 use std::collections::BTreeMap;
 
-/// Frames that are open at once; of more the oldest one is given up.
-const MOST_OPEN: usize = 256;
-
-/// A frame of which datagrams came: the first one whole, of the others what is behind their headers, by their places.
+/// Frames of several datagrams, which each sender numbers for itself.
 #[derive(Debug)]
-struct Open {
-    whose: (Option<IpAddr>, u64),
-    bodies: BTreeMap<u64, Vec<u8>>,
-    bytes: usize,
-    whole: Option<u64>,
-}
-
-/// Frames of several datagrams that are not whole yet.
-#[derive(Debug, Default)]
 pub struct Parts {
-    open: Vec<Open>,
+    limits: DatagramLimits,
+    senders: BTreeMap<Option<IpAddr>, Assembly<Vec<u8>>>,
     given_up: u64,
 }
 
 impl Parts {
-    /// Takes a datagram of this sender; appends the frame to `out` if it is whole now, and says so. One of more than `most`
-    /// bytes is given up.
+    /// With the limits of a run.
+    pub const fn new(limits: DatagramLimits) -> Self {
+        Self { limits, senders: BTreeMap::new(), given_up: 0 }
+    }
+
+    /// Takes a datagram that came from this sender at this time, where that is known. Returns the frame that is whole with it. A frame
+    /// of more than `most` bytes is given up.
     pub fn accept(
         &mut self,
         from: Option<IpAddr>,
+        time: Option<Utc>,
         piece: &PieceHead,
         datagram: &[u8],
         most: usize,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let whose = (from, piece.frame);
-        let index = self.open.iter().position(|open| open.whose == whose).unwrap_or_else(|| {
-            if self.open.len() == MOST_OPEN {
-                self.open.remove(0);
-                self.given_up += 1;
-            }
-            self.open.push(Open { whose, bodies: BTreeMap::new(), bytes: 0, whole: None });
-            self.open.len() - 1
-        });
-        let open = &mut self.open[index];
-        let body = if piece.place == 0 { datagram } else { &datagram[piece.header.min(datagram.len())..] };
-        if open.bodies.insert(piece.place, body.to_vec()).is_none() {
-            open.bytes += datagram.len().saturating_sub(piece.header);
+    ) -> Option<Vec<u8>> {
+        let now = Instant::from_nanoseconds(time.map_or(0, |time| time.0.max(0) as u64));
+        let limits = self.limits;
+        let new = || Assembly::new(most, limits.open_frames, limits.pieces_timeout);
+        let assembly = self.senders.entry(from).or_insert_with(new);
+        self.given_up += assembly.expire(now) as u64;
+        let given_up = &mut self.given_up;
+        match assembly.place(now, piece, datagram.to_vec(), &mut |_| *given_up += 1) {
+            Placed::Whole(frame) => return Some(frame),
+            Placed::Waits | Placed::Repeated => {}
+            Placed::GivenUp(_) => self.given_up += 1,
         }
-        open.whole = open.whole.or(piece.whole);
-        let come = if piece.is_in_bytes { open.bytes as u64 } else { open.bodies.len() as u64 };
-        let is_whole = open.whole == Some(come) && open.bodies.contains_key(&0);
-        if is_whole || open.bytes > most {
-            let open = self.open.remove(index);
-            self.given_up += u64::from(!is_whole);
-            let whole = open.bodies.values().filter(|_| is_whole);
-            whole.for_each(|body| out.extend_from_slice(body));
-        }
-        is_whole
+        None
     }
 
     /// Frames that did not become whole, those that are still open included.
     pub fn unfinished(&self) -> u64 {
-        self.given_up + self.open.len() as u64
+        self.given_up + self.senders.values().map(|assembly| assembly.unfinished() as u64).sum::<u64>()
     }
 }
 

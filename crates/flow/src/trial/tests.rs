@@ -157,6 +157,31 @@ fn a_frame_of_several_datagrams_is_put_together() {
     assert_eq!((account.boards[0].1.most_bytes, account.boards[0].1.event.last), (212, Some(2)));
 }
 
+/// As in a run: a sender that was restarted numbers its frames again, and pieces of two frames do not make one.
+#[test]
+fn pieces_of_a_restarted_sender_belong_to_another_frame() {
+    let number = Number::big_endian;
+    let pieces =
+        Pieces { header: 12, frame: number(8, 4), place: Place::Offset(number(0, 4)), end: End::Length(number(4, 4)) };
+    let plan = plan(&Layout { event: vec![number(8, 4)], ..Layout::new(Frame::Pieces(pieces), 1000) });
+    let datagram = |event: u32, offset: u32, byte: u8| {
+        let head = [offset, 200, event].map(u32::to_be_bytes).concat();
+        [head, vec![byte; 100]].concat()
+    };
+    let at = |milliseconds: i64| Arrival { time: Some(Utc(milliseconds * 1_000_000)), ..Arrival::default() };
+    let ways = [
+        // The second half is another sender's, long afterwards, or the first half comes again with other bytes.
+        vec![(1, datagram(7, 0, 1)), (2000, datagram(7, 100, 2))],
+        vec![(1, datagram(7, 0, 1)), (2, datagram(7, 0, 2))],
+    ];
+    for way in ways {
+        let mut trial = Trial::new(&plan);
+        way.into_iter().for_each(|(time, bytes)| trial.datagram(at(time), &bytes));
+        let account = trial.end();
+        assert_eq!((account.frames(), account.unfinished_frames), (0, 2), "{account:?}");
+    }
+}
+
 #[test]
 fn several_frames_of_an_event_are_no_repetition_where_they_belong_together() {
     let length = Length { number: Number::little_endian(0, 4), unit: 1, counts: Counts::Frame, add: 0 };

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::lane::Lane;
 use super::writer::{Append, Command, Done, Tally};
@@ -22,15 +24,17 @@ const SPARE_PATHS: usize = 16;
 /// Bytes for which each of these has room.
 const PATH_BYTES: usize = 1024;
 
-/// Which way bytes go into files.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+/// How bytes get into files.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum WriteMode {
     /// Through the page cache.
-    #[default]
     Buffered,
-    /// Past the page cache (`O_DIRECT`), where the file system knows that; otherwise through it.
+    /// Past the page cache (`O_DIRECT`), after one copy that `run.json` counts. On a file system without `O_DIRECT`,
+    /// such as one in memory, everything is buffered.
     Direct,
-    /// Past it where much is written at once, otherwise through it.
+    /// Past the page cache for writes of 1 MiB or more, otherwise through it.
+    #[default]
     Auto,
 }
 

@@ -308,6 +308,10 @@ impl Dispatcher for InProcess {
         false
     }
 
+    fn has_waiting(&self, _endpoint: Endpoint) -> bool {
+        false
+    }
+
     fn peek(&mut self, _endpoint: Endpoint, _head: &mut [u8]) -> Option<usize> {
         // Nothing waits for a block here.
         Some(0)

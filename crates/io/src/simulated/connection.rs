@@ -255,14 +255,16 @@ impl Connection {
         Some(if passes { wire.directions[1 - self.side].peek(network.now, head) } else { 0 })
     }
 
-    /// Whether bytes wait that the quota has no block for. What the network holds back waits for that.
-    pub(super) fn waits_for_block(&self, network: &NetworkState) -> bool {
+    /// Whether bytes have arrived. What the network holds back has not.
+    pub(super) fn has_waiting(&self, network: &NetworkState) -> bool {
         let comes = |wire: &Wire| {
             network.passes(wire, 1 - self.side) && wire.directions[1 - self.side].arrived(network.now) > 0
         };
-        self.state == State::Open
-            && self.reading
-            && self.block.is_dry()
-            && network.wires.get(&self.wire).is_some_and(comes)
+        network.wires.get(&self.wire).is_some_and(comes)
+    }
+
+    /// Whether bytes wait that the quota has no block for.
+    pub(super) fn waits_for_block(&self, network: &NetworkState) -> bool {
+        self.state == State::Open && self.reading && self.block.is_dry() && self.has_waiting(network)
     }
 }

@@ -184,6 +184,10 @@ impl Dispatcher for Simulated {
         self.connections.get(endpoint).is_some_and(|connection| connection.peer_has_ended(&self.network.lock()))
     }
 
+    fn has_waiting(&self, endpoint: Endpoint) -> bool {
+        self.connections.get(endpoint).is_some_and(|connection| connection.has_waiting(&self.network.lock()))
+    }
+
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
         self.connections.get(endpoint)?.peek(&self.network.lock(), head)
     }

@@ -2,21 +2,24 @@
 
 use core::fmt;
 use core::str::FromStr;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How the kernel is asked to move bytes (paper 3, III-A lets its user choose too).
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+/// Kernel interface for moving bytes (paper 3, III-A lets its user choose too).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Mechanism {
-    /// `IoUring` where the kernel has it, else `Epoll`: [`Choice`](super::Choice) says why.
+    /// `"io_uring"` if the kernel supports it, otherwise `"epoll"`. The program says which one it took and why.
     #[default]
     Auto,
-    /// Changes of readiness.
+    /// The kernel reports sockets that became ready.
     Epoll,
-    /// Asked about every socket each time; one of the paper's two.
+    /// Every socket is asked in each call; one of the two mechanisms of paper 3.
     Poll,
-    /// As `Poll`, for descriptors below 1,024; the other of the paper's two.
+    /// As `"poll"`, for descriptors below 1,024; the other mechanism of paper 3.
     Select,
-    /// Operations that the kernel completes (Linux 6.12). The thread of the first poll is the only one that may poll.
+    /// The kernel completes operations (Linux 6.12). Only the thread that polls first may poll.
     IoUring,
 }
 

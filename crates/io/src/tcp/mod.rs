@@ -90,7 +90,7 @@ impl Dispatcher for Tcp {
     crate::pass_on!(
         inner:
         listen, address_of, connect, adopt, accept, reject, set_owner, pool, pool_mut, post_block, set_reading,
-        is_dry, peek, peer_has_ended, send, hands_over, hand_over, set_send_limits, send_room, queued, set_half_close, finish, close,
+        is_dry, peek, peer_has_ended, has_waiting, send, hands_over, hand_over, set_send_limits, send_room, queued, set_half_close, finish, close,
         abort, poll, prepare_wait, wait_descriptor, own_wait, next_deadline
     );
 }

@@ -75,6 +75,11 @@ pub(super) fn peek(socket: &OwnedFd, head: &mut [u8]) -> Option<usize> {
     }
 }
 
+/// Whether bytes wait in the socket.
+pub(super) fn has_waiting(socket: &OwnedFd) -> bool {
+    rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
+}
+
 /// Whether the peer has closed its side, or the connection is broken.
 pub(super) fn peer_has_ended(socket: &OwnedFd) -> bool {
     let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;

@@ -341,11 +341,12 @@ pub(crate) fn the_end_of_a_connection_shows_ahead_of_bytes_that_wait<M: Mechanis
     let (mut world, here, there, owner) = pair_without_blocks::<M>();
     world.send(0, here, 10_000, 5_000).expect("room in an empty queue");
     world.run_until("the bytes wait", |world| world.nodes[1].dispatcher.peek(there, &mut [0; 64]) == Some(64));
-    assert!(!world.nodes[1].dispatcher.peer_has_ended(there));
+    assert!(!world.nodes[1].dispatcher.peer_has_ended(there) && world.nodes[1].dispatcher.has_waiting(there));
     world.nodes[0].dispatcher.close(here);
     world.run_until("the end shows", |world| world.nodes[1].dispatcher.peer_has_ended(there));
     world.nodes[1].dispatcher.set_owner(there, owner);
     world.until_received(1, there, 10_000);
+    assert!(!world.nodes[1].dispatcher.has_waiting(there));
     world.run_until("the end comes", |world| world.nodes[1].seen[&there].last.is_some());
     world.finish();
 }

@@ -2,7 +2,7 @@
 
 use super::rule::{Look, Rule, Severity};
 use crate::bottleneck::Limit;
-use crate::{Course, Rates, Sample};
+use crate::{Rates, RunTrend, Sample};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Instant, Utc};
@@ -130,7 +130,7 @@ pub struct Alarms {
     /// It knows what time it is.
     has_looked: bool,
     /// The run that the present one is compared with, and how old the present one is.
-    reference: Option<(Arc<Course>, Duration)>,
+    reference: Option<(Arc<RunTrend>, Duration)>,
 }
 
 impl Alarms {
@@ -166,7 +166,7 @@ impl Alarms {
     }
 
     /// What is looked at next is of a run that is so old, and is compared with this one.
-    pub fn compare_with(&mut self, reference: Option<(Arc<Course>, Duration)>) {
+    pub fn compare_with(&mut self, reference: Option<(Arc<RunTrend>, Duration)>) {
         self.reference = reference;
     }
 
@@ -182,7 +182,7 @@ impl Alarms {
         let before = self.last.take().filter(|before| before.run == sample.run);
         let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
         let reference = self.reference.clone();
-        let reference = reference.as_ref().map(|(course, age)| (&**course, *age));
+        let reference = reference.as_ref().map(|(trend, age)| (&**trend, *age));
         let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, reference };
         for place in 0..self.alarms.len() {
             let alarm = &mut self.alarms[place];

@@ -2,20 +2,22 @@
 
 use crate::bottleneck::Limit;
 use crate::history::{SERIES, Seen, Series};
-use crate::{Course, Rates, Sample};
+use crate::{Rates, RunTrend, Sample};
 use core::time::Duration;
 use ropewalk_terms::Counter;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// How bad it is.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+/// Severity of an alarm.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// To be known.
+    /// Information.
     Notice,
-    /// To be looked after.
+    /// It needs attention.
+    #[default]
     Warning,
-    /// Data are lost, or none are taken.
+    /// Data are lost, or no data are taken.
     Critical,
 }
 
@@ -58,15 +60,15 @@ pub struct Look<'a> {
     /// What limits the run.
     pub limit: Option<Limit>,
     /// The run that this one is compared with, and how old this one is.
-    pub reference: Option<(&'a Course, Duration)>,
+    pub reference: Option<(&'a RunTrend, Duration)>,
 }
 
 impl Look<'_> {
     /// The difference in percent. Where the reference run had nothing, anything is a hundred percent more.
     fn difference(self, series: &Series) -> Option<f64> {
-        let (course, age) = self.reference.filter(|_| self.now.phase == "running")?;
+        let (trend, age) = self.reference.filter(|_| self.now.phase == "running")?;
         let seen = Seen { before: self.before?, now: self.now, rates: self.rates? };
-        let (now, then) = (f64::from(series.value(seen)?), course.at(series.name, age)?);
+        let (now, then) = (f64::from(series.value(seen)?), trend.at(series.name, age)?);
         if then == 0.0 {
             return Some(if now == 0.0 { 0.0 } else { 100.0 });
         }

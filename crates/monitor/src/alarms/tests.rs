@@ -3,7 +3,7 @@
 use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
 use crate::bottleneck::Limit;
 use crate::made_up::{node, sample, source};
-use crate::{Activity, Course, Sample};
+use crate::{Activity, RunTrend, Sample};
 use core::time::Duration;
 use ropewalk_terms::{Counter, EventAccount, NodeId, Utc};
 use std::sync::Arc;
@@ -131,9 +131,9 @@ fn a_run_that_differs_from_its_reference_raises_an_alarm() {
     let mut alarms = alarms(Rule { quantity, condition: Condition::Below(-20.0), ..rule(Duration::ZERO, false) });
     let bytes = vec![Some(1000.0), Some(1000.0), Some(2000.0), None, Some(0.0)];
     let series = [("bytes_in_per_second".to_owned(), bytes)].into();
-    let course = Arc::new(Course { schema: Course::SCHEMA.to_owned(), run: 2, step_seconds: 1, series });
+    let trend = Arc::new(RunTrend { schema: RunTrend::SCHEMA.to_owned(), run: 2, step_seconds: 1, series });
     let mut after = |age: u64, received: u64| {
-        alarms.compare_with(Some((Arc::clone(&course), Duration::from_secs(age))));
+        alarms.compare_with(Some((Arc::clone(&trend), Duration::from_secs(age))));
         alarms.observe(sample(100 + age, vec![source(1, received)]), None);
         (alarms.all()[0].state, alarms.all()[0].value)
     };

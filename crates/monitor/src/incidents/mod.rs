@@ -8,7 +8,7 @@ mod observer;
 pub use observer::IncidentObserver;
 
 use core::fmt::Write;
-use ropewalk_terms::{CAUSES, Utc};
+use ropewalk_terms::{CAUSES, Counter, Utc};
 use std::collections::BTreeMap;
 
 /// Bytes of a subject's name that are kept.
@@ -38,7 +38,7 @@ const OTHERS: &[&str] = &[
 /// Every name that the cause of an incident may have; some come twice. Whoever is on shift looks them up.
 pub fn causes() -> impl Iterator<Item = &'static str> {
     let losses = CAUSES.iter().map(|cause| cause.name());
-    losses.chain(observer::WRONG.iter().map(|counter| counter.name())).chain(OTHERS.iter().copied())
+    losses.chain(observer::incident_counters().map(Counter::name)).chain(OTHERS.iter().copied())
 }
 
 /// Something that went wrong once.

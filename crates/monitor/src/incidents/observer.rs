@@ -3,28 +3,13 @@
 use super::{Incidents, Occurrence};
 use crate::{NodeSample, Sample, SourceSample};
 use core::fmt::Display;
-use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, Utc};
+use ropewalk_terms::{ByCause, COUNTERS, Counter, EventAccount, FragmentAccount, Place, Utc};
 use std::sync::Arc;
 
-/// Counters of which each addition says that something went wrong. Every source or node tells them by itself.
-pub(super) const WRONG: &[Counter] = &[
-    Counter::CrcErrors,
-    Counter::FramesMissing,
-    Counter::FramesOutOfOrder,
-    Counter::ConnectionsRefused,
-    Counter::RivalHellos,
-    Counter::GroupsLost,
-    Counter::SplitterRestarts,
-    Counter::FilterFailures,
-    Counter::FilterRestarts,
-    Counter::FilterUnitsGivenUp,
-    Counter::DiskRefusals,
-    Counter::FilesRestored,
-    Counter::EventsGone,
-    Counter::CardBlocksDamaged,
-    Counter::CardBlocksMissing,
-    Counter::CardChunksGivenUp,
-];
+/// Counters of which each increase is an incident.
+pub(super) fn incident_counters() -> impl Iterator<Item = Counter> {
+    COUNTERS.iter().copied().filter(|counter| counter.places().contains(&Place::Incident))
+}
 
 /// Looks at samples one after the other, and notes what went wrong between them. Keeps the last one.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +77,7 @@ fn of_source(before: Option<&SourceSample>, source: &SourceSample, sample: &Samp
         notes.more(cause, &subject, (known, now), what, &[]);
     }
     let of = |source: &SourceSample, counter| source.numbers.get(counter);
-    for &counter in WRONG {
+    for counter in incident_counters() {
         let data = if counter == Counter::CrcErrors { &source.corrupt[..] } else { &[] };
         let both = (before.map_or(0, |before| of(before, counter)), of(source, counter));
         notes.more(counter.name(), &subject, both, counter.help().trim(), data);
@@ -106,7 +91,7 @@ fn of_source(before: Option<&SourceSample>, source: &SourceSample, sample: &Samp
 }
 
 fn of_node(before: Option<&NodeSample>, node: &NodeSample, sample: &Sample, notes: &mut Notes<'_>) {
-    for &counter in WRONG {
+    for counter in incident_counters() {
         let known = before.map_or(0, |before| before.numbers.get(counter));
         notes.more(counter.name(), &node.node, (known, node.numbers.get(counter)), counter.help().trim(), &[]);
     }

@@ -6,35 +6,41 @@ use crate::quantity::Time;
 use ropewalk_monitor::alarms::{Condition, Quantity, Rule, Severity, built_in};
 use schemars::JsonSchema;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An alarm of the run's own, or another form of one that every run has.
+/// An alarm of this run, or a change of one that every run has.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmSection {
-    /// Its name. That of an alarm that every run has takes the place of that one.
+    /// Name: 1 to 64 letters, digits, `-` and `_`. The name of an alarm that every run has replaces that alarm.
     pub name: String,
-    /// False: there is no alarm of this name, also if every run has it.
+    /// Whether there is an alarm of this name; `false` also removes one that every run has.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// What it looks at: `events_per_second`, `total:crc_errors`, ...; docs/metrics.md, "Alarms".
+    /// Quantity that is checked once a second ([metrics.md](metrics.md#alarms)); needed if the alarm is enabled. One of
+    /// `"events_per_second"`, `"bytes_in_per_second"`, `"bytes_to_disk_per_second"`, `"live_share"` (0 to 1),
+    /// `"nodes_missing"`, and `"dead"` (1 while the run takes data and builds nothing although a source sends). For a
+    /// [counter](metrics.md) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
+    /// `"per_second:crc_errors"`. For a state 1 or 0, `"limited_by:disk"` or `"phase:draining"`.
+    /// `"reference:bytes_in_per_second"` is the difference of a series from the [reference
+    /// run](configuration.md#monitor) at the same age, in percent of the reference.
     #[serde(default, deserialize_with = "quantity")]
     #[schemars(with = "Option<String>")]
     pub quantity: Option<Quantity>,
-    /// It is raised when that is larger.
+    /// The alarm is raised if the quantity is larger than this. Either `above` or `below` is needed.
     pub above: Option<f64>,
-    /// It is raised when that is smaller.
+    /// The alarm is raised if the quantity is smaller than this.
     pub below: Option<f64>,
-    /// How long it has to be so.
+    /// How long the condition must hold before the alarm is raised.
     #[serde(default, rename = "for")]
     pub hold: Time,
-    /// How bad it is.
+    /// Severity of the alarm.
     #[serde(default)]
-    pub severity: SeverityChoice,
-    /// It stays after it is over, until somebody has acknowledged it.
+    pub severity: Severity,
+    /// The alarm stays after its condition is over, until it is acknowledged.
     #[serde(default)]
     pub latched: bool,
 }
@@ -47,85 +53,85 @@ fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantit
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
-/// How bad an alarm is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SeverityChoice {
-    /// To be known.
-    Notice,
-    /// To be looked after.
-    #[default]
-    Warning,
-    /// Data are lost, or none are taken.
-    Critical,
+/// Receivers of alarms, besides those who look at the dashboard.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AlarmsSection {
+    /// Command with its arguments, run for each message; the message is on its standard input as one line of JSON.
+    pub command: Vec<String>,
+    /// Address to which each message is posted as JSON: `"https://host:port/path"`, or `http`. With `https` the host's
+    /// certificate must be one that the [system trusts](control.md#tls). A status from 200 to 299 means that the
+    /// message was received; redirects are not followed. Proxies of the environment (`http_proxy`, `ALL_PROXY`) are not
+    /// used. To reach a host behind a proxy use `command`, such as `["curl", "--proxy", "http://proxy:3128", "--data",
+    /// "@-", "https://host/path"]`.
+    pub webhook: Option<String>,
+    /// Interval of messages that say that all is well, at least 1 s. A receiver that gets none for longer knows that
+    /// something is wrong, whatever the cause. It needs `command` or `webhook`.
+    pub alive_every: Option<Time>,
+    /// A command or webhook that takes longer than this is given up.
+    pub timeout: Time,
 }
 
-impl From<SeverityChoice> for Severity {
-    fn from(choice: SeverityChoice) -> Self {
-        match choice {
-            SeverityChoice::Notice => Self::Notice,
-            SeverityChoice::Warning => Self::Warning,
-            SeverityChoice::Critical => Self::Critical,
-        }
+impl Default for AlarmsSection {
+    fn default() -> Self {
+        Self { command: Vec::new(), webhook: None, alive_every: None, timeout: RECEIVER_TIMEOUT }
     }
 }
 
-/// Who hears of alarms, beside those who look at the page.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct AlarmsSection {
-    /// A command and its arguments: it is given each message as a line of JSON on its standard input.
-    pub command: Vec<String>,
-    /// An address to which each message is posted as JSON: `https://host:port/path`, or `http`.
-    pub webhook: Option<String>,
-    /// So often a message says that all goes on, so that somebody else can notice when none comes.
-    pub alive_every: Option<Time>,
-    /// A command or a webhook that takes longer is given up.
-    pub timeout: Option<Time>,
-}
-
-/// Who has what is written into the logbook, as soon as it is written.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+/// Receivers of logbook entries, as soon as these are written.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogbookSection {
-    /// A command and its arguments: it is given each entry as a line of JSON on its standard input.
+    /// Command with its arguments, run for each entry; the entry is on its standard input as one line of JSON.
     pub command: Vec<String>,
-    /// An address to which each entry is posted as JSON: `https://host:port/path`, or `http`.
+    /// Address to which each entry is posted as JSON: `"https://host:port/path"`, or `http`. With `https` the host's
+    /// certificate must be one that the [system trusts](control.md#tls). No proxy is used, as for `[alarms]`.
     pub webhook: Option<String>,
-    /// A command or a webhook that takes longer is given up.
-    pub timeout: Option<Time>,
+    /// A command or webhook that takes longer than this is given up.
+    pub timeout: Time,
 }
 
-impl LogbookSection {
-    /// How long a command or a webhook may take where nothing is said of it.
-    pub const TIMEOUT: Duration = AlarmsSection::TIMEOUT;
+impl Default for LogbookSection {
+    fn default() -> Self {
+        Self { command: Vec::new(), webhook: None, timeout: RECEIVER_TIMEOUT }
+    }
 }
 
-/// What runs are compared with, where their numbers stand for others to read, and what is told of them.
+/// A person would notice a longer delay.
+const RECEIVER_TIMEOUT: Time = Time(Duration::from_secs(10));
+
+/// The reference run, pages of numbers, and the log level.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MonitorSection {
-    /// The number of a run of the past that is laid over the present one, and that alarms on `reference:` look at.
+    /// Number of an earlier run in the same `output` directory with which this run is compared. The dashboard draws it
+    /// under the plots of the present run, and alarms on `reference:` use the difference
+    /// ([control.md](control.md#a-run-to-compare-with)). On the dashboard everybody may choose another one.
     pub reference: Option<u32>,
-    /// The directory in memory in which nodes have their pages of numbers, or "none".
+    /// Directory for the [page of numbers](metrics.md#pages-of-numbers) of each node, or `"none"` for no pages. Other
+    /// programs read the pages without a request to the node. The directory is created if it does not exist. It should
+    /// be in memory: with a disk a node may have to wait for it. If it is not usable, the run continues without pages,
+    /// and the journal says so once. Without it: the user's directory in the shared memory of the machine
+    /// (`/dev/shm/ropewalk-UID`), or no pages if the machine has none.
     #[serde(default, deserialize_with = "PagesChoice::deserialize")]
     #[schemars(with = "Option<String>")]
     pub pages: PagesChoice,
-    /// What `ropewalk run` tells of the journal as it is written, on standard error. Live: it may be changed while a run goes on.
+    /// What `ropewalk run` prints of the journal on standard error. It can be [changed during a
+    /// run](control.md#what-can-be-changed-while-a-run-goes-on). The journal and the logbook contain everything.
     #[serde(default)]
     pub log_level: LogLevel,
 }
 
-/// What is told of what happens, the least first; each level has what those before it have.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Deserialize, JsonSchema)]
+/// Log level; each level includes those before it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Commands that could not be carried out, and whatever keeps runs from going on.
+    /// Commands that failed, and whatever prevents runs.
     Error,
-    /// What is not as it should be while the run goes on.
+    /// Also what is wrong during a run.
     #[default]
     Warning,
-    /// Commands, who gave them, and changes of the state.
+    /// Also commands, who gave them, and changes of the state.
     Info,
 }
 
@@ -165,11 +171,6 @@ impl PagesChoice {
     }
 }
 
-impl AlarmsSection {
-    /// How long a command or a webhook may take where nothing is said of it.
-    pub const TIMEOUT: Duration = Duration::from_secs(10);
-}
-
 impl AlarmSection {
     /// What is wrong with it, by the name of the key.
     fn rule(&self) -> Result<Rule, (&'static str, &'static str)> {
@@ -179,7 +180,7 @@ impl AlarmSection {
             (None, Some(limit)) => Condition::Below(limit),
             _ => return Err(("above", "either `above` or `below` says when it is raised")),
         };
-        let (name, severity) = (self.name.clone(), self.severity.into());
+        let (name, severity) = (self.name.clone(), self.severity);
         Ok(Rule { name, severity, quantity, condition, hold: self.hold.0, is_latched: self.latched })
     }
 }
@@ -221,13 +222,13 @@ pub(super) fn check(sections: &[AlarmSection], told: &AlarmsSection, logbook: &L
 }
 
 /// Whether a command and a webhook can hear anything.
-fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Option<Time>) -> Result<(), Fault> {
+fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Time) -> Result<(), Fault> {
     let wrong = match webhook {
         _ if command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),
         Some(address) if !["http://", "https://"].iter().any(|scheme| address.starts_with(scheme)) => {
             Some(("webhook", "an address that begins with http:// or https://; for others let `command` run curl"))
         }
-        _ if timeout.is_some_and(|time| time.0.is_zero()) => Some(("timeout", "longer than no time at all")),
+        _ if timeout.0.is_zero() => Some(("timeout", "longer than no time at all")),
         _ => None,
     };
     wrong.map_or(Ok(()), |(field, message)| Err(fault(format!("{section}.{field}"), message)))

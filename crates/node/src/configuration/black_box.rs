@@ -1,20 +1,20 @@
 //! The key `black_box` of a source.
 
 use super::check::fault;
-use super::model::SourceSection;
 use super::parse::Fault;
+use super::source::SourceSection;
 use crate::quantity::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// What is kept of what a source sent, to be saved when something is wrong with it.
+/// What is kept of the data of a source, to be saved when something is wrong with it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BlackBoxSection {
-    /// Nothing older than this.
+    /// Nothing older than this is kept.
     pub last: Time,
-    /// At most so much.
+    /// At most this much is kept, 4 KiB to 1 GiB.
     pub max: Bytes,
 }
 

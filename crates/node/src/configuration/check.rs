@@ -1,9 +1,12 @@
 //! What a configuration must fulfil beyond its syntax.
 
-use super::model::{Acknowledge, Configuration, LumisectionChoice, SourceSection};
+use super::model::Configuration;
 use super::parse::Fault;
+use super::run::LumisectionChoice;
+use super::source::SourceSection;
 use crate::fields::is_field_name;
 use crate::quantity::Bytes;
+use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::run_file::MAX_RECORD_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,7 +265,7 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
     if !(64..=4096).contains(&configuration.synchrony.window) {
         return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));
     }
-    if !configuration.run.write && configuration.run.acknowledge >= Acknowledge::Written {
+    if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
         let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
         return Err(fault("run.acknowledge", message));
     }
@@ -290,7 +293,7 @@ fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault("storage.transfer", message));
         }
     }
-    if storage.compress_threads.is_some_and(|threads| threads.get() > MOST_COMPRESS_THREADS) {
+    if storage.compress_threads.get() > MOST_COMPRESS_THREADS {
         return Err(fault("storage.compress_threads", "1 to 16 threads for each stream that is packed"));
     }
     match (storage.least_free, storage.resume_free) {

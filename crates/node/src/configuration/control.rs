@@ -6,13 +6,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// How run control is served, where it is (`--control`).
+/// The server of run control (`--control`).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlSection {
-    /// A PEM file with the server's certificate and those that lead from it to its authority: with it the server speaks TLS alone.
+    /// PEM file with the server's certificate, followed by those that lead to its authority. With it the server speaks
+    /// only TLS ([control.md](control.md#tls)).
     pub certificate: Option<PathBuf>,
-    /// A PEM file with the certificate's private key, which nobody else may read.
+    /// PEM file with the private key of the certificate, without a pass phrase; needed with `certificate`. It is
+    /// refused if others may read it (mode 0600).
     pub key: Option<PathBuf>,
 }
 

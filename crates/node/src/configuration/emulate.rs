@@ -1,8 +1,8 @@
 //! The key `emulate` of a source.
 
 use super::check::fault;
-use super::model::SourceSection;
 use super::parse::Fault;
+use super::source::SourceSection;
 use crate::quantity::{Rate, Size, SizeDistribution};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
@@ -15,11 +15,13 @@ use std::fmt;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Emulate {
-    /// The whole fragment, header and trailer included, as near as the format allows.
+    /// Size of the whole fragment, header and trailer included; fixed or a distribution. At least 16 bytes and a
+    /// multiple of 8. Described frames are as near to it as their description allows.
     pub fragment_size: Size,
-    /// How often triggers come; as fast as it goes where it is not given.
+    /// Trigger rate. Without it: as fast as possible.
     pub rate: Option<Rate>,
-    /// Of a format whose frames hold several events: how many, where they are not too long for a frame. 10 where it is not given.
+    /// Events in a packet, only for `lhcb-mep`. Without it: 10, or fewer if the packet would be too long. Events wait
+    /// until their packet is full.
     pub packing: Option<u16>,
 }
 

@@ -4,8 +4,8 @@ use super::check::fault;
 use super::format::FormatName;
 use super::layout::{DemuxTable, FrameChoice, FrameTable};
 use super::layout_text::PeerOrPlace;
-use super::model::SourceSection;
 use super::parse::Fault;
+use super::source::SourceSection;
 use crate::offline::ByteOrigin;
 use crate::offline::foreign::{Chosen, Wanted};
 use crate::quantity::read_from_text;
@@ -124,21 +124,21 @@ impl JsonSchema for InputChoice {
     }
 }
 
-/// Which packets of a capture are a source's.
+/// Which packets of a capture belong to a source.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PacketsTable {
-    /// Those that went to this port.
+    /// Packets to this port.
     pub port: Option<u16>,
-    /// Those that this address sent.
+    /// Packets from this address.
     pub from: Option<IpAddr>,
-    /// Those that came from this port.
+    /// Packets from this port.
     pub from_port: Option<u16>,
-    /// Those that went to this address.
+    /// Packets to this address.
     pub to: Option<IpAddr>,
-    /// Those that lie straight in IP, with this protocol number.
+    /// Packets directly over IP with this protocol number.
     pub protocol: Option<u8>,
-    /// Which of the connections that are left, counted from 1 in the order in which they begin to carry something.
+    /// Which of the selected connections, counted from 1 in the order in which they begin to carry something.
     pub connection: Option<NonZeroU32>,
 }
 

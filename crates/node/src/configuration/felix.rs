@@ -3,13 +3,13 @@
 use super::entrance::InputChoice;
 use super::felix_event::EventChoice;
 use super::felix_serve::ServeSection;
-use super::model::SourceSection;
+use super::source::SourceSection;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_flow::source::felix::{FAULTS, FaultShare, Faults};
 use ropewalk_wire::felix::BlockFormat;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,30 +20,37 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FelixSection {
-    /// Its name.
+    /// Name of the card, with the same rules as for readout units. It is also the name of the thread of an emulated
+    /// card; the memory is named `NAME-ring`.
     pub name: String,
-    /// The blocks that it writes.
+    /// Kind of blocks that the card writes. `"0xABCD"` or `"narrow"` (1 KiB, trailers of 16 bits), `"0xABCE"` or
+    /// `"wide"` (1 KiB, 32 bits), or a size of 1 KiB to 64 KiB (32 bits). With the wrong kind every block counts as
+    /// damaged.
     #[serde(default)]
     pub blocks: Blocks,
-    /// The ring of memory that it writes them to.
+    /// Size of the ring, at least four of the largest chunks and 1 MiB. It should hold all that arrives while the disk
+    /// pauses. While it is full, the card waits.
     #[serde(default = "memory")]
     pub memory: Bytes,
-    /// How its readout unit learns of them.
+    /// How the readout unit learns of new blocks.
     #[serde(default)]
     pub wake: WakeChoice,
-    /// Where its chunks say to which event they belong.
+    /// Where a chunk contains its event number. The counter of the card's sources is as wide as this number. A chunk
+    /// that is too short counts as `malformed`.
     #[serde(default)]
     pub event: EventChoice,
-    /// Subscribers may ask for its chunks as well.
+    /// The chunks of the card also go to subscribers (`ropewalk felix subscribe`).
     pub serve: Option<ServeSection>,
-    /// An emulator takes its place.
+    /// An emulator replaces the card.
     pub emulate: Option<EmulateCard>,
-    /// Its blocks are read from a file, from standard input (`-`), or from a FIFO that is made where there is none
-    /// (`fifo:PATH`).
+    /// The blocks are read from a file (`"blocks.dat"`), from a FIFO (`"fifo:PATH"`), or from standard input (`"-"`).
+    /// The FIFO is created if it does not exist. At the end of the input the card's sources end, and with the last of
+    /// them the run. If a file contains other blocks than `blocks` says, the program ends with status 2. Bytes between
+    /// blocks and an incomplete last block are named at the end; the latter gives status 3.
     pub input: Option<InputChoice>,
-    /// How fast they are read at most.
+    /// Highest speed at which blocks are read, such as `"800MB/s"`. Without it: as fast as possible.
     pub input_speed: Option<Bandwidth>,
-    /// Who writes the blocks of an emulated card.
+    /// What writes the blocks of an emulated card.
     #[serde(default)]
     pub writer: WriterChoice,
 }
@@ -61,55 +68,58 @@ impl FelixSection {
     }
 }
 
-/// Who writes the blocks of an emulated card.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// What writes the blocks of an emulated card.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WriterChoice {
-    /// A thread of the process that reads them.
+    /// A thread of the readout unit's process.
     #[default]
     Thread,
-    /// A process of its own, which is given the ring as a file.
+    /// A separate process that gets the ring as a file; the run starts it. If it is killed, what it had handed over is
+    /// built, and the end of the run names it.
     Process,
 }
 
-/// How a card's readout unit learns of what was written.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// How a readout unit learns of new blocks.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeChoice {
-    /// The card wakes it when it sleeps.
+    /// The card wakes the readout unit when that sleeps.
     #[default]
     Interrupt,
-    /// It looks again and again.
+    /// The readout unit looks every 200 us.
     Poll,
 }
 
-/// Which e-link of which card a source is.
+/// An e-link of a card.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ELinkSection {
-    /// The card's name.
+    /// Name of the card.
     pub card: String,
-    /// The e-link, 0 to 2047.
+    /// Number of the e-link, 0 to 2047.
     pub elink: u16,
-    /// Where its chunks say to which event they belong, if not as the card's others do.
+    /// Where its chunks contain the event number, if not as in other chunks of the card.
     pub event: Option<EventChoice>,
 }
 
-/// An emulated card.
+/// An emulated link card. Every e-link sends one chunk per trigger, as fast as `rate` and `link_speed` allow.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmulateCard {
-    /// The chunks of every e-link but the trigger source's.
+    /// Size of the chunks of every e-link except that of the trigger source; fixed or a distribution. A chunk has at
+    /// least 8 bytes, or as many as the header that `event` names.
     pub chunk_size: ChunkBytes,
-    /// The chunks of the trigger source.
+    /// Size of the chunks of the trigger source, like those of a TTC link.
     pub trigger_chunk_size: ChunkBytes,
-    /// How often triggers come; as fast as it goes where it is not given.
+    /// Trigger rate. Without it: as fast as possible.
     pub rate: Option<Rate>,
-    /// How fast each e-link is; as fast as it goes where it is not given.
+    /// Highest bandwidth of one e-link, such as `"3.2Gb/s"`. Without it: as fast as possible.
     pub link_speed: Option<Bandwidth>,
-    /// How often what goes wrong.
+    /// Faults by [name](felix.md#faults-on-demand), and the share of all chunks or blocks that each affects, 0 to 1.
+    /// Those of chunks are at most 1 together, and those of blocks too. `lost_bytes` is only for streams.
     pub faults: FaultShares,
-    /// Links that fail and come back.
+    /// E-links that fail and come back, such as `[{ elink = 31, from = "20s", lasts = "10s" }]`.
     pub outages: Vec<OutageSection>,
 }
 
@@ -146,11 +156,11 @@ impl JsonSchema for FaultShares {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let share = |help| json!({ "type": "number", "minimum": 0, "maximum": 1, "description": help });
+        let share = |help| json!({ "type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": help });
         let shares = FAULTS.iter().map(|fault| (fault.name().to_owned(), share(fault.help())));
         json_schema!({
             "type": "object",
-            "description": "Shares of all chunks, or of all blocks, that are struck; 1 at most together.",
+            "description": "Shares of all chunks, or of all blocks, that are affected; at most 1 together.",
             "properties": shares.collect::<Map<String, Value>>(),
             "additionalProperties": false,
         })
@@ -158,14 +168,14 @@ impl JsonSchema for FaultShares {
 }
 
 /// An e-link that fails and comes back.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutageSection {
-    /// Which one.
+    /// Number of the e-link.
     pub elink: u16,
-    /// When, after the start.
+    /// When it fails, after the start.
     pub from: Time,
-    /// For how long.
+    /// How long it is gone.
     pub lasts: Time,
 }
 
@@ -213,6 +223,12 @@ impl fmt::Display for Blocks {
 impl<'de> Deserialize<'de> for Blocks {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Cow::<'_, str>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Blocks {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

@@ -4,7 +4,7 @@ use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -61,6 +61,9 @@ impl<'de> Deserialize<'de> for EventChoice {
     }
 }
 
+const ROD: &str = "Chunks begin with the header of an ATLAS ROD fragment, as those of FULL-mode links do. The level-1 \
+                   id (24 bits) is the event number ([felix.md](felix.md#the-card-and-the-builder)).";
+
 impl JsonSchema for EventChoice {
     fn schema_name() -> Cow<'static, str> {
         "EventChoice".into()
@@ -68,21 +71,21 @@ impl JsonSchema for EventChoice {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let field = generator.subschema_for::<EventField>();
-        json_schema!({ "description": CHOICE, "anyOf": [field, { "const": "rod" }] })
+        json_schema!({ "description": CHOICE, "anyOf": [field, { "const": "rod", "description": ROD }] })
     }
 }
 
-/// The event's number in a chunk.
+/// The event number in a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventField {
-    /// Bytes before it.
+    /// Bytes before the number.
     pub offset: u16,
-    /// Bytes that it stands in, 1 to 8.
+    /// Width of the number, 1 to 8 bytes.
     pub bytes: u8,
-    /// The order of these bytes.
+    /// Byte order.
     pub endian: Endian,
-    /// Which of their bits it is; all where none are given.
+    /// Bits of the number that count; they are contiguous, at least 8. Without it: all bits.
     pub mask: Option<u64>,
 }
 
@@ -104,14 +107,14 @@ impl EventField {
     }
 }
 
-/// The order of a number's bytes.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// Byte order of a number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Endian {
-    /// The least significant one first.
+    /// The least significant byte first.
     #[default]
     Little,
-    /// The most significant one first.
+    /// The most significant byte first.
     Big,
 }
 

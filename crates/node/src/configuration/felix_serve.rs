@@ -10,19 +10,22 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServeSection {
-    /// Where subscribers connect; port 0 for any free one.
+    /// Address to which subscribers connect. `0.0.0.0:9570` admits other machines. If the address is taken, the program
+    /// ends with status 4.
     pub listen: String,
-    /// The most subscribers at once, 1 to 64.
+    /// Highest number of subscribers at once, 1 to 64. Further ones are refused.
     pub subscribers: u8,
-    /// The card is not read before so many subscribers are there.
+    /// The card is not read before this many subscribers are connected.
     pub wait: u32,
-    /// What may wait for one subscriber.
+    /// Bytes that may wait for one subscriber. With a small queue chunks are dropped, or the card is held up, sooner.
     pub queue: Bytes,
-    /// So many bytes are sent without waiting for more.
+    /// This many bytes are sent without waiting for more.
     pub coalesce: Bytes,
-    /// What waits for so long is sent, however little it is.
+    /// Data that has waited for this time is sent.
     pub coalesce_time: Time,
-    /// What subscribers send to e-links comes back to them as if front ends had said it; no event has it. Without, it is refused.
+    /// Return messages that subscribers send to e-links, as if front ends had sent them. They are in no event, and reach
+    /// no front end. Without `loop_back` the server refuses such messages: it answers with an error and counts them in
+    /// `down_link_refused`. Down-links to cards are not implemented yet.
     pub loop_back: bool,
 }
 

@@ -3,8 +3,9 @@
 use super::check::fault;
 use super::filter::{StreamSection, TriggerChoice, triggers};
 use super::format::FormatName;
-use super::model::{Configuration, SourceSection};
+use super::model::Configuration;
 use super::parse::Fault;
+use super::source::SourceSection;
 use crate::drive::RoomLimits;
 use crate::file_based::UnitTask;
 use crate::library_process::MEMORY;
@@ -16,50 +17,59 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Builder units write files of events in the place of run files, and filter units take them (`docs/file-based.md`).
+/// Builder units write files of events instead of run files, and filter units take them (`docs/file-based.md`).
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileBasedSection {
-    /// Where runs have their directories, best in memory; without it where run files would be.
+    /// Directory for the directories of the runs (`run000001`), best in memory (`"/dev/shm"`). Without it: `output`.
+    /// With several builder units each has a directory of its own name below it. A directory that contains files of
+    /// another run with the same number is refused.
     pub directory: Option<PathBuf>,
-    /// The version of the events' headers: 3, 4 or 5.
+    /// Version of the event headers: 3, 4 or 5. An event number of more than 32 bits fits only into version 4; with
+    /// another version the event is dropped as `write_failed`. An event of 4 GiB or more is dropped as `too_large`.
     #[serde(default = "frd_version")]
     pub frd_version: u32,
-    /// A file is closed after so many events.
+    /// A file is closed after this many events.
     #[serde(default = "file_events")]
     pub file_events: u32,
-    /// Or at this size.
+    /// A file is closed at this size. The events of a file stay in the memory that received them until the file is
+    /// closed. This holds for at most 12 files.
     #[serde(default = "file_bytes")]
     pub file_bytes: Bytes,
-    /// Or after this time.
+    /// A file is closed after this time.
     #[serde(default = "file_time")]
     pub file_time: Time,
-    /// With less room than this in the directory's file system the run waits.
+    /// With less free space than this in the file system of the directory the run waits. It continues when filter units
+    /// have made room. Without it the run waits when no space is left.
     pub least_free: Option<Bytes>,
-    /// With so much room it goes on.
+    /// Free space with which the run continues. Without it: `least_free` and a tenth more.
     pub resume_free: Option<Bytes>,
-    /// Filter units for the files of each builder unit; with 0 they are somebody else's (`ropewalk filter-files`).
+    /// Number of filter units that the run starts for the files of each builder unit. The run also starts a broker, and
+    /// starts filter units again when they end. It ends when they have decided on all events. With 0, start them
+    /// yourself: `ropewalk filter-files`.
     #[serde(default)]
     pub units: u32,
-    /// Triggers that are built in, as those of a `[filter]`: an event that passes one is accepted. Without any, and without a library,
-    /// every event is.
+    /// Built-in triggers, as those of a `[filter]`; an event that passes one is accepted. Without any, and without
+    /// `library`, every event is accepted.
     #[serde(default)]
     pub triggers: Vec<TriggerChoice>,
     /// What earlier versions called them.
     #[schemars(skip)]
     pub filter: Option<String>,
-    /// Who decides instead: the filter of this library (`docs/filters.md`).
+    /// [Shared library](filters.md) with a filter that decides instead of `triggers`. Each filter unit runs it in a
+    /// process that can do nothing else. It is tested before the run.
     pub library: Option<PathBuf>,
-    /// A text that it is told.
+    /// Text that is passed to the library.
     #[serde(default)]
     pub configuration: String,
-    /// How much memory its process may take.
+    /// Memory that the library's process may take, at least 1 MiB.
     #[serde(default = "memory")]
     pub memory: Bytes,
-    /// How long a filter unit may take over a file.
+    /// How long a filter unit may take for a file. After that the unit is ended, and another unit gets the file.
     #[serde(default = "timeout")]
     pub timeout: Time,
-    /// How many filter units may end over a file before it is set aside.
+    /// Number of filter units that may end while they work on a file. Then the file is set aside in `error/`, and the
+    /// status is 3.
     #[serde(default = "tries")]
     pub tries: u16,
 }
@@ -81,18 +91,25 @@ const fn file_time() -> Time {
 }
 
 const fn memory() -> Bytes {
-    Bytes(MEMORY)
+    FileBasedSection::MEMORY
 }
 
 const fn timeout() -> Time {
-    Time(Duration::from_secs(60))
+    FileBasedSection::TIMEOUT
 }
 
 const fn tries() -> u16 {
-    3
+    FileBasedSection::TRIES
 }
 
 impl FileBasedSection {
+    /// The default of `memory`.
+    pub const MEMORY: Bytes = Bytes(MEMORY);
+    /// The default of `time_out`.
+    pub const TIMEOUT: Time = Time(Duration::from_secs(60));
+    /// The default of `tries`.
+    pub const TRIES: u16 = 3;
+
     /// The version of the events' headers; none where it is none that is written.
     pub(crate) const fn version(&self) -> Option<Version> {
         match self.frd_version {

@@ -9,140 +9,150 @@ use ropewalk_flow::filter::{Builtin, Comparison, StreamConfig, Streams};
 use ropewalk_terms::{SourceId, TriggerBits};
 use ropewalk_wire::run_file::{Compression, StreamName};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who decides on built events: triggers that are built in, a library in C, or a program (`docs/filters.md`).
+/// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`).
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSection {
-    /// Triggers that are built in: the first sets trigger 0, and so on. An event that passes one is accepted.
+    /// [Built-in triggers](configuration.md#triggers-that-are-built-in). The first in the list sets trigger 0, and so
+    /// on, up to 128. An event that passes one of them is accepted.
     #[serde(default)]
     pub triggers: Vec<TriggerChoice>,
-    /// A shared library with a filter in it.
+    /// Shared library with a filter in C (`bindings/c/ropewalk_filter.h`).
     pub library: Option<PathBuf>,
-    /// A program with its arguments that takes events over shared memory.
+    /// Program with its arguments, in any language, that takes events over shared memory.
     pub program: Option<Vec<String>>,
-    /// A text that library or program is told when it begins.
+    /// Text that is passed to the library or program when it begins.
     #[serde(default)]
     pub configuration: String,
-    /// Filter nodes (`ropewalk filter-node`) on which the filter units run, each in turn: `host:port`. Without any they run beside the builder
-    /// unit.
+    /// [Filter nodes](filters.md#on-other-machines) on which the filter units run, each in turn, such as
+    /// `["filter1:9500"]`. Without any, filter units run beside the builder unit.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// Memory of a filter node for the events that it has.
+    /// Memory of a filter node for the events that it has. For all builder units together it must be more than the
+    /// longest event times `events`.
     #[serde(default = "node_memory")]
     pub node_memory: Bytes,
-    /// The library is called in the thread of the builder unit: then it can do any harm there is.
+    /// The library runs in the thread of the builder unit. This is the fastest way, but the library can then do any
+    /// harm. Otherwise it runs in separate processes that can only read events.
     #[serde(default)]
     pub trusted: bool,
-    /// Filter units of each builder unit.
+    /// Number of filter units (processes) of each builder unit, 1 to 256.
     #[serde(default = "units")]
     pub units: u16,
-    /// Events that a filter unit has at once.
+    /// Number of events that a filter unit has at once, 1 to 4096.
     #[serde(default = "events")]
     pub events: u32,
-    /// How long it may take over an event.
+    /// How long a filter unit may take for an event, at least 1 ms and at most a quarter of `timeouts.drain`. At its
+    /// end a run waits for half of `timeouts.drain`; events without a decision are then set aside.
     #[serde(default = "timeout")]
     pub timeout: Time,
-    /// How much memory its process may take beside what it shares.
+    /// Memory that a filter process may take besides what it shares, at least 1 MiB.
     #[serde(default = "memory")]
     pub memory: Bytes,
-    /// The pause before another process is started.
+    /// Pause before another process is started.
     #[serde(default = "restart_delay")]
     pub restart_delay: Time,
-    /// How many processes of a filter unit are started again within a minute.
+    /// Number of processes of a filter unit that are started again within a minute, 1 to 1000. With one more the filter
+    /// unit is given up.
     #[serde(default = "restarts")]
     pub restarts: u32,
 }
 
-/// What an event has to be, or to have.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+/// A built-in trigger.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerChoice {
-    /// Anything.
+    /// Every event passes.
     All,
-    /// Every so-manieth by its number.
+    /// Every n-th event passes, by its number. The choice does not depend on which unit decides.
     Every(u64),
-    /// So many bytes of payload.
+    /// An event passes by the size of all its payloads.
     Size(SizeTable),
-    /// A fragment of the source with this id.
+    /// An event passes if it has a fragment of the source with this id.
     Present(u32),
-    /// Bytes at a place of a source's fragment.
+    /// An event passes by bytes in the fragment of one source. The bytes are one number, the first byte the most
+    /// significant. Give one of `is`, `is_not`, `at_least` and `at_most`.
     Bytes(BytesTable),
-    /// A share of the events, by chance: the same ones with the same seed. For tests.
+    /// An event passes by a random choice, for tests. With the same seed the same events pass, whichever unit decides.
     Random(RandomTable),
 }
 
-/// So many bytes of payload.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// Limits of a size.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeTable {
-    /// At least.
+    /// Smallest size.
     #[serde(default = "nothing")]
     pub least: Bytes,
-    /// At most.
+    /// Largest size.
     pub most: Option<Bytes>,
 }
 
-/// Bytes at a place of a source's fragment: one comparison.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+/// Bytes at a place in a fragment: one comparison.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BytesTable {
-    /// Whose fragment, by the source's id.
+    /// Id of the source.
     pub source: u32,
-    /// Where in it they begin, in bytes.
+    /// Bytes before them in the fragment.
     #[serde(default)]
     pub offset: u32,
-    /// Which bits count: `[0xff, 0x00]` looks at two bytes, and counts those of the first.
+    /// Bits that count, for 1 to 8 bytes: `[0xff, 0x00]` reads two bytes and counts the bits of the first.
     pub mask: BytesChoice,
-    /// The number that they are, with the first byte foremost.
+    /// They are this number.
     pub is: Option<u64>,
-    /// A number that they are not.
+    /// They are another number.
     pub is_not: Option<u64>,
-    /// They are at least as much.
+    /// They are this number or a larger one.
     pub at_least: Option<u64>,
-    /// They are at most as much.
+    /// They are this number or a smaller one.
     pub at_most: Option<u64>,
 }
 
 /// A share of the events.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomTable {
-    /// The share, 0 to 1.
+    /// Share of the events that pass, 0 to 1.
     pub share: f64,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// Accepted events that are written together.
+/// A stream: accepted events that are written together.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamSection {
-    /// Its name, which stands in the names of its files.
+    /// Name, part of the names of its files: 1 to 32 lower-case letters, digits and `_`. Not `error` if there is a
+    /// filter.
     pub name: String,
-    /// It takes events that passed any of these triggers; with neither these nor trigger types every accepted event.
+    /// The stream takes events that passed any of these triggers, given by number. Without `triggers` and
+    /// `trigger_types` it takes every accepted event.
     #[serde(default)]
     pub triggers: Vec<u32>,
-    /// Or those whose trigger source gave one of these trigger types.
+    /// The stream takes events to which the trigger source gave any of these trigger types.
     #[serde(default)]
     pub trigger_types: Vec<u16>,
-    /// One of so many is kept.
+    /// One of this many events that the stream would take is kept, in each builder unit; the first one is.
     #[serde(default = "prescale")]
     pub prescale: u32,
-    /// Its events are written in the order of their keys.
+    /// Each builder unit writes the events in the order of their numbers. An event then waits for the decisions on
+    /// those before it.
     #[serde(default)]
     pub ordered: bool,
-    /// Where its run directories are made: run files go to them in turn. Those of all streams where there are none.
+    /// Directories for the run directories of this stream, instead of `output` and `more_outputs`. Its run files go to
+    /// them in turn. Give all directories of a run to `verify` and the other commands.
     #[serde(default)]
     pub outputs: Vec<PathBuf>,
-    /// Where its closed run files are moved to, in the same file system; as of all streams where it does not say.
+    /// Directory to which its closed run files are moved. Without it: `hand_over` of `[storage]`.
     #[serde(default)]
     pub hand_over: Option<PathBuf>,
-    /// How its run files are packed; as those of all streams where it does not say.
+    /// Compression of its run files. Without it: `compress` of `[storage]`.
     #[serde(default, deserialize_with = "compression")]
     #[schemars(with = "Option<String>")]
     pub compress: Option<Compression>,

@@ -3,11 +3,11 @@
 use crate::quantity::read_from_text;
 use ropewalk_wire::foreign::ForeignFormat;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::str::FromStr;
 
-/// What a source sends.
+/// The data format of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum FormatName {
     /// CMS FED fragments in FEROL blocks.
@@ -15,7 +15,7 @@ pub enum FormatName {
     Ferol,
     /// Generic fragments (`docs/generic-fragment.md`).
     Generic,
-    /// A format of somebody else (`docs/formats.md`).
+    /// Another format by its name (`docs/formats.md`).
     Foreign(ForeignFormat),
 }
 
@@ -53,3 +53,9 @@ impl FromStr for FormatName {
 }
 
 read_from_text!(FormatName: FORMAT);
+
+impl Serialize for FormatName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}

@@ -2,8 +2,8 @@
 
 use super::check::fault;
 use super::format::FormatName;
-use super::model::SourceSection;
 use super::parse::Fault;
+use super::source::SourceSection;
 use crate::quantity::Time;
 use ropewalk_flow::readout::GATHER_TIMEOUT;
 use std::time::Duration;

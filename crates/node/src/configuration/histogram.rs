@@ -9,7 +9,7 @@ use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, Intege
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_terms::{Binning, SourceId};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Cells of all histograms of all sources together: readout units tell them all once a second, 15 bytes for each in which there is
@@ -20,21 +20,23 @@ const MOST_CELLS: usize = 1 << 17;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistogramSection {
-    /// Its name.
+    /// Name: 1 to 64 letters, digits, `-` and `_`.
     pub name: String,
-    /// Of which sources there is one each.
+    /// Sources that have such a histogram each: `"all"`, or a list of ids and of ranges such as `"100-199"`.
     #[serde(default)]
     pub sources: SourcesChoice,
-    /// What is counted.
+    /// Quantity that is counted: `"size"`, `"interval"`, or a number in the payload. `"size"` is the length of the
+    /// payload in bytes. `"interval"` is the time since the previous fragment of the source.
     pub of: HistogramOf,
-    /// Into how many bins, 1 to 256.
+    /// Number of bins, 1 to 256.
     #[serde(default = "bins")]
     pub bins: usize,
-    /// Where the first bin begins.
+    /// Lower edge of the first bin. A number; for sizes also a text such as `"64KiB"`; for intervals a time such as
+    /// `"20us"`.
     pub from: BoundChoice,
-    /// Where the last bin ends; a value of this size is too large.
+    /// Upper edge of the last bin; this value itself is too large.
     pub to: BoundChoice,
-    /// How wide the bins are.
+    /// Width of the bins.
     #[serde(default)]
     pub scale: ScaleChoice,
 }
@@ -44,7 +46,7 @@ const fn bins() -> usize {
 }
 
 /// Sources: all, or some by their ids.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SourcesChoice {
     /// `"all"`.
@@ -60,7 +62,7 @@ impl Default for SourcesChoice {
 }
 
 /// A source, or several whose ids follow each other.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SourceOrRange {
     /// An id.
@@ -93,18 +95,18 @@ pub enum HistogramOf {
     Field(FieldTable),
 }
 
-/// An integer without a sign in a fragment.
+/// An unsigned integer in a fragment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldTable {
     /// Bytes of the payload before it.
     pub offset: u32,
-    /// Bytes that it stands in, 1 to 8.
+    /// Width of the number, 1 to 8 bytes.
     pub bytes: u8,
-    /// The order of these bytes.
+    /// Byte order.
     #[serde(default)]
     pub order: Endian,
-    /// The lowest and the highest of its bits that count, 0 being the lowest one; all where none are given.
+    /// Lowest and highest bit that count; 0 is the least significant. Without it: all bits.
     pub bits: Option<[u8; 2]>,
 }
 
@@ -138,14 +140,14 @@ pub enum BoundChoice {
     Text(String),
 }
 
-/// How wide bins are.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// Width of the bins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScaleChoice {
-    /// All the same.
+    /// All bins have the same width.
     #[default]
     Linear,
-    /// Each wider than the one before by the same factor.
+    /// Each bin is wider than the one before by the same factor.
     Logarithmic,
 }
 

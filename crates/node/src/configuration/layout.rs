@@ -4,341 +4,32 @@
 //! Every table is read as it stands, and made a [`Layout`] of plain values; whether that makes sense is for
 //! [`Plan::compile`] to say, by the same keys.
 
+mod tables;
+
 use super::check::fault;
 use super::entrance::NetworkAddress;
 use super::format::FormatName;
-use super::layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
-use super::model::SourceSection;
+use super::layout_text::{NumberType, PeerOrPlace};
 use super::parse::Fault;
-use super::splitter::KeysChoice;
+use super::source::SourceSection;
 use crate::offline::foreign::Chosen;
-use crate::quantity::{Bytes, Time};
+use crate::quantity::Time;
 use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_flow::trial::OwnBoard;
+use ropewalk_plugin::Keys;
 use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::{Counting, ForeignFormat};
 use ropewalk_wire::layout::{
     Checksum, Clock, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan, Size, Source, Status,
 };
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-/// How frames are found: `"datagram"`, or a table.
-#[derive(Clone, Debug, Default)]
-pub struct FrameChoice(pub FrameTable);
-
-/// How frames are found.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FrameTable {
-    /// A field says how long they are.
-    pub length: Option<LengthTable>,
-    /// They are always as long.
-    pub fixed: Option<Bytes>,
-    /// They begin with these bytes, which are looked for; besides, `length` or `fixed`.
-    pub sync: Option<BytesChoice>,
-    /// Their last bytes say how long they are.
-    pub trailer: Option<TrailerTable>,
-    /// They end behind these bytes.
-    pub delimiter: Option<BytesChoice>,
-    /// Each is a datagram.
-    pub datagram: bool,
-    /// A datagram holds one or several, back to back; besides, `length` or `fixed`.
-    pub several: bool,
-    /// Each is sent in the bodies of several datagrams.
-    pub pieces: Option<PiecesTable>,
-    /// The longest that is believed; `max_fragment` of the source where nothing is given.
-    pub max: Option<Bytes>,
-}
-
-/// A number in a frame.
-#[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NumberTable {
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: i32,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: NumberType,
-    /// Which of its bits count, neighbours; all where none are given.
-    pub mask: Option<u64>,
-    /// By how much the masked bits are moved down; so that the lowest counts one, where nothing is given.
-    pub shift: Option<u8>,
-}
-
-/// A field that holds a length.
-#[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LengthTable {
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: i32,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: NumberType,
-    /// Which of its bits count.
-    pub mask: Option<u64>,
-    /// By how much they are moved down.
-    pub shift: Option<u8>,
-    /// Bytes in one of what it counts.
-    #[serde(default = "one")]
-    pub unit: u32,
-    /// What it counts.
-    #[serde(default)]
-    pub counts: CountsChoice,
-    /// With `counts = "payload"`: bytes of the header before that.
-    pub header: Option<u32>,
-    /// Bytes that belong to the frame besides.
-    #[serde(default)]
-    pub add: i32,
-}
-
-/// What a length counts.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum CountsChoice {
-    /// The whole frame.
-    #[default]
-    Frame,
-    /// What follows the field.
-    AfterField,
-    /// What follows the header.
-    Payload,
-}
-
-/// The end of frames that say there how long they are.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrailerTable {
-    /// The length; its place is below 0.
-    pub length: LengthTable,
-    /// What else the end is known by.
-    pub mark: Option<PatternTable>,
-    /// Frames are multiples of so many bytes.
-    #[serde(default = "one")]
-    pub step: u32,
-}
-
-/// Bytes at a place of a frame.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PatternTable {
-    /// Bytes before them; below 0, counted from the frame's end.
-    pub at: i32,
-    /// What they are.
-    pub bytes: BytesChoice,
-    /// Which of their bits count.
-    pub mask: Option<BytesChoice>,
-}
-
-/// The header of each of the datagrams in which a frame is sent.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PiecesTable {
-    /// Bytes of the header.
-    pub header: u32,
-    /// Which frame a datagram belongs to.
-    pub frame: NumberTable,
-    /// Where its body belongs: so many bytes of others are before it.
-    pub offset: Option<NumberTable>,
-    /// Where its body belongs: so many others are before it.
-    pub index: Option<NumberTable>,
-    /// Bytes of all bodies; goes with `offset`.
-    pub length: Option<NumberTable>,
-    /// How many bodies there are; goes with `index`.
-    pub count: Option<NumberTable>,
-    /// Other than 0 in the last one.
-    pub last: Option<NumberTable>,
-    /// How long the others of a frame are waited for.
-    #[serde(default = "pieces_timeout")]
-    pub timeout: Time,
-    /// How many frames are put together at a time; when another one begins, the oldest is given up.
-    #[serde(default = "open_frames")]
-    pub open: u16,
-}
-
-/// The number of the event: one field, or several.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EventTable {
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: Option<i32>,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: Option<NumberType>,
-    /// Which of its bits count.
-    pub mask: Option<u64>,
-    /// By how much they are moved down.
-    pub shift: Option<u8>,
-    /// Fields that are put together, the first the most significant.
-    pub fields: Option<Vec<NumberTable>>,
-    /// What it is in the run's first event; `first` of the source where nothing is given.
-    pub first: Option<u64>,
-    /// How it goes on from event to event: one by one, or, where several fields are put together, growing.
-    pub numbers: Option<NumbersChoice>,
-}
-
-impl EventTable {
-    /// Whether it grows, but not one by one. Several fields are a time, as seconds and a part of one, unless it is said that they
-    /// are parts of a counter: no board's clock would ever count one by one.
-    pub fn grows(&self) -> bool {
-        let is_of_several = self.fields.as_ref().is_some_and(|fields| fields.len() > 1);
-        self.numbers.map_or(is_of_several, |numbers| numbers == NumbersChoice::Growing)
-    }
-}
-
-/// How event numbers go on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NumbersChoice {
-    /// One by one.
-    Consecutive,
-    /// They grow: the times of pulses, say. What is built is numbered from 1 on.
-    Growing,
-}
-
-/// A clock: one field, or several.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TimeTable {
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: Option<i32>,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: Option<NumberType>,
-    /// Which of its bits count.
-    pub mask: Option<u64>,
-    /// By how much they are moved down.
-    pub shift: Option<u8>,
-    /// Fields that are put together, the first the most significant.
-    pub fields: Option<Vec<NumberTable>>,
-    /// How long a tick is.
-    pub tick: Tick,
-    /// The name of the clock: sources with the same name count on the same one.
-    pub clock: Option<String>,
-    /// Whole seconds beside the ticks, which then begin anew every second.
-    pub seconds: Option<NumberTable>,
-}
-
-/// The number of the board.
-#[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BoardTable {
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: i32,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: NumberType,
-    /// Which of its bits count.
-    pub mask: Option<u64>,
-    /// By how much they are moved down.
-    pub shift: Option<u8>,
-    /// What it must be; the source's id where nothing is given.
-    pub is: Option<u32>,
-}
-
-/// Several boards that send to the same place: a source each.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DemuxTable {
-    /// What tells them apart: `"ip.source"`, or the place of a number.
-    pub at: PeerOrPlace,
-    /// The number's width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: Option<NumberType>,
-    /// Which of its bits count.
-    pub mask: Option<u64>,
-    /// By how much they are moved down.
-    pub shift: Option<u8>,
-    /// Which board the source is: its address, or its number, or several under which it comes. Where sources that listen at one
-    /// address do not say it, they are the boards in the order in which these show themselves.
-    pub is: Option<BoardsChoice>,
-}
-
-/// Under which address or number a board comes, or under which ones.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum BoardsChoice {
-    /// Under this.
-    One(BoardChoice),
-    /// Under any of these.
-    Several(Vec<BoardChoice>),
-}
-
-impl BoardsChoice {
-    /// All of them.
-    pub fn all(&self) -> &[BoardChoice] {
-        match self {
-            Self::One(board) => std::slice::from_ref(board),
-            Self::Several(boards) => boards,
-        }
-    }
-}
-
-/// Which of several boards.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum BoardChoice {
-    /// The one with this number.
-    Number(u64),
-    /// The one with this address.
-    Address(IpAddr),
-}
-
-impl BoardChoice {
-    const fn number(self) -> Option<u64> {
-        if let Self::Number(number) = self { Some(number) } else { None }
-    }
-
-    const fn address(self) -> Option<IpAddr> {
-        if let Self::Address(address) = self { Some(address) } else { None }
-    }
-}
-
-/// What the board says of its health.
-#[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StatusTable {
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: i32,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub kind: NumberType,
-    /// Which of its bits count.
-    pub mask: Option<u64>,
-    /// By how much they are moved down.
-    pub shift: Option<u8>,
-    /// Bits any of which means that the data are in doubt: the fragment is flagged.
-    #[serde(default)]
-    pub error: u64,
-    /// Bits any of which means that the board was busy.
-    #[serde(default)]
-    pub busy: u64,
-}
-
-/// A checksum over a part of the frame.
-#[derive(Copy, Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ChecksumTable {
-    /// Which one.
-    pub kind: ChecksumName,
-    /// Bytes before it; below 0, counted from the frame's end.
-    pub at: i32,
-    /// Its width and the order of its bytes.
-    #[serde(rename = "type")]
-    pub number: NumberType,
-    /// Where its range begins; below 0, counted from the frame's end.
-    #[serde(default)]
-    pub from: i32,
-    /// Where its range ends, this byte not included; 0 and below, counted from the frame's end. At the checksum itself where
-    /// nothing is given.
-    pub to: Option<i32>,
-}
+pub use tables::{
+    BoardChoice, BoardTable, BoardsChoice, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice,
+    FrameTable, LengthTable, NumberTable, NumbersChoice, PatternTable, PiecesTable, StatusTable, TimeTable,
+    TrailerTable,
+};
+use tables::{open_frames, pieces_timeout};
 
 impl SourceSection {
     /// Whether a layout describes what it sends.
@@ -444,7 +135,7 @@ impl SourceSection {
     /// Whether its event numbers grow, but not one by one.
     pub fn numbers_grow(&self) -> bool {
         if let Some(splitter) = self.own_splitter() {
-            return splitter.keys == KeysChoice::Times;
+            return splitter.keys == Keys::Times;
         }
         match (&self.event, self.format) {
             (Some(event), _) if self.has_layout() => event.grows(),
@@ -721,64 +412,12 @@ fn joined(key: &str, one: OneField, several: Option<&[NumberTable]>) -> Result<V
     }
 }
 
-const FRAME: &str =
-    "\"datagram\", or a table that says how frames are found, such as { length = { at = 0, type = \"u32le\" } }";
-
-impl<'de> Deserialize<'de> for FrameChoice {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Choice;
-        impl<'de> Visitor<'de> for Choice {
-            type Value = FrameChoice;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str(FRAME)
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<FrameChoice, E> {
-                let datagram = FrameTable { datagram: true, ..FrameTable::default() };
-                let is_datagram = text == "datagram";
-                is_datagram
-                    .then_some(FrameChoice(datagram))
-                    .ok_or_else(|| E::custom(format!("`{text}` is not {FRAME}")))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FrameChoice, A::Error> {
-                FrameTable::deserialize(MapAccessDeserializer::new(map)).map(FrameChoice)
-            }
-        }
-        from.deserialize_any(Choice)
-    }
-}
-
-impl JsonSchema for FrameChoice {
-    fn schema_name() -> Cow<'static, str> {
-        "FrameChoice".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let table = generator.subschema_for::<FrameTable>();
-        json_schema!({ "description": FRAME, "anyOf": [table, { "const": "datagram" }] })
-    }
-}
-
-const fn one() -> u32 {
-    1
-}
-
-const fn pieces_timeout() -> Time {
-    Time(DatagramLimits::USUAL.pieces_timeout)
-}
-
 pub(super) const fn reorder() -> u8 {
     DatagramLimits::USUAL.reorder as u8
 }
 
 pub(super) const fn reorder_timeout() -> Time {
     Time(DatagramLimits::USUAL.reorder_timeout)
-}
-
-const fn open_frames() -> u16 {
-    DatagramLimits::USUAL.open_frames as u16
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::quantity::read_from_text;
 use ropewalk_wire::layout::{CHECKSUM_KINDS, ChecksumKind};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
@@ -88,7 +88,7 @@ impl FromStr for ChecksumName {
 read_from_text!(NumberType: NUMBER_TYPE, Tick: TICK, ChecksumName: "the name of a checksum, such as crc32, crc16-ccitt or sum16le");
 
 /// Bytes: a text, or a list of numbers.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct BytesChoice(pub Vec<u8>);
 
 const BYTES: &str = "bytes: a text such as \"ESS\", or a list of numbers such as [0xca, 0xfe]";
@@ -180,7 +180,12 @@ impl JsonSchema for PeerOrPlace {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "description": PEER_OR_PLACE, "anyOf": [{ "type": "integer" }, { "enum": ["ip.source", "frame.source"] }] })
+        json_schema!({ "description": PEER_OR_PLACE, "anyOf": [
+            { "type": "integer", "description": "Bytes before a number in the frame; below 0, counted from the end." },
+            { "const": "ip.source", "description": "The address of the sender." },
+            { "const": "frame.source", "description": "The number by which a frame of a format with a name says whose it \
+                is (source id, FED id, FEC, queue, id of MIDAS events)." },
+        ] })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration: read once, checked whole, resolved to numbers that nobody has to look up again.
 //!
 //! ```text
-//! TOML text -> parse (syntax, unknown keys, ${VARIABLES}) -> Configuration (model.rs)
+//! TOML text -> parse (syntax, unknown keys, ${VARIABLES}) -> Configuration (model.rs, run.rs, source.rs, ...)
 //!           -> check (names, ranges, time-outs that fit together) -> what the run uses
 //! ```
 //! An error says file, line, column and key, shows the line with a caret, and says what would be right.
@@ -30,17 +30,17 @@ mod model;
 mod parse;
 mod placement;
 pub mod push;
+mod run;
 mod settings;
 mod shared;
+mod source;
 mod splitter;
 mod storage;
 #[cfg(test)]
 mod tests;
 mod written;
 
-pub use alarms::{
-    AlarmSection, AlarmsSection, LogLevel, LogbookSection, MonitorSection, PagesChoice, SeverityChoice, alarm_rules,
-};
+pub use alarms::{AlarmSection, AlarmsSection, LogLevel, LogbookSection, MonitorSection, PagesChoice, alarm_rules};
 pub use black_box::BlackBoxSection;
 pub use control::ControlSection;
 pub use emulate::Emulate;
@@ -65,17 +65,17 @@ pub use layout::{
 };
 pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{
-    Acknowledge, BuilderSection, BunchCrossing, Configuration, IncompleteChoice, LumisectionChoice, ManagerSection,
-    OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RestartChoice,
-    RunSection, SchedulingChoice, SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThenChoice,
-    ThreadRule, TimeoutSection,
+    BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, SynchronyAction,
+    SynchronySection, ThreadRule, TimeoutSection,
 };
 pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
+pub use run::{LumisectionChoice, PlacementChoice, RestartChoice, RunSection, SyncChoice};
 pub use settings::Settings;
-pub use splitter::{KeysChoice, SplitterSection};
+pub use source::{BunchCrossing, SourceSection};
+pub use splitter::SplitterSection;
 pub(crate) use storage::START_FREE;
-pub use storage::{StorageSection, TransferSection, WriteChoice};
+pub use storage::{StorageSection, TransferSection};
 pub(crate) use written::digest;
 pub use written::{Differences, Written};
 

@@ -1,25 +1,20 @@
-//! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
+//! What a configuration file contains. The doc comments here are the help texts of `ropewalk config schema` and of the
+//! tables in `docs/configuration.md` (`tests/documentation` writes these).
 
 use super::alarms::{AlarmSection, AlarmsSection, LogbookSection, MonitorSection};
-use super::black_box::BlackBoxSection;
 use super::control::ControlSection;
-use super::emulate::{Emulate, EmulateChoice};
-use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
-use super::felix::{ELinkSection, FelixSection};
+use super::felix::FelixSection;
 use super::file_based::FileBasedSection;
 use super::filter::{FilterSection, StreamSection};
-use super::format::FormatName;
 use super::histogram::HistogramSection;
-use super::layout::{
-    BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
-};
-use super::settings::Settings;
-use super::splitter::SplitterSection;
+use super::run::RunSection;
+use super::source::SourceSection;
 use super::storage::StorageSection;
 use super::written::Written;
 use crate::quantity::{Bytes, Time};
+use ropewalk_flow::manager::AssignPolicy;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,9 +22,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
-    /// The version of this form: 1.
+    /// Version of this form: 1.
     pub version: u32,
-    /// The run: when it ends, what is written.
+    /// Where a run is written, when it ends, and what it checks.
     #[serde(default)]
     pub run: RunSection,
     /// How run files get onto the disk.
@@ -47,248 +42,82 @@ pub struct Configuration {
     /// Link cards whose e-links are sources.
     #[serde(default)]
     pub felix: Vec<FelixSection>,
-    /// Who decides on built events; without it all are kept.
+    /// The filter, which decides on built events; without it all events are kept.
     pub filter: Option<FilterSection>,
-    /// Builder units write files of events for filter units in the place of run files.
+    /// Builder units write files of events for filter units instead of run files.
     pub file_based: Option<FileBasedSection>,
-    /// Where accepted events go; without any all go to the same files.
+    /// Streams of accepted events; without any, all events go to the same files.
     #[serde(default)]
     pub stream: Vec<StreamSection>,
     /// How long to wait before something counts as missing.
     #[serde(default)]
     pub timeouts: TimeoutSection,
-    /// The watch over sources that slip against each other.
+    /// Detection of sources that are displaced against each other.
     #[serde(default)]
     pub synchrony: SynchronySection,
-    /// Where threads run: ordered rules, the first whose expression matches a thread's name counts.
+    /// Placement of threads: ordered rules; the first whose expression matches the name of a thread applies.
     #[serde(default)]
     pub thread: Vec<ThreadRule>,
-    /// Where memory lies: ordered rules, the first whose expression matches a pool's name counts.
+    /// Placement of memory: ordered rules; the first whose expression matches the name of a pool applies.
     #[serde(default)]
     pub pool: Vec<PoolRule>,
-    /// What is counted of every fragment of some sources.
+    /// Histograms of the fragments of some sources.
     #[serde(default)]
     pub histogram: Vec<HistogramSection>,
-    /// Alarms of the run's own.
+    /// Alarms of this run, besides those of every run.
     #[serde(default)]
     pub alarm: Vec<AlarmSection>,
-    /// Who hears of alarms.
+    /// Receivers of alarms.
     #[serde(default)]
     pub alarms: AlarmsSection,
-    /// Who has what is written into the logbook.
+    /// Receivers of logbook entries.
     #[serde(default)]
     pub logbook: LogbookSection,
-    /// What runs are compared with.
+    /// Reference run, pages of numbers, and log level.
     #[serde(default)]
     pub monitor: MonitorSection,
-    /// How run control is served.
+    /// The server of run control.
     #[serde(default)]
     pub control: ControlSection,
-    /// What it says, in one form.
+    /// What the file says, in one form.
     #[serde(skip)]
     pub written: Written,
-    /// The file that it was read from, if it was.
+    /// The file that it was read from, if any.
     #[serde(skip)]
     pub file: Option<PathBuf>,
-}
-
-/// The run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RunSection {
-    /// Where run directories are made.
-    pub output: PathBuf,
-    /// Stop after this time.
-    pub duration: Option<Time>,
-    /// Stop after exactly this many triggers.
-    pub events: Option<u64>,
-    /// Stop when so many bytes of fragments have come.
-    pub bytes: Option<Bytes>,
-    /// What follows a run that ends by itself.
-    pub then: Option<ThenChoice>,
-    /// Stop when every source has closed its connection.
-    pub until_sources_end: bool,
-    /// Write run files; false builds and checks only.
-    pub write: bool,
-    /// Keep only the newest run files up to this size; older ones of the run are deleted, counted and named.
-    pub keep: Option<Bytes>,
-    /// What an acknowledgement promises: fragments are kept in the readout units until then.
-    pub acknowledge: Acknowledge,
-    /// When files are synced to the disk.
-    pub sync: SyncChoice,
-    /// What happens to an event that stays incomplete.
-    pub incomplete: IncompleteChoice,
-    /// What happens when a source starts its numbering again and nothing tells where it is.
-    pub on_restart: RestartChoice,
-    /// A run file is closed at this size.
-    pub segment_bytes: Bytes,
-    /// A run file is closed after this many events.
-    pub segment_events: Option<u64>,
-    /// A run file is closed after this time.
-    pub segment_time: Option<Time>,
-    /// What has to be said of a run when it is started, such as `beam`, `target` and `shifter`.
-    pub required_fields: Vec<String>,
-    /// How long a lumisection is: a stretch of the run that is closed with an account of its own.
-    pub lumisection: Option<LumisectionChoice>,
-    /// Check the fragments' checksums.
-    pub check_crc: bool,
-    /// Compare the bunch crossings of an event's fragments.
-    pub check_bunch_crossing: bool,
-    /// Where front ends under run control connect to.
-    pub front_ends: String,
-    /// How the kernel is asked to move bytes over TCP.
-    pub tcp: TcpChoice,
-    /// Where threads and pools go that no rule matches.
-    pub placement: PlacementChoice,
-}
-
-impl Default for RunSection {
-    fn default() -> Self {
-        Self {
-            output: PathBuf::from("."),
-            duration: None,
-            events: None,
-            bytes: None,
-            then: None,
-            until_sources_end: false,
-            write: true,
-            keep: None,
-            acknowledge: Acknowledge::default(),
-            sync: SyncChoice::default(),
-            incomplete: IncompleteChoice::default(),
-            on_restart: RestartChoice::default(),
-            segment_bytes: Bytes(512 << 20),
-            segment_events: None,
-            segment_time: None,
-            required_fields: Vec::new(),
-            lumisection: None,
-            check_crc: true,
-            check_bunch_crossing: true,
-            front_ends: any_port(),
-            tcp: TcpChoice::default(),
-            placement: PlacementChoice::default(),
-        }
-    }
-}
-
-/// How the kernel is asked to move bytes over TCP: the words of `ropewalk_io::tcp::Mechanism`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TcpChoice {
-    /// The fastest one that the kernel has.
-    #[default]
-    Auto,
-    /// Told of changes, however many connections there are.
-    Epoll,
-    /// Told of what is done; Linux 6.12 or newer.
-    IoUring,
-    /// Told of every connection each time.
-    Poll,
-    /// As `poll`, for descriptors below 1,024.
-    Select,
-}
-
-/// Where threads and pools go that no rule matches.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PlacementChoice {
-    /// Where the kernel puts them.
-    #[default]
-    Rules,
-    /// Readout units beside the core that takes their network card's interrupts, their memory on the card's NUMA node,
-    /// everything else away from there.
-    Auto,
-}
-
-/// How long a lumisection is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LumisectionChoice {
-    /// So many events.
-    Events(u64),
-    /// So long, whatever comes.
-    Time(Time),
-}
-
-/// How far an event must have come before its fragments are released.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Acknowledge {
-    /// Built in memory.
-    Built,
-    /// Handed to a filter unit.
-    Handed,
-    /// Written to a file: survives the death of the process.
-    #[default]
-    Written,
-    /// Synced to the disk: survives a power cut.
-    Synced,
-}
-
-/// When run files are synced.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SyncChoice {
-    /// Never: the system decides.
-    Never,
-    /// When a file is closed.
-    #[default]
-    Segment,
-    /// After every batch of records.
-    Batch,
-}
-
-/// What happens to an event that stays incomplete.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum IncompleteChoice {
-    /// It is kept and flagged, with the missing sources and why.
-    #[default]
-    Emit,
-    /// It is dropped and counted.
-    Drop,
-    /// The run stops.
-    Stop,
-}
-
-/// What happens when a source starts its numbering again and nothing tells where it is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RestartChoice {
-    /// It is named, and events are built without the source.
-    #[default]
-    Flag,
-    /// The run is paused as well: somebody has to look at the source.
-    Pause,
-    /// The run stops: what was triggered is still built.
-    Stop,
 }
 
 /// A readout unit.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadoutSection {
-    /// Its name.
+    /// Name of the unit: 1 to 32 letters, digits, `-` or `_`. No other unit or link card may have it.
     pub name: String,
-    /// Where its front ends connect to.
+    /// Address to which its front ends connect. `0.0.0.0:5000` admits other machines. If the address is taken, the
+    /// program ends with status 4.
     #[serde(default = "any_port")]
     pub listen: String,
-    /// Where builder units connect to, when it is a process of its own.
+    /// Address to which builder units connect if the unit is a separate process (`ropewalk node`).
     #[serde(default = "any_port")]
     pub address: String,
-    /// Memory for fragments.
+    /// Memory for fragments. The sources of the unit share it in equal parts. Each needs room for `max_fragment` and two
+    /// blocks; too little is an error that states the size needed. A connection takes nothing of it before it has said
+    /// which source it is. More memory bridges longer pauses of the disk.
     #[serde(default = "readout_pool")]
     pub pool: Bytes,
-    /// Size of the blocks in it.
+    /// Size of the blocks in the pool, a power of two, 4 KiB to 16 MiB. With many sources choose smaller blocks; fragments
+    /// may span blocks.
     #[serde(default = "readout_block")]
     pub block: Bytes,
-    /// No source is read further than this many event numbers past the oldest incomplete event.
+    /// No source is read further than this many events past the oldest incomplete one, at most half of `capacity`. With a
+    /// small window a source that lags soon holds up the others. A large window needs more memory.
     #[serde(default = "window")]
     pub window: u32,
-    /// Events held at once, a power of two.
+    /// Number of events held at once, a power of two, at least 64.
     #[serde(default = "capacity")]
     pub capacity: u32,
-    /// The network card through which its front ends come; that with the address of `listen` otherwise.
+    /// Network card through which its front ends send, such as `"eth2"`; used with `placement = "auto"`. Without it: the
+    /// card with the address of `listen`. If the card does not exist, the error names those that do.
     pub card: Option<String>,
 }
 
@@ -296,17 +125,18 @@ pub struct ReadoutSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuilderSection {
-    /// Its name.
+    /// Name of the unit, with the same rules as for readout units.
     pub name: String,
-    /// Where it makes its run directory; otherwise in `run.output`.
+    /// Directory for the run directories of this unit, such as one on another disk. Without it: `output` of `[run]`. Give
+    /// all directories of a run to `ropewalk verify`.
     pub output: Option<PathBuf>,
-    /// Memory for received super-fragments, when it is a process of its own.
+    /// Memory for received super-fragments if the unit is a separate process.
     #[serde(default = "readout_pool")]
     pub pool: Bytes,
-    /// Events in work at once.
+    /// Number of events in work at once, 1 to 1048576.
     #[serde(default = "slots")]
     pub events: u32,
-    /// Bytes in work at once.
+    /// Bytes in work at once; at most half of `pool` is used. An event that is larger than this is built alone.
     #[serde(default = "credit_bytes")]
     pub bytes: Bytes,
 }
@@ -315,202 +145,25 @@ pub struct BuilderSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ManagerSection {
-    /// Where the other nodes connect to, when they are processes of their own.
+    /// Address to which the other nodes connect if the event manager is a separate process.
     pub address: String,
-    /// Where further event managers may listen, `manager2`, `manager3` and so on: nodes call them too.
+    /// Addresses of further event managers, such as `["host2:4000"]`. Each needs an address of its own with a fixed port.
+    /// Nodes connect to them too, and obey the youngest that admits them. Their names are `manager2`, `manager3` and so
+    /// on (`--name`, `--at`). Without it a successor must listen where the last event manager did.
     pub standby: Vec<String>,
-    /// Which builder unit gets the next events.
-    pub policy: PolicyChoice,
-    /// Consecutive events given to one builder unit at once, 1..64.
+    /// Which builder unit gets the next events, among those with credit.
+    pub policy: AssignPolicy,
+    /// Number of consecutive events given to one builder unit, 1 to 64. Small values cost more messages. The synchrony
+    /// check works on consecutive events.
     pub batch: u32,
-    /// Which event manager this is; a successor takes a higher one.
+    /// Epoch with which a run begins. An event manager that takes over
+    /// ([cli.md](cli.md#when-the-event-manager-dies)) takes the next epoch by itself, so that no node obeys the old one.
     pub epoch: u32,
 }
 
 impl Default for ManagerSection {
     fn default() -> Self {
-        Self { address: any_port(), standby: Vec::new(), policy: PolicyChoice::default(), batch: 32, epoch: 1 }
-    }
-}
-
-/// Which builder unit gets the next events.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PolicyChoice {
-    /// One after the other.
-    RoundRobin,
-    /// The one with the fewest events in work.
-    #[default]
-    LeastLoaded,
-    /// The one with the most free bytes.
-    FreeBytes,
-}
-
-/// A front end.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SourceSection {
-    /// Its name; `source-ID` where there is none.
-    pub name: Option<String>,
-    /// Its id in its fragments: 0..4095 for FED ids.
-    pub id: u32,
-    /// The readout unit that it sends to.
-    pub readout: String,
-    /// What it sends.
-    #[serde(default)]
-    pub format: FormatName,
-    /// Whether an event needs it.
-    #[serde(default)]
-    pub requirement: RequirementChoice,
-    /// It is the trigger source: it alone opens events and declares resynchronisations.
-    #[serde(default)]
-    pub trigger: bool,
-    /// Its counter at the run's first event. Without it counting begins where the sources agree, or at 1 where they cannot
-    /// be compared.
-    pub first: Option<u64>,
-    /// How wide its counter is.
-    pub counter_bits: Option<u8>,
-    /// The longest fragment that is believed.
-    #[serde(default = "max_fragment")]
-    pub max_fragment: Bytes,
-    /// What a closed connection means.
-    #[serde(default)]
-    pub on_close: OnCloseChoice,
-    /// How its bunch crossing compares with the others'.
-    #[serde(default)]
-    pub bunch_crossing: BunchCrossing,
-    /// It has an entrance of its own: whoever connects to this TCP address is the source, or its datagrams come there.
-    pub listen: Option<NetworkAddress>,
-    /// It listens at this TCP address, and is called until it answers.
-    pub connect: Option<NetworkAddress>,
-    /// It is read from a file or a capture, from standard input (`-`), or from a FIFO that is made where there is none (`fifo:PATH`).
-    pub input: Option<InputChoice>,
-    /// Of a capture that is its input: which packets are its own.
-    pub packets: Option<PacketsTable>,
-    /// A program is started with these arguments, and what it writes to its standard output is the source's.
-    pub program: Option<Vec<String>>,
-    /// How its frames are found, where a layout describes them; the keys up to `checksum` belong to it.
-    pub frame: Option<FrameChoice>,
-    /// Bytes that all its frames have.
-    #[serde(rename = "match")]
-    pub matches: Option<PatternTable>,
-    /// What tells the boards apart, where several send to the same place.
-    pub demux: Option<DemuxTable>,
-    /// The number of the event in a frame.
-    pub event: Option<EventTable>,
-    /// The clock in a frame.
-    pub time: Option<TimeTable>,
-    /// The number of the board in a frame.
-    pub board: Option<BoardTable>,
-    /// The trigger type in a frame.
-    pub trigger_type: Option<NumberTable>,
-    /// The frame's own number: a gap is a lost frame.
-    pub sequence: Option<NumberTable>,
-    /// What the board says of its health.
-    pub status: Option<StatusTable>,
-    /// The checksum of a frame.
-    pub checksum: Option<ChecksumTable>,
-    /// A library of one's own says into which events or hits its frames fall apart.
-    pub splitter: Option<SplitterSection>,
-    /// Frames of one event that follow each other are one fragment; as its format has it where nothing is given.
-    pub gather: Option<bool>,
-    /// How long the next one of them is waited for.
-    #[serde(default = "super::gathering::timeout")]
-    pub gather_timeout: Time,
-    /// How many of its datagrams wait at a time for others that they overtook; 0 where none does.
-    #[serde(default = "super::layout::reorder")]
-    pub reorder: u8,
-    /// How long each of them waits.
-    #[serde(default = "super::layout::reorder_timeout")]
-    pub reorder_timeout: Time,
-    /// What came last is kept, and saved when something is wrong with it.
-    pub black_box: Option<BlackBoxSection>,
-    /// An emulator takes its place, whichever way it comes.
-    #[serde(default, deserialize_with = "EmulateChoice::deserialize")]
-    #[schemars(with = "Option<EmulateChoice>")]
-    pub emulate: Option<Emulate>,
-    /// This file takes its place: bare S-LINK64 fragments, played over TCP.
-    pub play: Option<PathBuf>,
-    /// It has no connection, but is an e-link of a card.
-    pub felix: Option<ELinkSection>,
-    /// It is a program of one's own that run control configures, starts and stops.
-    #[serde(default)]
-    pub controlled: bool,
-    /// What it is configured with: a table, or a text of any form.
-    pub settings: Option<Settings>,
-}
-
-impl SourceSection {
-    /// Its name, or one that is made of its id.
-    pub fn name_or_id(&self) -> String {
-        self.name.clone().unwrap_or_else(|| format!("source-{}", self.id))
-    }
-
-    /// Whether run control speaks with it. Where an emulator takes its place there is nobody to speak with.
-    pub const fn is_under_run_control(&self) -> bool {
-        self.controlled && self.emulate.is_none()
-    }
-
-    /// Whether it sends datagrams.
-    pub const fn comes_in_datagrams(&self) -> bool {
-        matches!(self.listen, Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)))
-    }
-
-    /// Whether it is read from a file or from a program: it ends with that.
-    pub const fn is_read(&self) -> bool {
-        self.input.is_some() || self.program.is_some()
-    }
-}
-
-/// Whether an event needs the source.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RequirementChoice {
-    /// An event without it is incomplete.
-    #[default]
-    Required,
-    /// It is taken where it is there.
-    Optional,
-    /// It is read and thrown away.
-    Masked,
-}
-
-/// What follows a run that ends by itself.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ThenChoice {
-    /// The next one begins.
-    Next,
-    /// The next one is set up, and begins when somebody starts it; under run control alone.
-    Wait,
-    /// Nothing: the program ends.
-    Over,
-}
-
-/// What a closed connection means.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnCloseChoice {
-    /// The source is done.
-    End,
-    /// It may come back: its fragments are waited for until the time-out.
-    #[default]
-    Wait,
-}
-
-/// How a source's bunch crossing compares with the others'.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct BunchCrossing {
-    /// Added before the comparison.
-    pub offset: i16,
-    /// Bits that are compared; 0 compares none.
-    pub mask: u16,
-}
-
-impl Default for BunchCrossing {
-    fn default() -> Self {
-        Self { offset: 0, mask: 0xfff }
+        Self { address: any_port(), standby: Vec::new(), policy: AssignPolicy::default(), batch: 32, epoch: 1 }
     }
 }
 
@@ -518,27 +171,35 @@ impl Default for BunchCrossing {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeoutSection {
-    /// A source that is read says nothing for the oldest incomplete event.
+    /// A source that is read and sends nothing for the oldest incomplete event counts as missing in it. The trigger may
+    /// pause longer than this: time counts only while other sources have the event.
     pub readout: Time,
-    /// A readout unit does not answer a request, though it answers later ones.
+    /// A readout unit that does not answer a request, but answers later ones, counts as missing.
     pub builder: Time,
-    /// A readout unit says nothing about an event that others hold, though it can be reached.
+    /// A reachable readout unit that says nothing about an event that others hold counts as missing.
     pub manager: Time,
-    /// A readout unit cannot be reached, and is not known to be dead.
+    /// The run no longer waits for a readout unit that is unreachable and not known to be dead. The unit still holds its
+    /// data, therefore the run waits. Meanwhile the run pauses, sources are held back, and the unit is shown as not
+    /// connected (`node_lost`). To wait less, set it during the run (`ropewalk ctl set timeouts.unreachable=10s`). If
+    /// `manager` is longer, `manager` applies.
     pub unreachable: Time,
-    /// After the stop, for everything that is left.
+    /// After the stop of a run, what is left is dropped and named.
     pub drain: Time,
-    /// A source that starts its numbering again waits so long for the trigger source to declare it.
+    /// A source restarted its numbering and the trigger source did not declare it: the new numbers are refused.
     pub resync: Time,
-    /// A front end under run control does not answer a command.
+    /// A front end under run control has not answered a command. Before the nodes run, the command is sent again.
+    /// Afterwards the front end is named, and the run goes on, or ends, without it. A trigger source that does not answer
+    /// a pause is named, and the run is paused all the same.
     pub front_end: Time,
-    /// Everything that a run needs is not set up.
+    /// The preparation of a run under [run control](control.md#how-long-it-may-take) is given up if memory, threads or
+    /// addresses are missing.
     pub prepare: Time,
-    /// A run that was started does not begin.
+    /// Under run control, a run that was started and has not begun is ended. A node or a front end is not ready then.
     pub begin: Time,
-    /// A run that is over is not closed.
+    /// Under run control, threads and programs that have not ended with their run are named and left behind.
     pub close: Time,
-    /// An operator who holds the controls gives no sign.
+    /// An operator who holds the controls and gave no command loses them. To take them again counts as a command
+    /// ([control.md](control.md#one-operator-at-a-time)).
     pub operator: Time,
 }
 
@@ -560,15 +221,15 @@ impl Default for TimeoutSection {
     }
 }
 
-/// The watch over sources that slip against each other.
+/// Detection of sources that are displaced against each other.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SynchronySection {
     /// What a displaced source leads to.
     pub action: SynchronyAction,
-    /// The source that the others are compared with; otherwise the first with a usable key.
+    /// Id of the source with which the others are compared. Without it: the first source with a usable key.
     pub reference: Option<u32>,
-    /// Events over which a relation is judged.
+    /// Number of events over which a relation is judged, 64 to 4096.
     pub window: u32,
 }
 
@@ -579,71 +240,75 @@ impl Default for SynchronySection {
 }
 
 /// What a displaced source leads to.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SynchronyAction {
-    /// Nobody looks.
+    /// There is no check.
     Off,
-    /// Its fragments are flagged, the verdict is reported.
+    /// Its fragments are flagged, and the verdict is reported.
     #[default]
     Flag,
-    /// The run pauses as well.
+    /// As `"flag"`, and the run pauses: builder units take no new events, and sources wait until you stop the run.
     Pause,
-    /// The run stops as well.
+    /// As `"flag"`, and the run stops.
     Stop,
 }
 
-/// Where threads run.
+/// Placement of threads.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadRule {
-    /// A regular expression over the thread's name.
+    /// Regular expression for the name of the thread; `^` and `$` match the ends of the name.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// The CPUs that it may run on, such as `0` or `2-5,8`.
+    /// CPUs on which the thread may run, such as `"0"` or `"2-5,8"`. Without it: the CPUs of `node`. If a CPU does not
+    /// exist or a container took it away, that is an error at launch and in `config check`.
     pub cpus: Option<String>,
-    /// The NUMA node that its own memory comes from, and on whose CPUs it runs where none are given.
+    /// NUMA node for the thread's own memory, and for its CPUs if `cpus` names none. If it does not exist, that is an
+    /// error as for `cpus`.
     pub node: Option<u32>,
-    /// Each thread that matches takes one of the CPUs, in turn.
+    /// Each matching thread takes one of the CPUs in turn: the first thread the first CPU, and so on.
     #[serde(default)]
     pub in_turn: bool,
-    /// How it takes its turn among the threads of the machine.
+    /// Scheduling policy. If the right is missing, the thread is scheduled as all others, and a warning names the right.
+    /// Without it: the policy that the thread has.
     pub scheduling: Option<SchedulingChoice>,
-    /// The priority of `fifo` and `rr`, 1 (lowest) to 99.
+    /// Priority for `"fifo"` and `"rr"`, 1 (lowest) to 99. Without it: 1.
     pub priority: Option<u8>,
 }
 
-/// How a thread takes its turn among the threads of the machine.
+/// Scheduling policy of a thread.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SchedulingChoice {
-    /// As all others.
+    /// As all other threads.
     Other,
-    /// As all others, but never ahead of one that just woke up.
+    /// As all other threads, but never ahead of one that just woke up.
     Batch,
-    /// When nobody else wants the CPU.
+    /// Only when no other thread wants the CPU.
     Idle,
     /// Real-time: before all others, until it sleeps.
     Fifo,
-    /// Real-time, taking turns with others of its priority.
+    /// Real-time, in turn with other threads of the same priority.
     Rr,
 }
 
-/// Where memory lies.
+/// Placement of memory.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolRule {
-    /// A regular expression over the pool's name.
+    /// Regular expression for the name of the pool; `^` and `$` match the ends of the name.
     #[serde(rename = "match")]
     pub pattern: String,
-    /// The NUMA node that it lies on.
+    /// NUMA node for all memory of the pool. If it does not exist or has too little memory, that is an error.
     pub node: Option<u32>,
-    /// Its pages stay in memory.
+    /// Lock the pages in memory, so that they are never swapped out. If the right is missing, the pool is used unlocked,
+    /// and a warning names the right.
     #[serde(default)]
     pub lock: bool,
 }
 
-fn any_port() -> String {
+pub(super) fn any_port() -> String {
     "127.0.0.1:0".to_owned()
 }
 
@@ -669,8 +334,4 @@ const fn slots() -> u32 {
 
 const fn credit_bytes() -> Bytes {
     Bytes(64 << 20)
-}
-
-const fn max_fragment() -> Bytes {
-    Bytes(4 << 20)
 }

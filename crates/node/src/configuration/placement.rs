@@ -1,7 +1,8 @@
 //! The rules of placement in the words of `host`.
 
-use super::model::{Configuration, PlacementChoice, PoolRule, SchedulingChoice, ThreadRule};
+use super::model::{Configuration, PoolRule, SchedulingChoice, ThreadRule};
 use super::parse::Fault;
+use super::run::PlacementChoice;
 use ropewalk_host::{CpuList, CpuListError, Kind, PlanError, Policy, Rule, Scheduling};
 
 /// The policy of a configuration.

@@ -3,8 +3,9 @@
 use super::check::fault;
 use super::entrance::NetworkAddress;
 use super::layout::{BoardChoice, DemuxTable};
-use super::model::{Configuration, SourceSection};
+use super::model::Configuration;
 use super::parse::Fault;
+use super::source::SourceSection;
 
 /// Whether all that share their way in are told apart.
 pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {

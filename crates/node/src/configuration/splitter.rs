@@ -3,52 +3,42 @@
 use super::check::fault;
 use super::format::FormatName;
 use super::layout::EventTable;
-use super::model::SourceSection;
 use super::parse::Fault;
+use super::source::SourceSection;
 use crate::quantity::{Bytes, Time};
+use ropewalk_plugin::Keys;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A library that says into which events or hits the frames of a source fall apart (`docs/splitters.md`).
+/// A library that divides the frames of a source into events or hits (`docs/splitters.md`).
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitterSection {
     /// The shared library.
     pub library: PathBuf,
-    /// A text that it is told when it begins.
+    /// Text that is passed to the library when it begins.
     #[serde(default)]
     pub configuration: String,
-    /// What its pieces are kept apart by.
+    /// What identifies the pieces of a frame.
     #[serde(default)]
-    pub keys: KeysChoice,
-    /// It is called in the thread that reads the source: then it can do any harm there is.
+    pub keys: Keys,
+    /// The library runs in the thread that reads the source; it can then do any harm.
     #[serde(default)]
     pub trusted: bool,
-    /// How long its process may take over a frame.
+    /// How long its process may take for a frame, at least 1 ms.
     #[serde(default = "timeout")]
     pub timeout: Time,
-    /// How much memory its process may take beside what it shares.
+    /// Memory that its process may take besides what it shares, at least 1 MiB.
     #[serde(default = "memory")]
     pub memory: Bytes,
-    /// The pause before another process is started.
+    /// Pause before another process is started.
     #[serde(default = "restart_delay")]
     pub restart_delay: Time,
-    /// How many processes are started again within a minute.
+    /// Number of processes that are started again within a minute, 1 to 1000.
     #[serde(default = "restarts")]
     pub restarts: u32,
-}
-
-/// What the pieces of frames are kept apart by.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeysChoice {
-    /// The numbers of their events.
-    #[default]
-    Events,
-    /// Their times: what has the same time is of the same event.
-    Times,
 }
 
 const fn timeout() -> Time {
@@ -94,7 +84,7 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
         }
     }
     let is_growing = source.event.as_ref().is_some_and(EventTable::grows);
-    if is_growing && splitter.keys == KeysChoice::Events {
+    if is_growing && splitter.keys == Keys::Events {
         let message = "numbers that grow are times here: `keys = \"times\"`";
         return Err(fault(key("splitter.keys"), message));
     }

@@ -6,57 +6,95 @@ use ropewalk_io::disk::WriteMode;
 use ropewalk_wire::run_file::Compression;
 use schemars::JsonSchema;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How run files are written.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+/// How run files get onto the disk.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageSection {
-    /// Which way bytes go into files.
-    pub write: WriteChoice,
-    /// Room for a whole run file is set aside when it is begun, where the file system can do that.
+    /// How bytes get into files.
+    pub write: WriteMode,
+    /// Reserve space for a whole run file (`segment_bytes`) when it is opened. Space that was not needed is returned
+    /// when the file is closed.
     pub preallocate: bool,
-    /// Directories on further disks: run files go to them and to `output` in turn.
+    /// Directories on further disks, each of which gets a run directory with the same name. Run files go to `output`
+    /// and to these in turn. `verify` reads them all together.
     pub more_outputs: Vec<PathBuf>,
-    /// Where closed run files are moved to, in the same file system.
+    /// Directory to which closed run files are moved, from where others take them. A relative path is below each
+    /// output. It must be on the same file system; otherwise the disk counts as failed (18). It cannot be combined with
+    /// `keep`. Before the end of the run distinguish the files by their arrival time: a builder unit that restarts
+    /// continues the numbers of the files that it finds.
     pub hand_over: Option<PathBuf>,
-    /// With less room than this on a disk the run waits.
+    /// With less free space than this on one of its disks a builder unit takes no more events. The run waits, as with a
+    /// full disk. What is already built at the end of the run is written nevertheless.
     pub least_free: Option<Bytes>,
-    /// With so much room it goes on.
+    /// Free space with which the builder unit continues. Without it: `least_free` and a tenth more.
     pub resume_free: Option<Bytes>,
-    /// With less room than this on a disk, besides `least_free`, no run starts; 64 MiB unless given.
-    pub start_free: Option<Bytes>,
-    /// The checksum of each run file is written into a file beside it.
+    /// With less free space than this, added to `least_free`, no run starts. It applies to every disk to which builder
+    /// units write, in this process or in others, and to files of events (`[file_based]`). The refusal names the disk
+    /// ([control.md](control.md#the-last-checks-of-a-start)). `"0"` switches the check off. A gateway always requires
+    /// 64 MiB.
+    pub start_free: Bytes,
+    /// Write the CRC-32C of each run file into a file of the same name with `.crc32c` appended, when the run file is
+    /// closed. The content is eight hexadecimal digits, two spaces and the name, so that a copy can be checked.
     pub checksums: bool,
-    /// How run files are packed: `none`, `lz4`, or `zstd:1` to `zstd:19`.
-    #[serde(deserialize_with = "compression")]
+    /// Compression of run files: `"none"`, `"lz4"`, or `"zstd:1"` (fast) to `"zstd:19"` (small). Separate threads
+    /// (`compress_threads`) compress batches of about 4 MiB. `verify`, `inspect`, `replay` and `recover` read such
+    /// files like others ([run-file.md](run-file.md#packed-segments)). A level that is too slow slows the run down.
+    /// `segment_bytes` and `keep` count bytes before compression.
+    #[serde(deserialize_with = "compression", serialize_with = "written")]
     #[schemars(with = "String")]
     pub compress: Compression,
-    /// How many threads pack the run files of each stream that is packed, 1 (without this) to 16.
-    pub compress_threads: Option<NonZeroU8>,
+    /// Number of threads that compress the run files of each compressed stream, 1 to 16. Their names are `-disk1.pack0`
+    /// and so on. With zstd level 1 each compresses about 0.3 GB/s ([performance.md](performance.md#storing)).
+    pub compress_threads: NonZeroU8,
     /// A command that takes closed run files to where they are kept.
     pub transfer: Option<TransferSection>,
 }
 
-/// How closed run files are taken away. In every word `{file}` is the path of the run file, `{name}` its name and `{run}` the
-/// number of its run in six digits.
+impl Default for StorageSection {
+    fn default() -> Self {
+        Self {
+            write: WriteMode::default(),
+            preallocate: false,
+            more_outputs: Vec::new(),
+            hand_over: None,
+            least_free: None,
+            resume_free: None,
+            start_free: START_FREE,
+            checksums: false,
+            compress: Compression::default(),
+            compress_threads: NonZeroU8::MIN,
+            transfer: None,
+        }
+    }
+}
+
+/// How closed run files are taken away.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferSection {
-    /// The command and its arguments. Without `checksum` the last line that it writes begins with the CRC-32C of what has arrived.
+    /// Program with its arguments, run without a shell. In each argument `{file}` is the path of the run file, `{name}`
+    /// its name, and `{run}` the number of its run in six digits. One of the arguments must contain `{file}` or
+    /// `{name}`.
     pub command: Vec<String>,
-    /// A second command, run behind the first one; the last line that it writes begins with the CRC-32C of what has arrived.
+    /// Second command, run when the first one succeeded. The last line of its output begins with the CRC-32C of what
+    /// has arrived, in eight hexadecimal digits; all other output is ignored. Without this key the last line of
+    /// `command` is used.
     pub checksum: Option<Vec<String>>,
-    /// Run files whose checksum was confirmed are deleted.
+    /// Delete a run file, with its checksum file, when the reported checksum is right. It is compared with the checksum
+    /// of the file here; with `checksums`, with the one beside the file. Otherwise the file stays, marked by a file of
+    /// the same name with `.transferred` appended. Remove the mark to transfer the file again.
     #[serde(default)]
     pub delete: bool,
-    /// A command that takes longer is ended, and the file tried again.
+    /// A command that takes longer is ended, together with the processes that it started. At the end of a run each file
+    /// that is left is tried once more, and all of them together get this time.
     #[serde(default = "transfer_timeout")]
     pub timeout: Time,
-    /// How many run files are transferred at once, 1 to 64.
+    /// Number of run files that are transferred at once, 1 to 64.
     #[serde(default = "one")]
     pub at_once: usize,
 }
@@ -95,8 +133,7 @@ impl TransferSection {
 impl StorageSection {
     /// With less free bytes than this on one of its disks no run starts.
     pub(crate) fn start_room(&self) -> u64 {
-        let start = self.start_free.unwrap_or(START_FREE).0;
-        start.saturating_add(self.least_free.map_or(0, |least| least.0))
+        self.start_free.0.saturating_add(self.least_free.map_or(0, |least| least.0))
     }
 
     /// How full a disk may become, where anything is said of it.
@@ -107,29 +144,11 @@ impl StorageSection {
     }
 }
 
+/// The default, for the schema.
+fn written<S: Serializer>(compression: &Compression, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(compression)
+}
+
 pub(super) fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
-/// Which way bytes go into files.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum WriteChoice {
-    /// Past the page cache where much is written at once, otherwise through it.
-    #[default]
-    Auto,
-    /// Through the page cache.
-    Buffered,
-    /// Past it, where the file system knows that.
-    Direct,
-}
-
-impl From<WriteChoice> for WriteMode {
-    fn from(choice: WriteChoice) -> Self {
-        match choice {
-            WriteChoice::Auto => Self::Auto,
-            WriteChoice::Buffered => Self::Buffered,
-            WriteChoice::Direct => Self::Direct,
-        }
-    }
 }

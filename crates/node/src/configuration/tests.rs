@@ -3,6 +3,7 @@
 use super::*;
 use ropewalk_flow::histogram::{FieldOrder, Histogrammed, IntegerField};
 use ropewalk_monitor::alarms::{Condition, Severity};
+use ropewalk_terms::AcknowledgementLevel;
 use std::time::Duration;
 
 const GOOD: &str = r#"version = 1
@@ -31,7 +32,7 @@ fn error(text: &str) -> ConfigurationError {
 fn a_small_configuration_is_read() {
     let configuration = parse("test.toml", GOOD, &variable).expect("a good configuration");
     assert_eq!(configuration.source[0].play.as_deref(), Some(std::path::Path::new("/data/one.raw")));
-    assert_eq!(configuration.run.acknowledge, Acknowledge::Written);
+    assert_eq!(configuration.run.acknowledge, AcknowledgementLevel::Written);
 }
 
 #[test]

@@ -7,10 +7,9 @@ use super::mask_record::{MaskRecord, Part};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{FragmentFlags, Gap, GapPart, NumberingAnomaly, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
-    ByCause, COUNTERS, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger,
-    NodeId, Role, RunNumber, SourceId, StreamAccount, StreamIndex,
+    ByCause, COUNTERS, Cause, ChunkAccount, Counter, CounterKind, EventAccount, EventKey, FragmentAccount, Incarnation,
+    Ledger, NodeId, Role, RunNumber, SourceCounts, SourceId, StreamAccount, StreamIndex,
 };
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 type Number = ((Option<SourceId>, u16), u64);
@@ -269,47 +268,6 @@ impl core::fmt::Display for Unknown {
 /// How many fragments have each of [`FragmentFlags::DOUBTS`].
 pub type Doubts = [u64; FragmentFlags::DOUBTS.len()];
 
-/// What was seen of a source beside the account of its fragments.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Seen {
-    /// Fragments whose checksum was wrong.
-    pub crc_errors: u64,
-    /// Of the stale fragments, those that came before the run began: they are none of it.
-    pub before_start: u64,
-    /// Frames that its own numbering shows to be lost.
-    pub frames_missing: u64,
-    /// Frames that came twice, or in another order than they were numbered.
-    pub frames_out_of_order: u64,
-    /// Bytes that were no frame.
-    pub garbage_bytes: u64,
-    /// Bytes that its format puts between frames.
-    pub filler_bytes: u64,
-    /// Frames that fell apart into fragments.
-    pub frames_divided: u64,
-    /// Frames that went on with the fragment of the frame before them.
-    pub frames_gathered: u64,
-    /// Processes of its splitter that were started in the place of another one.
-    pub splitter_restarts: u64,
-}
-
-impl Seen {
-    /// Where a counter is added; none where it is not one of these.
-    const fn of(&mut self, counter: Counter) -> Option<&mut u64> {
-        match counter {
-            Counter::CrcErrors => Some(&mut self.crc_errors),
-            Counter::FragmentsBeforeStart => Some(&mut self.before_start),
-            Counter::FramesMissing => Some(&mut self.frames_missing),
-            Counter::FramesOutOfOrder => Some(&mut self.frames_out_of_order),
-            Counter::GarbageBytes => Some(&mut self.garbage_bytes),
-            Counter::FillerBytes => Some(&mut self.filler_bytes),
-            Counter::FramesDivided => Some(&mut self.frames_divided),
-            Counter::FramesGathered => Some(&mut self.frames_gathered),
-            Counter::SplitterRestarts => Some(&mut self.splitter_restarts),
-            _ => None,
-        }
-    }
-}
-
 /// What can be seen of a run from outside, live and at its end.
 #[derive(Clone, Debug, Default)]
 pub struct RunSnapshot {
@@ -323,8 +281,8 @@ pub struct RunSnapshot {
     pub nodes: Vec<(NodeId, bool)>,
     /// The account of every source, as last reported.
     pub sources: BTreeMap<SourceId, FragmentAccount>,
-    /// What was seen of each source beside its fragments' account.
-    pub seen: BTreeMap<SourceId, Seen>,
+    /// Further counts of each source.
+    pub counts: BTreeMap<SourceId, SourceCounts>,
     /// Fragments of each source that are in doubt; one without any is left out.
     pub doubts: BTreeMap<SourceId, Doubts>,
     /// In which events a source is missing that is required and takes part, in each life of its readout unit, in order; outside of these it
@@ -356,6 +314,15 @@ pub struct RunSnapshot {
 }
 
 impl RunSnapshot {
+    /// Sources that have more fragments in complete events than there are complete events, and how many: the event manager knows nothing of
+    /// some events, because it took over from one that left no word of them. Holds once the run is over.
+    pub fn beyond_events(&self) -> impl Iterator<Item = (SourceId, u64)> + '_ {
+        let built = self.ledger.events.built;
+        let beyond =
+            move |account: &FragmentAccount| account.in_complete_events.checked_sub(built).filter(|more| *more > 0);
+        self.sources.iter().filter_map(move |(&id, account)| Some((id, beyond(account)?)))
+    }
+
     /// What a standing means.
     pub fn of(standing: &Standing) -> Self {
         let mut snapshot = Self {
@@ -440,8 +407,8 @@ impl RunSnapshot {
     /// What a readout unit told of a source. Of hundreds of sources some dozen numbers each are read ten times a second: so whatever is kept by
     /// source is looked up once.
     fn count_source(&mut self, source: SourceId, told: &Told<'_>, sums: &mut Sums) {
-        let Self { sources, seen, gaps, numbering, masks, lost_datagrams, doubts, orphans, .. } = self;
-        let (account, seen) = (sources.entry(source).or_default(), seen.entry(source).or_default());
+        let Self { sources, counts, gaps, numbering, masks, lost_datagrams, doubts, orphans, .. } = self;
+        let (account, counts) = (sources.entry(source).or_default(), counts.entry(source).or_default());
         let (mut opened, mut closed) = (0, 0);
         for entry in told.entries() {
             let (value, key) = (entry.value, EventKey::from_bits(entry.value));
@@ -460,10 +427,8 @@ impl RunSnapshot {
                             Counter::SourceDisconnections => closed = value,
                             _ => {}
                         }
-                        if let Some(seen) = seen.of(counter) {
-                            *seen += value;
-                        }
-                        if !counter.is_of_one() {
+                        counts.add(counter, value);
+                        if counter.kind() != CounterKind::State {
                             sums.add(counter, value);
                         }
                     }
@@ -559,6 +524,7 @@ mod tests {
     use super::*;
     use crate::drive::mask_record::MaskedInterval;
     use ropewalk_flow::messages::Batch;
+    use ropewalk_terms::Place;
 
     const SOURCE: SourceId = SourceId(7);
 
@@ -710,38 +676,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_beside_fragments_is_told_of_its_source_and_in_sum() {
+    fn further_counts_are_kept_by_source_and_in_sum() {
         let (node, life) = (NodeId::readout(0), Incarnation(1));
         let mut standing = Standing::default();
         standing.node_connected(node, life);
         let other = SourceId(8);
-        let numbers = [
-            (Some(SOURCE), Counter::CrcErrors, 3),
-            (Some(SOURCE), Counter::FragmentsBeforeStart, 2),
-            (Some(SOURCE), Counter::FramesMissing, 4),
-            (Some(SOURCE), Counter::FramesOutOfOrder, 5),
-            (Some(SOURCE), Counter::GarbageBytes, 6),
-            (Some(SOURCE), Counter::FillerBytes, 11),
-            (Some(SOURCE), Counter::FramesDivided, 8),
-            (Some(SOURCE), Counter::FramesGathered, 10),
-            (Some(SOURCE), Counter::SplitterRestarts, 9),
-            (Some(other), Counter::FramesMissing, 7),
-        ];
+        let of_source = COUNTERS.iter().filter(|counter| counter.places().contains(&Place::Account));
+        let numbers = of_source.map(|&counter| (Some(SOURCE), counter, 10 + counter as u64));
+        let numbers: Vec<_> = numbers.chain([(Some(other), Counter::FramesMissing, 7)]).collect();
         standing.reported(node, life, &report(&numbers));
         let snapshot = RunSnapshot::of(&standing);
-        let seen = Seen {
-            crc_errors: 3,
-            before_start: 2,
-            frames_missing: 4,
-            frames_out_of_order: 5,
-            garbage_bytes: 6,
-            filler_bytes: 11,
-            frames_divided: 8,
-            frames_gathered: 10,
-            splitter_restarts: 9,
-        };
-        assert_eq!((snapshot.seen[&SOURCE], snapshot.seen[&other].frames_missing), (seen, 7));
-        assert_eq!(snapshot.counter(Counter::FramesMissing), 11);
+        assert_eq!(snapshot.counts[&SOURCE], SourceCounts::of(|counter| 10 + counter as u64));
+        assert_eq!(snapshot.counts[&other].get(Counter::FramesMissing), 7);
+        assert_eq!(snapshot.counter(Counter::FramesMissing), 10 + Counter::FramesMissing as u64 + 7);
     }
 
     #[test]

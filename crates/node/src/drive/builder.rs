@@ -1,16 +1,16 @@
 //! A builder unit: asks every readout unit for its super-fragments, builds, checks, has events decided, and hands them to storage.
 
 use super::Drive;
+use super::busy_timer::BusyTimer;
 use super::delivery::Delivery;
-use super::farewell::Farewell;
+use super::event_output::EventOutput;
 use super::filing::Filing;
 use super::filtering::Filtering;
-use super::lasting::Lasting;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
-use super::outlet::Outlet;
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
+use super::shutdown::Shutdown;
 use super::storage::{OutputRoom, Storage};
 use super::table::EndpointTable;
 use crate::pages::NodePage;
@@ -62,7 +62,7 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     peers: P,
     config: BuilderDriveConfig,
     builder: Builder,
-    outlet: Outlet<D>,
+    output: EventOutput<D>,
     outbox: Outbox,
     managers: Managers,
     /// For the event manager.
@@ -73,12 +73,12 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     readers: EndpointTable<(Option<usize>, MessageReader)>,
     events: Vec<Event>,
     report_due: Instant,
-    farewell: Farewell,
+    shutdown: Shutdown,
     refusal: Option<Refusal>,
     old_messages: u64,
     /// It had something to do, and no room for further events.
-    busy: Lasting,
-    full: Lasting,
+    busy: BusyTimer,
+    full: BusyTimer,
     sizes: Recorder,
     latencies: Recorder,
     run: RunNumber,
@@ -115,13 +115,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             lines: config.readouts.iter().map(line).collect(),
             readers: EndpointTable::default(),
             events: Vec::with_capacity(1024),
-            outlet: Outlet::new(storage, config.builder.slots.max(1)),
+            output: EventOutput::new(storage, config.builder.slots.max(1)),
             report_due: Instant::ZERO,
-            farewell: Farewell::default(),
+            shutdown: Shutdown::default(),
             refusal: None,
             old_messages: 0,
-            busy: Lasting::default(),
-            full: Lasting::default(),
+            busy: BusyTimer::default(),
+            full: BusyTimer::default(),
             sizes: Recorder::new(Measure::EventSize),
             latencies: Recorder::new(Measure::BuildLatency),
             run: RunNumber(0),
@@ -134,28 +134,28 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// waited for as long as `patience` is; what has none then is set aside.
     #[must_use]
     pub fn with_filtering(mut self, filtering: Filtering, patience: Duration) -> Self {
-        self.outlet = self.outlet.with_filtering(filtering, patience);
+        self.output = self.output.with_filtering(filtering, patience);
         self
     }
 
     /// The same, whose events go to files for filter units; before anything was built.
     #[must_use]
     pub fn with_filing(mut self, filing: Filing<D>) -> Self {
-        self.outlet = self.outlet.with_filing(filing);
+        self.output = self.output.with_filing(filing);
         self
     }
 
     /// The same, of which those who watch see an event now and then.
     #[must_use]
     pub fn with_tap(mut self, tap: Tap) -> Self {
-        self.outlet = self.outlet.with_tap(self.config.identity.node, tap);
+        self.output = self.output.with_tap(self.config.identity.node, tap);
         self
     }
 
     /// The same, whose reports say how much is free where it writes.
     #[must_use]
     pub fn with_room(mut self, room: OutputRoom) -> Self {
-        self.outlet = self.outlet.with_room(room);
+        self.output = self.output.with_room(room);
         self
     }
 
@@ -166,7 +166,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// Where the events go, if anywhere.
     pub const fn storage(&self) -> Option<&Storage<D>> {
-        self.outlet.storage()
+        self.output.storage()
     }
 
     /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
@@ -177,12 +177,12 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
-        self.outlet.pools().chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
+        self.output.pools().chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
     }
 
     /// Opens what is not open.
     fn call(&mut self, now: Instant) {
-        if self.farewell.is_done() {
+        if self.shutdown.is_done() {
             return;
         }
         let Self { managers, peers, readers, lines, .. } = self;
@@ -273,11 +273,11 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             }
             (Message::Refuse(reason), _) => {
                 self.refusal = match line {
-                    Some(line) => Refusal::lasting(NodeId::readout(line as u16), &self.lines[line].address, *reason),
+                    Some(line) => Refusal::timer(NodeId::readout(line as u16), &self.lines[line].address, *reason),
                     None => self.managers.refused(now, endpoint, *reason, &mut self.outbox.identity),
                 };
                 if self.refusal.is_some() {
-                    self.farewell.end();
+                    self.shutdown.end();
                 }
                 return false;
             }
@@ -297,13 +297,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.outbox.identity.epoch = header.epoch;
         self.enter(now, header.run);
         match message {
-            Message::Finished(_) => return self.farewell.dismiss(),
+            Message::Finished(_) => return self.shutdown.dismiss(),
             // What comes up to that key is the machine's; how long the disk is waited for is storage's.
-            Message::StopAt(_) => return self.outlet.drain(now),
-            Message::Finish => self.farewell.finish(),
+            Message::StopAt(_) => return self.output.drain(now),
+            Message::Finish => self.shutdown.finish(),
             Message::Set(setting) => match setting.parameter {
                 Parameter::ReportInterval => self.config.report_interval = setting.time(),
-                Parameter::Prescale => self.outlet.set_prescale(setting.of, setting.value),
+                Parameter::Prescale => self.output.set_prescale(setting.of, setting.value),
                 _ => {}
             },
             _ => {}
@@ -319,7 +319,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             let _ = self.readers.remove(left);
             self.unsent.clear();
         }
-        self.farewell.manager_came();
+        self.shutdown.manager_came();
         self.builder.manager_connected(now);
         true
     }
@@ -331,7 +331,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         }
         self.run = run;
         self.outbox.identity.run = run;
-        self.outlet.begin(now, run, self.outbox.identity.incarnation);
+        self.output.begin(now, run, self.outbox.identity.incarnation);
     }
 
     fn take(
@@ -368,7 +368,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         let Some((line, _)) = self.readers.remove(endpoint) else { return };
         let Some(index) = line else {
             if self.managers.lost(now, endpoint) {
-                self.farewell.manager_lost(now);
+                self.shutdown.manager_lost(now);
             }
             return;
         };
@@ -398,13 +398,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                     let (bytes, age) = self.builder.size_and_age(now, slot);
                     self.sizes.record(bytes);
                     self.latencies.record(age.as_nanos() as u64);
-                    self.outlet.push(slot);
+                    self.output.push(slot);
                 }
-                BuilderAction::EndLumisection(end) => self.outlet.end_lumisection(&end),
+                BuilderAction::EndLumisection(end) => self.output.end_lumisection(&end),
                 BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
         }
-        work + self.outlet.turn(now, &mut self.builder)
+        work + self.output.turn(now, &mut self.builder)
     }
 
     /// Sends what waits for connections that stand; false where the machine should not be asked for more.
@@ -431,38 +431,38 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// After the manager's `Finish`: closes the files, then reports, then says so.
     fn end(&mut self, now: Instant) {
-        if !self.farewell.is_told() || !self.outlet.is_idle() || self.builder.awaits_lumisection() {
+        if !self.shutdown.is_told() || !self.output.is_idle() || self.builder.awaits_lumisection() {
             return;
         }
-        if self.farewell.is_said() {
+        if self.shutdown.is_said() {
             // The manager ends when all others have closed their connections to it.
             if self.unsent.is_empty()
                 && let Some(manager) = self.managers.obeyed()
-                && self.farewell.leaves()
+                && self.shutdown.leaves()
             {
                 self.peers.close(manager);
             }
             return;
         }
-        if !self.outlet.close(now) {
+        if !self.output.close(now) {
             return;
         }
         if self.managers.obeyed().is_none() {
             return;
         }
-        self.farewell.say();
-        self.outlet.end();
+        self.shutdown.say();
+        self.output.end();
         self.report();
         let in_flight = self.builder.in_work() as u64;
         self.unsent.push_back(Message::Finished(ropewalk_flow::messages::Finished { in_flight }));
         self.flush();
     }
 
-    /// All counters: those of the machine, those of the outlet and those of the drive.
+    /// All counters: those of the machine, of the event output and of the drive.
     fn numbers(&self) -> impl Iterator<Item = ReportEntry> {
         let own = [(Counter::ThreadBusyTime, self.busy), (Counter::BuilderFullTime, self.full)]
-            .map(|(counter, lasting)| ReportEntry { source: None, what: counter as u16, value: lasting.nanoseconds() });
-        self.builder.report().chain(self.outlet.report()).chain(own).map(|mut entry| {
+            .map(|(counter, timer)| ReportEntry { source: None, what: counter as u16, value: timer.nanoseconds() });
+        self.builder.report().chain(self.output.report()).chain(own).map(|mut entry| {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
             }
@@ -473,7 +473,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     fn report(&mut self) {
         let mut batch = Batch::new();
         let mut unsent = std::mem::take(&mut self.unsent);
-        let measured = [&self.sizes, &self.latencies].into_iter().chain(self.outlet.measured());
+        let measured = [&self.sizes, &self.latencies].into_iter().chain(self.output.measured());
         for entry in self.numbers().chain(measured.flat_map(ReportEntry::measured)) {
             if batch.is_full() {
                 unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
@@ -487,7 +487,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
 impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     fn turn(&mut self, now: Instant) -> usize {
-        if self.farewell.is_done() {
+        if self.shutdown.is_done() {
             return 0;
         }
         let mut work = self.poll_peers(now);
@@ -499,7 +499,7 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
             self.report();
         }
         self.end(now);
-        self.farewell.look(now);
+        self.shutdown.look(now);
         work
     }
 
@@ -510,8 +510,8 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
             self.builder.next_deadline(),
             self.peers.next_deadline(),
             self.managers.next_deadline(),
-            self.farewell.next_deadline(),
-            self.outlet.next_deadline(),
+            self.shutdown.next_deadline(),
+            self.output.next_deadline(),
             report,
         ]
         .into_iter()
@@ -521,17 +521,17 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        let outlet = self.outlet.prepare_wait();
-        self.peers.prepare_wait() && outlet
+        let output = self.output.prepare_wait();
+        self.peers.prepare_wait() && output
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.peers.wait_descriptor());
-        self.outlet.descriptors(into);
+        self.output.descriptors(into);
     }
 
     fn is_done(&self) -> bool {
-        self.farewell.is_done()
+        self.shutdown.is_done()
     }
 
     fn refusal(&self) -> Option<&Refusal> {
@@ -539,7 +539,7 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     }
 
     fn tell(&self, _now: Instant, page: &mut NodePage) {
-        page.stands(self.run, self.farewell.phase(self.run, self.managers.obeyed().is_some()));
+        page.stands(self.run, self.shutdown.phase(self.run, self.managers.obeyed().is_some()));
         self.numbers().for_each(|entry| page.count(&entry));
     }
 }

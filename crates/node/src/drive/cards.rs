@@ -3,11 +3,11 @@
 //! ```text
 //!  RingWriter (another thread or process) --> ring --> flow's CardInput --> fragments -> flow::Readout
 //!        |                                                  ^
-//!        +--------------- Bell: only if the reader sleeps --+--> Audience: the subscribers of its e-links
+//!        +--------------- Bell: only if the reader sleeps --+--> CardSubscribers: the subscribers of its e-links
 //! ```
 //! Without a bell the reader looks again and again.
 
-use super::audience::Audience;
+use super::card_subscribers::CardSubscribers;
 use super::stream::{ServerReport, StreamServer};
 use ropewalk_flow::readout::Readout;
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_micros(200);
 struct Card<D> {
     input: CardInput,
     /// Who else wants its chunks.
-    audience: Option<Audience<D>>,
+    subscribers: Option<CardSubscribers<D>>,
     /// What its writer rings; none where it is polled.
     bell: Option<Bell>,
     /// The writer was told to ring.
@@ -55,8 +55,8 @@ impl<D: Dispatcher> Cards<D> {
         readout: &Readout,
     ) {
         let input = CardInput::new(config, ring, readout);
-        let audience = server.map(|server| Audience::new(server, config.rules.clone()));
-        self.cards.push(Card { input, audience, bell, is_armed: false });
+        let subscribers = server.map(|server| CardSubscribers::new(server, config.rules.clone()));
+        self.cards.push(Card { input, subscribers, bell, is_armed: false });
     }
 
     /// What reads each card, for checkers.
@@ -66,7 +66,7 @@ impl<D: Dispatcher> Cards<D> {
 
     /// What the subscribers of each card got, and how many of them are known without a connection, for checkers.
     pub(super) fn served(&self) -> impl Iterator<Item = (ServerReport, usize)> {
-        self.cards.iter().filter_map(|card| card.audience.as_ref().map(Audience::served))
+        self.cards.iter().filter_map(|card| card.subscribers.as_ref().map(CardSubscribers::served))
     }
 
     /// Takes what has come. Returns how much happened.
@@ -79,26 +79,26 @@ impl<D: Dispatcher> Cards<D> {
     /// Whether all subscribers have what was decoded, in the transport at least: their account can be made.
     pub(super) fn are_settled(&self) -> bool {
         let is_settled =
-            |card: &Card<D>| card.audience.as_ref().is_none_or(|audience| audience.is_settled(&card.input));
+            |card: &Card<D>| card.subscribers.as_ref().is_none_or(|subscribers| subscribers.is_settled(&card.input));
         self.cards.iter().all(is_settled)
     }
 
     /// Who does not read is cut off, so that the account can be made. Returns how many go.
     pub(super) fn cut_off(&mut self, now: Instant) -> usize {
-        let cut_off = |card: &mut Card<D>| Some(card.audience.as_mut()?.cut_off(now, &mut card.input));
+        let cut_off = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.cut_off(now, &mut card.input));
         self.cards.iter_mut().filter_map(cut_off).sum()
     }
 
     /// The readout unit has ended: subscribers hear the rest and the end. Returns how much happened.
     pub(super) fn leave(&mut self, now: Instant) -> usize {
         self.poll_due = None;
-        let leave = |card: &mut Card<D>| Some(card.audience.as_mut()?.leave(now, &mut card.input));
+        let leave = |card: &mut Card<D>| Some(card.subscribers.as_mut()?.leave(now, &mut card.input));
         self.cards.iter_mut().filter_map(leave).sum()
     }
 
     /// Whether all subscribers have heard the end.
     pub(super) fn have_left(&self) -> bool {
-        self.cards.iter().filter_map(|card| card.audience.as_ref()).all(Audience::has_left)
+        self.cards.iter().filter_map(|card| card.subscribers.as_ref()).all(CardSubscribers::has_left)
     }
 
     /// Whether a card waits for room, and all that is held would fit into half of its ring: one fragment pins its page.
@@ -109,7 +109,7 @@ impl<D: Dispatcher> Cards<D> {
 
     /// When the next turn is due even if nothing rings.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let audiences = self.cards.iter().filter_map(|card| card.audience.as_ref()?.next_deadline());
+        let audiences = self.cards.iter().filter_map(|card| card.subscribers.as_ref()?.next_deadline());
         audiences.chain(self.poll_due).min()
     }
 
@@ -123,7 +123,7 @@ impl<D: Dispatcher> Cards<D> {
     /// What becomes readable when something comes.
     pub(super) fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let bells = self.cards.iter().filter_map(|card| card.bell.as_ref()).map(Bell::as_fd);
-        bells.chain(self.cards.iter().filter_map(|card| card.audience.as_ref()?.wait_descriptor()))
+        bells.chain(self.cards.iter().filter_map(|card| card.subscribers.as_ref()?.wait_descriptor()))
     }
 
     /// The accounts of the rings' pages.
@@ -163,7 +163,11 @@ impl<D: Dispatcher> Cards<D> {
     }
 
     fn of_subscribers(&self, counter: Counter) -> u64 {
-        self.cards.iter().filter_map(|card| card.audience.as_ref()).map(|audience| audience.counted(counter)).sum()
+        self.cards
+            .iter()
+            .filter_map(|card| card.subscribers.as_ref())
+            .map(|subscribers| subscribers.counted(counter))
+            .sum()
     }
 
     /// Numbers that stand beside those of connections: bytes that the cards wrote, their pages, and copies for subscribers.
@@ -191,23 +195,23 @@ impl<D: Dispatcher> Card<D> {
             self.input.ring_mut().wake();
             bell.silence();
         }
-        let Some(audience) = &mut self.audience else { return self.input.turn(now, readout, &mut ()) };
-        let mut work = audience.hear(now);
-        if audience.has_begun() {
-            work += self.input.turn(now, readout, audience);
+        let Some(subscribers) = &mut self.subscribers else { return self.input.turn(now, readout, &mut ()) };
+        let mut work = subscribers.hear(now);
+        if subscribers.has_begun() {
+            work += self.input.turn(now, readout, subscribers);
         }
         if self.input.is_ended() {
-            audience.end();
+            subscribers.end();
         }
-        work + audience.send(self.input.is_tight())
+        work + subscribers.send(self.input.is_tight())
     }
 
     fn prepare_wait(&mut self) -> bool {
-        let may_sleep = self.audience.as_mut().is_none_or(Audience::prepare_wait);
+        let may_sleep = self.subscribers.as_mut().is_none_or(CardSubscribers::prepare_wait);
         if self.bell.is_none() || self.input.is_ended() {
             return may_sleep;
         }
-        let is_read = self.audience.as_ref().is_none_or(Audience::has_begun);
+        let is_read = self.subscribers.as_ref().is_none_or(CardSubscribers::has_begun);
         self.is_armed = is_read;
         (!is_read || self.input.ring_mut().prepare_wait()) && may_sleep
     }

@@ -143,7 +143,7 @@ impl Managers {
             RefuseReason::OldIncarnation if !self.is_known && now < *self.twin.get_or_insert(now.after(TWIN)) => None,
             // It may be about to end, as one that is started again.
             RefuseReason::Taken if now < *self.twin.get_or_insert(now.after(TAKEN)) => None,
-            _ => Refusal::lasting(NodeId::MANAGER, self.address_of(endpoint), reason),
+            _ => Refusal::timer(NodeId::MANAGER, self.address_of(endpoint), reason),
         }
     }
 
@@ -268,18 +268,18 @@ mod tests {
     #[test]
     fn a_place_that_is_taken_is_asked_for_again_for_a_while() {
         let mut managers = managers();
-        for (passed, lasting) in [(0, None), (4, None), (5, Some(RefuseReason::Taken))] {
+        for (passed, timer) in [(0, None), (4, None), (5, Some(RefuseReason::Taken))] {
             let now = Instant::ZERO.after(Duration::from_secs(passed));
-            assert_eq!(refuse(&mut managers, now, RefuseReason::Taken).0, lasting);
+            assert_eq!(refuse(&mut managers, now, RefuseReason::Taken).0, timer);
         }
     }
 
     #[test]
     fn a_younger_life_that_seems_to_be_there_is_waited_for_and_then_believed() {
         let (old, mut managers) = (RefuseReason::OldIncarnation, managers());
-        for (passed, lasting) in [(0, None), (59, None), (60, Some(old))] {
+        for (passed, timer) in [(0, None), (59, None), (60, Some(old))] {
             let now = Instant::ZERO.after(Duration::from_secs(passed));
-            assert_eq!(refuse(&mut managers, now, old), (lasting, Incarnation(5)));
+            assert_eq!(refuse(&mut managers, now, old), (timer, Incarnation(5)));
         }
         let mut known = self::managers();
         known.welcome(ONE, Epoch(1));

@@ -3,7 +3,7 @@
 //! ```text
 //!  cards --ring-------+           +--chunks--> subscribers (stream)
 //!                     v           |
-//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --events--> Outlet: Filtering, Storage --> io::disk
+//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --events--> EventOutput: Filtering, Storage --> io::disk
 //!                          |   ^                            |   ^                          ^
 //!                 announce |   | release      credit, acks  |   | assign                   +--> filter units
 //!                          v   |                            v   |
@@ -16,9 +16,10 @@
 //! Nothing here decides anything about events: that is flow's.
 
 mod account;
-mod audience;
 mod black_box;
 mod builder;
+mod busy_timer;
+mod card_subscribers;
 mod card_writer;
 mod cards;
 mod controlled;
@@ -26,24 +27,23 @@ mod datagrams;
 mod delivery;
 mod dividing;
 mod entrances;
-mod farewell;
+mod event_output;
 mod filing;
 mod filtering;
 mod framers;
 mod front_ends;
 pub mod gateway;
-mod lasting;
 mod link;
 mod manager;
 mod managers;
 mod mask_record;
 mod observation;
-mod outlet;
 mod peer;
 mod reader;
 mod readout;
 mod refusal;
 mod rivals;
+mod shutdown;
 mod source;
 mod splitting;
 mod standby;
@@ -53,7 +53,7 @@ pub mod stream;
 mod table;
 mod writer;
 
-pub use account::{Doubts, NodeReport, RunSnapshot, Seen, Standing, Unknown};
+pub use account::{Doubts, NodeReport, RunSnapshot, Standing, Unknown};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;
@@ -61,6 +61,7 @@ pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, Fron
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;
+pub use event_output::EventOutput;
 pub use filing::{Filing, FilingConfig, FilingCounts, LumisectionTotal};
 pub use filtering::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, RemoteNotes,
@@ -71,7 +72,6 @@ pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
 pub use mask_record::{MaskRecord, MaskedInterval, Part};
 pub use observation::{observe, phase_name};
-pub use outlet::Outlet;
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;

@@ -4,7 +4,7 @@ use super::account::{RunSnapshot, Standing};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, PAUSED, Sample, SourceSample, StreamSample};
-use ropewalk_terms::{Instant, NodeId, Role, SourceId, Utc};
+use ropewalk_terms::{CounterKind, Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
 
 /// What `standing` says, as it was read at `time`.
@@ -60,7 +60,7 @@ pub fn phase_name(phase: RunPhase, is_paused: bool) -> &'static str {
 fn count_node(node: &mut NodeSample, connected: bool, entry: &ReportEntry) {
     if let Some(counter) = entry.as_counter() {
         // What a life that is over held is gone with it.
-        if connected || !counter.is_level() {
+        if connected || counter.kind() == CounterKind::Total {
             node.numbers.add(counter, entry.value);
         }
     } else if let Some((measure, bucket)) = entry.as_measured() {
@@ -75,7 +75,7 @@ fn count_node(node: &mut NodeSample, connected: bool, entry: &ReportEntry) {
 /// The same of what a readout unit says of a source: counts, cells of histograms, bytes of what was corrupt.
 fn count_source(source: &mut SourceSample, connected: bool, entry: &ReportEntry) {
     if let Some(counter) = entry.as_counter() {
-        if connected || !counter.is_level() {
+        if connected || counter.kind() == CounterKind::Total {
             source.numbers.add(counter, entry.value);
         }
     } else if let Some((histogram, cell)) = entry.as_histogram() {

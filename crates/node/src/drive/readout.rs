@@ -7,20 +7,20 @@
 
 use super::Drive;
 use super::black_box::BlackBox;
+use super::busy_timer::BusyTimer;
 use super::cards::Cards;
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
 use super::dividing::Dividing;
 use super::entrances::Entrance;
-use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
-use super::lasting::Lasting;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::peer::Peer;
 use super::reader::Incoming;
 use super::refusal::Refusal;
 use super::rivals::{Rivals, Verdict};
+use super::shutdown::Shutdown;
 use super::splitting::SplitterLink;
 use super::strangers::Strangers;
 use super::stream::{ServerReport, StreamServer};
@@ -94,11 +94,11 @@ struct Counts {
 /// What it, or what it has, waited for.
 #[derive(Default)]
 struct Times {
-    busy: Lasting,
+    busy: BusyTimer,
     /// Super-fragments, for connections to take them.
-    link: Lasting,
+    link: BusyTimer,
     /// Settled events, for somebody to ask for them.
-    requests: Lasting,
+    requests: BusyTimer,
 }
 
 /// A readout unit: see the module's picture.
@@ -130,7 +130,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     times: Times,
     /// The last word, and until when it waits for the account of subscribers.
     last_word: Option<(Finished, Instant)>,
-    farewell: Farewell,
+    shutdown: Shutdown,
     refusal: Option<Refusal>,
 }
 
@@ -169,7 +169,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             counts: Counts::default(),
             times: Times::default(),
             last_word: None,
-            farewell: Farewell::default(),
+            shutdown: Shutdown::default(),
             refusal: None,
             front_ends,
             cards: Cards::default(),
@@ -374,7 +374,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     }
 
     fn call_managers(&mut self, now: Instant) {
-        if self.farewell.is_done() {
+        if self.shutdown.is_done() {
             return;
         }
         let Self { managers, peers, links, .. } = self;
@@ -420,7 +420,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                     let identity = &mut self.outbox.identity;
                     self.refusal = self.managers.refused(now, peer.endpoint, *reason, identity);
                     if self.refusal.is_some() {
-                        self.farewell.end();
+                        self.shutdown.end();
                     }
                 }
                 return false;
@@ -450,8 +450,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         match message {
             // At once: the run is called running when the event manager has heard that.
             Message::Start(_) => self.report_due = now,
-            Message::Finished(_) => return self.farewell.dismiss(),
-            Message::Finish => self.farewell.finish(),
+            Message::Finished(_) => return self.shutdown.dismiss(),
+            Message::Finish => self.shutdown.finish(),
             Message::Set(setting) if setting.parameter == Parameter::ReportInterval => {
                 self.config.report_interval = setting.time();
             }
@@ -468,7 +468,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             let _ = self.links.remove(left);
         }
         self.last_word = None;
-        self.farewell.manager_came();
+        self.shutdown.manager_came();
         true
     }
 
@@ -521,7 +521,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     fn forget(&mut self, now: Instant, endpoint: Endpoint, node: Option<NodeId>) {
         if self.managers.lost(now, endpoint) {
-            self.farewell.manager_lost(now);
+            self.shutdown.manager_lost(now);
         }
         let Some(node) = node else { return };
         if node.role == Role::Builder {
@@ -592,7 +592,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.histograms_due = now;
         self.report(now);
         self.unsent.push_back(Message::Finished(finished));
-        self.farewell.say();
+        self.shutdown.say();
         self.flush_unsent();
     }
 
@@ -600,7 +600,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     fn leave(&mut self) {
         if self.unsent.is_empty()
             && let Some(manager) = self.managers.obeyed()
-            && self.farewell.leaves()
+            && self.shutdown.leaves()
         {
             self.peers.close(manager);
         }
@@ -662,7 +662,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// account of the run is complete, and what a card still brings to subscribers is no part of it; but it is said, and so
     /// it shows whether the event manager is still there.
     fn report(&mut self, now: Instant) {
-        if self.farewell.is_said() {
+        if self.shutdown.is_said() {
             return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
         }
         self.datagrams.ask_what_was_lost();
@@ -706,10 +706,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
 impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn turn(&mut self, now: Instant) -> usize {
-        if self.farewell.is_done() {
+        if self.shutdown.is_done() {
             return self.cards.leave(now);
         }
-        if self.farewell.is_told() {
+        if self.shutdown.is_told() {
             self.front_ends.close();
         }
         let mut work = self.poll_peers(now);
@@ -733,16 +733,16 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         let waits_for_link = !self.answers.iter().all(Answers::is_empty) || self.has_unsent();
         self.times.link.look(now, waits_for_link);
         self.times.requests.look(now, self.readout.awaits_requests());
-        self.farewell.look(now);
+        self.shutdown.look(now);
         work
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        if self.farewell.is_done() {
+        if self.shutdown.is_done() {
             return self.cards.next_deadline();
         }
         let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
-        let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
+        let managers = [self.managers.next_deadline(), self.shutdown.next_deadline()];
         let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline(), self.datagrams.next_deadline()];
         // What the machine wants done at a time is not done before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
@@ -767,7 +767,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn is_done(&self) -> bool {
-        self.farewell.is_done() && self.cards.have_left()
+        self.shutdown.is_done() && self.cards.have_left()
     }
 
     fn refusal(&self) -> Option<&Refusal> {
@@ -776,7 +776,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
 
     fn tell(&self, now: Instant, page: &mut NodePage) {
         let run = self.outbox.identity.run;
-        page.stands(run, self.farewell.phase(run, self.managers.obeyed().is_some()));
+        page.stands(run, self.shutdown.phase(run, self.managers.obeyed().is_some()));
         self.numbers(now).for_each(|entry| page.count(&entry));
     }
 }

@@ -23,7 +23,7 @@ impl Refusal {
 
     /// A refusal that stands for as long as this node lives; none where the reason passes by itself, so that the node
     /// calls again.
-    pub(super) fn lasting(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
+    pub(super) fn timer(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
         let passes = match reason {
             // The node hears of the younger event manager from that one.
             RefuseReason::OldEpoch => true,
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn a_reason_that_passes_by_itself_ends_no_node() {
-        let lasting = |reason| Refusal::lasting(NodeId::MANAGER, "host:1", reason).is_some();
-        assert!(!lasting(RefuseReason::OldEpoch) && !lasting(RefuseReason::StandBy));
+        let timer = |reason| Refusal::timer(NodeId::MANAGER, "host:1", reason).is_some();
+        assert!(!timer(RefuseReason::OldEpoch) && !timer(RefuseReason::StandBy));
         for reason in [
             RefuseReason::Version,
             RefuseReason::Configuration,
@@ -102,7 +102,7 @@ mod tests {
             RefuseReason::RunOver,
             RefuseReason::Taken,
         ] {
-            assert!(lasting(reason), "{reason:?}");
+            assert!(timer(reason), "{reason:?}");
         }
     }
 

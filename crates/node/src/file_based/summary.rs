@@ -3,6 +3,7 @@
 use ropewalk_flow::files::{BrokerCounts, Closed, Decided, Merger, StreamCounts, Written};
 use ropewalk_terms::{Imbalance, RunNumber};
 use ropewalk_wire::run_file::StreamName;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -10,17 +11,19 @@ use std::collections::BTreeSet;
 pub const FILES_SCHEMA: &str = "ropewalk-files-1";
 
 /// What came of the files of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "What came of the files of a run: the output of `ropewalk filter-files RUNDIR --json`")]
 pub struct FilesSummary {
-    /// [`FILES_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = FILES_SCHEMA))]
     pub schema: &'static str,
-    /// The run.
+    /// The run's number.
     pub run: u32,
     /// Files of events.
     pub files: u64,
     /// Those whose events are all decided.
     pub decided: u64,
-    /// Those that filter units died over: they are in the directory `error`.
+    /// Files on which filter units crashed; they are in the directory `error`.
     pub set_aside: u64,
     /// How often a file went to another filter unit.
     pub given_back: u64,
@@ -33,7 +36,7 @@ pub struct FilesSummary {
     /// Events that they accepted.
     pub accepted: u64,
     /// Whether each lumisection is closed and adds up: what was written is what was looked at and set aside, and in each stream
-    /// selected = prescaled away + written.
+    /// selected = prescaled_away + written.
     pub balanced: bool,
     /// What does not hold, in words; empty where all does.
     pub unbalanced: Vec<String>,
@@ -45,10 +48,10 @@ pub struct FilesSummary {
     pub lumisections: Vec<LumisectionSummary>,
 }
 
-/// What went to a stream: selected = prescaled away + written.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+/// What went to a stream: selected = prescaled_away + written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct StreamSummary {
-    /// The stream.
+    /// The stream's name.
     pub stream: String,
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
@@ -61,9 +64,9 @@ pub struct StreamSummary {
 }
 
 /// What became of a lumisection.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct LumisectionSummary {
-    /// Which.
+    /// Its number.
     pub lumisection: u32,
     /// Files of events.
     pub files: u64,

@@ -2,11 +2,12 @@
 
 use ropewalk_flow::filter::{Histogram, LumisectionRecord};
 use ropewalk_wire::run_file::StreamName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What became of events, how often each trigger and stream took one, and what was filled into histograms.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Events that were accepted, whether or not a stream took them.
     pub accepted: u64,
@@ -16,7 +17,7 @@ pub struct Counts {
     pub quarantined: u64,
     /// Accepted events that passed each trigger, by its number; triggers that none passed are left out.
     pub triggers: BTreeMap<u8, u64>,
-    /// Events that each stream took, after its prescale.
+    /// Events that each stream took, after its prescale, by its name.
     pub streams: BTreeMap<String, u64>,
     /// Histograms by their names.
     pub histograms: BTreeMap<String, HistogramCounts>,
@@ -25,7 +26,7 @@ pub struct Counts {
 }
 
 /// A histogram: bins of equal width from `low` on up to `high`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramCounts {
     /// Where the first bin begins.
     pub low: f64,
@@ -39,7 +40,7 @@ pub struct HistogramCounts {
     pub overflow: u64,
     /// What was no number.
     pub not_a_number: u64,
-    /// The entries of each bin.
+    /// The entries of each bin, all of equal width.
     pub bins: Vec<u64>,
 }
 

@@ -2,6 +2,7 @@
 
 use super::archive::write_whole;
 use super::counts::Counts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,11 +28,15 @@ pub(super) struct Document {
 }
 
 /// What the filters of a run counted, of all builder units.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(
+    title = "What the filters of a run counted: `histograms.json` in its directory, and the output of `ropewalk histograms RUNDIR... --json`"
+)]
 pub struct Histograms {
-    /// [`HISTOGRAMS_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = HISTOGRAMS_SCHEMA))]
     pub schema: &'static str,
-    /// The run.
+    /// The run's number.
     pub run: u32,
     /// The builder units of which there are documents.
     pub builders: BTreeSet<String>,
@@ -42,11 +47,11 @@ pub struct Histograms {
 }
 
 /// What was counted in one lumisection.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct LumisectionCounts {
-    /// Which.
+    /// Its number.
     pub lumisection: u32,
-    /// Documents that are in it.
+    /// The number of documents of builder units in the sum.
     pub documents: u64,
     /// What they say.
     #[serde(flatten)]

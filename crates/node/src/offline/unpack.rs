@@ -1,6 +1,7 @@
 //! Packed files: known by their first bytes, and read as if they were not packed, as far as they go.
 
 use lz4_flex::frame::FrameDecoder;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{Cursor, Error, ErrorKind, Read, Result};
 
@@ -10,7 +11,7 @@ const MOST_XZ_BYTES: u64 = 256 << 20;
 const ANY: u8 = 0;
 
 /// How a file is packed.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Packing {
     /// It is not.

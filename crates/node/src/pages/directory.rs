@@ -1,6 +1,6 @@
 //! Where pages are: made when nodes start, and taken away when nobody can need them any more.
 
-use super::label::{Label, OwnerLabel, Who};
+use super::label::{Label, OwnerLabel, PageRole, Who};
 use super::page::NodePage;
 use super::reading::PageReading;
 use crate::configuration::PagesChoice;
@@ -77,7 +77,7 @@ impl PageDirectory {
 
     /// The page of a node, with rows for the node and these; none where it cannot be. It replaces what an earlier life of
     /// the node left behind.
-    pub fn page(&self, node: &str, role: &str, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
+    pub fn page(&self, node: &str, role: PageRole, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
         let directory = self.path.borrow().clone()?;
         let names = self.names_begin(node);
         // Of hundreds that tests or accidents have left behind but those are read that may be its own.

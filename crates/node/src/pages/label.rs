@@ -1,7 +1,7 @@
 //! What stands at the head of a page: who writes it, and what its cells are.
 
 use ropewalk_flow::messages::ReportEntry;
-use ropewalk_terms::{CAUSES, COUNTERS, Cause, Counter, Incarnation, SourceId, StreamIndex, Unit};
+use ropewalk_terms::{CAUSES, COUNTERS, Cause, Counter, CounterKind, Incarnation, SourceId, StreamIndex, Unit};
 use serde::{Deserialize, Serialize};
 
 /// The form of the label and of what the first cells are. Which numbers there are the label says itself.
@@ -78,6 +78,34 @@ pub struct NumberLabel {
     pub adds_up: bool,
 }
 
+/// What a node with a page is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PageRole {
+    /// A readout unit.
+    Readout,
+    /// A builder unit.
+    Builder,
+    /// An event manager.
+    Manager,
+    /// A gateway, or a thread of one.
+    Gateway,
+}
+
+impl PageRole {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Readout, Self::Builder, Self::Manager, Self::Gateway];
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Readout => "readout",
+            Self::Builder => "builder",
+            Self::Manager => "manager",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
 /// What stands at the head of a page, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Label {
@@ -87,7 +115,7 @@ pub struct Label {
     pub program: String,
     /// The node's name; where two threads share its work, with that of the thread.
     pub node: String,
-    /// What it is: `readout`, `builder`, `manager`, `gateway`.
+    /// What it is: the name of its [`PageRole`].
     pub role: String,
     /// The directory in which it makes its run directories.
     pub output: String,
@@ -106,7 +134,7 @@ pub struct Label {
 }
 
 /// Phases, in the order of their numbers.
-const PHASES: [&str; 5] = ["initial", "configured", "running", "draining", "ended"];
+pub(super) const PHASES: [&str; 5] = ["initial", "configured", "running", "draining", "ended"];
 
 /// The number that stands in a page for a phase.
 pub(super) fn number_of(phase: &str) -> u64 {
@@ -132,8 +160,8 @@ fn numbers() -> Vec<NumberLabel> {
     let counters = COUNTERS.iter().map(|counter| NumberLabel {
         name: counter.name().to_owned(),
         unit: counter.unit().name().to_owned(),
-        level: counter.is_level(),
-        adds_up: !counter.is_of_one(),
+        level: counter.kind() != CounterKind::Total,
+        adds_up: counter.kind() != CounterKind::State,
     });
     let unit = Unit::Count.name();
     let by_cause =
@@ -151,7 +179,7 @@ fn numbers() -> Vec<NumberLabel> {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Who<'a> {
     pub(super) node: &'a str,
-    pub(super) role: &'a str,
+    pub(super) role: PageRole,
     pub(super) output: &'a str,
     pub(super) incarnation: Incarnation,
     pub(super) utc_at_zero_ns: i64,
@@ -165,7 +193,7 @@ impl Label {
             form: FORM.to_owned(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             node: who.node.to_owned(),
-            role: who.role.to_owned(),
+            role: who.role.name().to_owned(),
             output: who.output.to_owned(),
             pid: std::process::id(),
             incarnation: who.incarnation.0,

@@ -18,7 +18,7 @@ mod report;
 mod tests;
 
 pub use directory::{PageDirectory, usual_directories};
-pub use label::{Label, NumberLabel, OwnerKind, OwnerLabel};
+pub use label::{Label, NumberLabel, OwnerKind, OwnerLabel, PageRole};
 pub use page::NodePage;
 pub use reading::{Findings, PageError, PageReading, PageState, Shown, find};
-pub use report::{PageReport, PagesReport};
+pub use report::{PAGES_SCHEMA, PageReport, PagesReport};

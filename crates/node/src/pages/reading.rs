@@ -41,6 +41,9 @@ impl PageError {
     }
 }
 
+/// The name of a phase that the page does not contain.
+pub(super) const UNKNOWN_PHASE: &str = "unknown";
+
 /// What the thread of a node does.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PageState {
@@ -57,6 +60,10 @@ pub enum PageState {
 }
 
 impl PageState {
+    /// One of each kind.
+    pub const ALL: [Self; 5] =
+        [Self::Turns, Self::Hangs(Duration::ZERO), Self::Stands(Duration::ZERO), Self::Ended, Self::Gone];
+
     /// The stable name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -131,7 +138,7 @@ impl PageReading {
 
     /// How far it is, as the node has it.
     pub fn phase(&self) -> &str {
-        self.label.phases.get(self.cell(StateCell::Phase) as usize).map_or("unknown", String::as_str)
+        self.label.phases.get(self.cell(StateCell::Phase) as usize).map_or(UNKNOWN_PHASE, String::as_str)
     }
 
     /// Turns that its thread began, and what was done in them.

@@ -1,20 +1,26 @@
 //! Pages as JSON: `docs/schema/counters.json` describes it.
 
-use super::label::{OwnerKind, OwnerLabel};
-use super::reading::{PageReading, PageState, Shown};
+use super::label::{OwnerKind, OwnerLabel, PHASES, PageRole};
+use super::reading::{PageReading, PageState, Shown, UNKNOWN_PHASE};
 use ropewalk_terms::Instant;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// The form's name and version.
+pub const PAGES_SCHEMA: &str = "ropewalk-counters-1";
 
 /// Numbers by name; those that are 0 are left out.
 type ByName = BTreeMap<String, u64>;
 
 /// The pages of a machine at one moment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "What the nodes of a machine write into their pages: a line of `ropewalk counters --json`")]
 pub struct PagesReport {
     /// The form's name and version.
+    #[schemars(extend("const" = PAGES_SCHEMA))]
     pub schema: &'static str,
-    /// The pages.
+    /// The pages found, by file name.
     pub pages: Vec<PageReport>,
 }
 
@@ -23,26 +29,31 @@ impl PagesReport {
     pub fn new(pages: &[PageReading], earlier: &[PageReading], now: Instant) -> Self {
         let before = |page: &PageReading| earlier.iter().find(|earlier| earlier.file() == page.file());
         let pages = pages.iter().map(|page| PageReport::new(page, before(page), now)).collect();
-        Self { schema: "ropewalk-counters-1", pages }
+        Self { schema: PAGES_SCHEMA, pages }
     }
 }
 
-/// A page.
-#[derive(Debug, Serialize)]
+/// A page. Its numbers are told by their names in docs/metrics.md, in pieces, bytes or nanoseconds, and by cause what
+/// was `dropped:`, `missing:` and `lost:`; those that are 0 are left out.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct PageReport {
-    /// The node.
+    /// The node's name; for a gateway with two threads, the name of the thread.
     pub node: String,
     /// What it is.
+    #[schemars(extend("enum" = PageRole::ALL.map(PageRole::name)))]
     pub role: String,
-    /// What its thread does: `turns`, `hangs`, `stands`, `ended`, `gone`.
+    /// The state of its thread. `turns`: running. `hangs`: in one turn for more than 1 s. `stands`: no turn begun for
+    /// more than 1 s. `ended`: its run has ended. `gone`: its process ended before its run.
+    #[schemars(extend("enum" = PageState::ALL.map(PageState::name)))]
     pub state: &'static str,
-    /// The run.
+    /// The run number; 0 before the first run.
     pub run: u64,
-    /// How far it is.
+    /// The phase of the run that the node knows.
+    #[schemars(extend("enum" = phases()))]
     pub phase: String,
-    /// The process.
+    /// The number of the process.
     pub pid: u32,
-    /// Which life of the node.
+    /// Start time of the node, in nanoseconds since 1970; it identifies a life of the node.
     pub incarnation: u64,
     /// The version of the program.
     pub program: String,
@@ -52,22 +63,28 @@ pub struct PageReport {
     pub file: String,
     /// When its last turn began, in nanoseconds since 1970; null before the first.
     pub turned_ns: Option<i64>,
-    /// How long ago that was, where it hangs or stands still.
+    /// Seconds since it hangs or stands; null otherwise.
+    #[schemars(range(min = 0))]
     pub still_s: Option<f64>,
-    /// When all numbers were told last.
+    /// Time of the last update, in nanoseconds since 1970; null before the first one.
     pub told_ns: Option<i64>,
-    /// Turns.
+    /// Turns of its thread that began.
     pub turns: u64,
-    /// What was done in them.
+    /// Messages, fragments and events processed in these turns.
     pub work: u64,
-    /// The node as a whole.
+    /// The node as a whole, sums over its sources and streams included.
     pub numbers: ByName,
-    /// How fast these grow.
+    /// Growth per second of each counter since the previous sample; empty without `--watch`.
     pub rates_per_s: BTreeMap<String, f64>,
-    /// Each source.
+    /// Each source, by its id.
     pub sources: BTreeMap<u32, ByName>,
     /// Each stream, by its index.
     pub streams: BTreeMap<u32, ByName>,
+}
+
+/// How far a run may be.
+fn phases() -> Vec<&'static str> {
+    PHASES.into_iter().chain([UNKNOWN_PHASE]).collect()
 }
 
 impl PageReport {

@@ -63,7 +63,7 @@ fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_wi
     let scratch = Scratch::new("told");
     let directory = scratch.open("/data", 7);
     let rows = [843, 841].map(|id| OwnerLabel::source(SourceId(id)));
-    let mut page = directory.page("ru0", "readout", rows).expect("it can be made");
+    let mut page = directory.page("ru0", PageRole::Readout, rows).expect("it can be made");
     let now = MonotonicClock.now();
     page.turn_begins(now);
     page.stands(RunNumber(5), RunPhase::Running);
@@ -99,7 +99,7 @@ fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_wi
 #[test]
 fn a_thread_that_hangs_is_told_from_one_that_stands_still_and_from_one_that_ended() {
     let scratch = Scratch::new("hangs");
-    let page = scratch.open("/data", 1).page("bu0", "builder", []).expect("it can be made");
+    let page = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made");
     let at = |milliseconds: u64| Instant::from_nanoseconds(milliseconds * 1_000_000);
     let state = |now| scratch.found()[0].state(at(now));
     assert_eq!(state(90_000), PageState::Turns, "it was just made");
@@ -117,7 +117,7 @@ fn a_thread_that_hangs_is_told_from_one_that_stands_still_and_from_one_that_ende
 #[test]
 fn rates_are_those_between_two_tellings_of_one_life() {
     let scratch = Scratch::new("rates");
-    let mut page = scratch.open("/data", 1).page("bu0", "builder", []).expect("it can be made");
+    let mut page = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made");
     let tell = |page: &mut NodePage, seconds: u64, built, held| {
         page.count(&entry(None, Counter::EventsBuilt, built));
         page.count(&entry(None, Counter::PoolHeld, held));
@@ -130,7 +130,7 @@ fn rates_are_those_between_two_tellings_of_one_life() {
     assert_eq!(rates(None), [None, None]);
     assert_eq!(rates(Some(&second)), [None, None], "nothing was told since");
     drop(page);
-    let mut another = scratch.open("/data", 2).page("bu0", "builder", []).expect("it can be made");
+    let mut another = scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("it can be made");
     let third = tell(&mut another, 13, 1, 1);
     assert!(third.numbers(Some(&second)).iter().all(|one| one.rate.is_none()), "that was another life");
 }
@@ -138,12 +138,12 @@ fn rates_are_those_between_two_tellings_of_one_life() {
 #[test]
 fn a_node_that_starts_again_replaces_what_its_former_life_left_and_nothing_else() {
     let scratch = Scratch::new("again");
-    let lost = scratch.killed(scratch.open("/data", 1).page("bu0", "builder", []).expect("it can be made"));
-    let living = scratch.open("/data", 2).page("bu0", "builder", []).expect("it can be made");
+    let lost = scratch.killed(scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made"));
+    let living = scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("it can be made");
     assert!(!lost.exists());
     let elsewhere = scratch.open("/other", 3);
     let (same_name, other_name) =
-        (elsewhere.page("bu0", "builder", []), scratch.open("/data", 4).page("bu1", "builder", []));
+        (elsewhere.page("bu0", PageRole::Builder, []), scratch.open("/data", 4).page("bu1", PageRole::Builder, []));
     assert_eq!(scratch.found().len(), 3);
     drop((same_name, other_name, living));
     assert!(scratch.found().is_empty());
@@ -154,7 +154,7 @@ fn a_node_that_starts_again_replaces_what_its_former_life_left_and_nothing_else(
 fn of_what_others_left_behind_nothing_is_read() {
     let scratch = Scratch::new("others");
     let name = |output: &str| {
-        let page = scratch.open(output, 1).page("bu0", "builder", []).expect("it can be made");
+        let page = scratch.open(output, 1).page("bu0", PageRole::Builder, []).expect("it can be made");
         let file = scratch.found()[0].file().to_owned();
         drop(page);
         file
@@ -165,17 +165,17 @@ fn of_what_others_left_behind_nothing_is_read() {
     let fifo = files[1].with_file_name(format!("{}-1-1.page", begin(&files[1]).expect("a name")));
     // Whoever opens it waits for a writer who never comes.
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
-    drop(scratch.open("/data", 2).page("bu0", "builder", []).expect("nobody waits"));
+    drop(scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("a page"));
     std::fs::remove_file(fifo).expect("it is there");
 }
 
 #[test]
 fn those_that_live_are_found_before_those_that_are_gone() {
     let scratch = Scratch::new("order");
-    let killed = scratch.open("/data", 1).page("bu0", "builder", []).expect("a page");
+    let killed = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("a page");
     killed.turn_begins(MonotonicClock.now());
     scratch.killed(killed);
-    let _living = scratch.open("/other", 2).page("ru0", "readout", []).expect("a page");
+    let _living = scratch.open("/other", 2).page("ru0", PageRole::Readout, []).expect("a page");
     let names = scratch.found().iter().map(|page| (page.label().node.clone(), page.is_written())).collect::<Vec<_>>();
     assert_eq!(names, [("ru0".to_owned(), true), ("bu0".to_owned(), false)]);
 }
@@ -183,11 +183,11 @@ fn those_that_live_are_found_before_those_that_are_gone() {
 #[test]
 fn what_was_left_behind_for_a_day_goes_when_any_node_starts() {
     let scratch = Scratch::new("day");
-    let page = scratch.open("/data", 1).page("bu0", "builder", []).expect("it can be made");
+    let page = scratch.open("/data", 1).page("bu0", PageRole::Builder, []).expect("it can be made");
     page.turn_begins(MonotonicClock.now());
     let recent = scratch.killed(page);
     // It never turned, and its life began when the clock of the machine stood at one nanosecond.
-    let old = scratch.killed(scratch.open("/data", 1).page("zz", "builder", []).expect("it can be made"));
+    let old = scratch.killed(scratch.open("/data", 1).page("zz", PageRole::Builder, []).expect("it can be made"));
     // Files of yesterday, as both would be; but the first one's thread had a turn just now.
     let yesterday = std::time::SystemTime::now() - Duration::from_secs(25 * 3600);
     for file in [&recent, &old] {
@@ -198,7 +198,7 @@ fn what_was_left_behind_for_a_day_goes_when_any_node_starts() {
     assert!(recent.exists() && !old.exists());
     let [left] = scratch.found().try_into().expect("one is left");
     assert!(left.remove_if_left().expect("it can be removed") && !recent.exists());
-    let _living = scratch.open("/data", 3).page("bu0", "builder", []);
+    let _living = scratch.open("/data", 3).page("bu0", PageRole::Builder, []);
     assert!(!scratch.found()[0].remove_if_left().expect("it is there"));
     assert_eq!(scratch.found().len(), 1);
 }
@@ -210,17 +210,18 @@ fn where_no_page_can_be_had_that_is_said_once_and_nodes_go_without() {
     std::fs::write(&file, "").expect("it can be written");
     let open = |choice| PageDirectory::open(&choice, Path::new("/data"), Incarnation(1));
     let broken = open(PagesChoice::In(file.join("below")));
-    assert!(broken.page("bu0", "builder", []).is_none() && broken.page("bu1", "builder", []).is_none());
+    assert!(broken.page("bu0", PageRole::Builder, []).is_none() && broken.page("bu1", PageRole::Builder, []).is_none());
     let trouble = broken.trouble().expect("it is said");
     assert!(trouble.starts_with(&file.display().to_string()) && trouble.contains("[monitor] pages"), "{trouble}");
     let nowhere = open(PagesChoice::Nowhere);
-    assert!(nowhere.page("bu0", "builder", []).is_none() && nowhere.trouble().is_none());
+    assert!(nowhere.page("bu0", PageRole::Builder, []).is_none() && nowhere.trouble().is_none());
 }
 
 #[test]
 fn pages_that_are_damaged_short_or_somebody_elses_are_named_and_the_others_are_read() {
     let scratch = Scratch::new("damaged");
-    let _page = scratch.open("/data", 1).page("bu0", "builder", [OwnerLabel::stream(StreamIndex(0), "physics")]);
+    let _page =
+        scratch.open("/data", 1).page("bu0", PageRole::Builder, [OwnerLabel::stream(StreamIndex(0), "physics")]);
     let good = std::fs::read(scratch.found()[0].file()).expect("it is there");
     let put = |name: &str, bytes: &[u8]| std::fs::write(scratch.0.join(name), bytes).expect("it can be written");
     put("empty.page", b"");
@@ -253,7 +254,7 @@ fn pages_that_are_damaged_short_or_somebody_elses_are_named_and_the_others_are_r
 fn a_report_has_each_number_by_its_name() {
     let scratch = Scratch::new("report");
     let rows = [OwnerLabel::stream(StreamIndex(0), "physics"), OwnerLabel::stream(StreamIndex(1), "rest")];
-    let mut page = scratch.open("/data", 1).page("bu0", "builder", rows).expect("it can be made");
+    let mut page = scratch.open("/data", 1).page("bu0", PageRole::Builder, rows).expect("it can be made");
     page.count(&entry(None, Counter::EventsBuilt, 8));
     page.count(&entry(Some(1), Counter::StreamSelected, 5));
     let report = PagesReport::new(&scratch.found(), &[], MonotonicClock.now());

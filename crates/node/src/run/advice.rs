@@ -1,8 +1,9 @@
 //! What to do about a source of which most or all is no use: which key would help, by the cause that its fragments have.
 
+use super::fragment_summary::FragmentSummary;
 use super::summary::RunSummary;
-use crate::configuration::{Configuration, RequirementChoice, SourceSection};
-use serde_json::Value;
+use crate::configuration::{Configuration, SourceSection};
+use ropewalk_terms::Requirement;
 
 /// A line for each source of which most fragments were lost for one cause, or nothing came, for people.
 pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String> {
@@ -14,22 +15,21 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
     configuration.source.iter().filter_map(of).collect()
 }
 
-fn about(source: &SourceSection, account: &Value) -> Option<String> {
-    let received = account["received"].as_u64()?;
+fn about(source: &SourceSection, account: &FragmentSummary) -> Option<String> {
+    let received = account.received;
     if received == 0 {
-        let is_missed = source.requirement == RequirementChoice::Required;
+        let is_missed = source.requirement == Requirement::Required;
         return is_missed.then(|| format!("nothing came: {}", way(source)));
     }
-    let repeated = account["duplicate"].as_u64()?;
+    let repeated = account.duplicate;
     if repeated * 3 >= received && source.gathering().is_none() && source.description().is_some() {
         return Some(format!(
             "{repeated} of {received} fragments are `duplicate`: frames have the number of the event before them. Where several \
              frames of an event follow each other, `gather = true` makes one fragment of them"
         ));
     }
-    let causes = account["dropped"].as_object().into_iter().flatten();
-    let causes = causes.map(|(cause, count)| (cause.as_str(), count.as_u64().unwrap_or(0)));
-    let kinds = ["corrupt", "stale"].map(|kind| (kind, account[kind].as_u64().unwrap_or(0)));
+    let causes = account.dropped.iter().map(|(cause, count)| (*cause, *count));
+    let kinds = [("corrupt", account.corrupt), ("stale", account.stale)];
     let (cause, count) = causes.chain(kinds).max_by_key(|(_, count)| *count)?;
     if count <= received / 2 {
         return None;

@@ -3,7 +3,6 @@
 use super::black_box::{self, Saver};
 use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
-use super::claim::Claim;
 use super::configured::Configured;
 use super::descriptors;
 use super::emulated::Lines;
@@ -13,13 +12,14 @@ use super::forecast::{DiskWatch, StartRoom};
 use super::front_ends::FrontEndService;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::histograms::HistogramDefinition;
-use super::paged::Paged;
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
 };
-use super::placer::Placer;
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
+use super::stats_page::StatsPage;
+use super::takeover_record::TakeoverRecord;
+use super::thread_placement::ThreadPlacement;
 use super::transfer::TransferService;
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
@@ -94,7 +94,7 @@ pub(super) fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
 /// What every node of this process shares.
 pub(super) struct Workshop<'a> {
     pub(super) resolved: &'a Resolved,
-    pub(super) placer: &'a Placer,
+    pub(super) placement: &'a ThreadPlacement,
     pub(super) incarnation: Incarnation,
     /// Where those who watch ask for events.
     pub(super) tap: Tap,
@@ -105,11 +105,11 @@ pub(super) struct Workshop<'a> {
 }
 
 impl<'a> Workshop<'a> {
-    pub(super) fn new(resolved: &'a Resolved, placer: &'a Placer) -> Self {
+    pub(super) fn new(resolved: &'a Resolved, placement: &'a ThreadPlacement) -> Self {
         let (incarnation, configuration) = (incarnation(), resolved.configuration());
         let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
         let rooms = configuration.builder.iter().map(|_| OutputRoom::default()).collect();
-        Self { resolved, placer, incarnation, tap: Tap::new(resolved.sources.len()), pages, rooms }
+        Self { resolved, placement, incarnation, tap: Tap::new(resolved.sources.len()), pages, rooms }
     }
 }
 
@@ -146,7 +146,7 @@ impl Workshop<'_> {
     /// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The
     /// rest is never touched, so that the process stays near what was configured.
     pub(super) fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
-        Ok(Staging::new(self.placer.untouched_pool(config)?))
+        Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
 
     fn staging(&self, unit: &str) -> Result<Staging, RunError> {
@@ -165,7 +165,7 @@ impl Workshop<'_> {
         let node = NodeId::readout(index);
         let config = self.resolved.readout_drive(index, self.identity(node));
         let name = config.name.clone();
-        let pool = self.placer.pool(self.resolved.readout_pool(index))?;
+        let pool = self.placement.pool(self.resolved.readout_pool(index))?;
         // Before it is known whose connection it is, it fills no more than its share of what all connections share.
         let usual = self.resolved.tcp();
         let tcp = TcpConfig { receive_batch_bytes: usual.receive_batch_bytes.min(pool.block_size()), ..usual };
@@ -195,7 +195,7 @@ impl Workshop<'_> {
                     packing_threads: storage.packing_threads,
                     ..RealDiskConfig::default()
                 };
-                let disk = RealDisk::with_threads(config, |thread| self.placer.on_start(thread));
+                let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
                 let disk = disk.map_err(system(format!("{name}: disk thread")))?;
                 let records = self.spare_pool(PoolConfig::anonymous(
                     &pool_of(&name, Purpose::Records),
@@ -232,8 +232,8 @@ impl Workshop<'_> {
             return Ok(None);
         }
         let blocks = (feeds.len() + 1) * SOURCE_BLOCKS;
-        let pool = self.placer.pool(PoolConfig::anonymous(SOURCES, SOURCE_BLOCK, blocks))?;
-        let nothing = self.placer.pool(PoolConfig::anonymous(SOURCES_RECEIVE, UNUSED_BLOCK, feeds.len() + 1))?;
+        let pool = self.placement.pool(PoolConfig::anonymous(SOURCES, SOURCE_BLOCK, blocks))?;
+        let nothing = self.placement.pool(PoolConfig::anonymous(SOURCES_RECEIVE, UNUSED_BLOCK, feeds.len() + 1))?;
         let tcp = TcpConfig {
             send_queue_bytes: SOURCE_QUEUE_BLOCKS * SOURCE_BLOCK,
             close_timeout: SOURCE_PATIENCE,
@@ -251,7 +251,7 @@ impl Workshop<'_> {
 
     fn peer_tcp(&self, name: &str, pool: PoolConfig) -> Result<Tcp, RunError> {
         let tcp = TcpConfig { send_queue_bytes: PEER_QUEUE, ..self.resolved.tcp() };
-        Tcp::new(tcp, self.placer.pool(pool)?).map_err(endpoint(name))
+        Tcp::new(tcp, self.placement.pool(pool)?).map_err(endpoint(name))
     }
 }
 
@@ -275,9 +275,9 @@ pub fn launch_with(
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
     descriptors::make_room(configuration, None)?;
-    let placer = Placer::new(configuration, Part::Whole)?;
+    let placement = ThreadPlacement::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
-    let workshop = Workshop::new(&resolved, &placer);
+    let workshop = Workshop::new(&resolved, &placement);
     let network = InProcessNetwork::new();
     let config = InProcessConfig { send_queue_bytes: PEER_QUEUE, ..InProcessConfig::default() };
     let peers = || network.dispatcher(config).map_err(system("in-process endpoints"));
@@ -285,7 +285,7 @@ pub fn launch_with(
     let manager = workshop.manager(0, peers()?)?;
     let mut addresses = Vec::new();
     let mut names = Vec::new();
-    let mut groups = Groups::new(&placer);
+    let mut groups = Groups::new(&placement);
     let (mut cards, mut fed, mut lines, mut savers) = (Vec::new(), Vec::new(), Lines::new(), Vec::new());
     let (mut watched, mut archive) = (Vec::new(), Archive::new());
     for index in 0..resolved.manager.readouts {
@@ -312,7 +312,7 @@ pub fn launch_with(
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, lines, &gate)?;
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
-    let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
+    let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placement);
     start.names = names;
     start.handle.watched = watched;
     start.handle.tap = Some(workshop.tap.clone());
@@ -346,9 +346,9 @@ pub fn launch_unit(
     descriptors::make_room(configuration, Some((role, index)))?;
     let mut called = addresses.readouts.iter().filter(|_| role == Role::Builder).chain(&addresses.managers);
     called.try_for_each(|address| resolve(address).map(drop)).map_err(endpoint("another node"))?;
-    let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
+    let placement = ThreadPlacement::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
-    let workshop = Workshop::new(&resolved, &placer);
+    let workshop = Workshop::new(&resolved, &placement);
     match role {
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
@@ -358,7 +358,7 @@ pub fn launch_unit(
             let lines = workshop.emulated(index, &mut readout)?;
             let watched = workshop.splitters(index, &mut readout)?;
             let savers = workshop.black_boxes(index, &mut readout, &entrances);
-            let mut start = Start::new(nowhere(), &resolved, &placer);
+            let mut start = Start::new(nowhere(), &resolved, &placement);
             start.handle.watched = watched;
             start.names = vec![
                 (name.clone(), readout.builder_address()),
@@ -382,7 +382,7 @@ pub fn launch_unit(
             let (mut watched, mut archive) = (Vec::new(), Archive::new());
             let peers = workshop.peer_tcp(&section.name, pool)?;
             let builder = workshop.builder(index, peers, &mut watched, &mut archive)?;
-            let mut start = Start::new(nowhere(), &resolved, &placer);
+            let mut start = Start::new(nowhere(), &resolved, &placement);
             start.handle.watched = watched;
             start.handle.tap = Some(workshop.tap.clone());
             start.worker(&section.name, vec![Box::new(workshop.paged(NodeId::builder(index), builder))])?;
@@ -408,9 +408,9 @@ pub(crate) fn launch_manager(
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
     descriptors::make_room(configuration, Some((Role::Manager, index)))?;
-    let placer = Placer::new(configuration, Part::of(configuration, Role::Manager, index))?;
+    let placement = ThreadPlacement::new(configuration, Part::of(configuration, Role::Manager, index))?;
     let resolved = Resolved::new(configuration, addresses);
-    let workshop = Workshop::new(&resolved, &placer);
+    let workshop = Workshop::new(&resolved, &placement);
     let mut manager = workshop.manager(index, workshop.control_tcp(MANAGER)?)?;
     let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
     let output = &configuration.run.output;
@@ -419,7 +419,7 @@ pub(crate) fn launch_manager(
     let lost = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(looking(output)))?;
     let lost = lost.map(|(lost, _)| lost.run);
     manager.closed(ClosedRuns { before: Some(run), but: lost });
-    let mut start = Start::new(directory, &resolved, &placer);
+    let mut start = Start::new(directory, &resolved, &placement);
     // Once: whoever takes one more run has heard of it.
     start.handle.warnings.extend(lost.filter(|lost| lost.0 + 1 == run.0).map(|lost| {
         format!(
@@ -465,22 +465,22 @@ pub(crate) fn take_over(
     }
     let mut configuration = configuration.clone();
     configuration.manager.epoch = last.epoch.0 + 1;
-    let placer = Placer::new(&configuration, Part::Other)?;
+    let placement = ThreadPlacement::new(&configuration, Part::Other)?;
     let resolved = Resolved::new(&configuration, addresses);
-    let workshop = Workshop::new(&resolved, &placer);
+    let workshop = Workshop::new(&resolved, &placement);
     let mut manager = workshop.manager(index, workshop.control_tcp(MANAGER)?)?;
     manager.closed(ClosedRuns { before: Some(directory.run), but: None });
-    let claim = Claim { epoch: resolved.manager.epoch, address: manager.address(), ..last };
+    let record = TakeoverRecord { epoch: resolved.manager.epoch, address: manager.address(), ..last };
     let claimed = || format!("{}: cannot be claimed by another event manager", directory.path.display());
-    claim.make(&directory.path).map_err(system(claimed()))?;
-    let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(claim.started.0).max(0) as u64);
-    let epoch = claim.epoch;
-    let managing = Managing::Successor { first: claim.first, last: claim.last, epoch, before };
-    let mut start = Start::new(directory, &resolved, &placer);
+    record.make(&directory.path).map_err(system(claimed()))?;
+    let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(record.started.0).max(0) as u64);
+    let epoch = record.epoch;
+    let managing = Managing::Successor { first: record.first, last: record.last, epoch, before };
+    let mut start = Start::new(directory, &resolved, &placement);
     start.front_ends(front_ends, None, resolved.fixed_data_addresses()?);
     start.manage(manager, managing, workshop.manager_page(index))?;
     let mut handle = start.finish(&workshop)?;
-    handle.describe(claim.fields);
+    handle.describe(record.fields);
     Ok(handle)
 }
 
@@ -516,8 +516,8 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(placer: &Placer) -> Self {
-        Self { together: placer.is_shared(), readouts: Vec::new(), builders: Vec::new(), manager: None }
+    fn new(placement: &ThreadPlacement) -> Self {
+        Self { together: placement.is_shared(), readouts: Vec::new(), builders: Vec::new(), manager: None }
     }
 
     /// Thread names and their drives, in the order in which data pass.
@@ -533,13 +533,13 @@ impl Groups {
 /// A handle in the making.
 struct Start<'a> {
     handle: RunHandle,
-    placer: &'a Placer,
+    placement: &'a ThreadPlacement,
     names: Vec<(String, String)>,
     commands: Option<std::sync::mpsc::Receiver<ropewalk_flow::control::RunCommand>>,
 }
 
 impl<'a> Start<'a> {
-    fn new(directory: RunDirectory, resolved: &Resolved, placer: &'a Placer) -> Self {
+    fn new(directory: RunDirectory, resolved: &Resolved, placement: &'a ThreadPlacement) -> Self {
         ropewalk_memory::prepare_chains(resolved.chain_nodes());
         let (commands, received) = channel();
         let handle = RunHandle {
@@ -583,7 +583,7 @@ impl<'a> Start<'a> {
             clock_at_start: None,
             configured: Configured::new(resolved.configuration()),
         };
-        Self { handle, placer, names: Vec::new(), commands: Some(received) }
+        Self { handle, placement, names: Vec::new(), commands: Some(received) }
     }
 
     fn manager<P: Dispatcher + Send + 'static>(
@@ -600,7 +600,7 @@ impl<'a> Start<'a> {
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
         };
-        groups.manager = Some((MANAGER.to_owned(), Box::new(Paged::new(manager, page))));
+        groups.manager = Some((MANAGER.to_owned(), Box::new(StatsPage::new(manager, page))));
     }
 
     /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
@@ -632,7 +632,7 @@ impl<'a> Start<'a> {
     fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {
         self.handle.addresses =
             std::mem::take(&mut self.names).into_iter().chain(self.handle.addresses.drain(..)).collect();
-        let worker = Worker::start(name, drives, Arc::clone(&self.handle.ending), self.placer.on_start(name))
+        let worker = Worker::start(name, drives, Arc::clone(&self.handle.ending), self.placement.on_start(name))
             .map_err(system(format!("thread {name}")))?;
         self.handle.workers.push(worker);
         Ok(())
@@ -713,7 +713,7 @@ impl<'a> Start<'a> {
         feed: impl FnOnce(&ChildSlot, &FeederNotes, &Arc<AtomicBool>) + Send + 'static,
     ) -> Result<(), RunError> {
         let (notes, child) = (Arc::new(FeederNotes::default()), ChildSlot::default());
-        let prepare = self.placer.on_start(&name);
+        let prepare = self.placement.on_start(&name);
         let (told, slot, over) = (Arc::clone(&notes), child.clone(), Arc::clone(&is_over));
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
             prepare();
@@ -731,7 +731,7 @@ impl<'a> Start<'a> {
         gate: &Arc<TriggerGate>,
     ) -> Result<(), RunError> {
         self.handle.gate = Some(Arc::clone(gate));
-        let on_start = self.placer.on_start(name);
+        let on_start = self.placement.on_start(name);
         let worker = Worker::start(name, vec![drive], Arc::clone(&self.handle.ending), on_start)
             .map_err(system(format!("thread {name}")))?;
         self.handle.source_workers.push(worker);
@@ -757,7 +757,7 @@ impl<'a> Start<'a> {
     /// The handle, once every thread is in its place.
     fn finish(mut self, workshop: &Workshop<'_>) -> Result<RunHandle, RunError> {
         self.handle.news.extend(workshop.pages.trouble());
-        match self.placer.finish() {
+        match self.placement.finish() {
             Ok(warnings) => self.handle.warnings.extend(warnings),
             Err(error) => {
                 self.handle.ending.halt();

@@ -8,7 +8,7 @@
 use super::assemble::{RunError, Workshop, system};
 use super::entrances::{DATAGRAM_BLOCK, DATAGRAM_BLOCKS, Fed, Opened, Writing, datagram_input, together};
 use super::placement::{Purpose, pool_of};
-use crate::configuration::{FormatName, InputChoice, RequirementChoice, SourceSection};
+use crate::configuration::{FormatName, InputChoice, SourceSection};
 use crate::drive::ReadoutDrive;
 use crate::offline::ByteOrigin;
 use crate::offline::foreign::{Passed, Wanted, capture_has_datagrams, feed_datagrams, is_capture_file};
@@ -16,6 +16,7 @@ use ropewalk_io::Dispatcher;
 use ropewalk_io::packet::{LocalFeed, local_packets};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_memory::PoolConfig;
+use ropewalk_terms::Requirement;
 use ropewalk_terms::{Instant, Utc};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl Workshop<'_> {
             let Some(InputChoice(origin)) = &first.input else { continue };
             let name = first.name_or_id();
             let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
-            let pool = self.placer.untouched_pool(pool)?;
+            let pool = self.placement.untouched_pool(pool)?;
             let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
             readout.add_datagrams(datagram_input(&boards, receiver, false));
             opened
@@ -58,7 +59,7 @@ impl Workshop<'_> {
 /// Where it cannot, or is no capture though the source's frames come in datagrams. A FIFO is looked at when it is read.
 pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
     let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
-    if source.requirement != RequirementChoice::Required {
+    if source.requirement != Requirement::Required {
         return Ok(());
     }
     let is_special = std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir());

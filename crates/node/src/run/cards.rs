@@ -80,7 +80,7 @@ impl Workshop<'_> {
             let name = pool_of(&card.name, Purpose::Ring);
             let memory = if card.writer == WriterChoice::Process { MemoryKind::Memfd } else { MemoryKind::Anonymous };
             let memory = PoolConfig { memory, ..ring_of(&name, card.blocks.0, card.memory.0) };
-            let (writer, reader) = self.placer.ring(memory)?;
+            let (writer, reader) = self.placement.ring(memory)?;
             let file = reader.file().map(|file| file.try_clone_to_owned()).transpose();
             let file = file.map_err(system(format!("{}: the ring's file", card.name)))?;
             match &card.serve {
@@ -113,7 +113,7 @@ impl Workshop<'_> {
     /// The server of a card, and where it listens.
     fn server(&self, card: &FelixSection, serve: &ServeSection) -> Result<(StreamServer<Tcp>, String), RunError> {
         let pool = |purpose, (block, blocks)| {
-            self.placer.untouched_pool(PoolConfig::anonymous(&pool_of(&card.name, purpose), block, blocks))
+            self.placement.untouched_pool(PoolConfig::anonymous(&pool_of(&card.name, purpose), block, blocks))
         };
         let tcp = Tcp::new(self.resolved.tcp(), pool(Purpose::Subscribers, SUBSCRIBERS)?);
         let mut endpoints = tcp.map_err(endpoint(&card.name))?;

@@ -1,20 +1,20 @@
 //! How far the times in an account can be believed.
 
 use ropewalk_io::clock::ClockQuality;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the kernel of the event manager's machine said of its civil time, which `started_ns` and the times of lumisections come from.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ClockSummary {
     /// When the run began; null where this event manager was not there then, or was not told.
     pub at_start: Option<ClockReading>,
-    /// When the account was closed.
+    /// When the account was closed; null where the kernel was not asked.
     pub at_end: Option<ClockReading>,
 }
 
 /// What the kernel said.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReading {
     /// Somebody, such as NTP or PTP, sets the clock.
     pub synchronised: bool,

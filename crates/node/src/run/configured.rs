@@ -4,6 +4,7 @@ use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Written, digest};
 use crate::whole_file;
 use ropewalk_terms::SourceId;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -13,9 +14,9 @@ use std::path::Path;
 pub const CONFIGURATION: &str = "configuration.toml";
 
 /// What an account says of the run's configuration.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct ConfigurationSummary {
-    /// The SHA-256 of [`CONFIGURATION`], in hexadecimal digits.
+    /// The SHA-256 of `configuration.toml`, in hexadecimal digits.
     pub sha256: String,
     /// The file that it was read from; null where there was none.
     pub file: Option<String>,

@@ -45,7 +45,7 @@ impl Workshop<'_> {
             let (id, name) = (SourceId(source.id), source.name_or_id());
             let line = if source.has_datagrams() {
                 let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
-                let pool = self.placer.untouched_pool(pool)?;
+                let pool = self.placement.untouched_pool(pool)?;
                 let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
                 readout.add_datagrams(DatagramInputConfig {
                     receiver: Box::new(receiver),

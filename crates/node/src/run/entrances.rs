@@ -140,7 +140,7 @@ impl Workshop<'_> {
             if largest <= LARGEST_IN_BATCH { ReceiveMechanism::RecvMmsg } else { ReceiveMechanism::RecvFrom };
         let config = ReceiveConfig { mechanism, largest, socket_buffer: SOCKET_BUFFER, ..config };
         let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
-        let memory = PacketMemory::pool(self.placer.untouched_pool(pool)?);
+        let memory = PacketMemory::pool(self.placement.untouched_pool(pool)?);
         SocketReceiver::new(config, memory).map_err(packet_error(name))
     }
 }

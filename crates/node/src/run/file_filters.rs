@@ -34,7 +34,7 @@ impl Workshop<'_> {
             sync_on_publish: config.level == AcknowledgementLevel::Synced,
             ..RealDiskConfig::default()
         };
-        let disk = RealDisk::with_threads(disk, |thread| self.placer.on_start(thread));
+        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
         let disk = disk.map_err(system(format!("{name}: disk thread")))?;
         let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Records), HEADERS_BLOCK, HEADERS_BLOCKS);
         Ok(Some(Filing::new(disk, config, self.spare_pool(pool)?)))
@@ -70,7 +70,7 @@ impl Workshop<'_> {
             // What is wrong with it is known before the run then.
             let mut process = library_process(filter.clone(), *memory).map_err(unfit)?;
             process.try_out(START).map_err(unfit)?;
-            process.missing().texts().for_each(|text| self.placer.warn(format!("[file_based] library: {text}")));
+            process.missing().texts().for_each(|text| self.placement.warn(format!("[file_based] library: {text}")));
         }
         let configs = (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index));
         configs.map(|config| FileFilters::start(&config, section, &task, run)).collect()

@@ -1,20 +1,21 @@
 //! What became of the events of a run that went to filter units as files.
 
 use super::file_filters::FileFilters;
+use super::ledger_summary::UnbalancedSummary;
 use crate::file_based::{FilesSummary, StreamSummary};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What filter units that work on files made of a run: of all builder units together.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FileBasedSummary {
     /// Where the files are, a directory for each builder unit.
     pub directories: Vec<PathBuf>,
     /// Files of events.
     pub files: u64,
-    /// Files that filter units ended over: they are in the directory `error`.
+    /// Files on which filter units crashed; they are in the directory `error`.
     pub files_set_aside: u64,
     /// How often a file went to another filter unit.
     pub given_back: u64,
@@ -24,22 +25,22 @@ pub struct FileBasedSummary {
     pub accepted: u64,
     /// Events that they rejected.
     pub rejected: u64,
-    /// Events in files that were set aside.
+    /// Events in files that were set aside: written = accepted + rejected + set_aside.
     pub set_aside: u64,
-    /// What streams took, by name.
+    /// What streams took of accepted events, by name.
     pub streams: BTreeMap<String, FiledStream>,
-    /// The lumisections of which every file has its fate, in order.
+    /// Lumisections of which every file is decided, in order, over all builder units.
     pub lumisections: Vec<FiledLumisection>,
     /// Why files were given back.
     #[serde(skip)]
     pub(super) failures: Vec<String>,
     /// Why what does not hold does not.
     #[serde(skip)]
-    pub(super) unbalanced: Vec<Value>,
+    pub(super) unbalanced: Vec<UnbalancedSummary>,
 }
 
-/// What a stream took of files: selected = prescaled away + written.
-#[derive(Copy, Clone, Debug, Default, Serialize)]
+/// What a stream took of files: selected = prescaled_away + written.
+#[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FiledStream {
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
@@ -52,11 +53,11 @@ pub struct FiledStream {
 }
 
 /// What filter units made of the events of a lumisection: of all builder units together.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FiledLumisection {
-    /// From 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// Events that builder units wrote: events = accepted + rejected + set aside.
+    /// Events that builder units wrote: events = accepted + rejected + set_aside.
     pub events: u64,
     /// Those that filter units accepted.
     pub accepted: u64,
@@ -64,7 +65,7 @@ pub struct FiledLumisection {
     pub rejected: u64,
     /// Those in files that were set aside.
     pub set_aside: u64,
-    /// What streams took of them.
+    /// What streams took of them, by name.
     pub streams: BTreeMap<String, FiledStream>,
 }
 
@@ -91,14 +92,14 @@ impl FileBasedSummary {
             summary.directories.push(directory.to_owned());
             match outcome {
                 Ok(told) => summary.add(told, &mut lumisections),
-                Err(why) => summary.unbalanced.push(json!({ "equation": "every file was decided", "why": why })),
+                Err(why) => summary.unbalanced.push(UnbalancedSummary::because("every file was decided", why)),
             }
         }
         summary.lumisections = lumisections.into_values().collect();
         let decided = summary.accepted + summary.rejected + summary.set_aside;
         if decided != written {
             let equation = "written = accepted + rejected + set aside by filter units that work on files";
-            summary.unbalanced.push(json!({ "equation": equation, "left": written, "right": decided }));
+            summary.unbalanced.push(UnbalancedSummary::sides(equation, written, decided));
         }
         Some(summary)
     }
@@ -123,6 +124,6 @@ impl FileBasedSummary {
         self.set_aside += told.lumisections.iter().map(|lumisection| lumisection.set_aside).sum::<u64>();
         self.failures.extend(told.failures.iter().cloned());
         let equation = "each lumisection's files = what filter units made of them";
-        self.unbalanced.extend(told.unbalanced.iter().map(|why| json!({ "equation": equation, "why": why })));
+        self.unbalanced.extend(told.unbalanced.iter().map(|why| UnbalancedSummary::because(equation, why)));
     }
 }

@@ -3,11 +3,12 @@
 use crate::drive::RunSnapshot;
 use ropewalk_terms::{Counter, StreamAccount, StreamIndex};
 use ropewalk_wire::run_file::StreamName;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What became of filter units and of the events that they had.
-#[derive(Copy, Clone, Debug, Default, Serialize)]
+#[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FilterSummary {
     /// Events of which no decision could be had.
     pub failures: u64,
@@ -17,9 +18,9 @@ pub struct FilterSummary {
     pub stale_decisions: u64,
     /// Filter units that were started in the place of another one.
     pub restarts: u64,
-    /// Filter units that none is started in the place of any more.
+    /// Filter units that ended too often and are not restarted.
     pub given_up: u64,
-    /// Events of ordered streams that came after later ones had been written.
+    /// Events of ordered streams that came after later ones had been written: their builder unit had died.
     pub out_of_order: u64,
     /// Bytes of events that were copied for filters.
     pub copied_bytes: u64,
@@ -40,14 +41,18 @@ impl FilterSummary {
     }
 }
 
-/// The account of a stream.
-#[derive(Copy, Clone, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of terms::StreamAccount, documented there")]
+/// The account of a stream: selected = prescaled_away + written + failed + in_flight.
+#[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct StreamSummary {
+    /// Events that its triggers or trigger types select.
     pub selected: u64,
+    /// Events that its prescale left out.
     pub prescaled_away: u64,
+    /// Events in its files.
     pub written: u64,
+    /// Events that could not be written.
     pub failed: u64,
+    /// Events on their way to its files, counted from the table.
     pub in_flight: u64,
 }
 

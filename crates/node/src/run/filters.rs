@@ -83,7 +83,7 @@ impl Workshop<'_> {
             let mut process = process(section).map_err(unfit)?;
             if unit == 0 {
                 process.try_out(START).map_err(unfit)?;
-                process.missing().texts().for_each(|text| self.placer.warn(format!("{builder}: filter: {text}")));
+                process.missing().texts().for_each(|text| self.placement.warn(format!("{builder}: filter: {text}")));
             }
             watched.push(Watched::new(format!("{builder}: filter {unit}"), process.journal()));
             links.push(Box::new(Linked { process, events: section.events, taken: 0 }));
@@ -97,7 +97,7 @@ impl Workshop<'_> {
         for (unit, address) in (0..section.units).zip(section.nodes.iter().cycle()) {
             let name = format!("{builder}-filter{unit}");
             let pool = |purpose, block, blocks| PoolConfig::anonymous(&pool_of(&name, purpose), block, blocks);
-            let decisions = self.placer.pool(pool(Purpose::Control, DECISIONS_BLOCK, DECISIONS_BLOCKS))?;
+            let decisions = self.placement.pool(pool(Purpose::Control, DECISIONS_BLOCK, DECISIONS_BLOCKS))?;
             let tcp = TcpConfig { send_queue_bytes: QUEUE, ..self.resolved.tcp() };
             let peers = Tcp::new(tcp, decisions).map_err(endpoint(&name))?;
             let heads = self.spare_pool(pool(Purpose::Staging, HEADS_BLOCK, HEADS_BLOCKS))?;

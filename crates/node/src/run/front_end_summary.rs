@@ -1,61 +1,110 @@
 //! What a run says of its front ends under run control: the part `front_ends` of its account.
 
-use super::summary::causes;
+use super::fragment_summary::causes;
+use super::ledger_summary::UnbalancedSummary;
 use crate::drive::{FrontEndState, FrontEndsAccount, RunSnapshot};
 use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
-use ropewalk_wire::front_end::Named;
+use ropewalk_wire::front_end::{Named, Stage};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Front ends under run control, in one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FrontEndsSummary {
     /// The number of the first event.
     pub first: u64,
     /// That of the last one, where the trigger source or whoever stopped the run said it.
     pub last: Option<u64>,
-    /// What the trigger source issued, where it told.
+    /// Triggers, if the trigger source reports them: issued = accepted + vetoed.
     pub trigger: Option<TriggerSummary>,
-    /// Each front end, by source.
-    pub by_source: Map<String, Value>,
+    /// Each front end, by source id.
+    pub by_source: BTreeMap<String, FrontEndSummary>,
     /// What went wrong with them, in the order in which it did.
     pub incidents: Vec<IncidentSummary>,
     /// Incidents for which there was no room in the list.
     pub incidents_beyond: u64,
     /// The equations that do not hold, in the form of the ledger's.
     #[serde(skip)]
-    pub(super) unbalanced: Vec<Value>,
+    pub(super) unbalanced: Vec<UnbalancedSummary>,
 }
 
-/// The trigger source's account: `issued = accepted + vetoed`.
-#[derive(Clone, Debug, Serialize)]
+/// A front end under run control: expected = in_events + missing.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct FrontEndSummary {
+    /// Whether its control connection is open.
+    pub connected: bool,
+    /// Its own counters, as last reported.
+    pub counters: BTreeMap<String, u64>,
+    /// Accepted triggers, if every event needs this front end; null otherwise.
+    pub expected: Option<u64>,
+    /// The first event that it sent; null if none, or not reported.
+    pub first: Option<u64>,
+    /// Its fragments in events of the run.
+    pub in_events: u64,
+    /// The last event that it sent; null if none, or not reported.
+    pub last: Option<u64>,
+    /// The run gave it up.
+    pub left_behind: bool,
+    /// Events without its fragment, by cause.
+    pub missing: BTreeMap<&'static str, u64>,
+    /// The name that it reports.
+    pub name: String,
+    /// Slow readings that were taken.
+    pub readings: u64,
+    /// Slow readings dropped for their rate or for lack of room.
+    pub readings_refused: u64,
+    /// Fragments sent, as last reported.
+    pub sent: u64,
+    /// The SHA-256 of the settings with which it became ready, in hexadecimal digits; null if it did not, or has none.
+    pub settings_sha256: Option<String>,
+    /// Its last state.
+    #[schemars(extend("enum" = stages()))]
+    pub stage: &'static str,
+    /// Its last message.
+    pub text: String,
+    /// The versions of firmware and library that it reports.
+    pub versions: String,
+    /// Seconds of back-pressure.
+    #[schemars(range(min = 0))]
+    pub waited_s: f64,
+}
+
+/// The trigger source's account: issued = accepted + vetoed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TriggerSummary {
-    /// Which source it is.
+    /// The trigger source's id.
     pub source: u32,
     /// Triggers that there were.
     pub issued: u64,
     /// Those that made an event: from the first to the last, as the numbers of these say.
     pub accepted: u64,
-    /// Those that were not let through, by cause.
-    pub vetoed: Map<String, Value>,
-    /// Accepted ones of which nobody has anything, once the run has ended: what was on its way to a readout unit ended with it.
+    /// Vetoed triggers, by the trigger source's own causes.
+    pub vetoed: BTreeMap<String, u64>,
+    /// Accepted triggers without any fragment at the end of the run: the fragments were lost with a readout unit.
+    /// `missing` of the sources contains them, too.
     pub without_event: u64,
 }
 
 /// Something that went wrong with a front end.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IncidentSummary {
-    /// Which source it is.
+    /// The source's id.
     pub source: u32,
     /// When, in seconds from the run's start.
+    #[schemars(range(min = 0))]
     pub at_s: f64,
     /// What happened.
     pub what: String,
 }
 
-fn numbers(list: &[Named]) -> Map<String, Value> {
-    list.iter().map(|number| (number.name.clone(), number.count.into())).collect()
+/// The states of a front end.
+fn stages() -> Vec<&'static str> {
+    (0..).map_while(Stage::from_u8).map(Stage::name).collect()
+}
+
+fn numbers(list: &[Named]) -> BTreeMap<String, u64> {
+    list.iter().map(|number| (number.name.clone(), number.count)).collect()
 }
 
 /// Fragments of a source that were in the run's events, as the readout units counted them.
@@ -63,33 +112,31 @@ fn in_events(account: &FragmentAccount) -> u64 {
     account.expected() - account.missing.total()
 }
 
-/// `expected` is what the trigger source issued, of a front end that every event needs; `settings` the digest of what it was sent.
-fn front_end(
-    state: &FrontEndState,
-    account: &FragmentAccount,
-    expected: Option<u64>,
-    settings: Option<&String>,
-) -> Value {
-    let stopped = state.stopped.as_ref();
-    json!({
-        "name": state.name,
-        "versions": state.versions,
-        "settings_sha256": settings.filter(|_| state.was_ready),
-        "stage": state.stage.name(),
-        "connected": state.is_connected,
-        "left_behind": state.is_left_behind,
-        "first": stopped.and_then(|stopped| stopped.first),
-        "last": stopped.and_then(|stopped| stopped.last),
-        "sent": stopped.map_or(state.status.sent, |stopped| stopped.sent),
-        "expected": expected,
-        "in_events": in_events(account),
-        "missing": causes(&account.missing),
-        "waited_s": state.status.waited_ns as f64 * 1e-9,
-        "readings": state.readings,
-        "readings_refused": state.readings_refused,
-        "counters": numbers(&state.status.counters),
-        "text": state.status.text,
-    })
+impl FrontEndSummary {
+    /// `expected` is the number of accepted triggers, for a front end that every event needs; `settings` the digest of
+    /// its settings.
+    fn new(state: &FrontEndState, account: &FragmentAccount, expected: Option<u64>, settings: Option<&String>) -> Self {
+        let stopped = state.stopped.as_ref();
+        Self {
+            connected: state.is_connected,
+            counters: numbers(&state.status.counters),
+            expected,
+            first: stopped.and_then(|stopped| stopped.first),
+            in_events: in_events(account),
+            last: stopped.and_then(|stopped| stopped.last),
+            left_behind: state.is_left_behind,
+            missing: causes(&account.missing),
+            name: state.name.clone(),
+            readings: state.readings,
+            readings_refused: state.readings_refused,
+            sent: stopped.map_or(state.status.sent, |stopped| stopped.sent),
+            settings_sha256: settings.filter(|_| state.was_ready).cloned(),
+            stage: state.stage.name(),
+            text: state.status.text.clone(),
+            versions: state.versions.clone(),
+            waited_s: state.status.waited_ns as f64 * 1e-9,
+        }
+    }
 }
 
 impl FrontEndsSummary {
@@ -121,12 +168,13 @@ impl FrontEndsSummary {
             what: incident.kind.to_string(),
         };
         let mut unbalanced = trigger.as_ref().and_then(TriggerSummary::unbalanced).into_iter().collect::<Vec<_>>();
-        let mut by_source = Map::new();
+        let mut by_source = BTreeMap::new();
         for one in &account.front_ends {
             let received = snapshot.sources.get(&one.source).copied().unwrap_or_default();
             let expected = trigger.as_ref().map(|trigger| trigger.accepted).filter(|_| one.is_required);
             unbalanced.extend(expected.and_then(|expected| unexpected(one, &received, expected, snapshot)));
-            by_source.insert(one.source.to_string(), front_end(one, &received, expected, settings.get(&one.source)));
+            let summary = FrontEndSummary::new(one, &received, expected, settings.get(&one.source));
+            by_source.insert(one.source.to_string(), summary);
         }
         Self {
             first: account.first,
@@ -152,22 +200,21 @@ fn unexpected(
     account: &FragmentAccount,
     expected: u64,
     snapshot: &RunSnapshot,
-) -> Option<Value> {
+) -> Option<UnbalancedSummary> {
     let is_whole = snapshot.phase.is_final()
         && snapshot.ledger.events.assigned == expected
         && [Cause::ForcedStop, Cause::OutcomeUnknown, Cause::ReadoutLost].map(|cause| account.dropped.get(cause))
             == [0; 3];
     let right = account.expected();
     let equation = format!("expected of source {}", state.source);
-    (is_whole && right != expected).then(|| json!({ "equation": equation, "left": expected, "right": right }))
+    (is_whole && right != expected).then(|| UnbalancedSummary::sides(equation, expected, right))
 }
 
 impl TriggerSummary {
     /// The equation `issued = accepted + vetoed`, where it does not hold.
-    fn unbalanced(&self) -> Option<Value> {
-        let vetoed: u64 = self.vetoed.values().filter_map(Value::as_u64).sum();
-        let right = self.accepted + vetoed;
-        (self.issued != right).then(|| json!({ "equation": "triggers", "left": self.issued, "right": right }))
+    fn unbalanced(&self) -> Option<UnbalancedSummary> {
+        let right = self.accepted + self.vetoed.values().sum::<u64>();
+        (self.issued != right).then(|| UnbalancedSummary::sides("triggers", self.issued, right))
     }
 }
 
@@ -175,7 +222,7 @@ impl TriggerSummary {
 mod tests {
     use super::*;
     use ropewalk_terms::RunNumber;
-    use ropewalk_wire::front_end::{Stage, Status, Vetoed};
+    use ropewalk_wire::front_end::{Status, Vetoed};
 
     fn account(issued: u64) -> FrontEndsAccount {
         let vetoed = vec![Named { name: "busy".to_owned(), count: 3 }];
@@ -215,7 +262,7 @@ mod tests {
         assert_eq!(good.trigger.as_ref().map(|trigger| (trigger.issued, trigger.accepted)), Some((103, 100)));
         assert!(good.unbalanced.is_empty());
         let bad = FrontEndsSummary::new(&account(104), &snapshot(100, 0), Instant::ZERO, &BTreeMap::new()).unbalanced;
-        assert_eq!(bad, [json!({ "equation": "triggers", "left": 104, "right": 103 })]);
+        assert_eq!(bad, [UnbalancedSummary::sides("triggers", 104, 103)]);
     }
 
     #[test]
@@ -232,8 +279,8 @@ mod tests {
         let unbalanced = |sent, missing| {
             FrontEndsSummary::new(&account(103), &snapshot(sent, missing), Instant::ZERO, &BTreeMap::new()).unbalanced
         };
-        assert_eq!(unbalanced(97, 3), [Value::Null; 0]);
-        assert_eq!(unbalanced(97, 2), [json!({ "equation": "expected of source 7", "left": 100, "right": 99 })]);
+        assert_eq!(unbalanced(97, 3), []);
+        assert_eq!(unbalanced(97, 2), [UnbalancedSummary::sides("expected of source 7", 100, 99)]);
         // Events that nobody saw were nobody's to miss.
         let mut unseen = snapshot(97, 2);
         unseen.ledger.events.assigned = 99;
@@ -258,10 +305,10 @@ mod tests {
         let mut account = account(103);
         let told = |account: &_| {
             let summary = FrontEndsSummary::new(account, &snapshot(100, 0), Instant::ZERO, &settings);
-            summary.by_source["7"]["settings_sha256"].clone()
+            summary.by_source["7"].settings_sha256.clone()
         };
-        assert_eq!(told(&account), "5e77");
+        assert_eq!(told(&account).as_deref(), Some("5e77"));
         account.front_ends[0].was_ready = false;
-        assert_eq!(told(&account), Value::Null);
+        assert_eq!(told(&account), None);
     }
 }

@@ -8,8 +8,8 @@
 use super::assemble::{RunError, Workshop, endpoint, epoch, system};
 use super::handle::{Board, RunHandle};
 use super::placement::{FRONT_ENDS, Part, Purpose, disk_thread, pool_of};
-use super::placer::Placer;
 use super::resolve::{Addresses, Resolved};
+use super::thread_placement::ThreadPlacement;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{ControlledDrive, ControlledDriveConfig, Drive, FrontEndsAccount, Storage};
@@ -87,9 +87,9 @@ impl FrontEndService {
     /// # Errors
     /// Where memory, the address or a thread cannot be had.
     pub fn open(configuration: &Configuration) -> Result<Option<Self>, RunError> {
-        let placer = Placer::new(configuration, Part::Other)?;
+        let placement = ThreadPlacement::new(configuration, Part::Other)?;
         let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
-        Self::of(&Workshop::new(&resolved, &placer))
+        Self::of(&Workshop::new(&resolved, &placement))
     }
 
     pub(super) fn of(workshop: &Workshop<'_>) -> Result<Option<Self>, RunError> {
@@ -99,7 +99,7 @@ impl FrontEndService {
         }
         let blocks = BLOCKS * front_ends.front_ends.len() + SPARE_BLOCKS;
         let pool = |purpose, blocks| PoolConfig::anonymous(&pool_of(FRONT_ENDS, purpose), BLOCK, blocks);
-        let control = workshop.placer.untouched_pool(pool(Purpose::Control, blocks))?;
+        let control = workshop.placement.untouched_pool(pool(Purpose::Control, blocks))?;
         let peers = Tcp::new(workshop.resolved.tcp(), control).map_err(endpoint(FRONT_ENDS))?;
         let staging = workshop.spare_pool(pool(Purpose::Staging, blocks))?;
         let storage = match workshop.resolved.readings(epoch()) {
@@ -110,7 +110,7 @@ impl FrontEndService {
                     sync_on_publish: workshop.resolved.syncs_segments(),
                     ..RealDiskConfig::default()
                 };
-                let on_start = workshop.placer.on_start(&disk.thread_name);
+                let on_start = workshop.placement.on_start(&disk.thread_name);
                 let disk = RealDisk::new(disk, on_start).map_err(system("thread for slow readings"))?;
                 Some(Storage::new(disk, config, workshop.spare_pool(pool(Purpose::Records, RECORDS_BLOCKS))?))
             }
@@ -138,7 +138,7 @@ impl FrontEndService {
             published: (FrontEndPhase::Idle, true),
             publish_due: Instant::ZERO,
         };
-        let on_start = workshop.placer.on_start(FRONT_ENDS);
+        let on_start = workshop.placement.on_start(FRONT_ENDS);
         let worker = Worker::start(FRONT_ENDS, vec![Box::new(conductor)], Arc::clone(&ending), on_start)
             .map_err(system(format!("thread {FRONT_ENDS}")))?;
         let shared = Arc::new(Shared { orders: Mutex::new(orders), account, waker: worker.waker() });

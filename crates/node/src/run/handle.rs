@@ -1,6 +1,5 @@
 //! The handle of a run: commands in, snapshots out.
 
-use super::claim::Claim;
 use super::clock_summary::{ClockReading, ClockSummary};
 use super::configured::Configured;
 use super::feeder::RunningFeeder;
@@ -13,6 +12,7 @@ use super::histograms::HistogramDefinition;
 use super::measures::MeasureSummary;
 use super::registry;
 use super::summary::{Durations, Parts, RunSummary};
+use super::takeover_record::TakeoverRecord;
 use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
@@ -342,7 +342,7 @@ impl RunHandle {
         self.warnings.extend(self.configured.keep(&self.directory)?);
         let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
         let (epoch, address) = (*epoch, address.clone());
-        let claim = Claim {
+        let record = TakeoverRecord {
             run: self.run,
             epoch,
             first,
@@ -351,7 +351,7 @@ impl RunHandle {
             started: self.clock.utc(),
             fields: self.fields.clone(),
         };
-        claim.make(&self.directory)
+        record.make(&self.directory)
     }
 
     /// Looks whether there is room for it where builder units of this process write to, or have told that they write to. The disk may take its
@@ -625,6 +625,6 @@ mod tests {
         let summary = handle.finish(Duration::ZERO);
         std::fs::remove_dir_all(&output).expect("the run's own");
         assert!(!summary.is_balanced());
-        assert_eq!(summary.ledger["unbalanced"][0]["thread"], "bu1", "{:?}", summary.ledger);
+        assert_eq!(summary.ledger.unbalanced[0].thread.as_deref(), Some("bu1"), "{:?}", summary.ledger);
     }
 }

@@ -4,6 +4,7 @@ use crate::configuration::HistogramSection;
 use ropewalk_flow::histogram::{HistogramConfig, Histogrammed};
 use ropewalk_monitor::Sample;
 use ropewalk_terms::{Binning, SourceId};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,20 +17,66 @@ pub struct HistogramDefinition {
     pub name: String,
     /// Of which sources there is one.
     pub sources: Vec<SourceId>,
-    of: &'static str,
-    unit: &'static str,
+    of: HistogramKind,
+    unit: HistogramUnit,
     binning: Binning,
 }
 
+/// What a histogram counts of each fragment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistogramKind {
+    /// Its length.
+    Size,
+    /// The time since the previous one.
+    Interval,
+    /// A number in its payload.
+    Field,
+}
+
+/// The unit of the edges.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistogramUnit {
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// The plain number of a field.
+    Count,
+}
+
+impl HistogramKind {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Interval => "interval",
+            Self::Field => "field",
+        }
+    }
+}
+
+impl HistogramUnit {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Nanoseconds => "nanoseconds",
+            Self::Count => "count",
+        }
+    }
+}
+
 /// A histogram of some sources, as it is told.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct SourceHistograms {
     /// Its name.
     pub name: String,
-    /// What is counted: `size`, `interval` or `field`.
-    pub of: &'static str,
-    /// What edges are in: `bytes`, `nanoseconds`, or `count`, which is the plain number of a field.
-    pub unit: &'static str,
+    /// The quantity.
+    pub of: HistogramKind,
+    /// The unit of the edges.
+    pub unit: HistogramUnit,
     /// Where bins begin, each with its lower edge and not its upper one, and where the last one ends.
     pub edges: Vec<u64>,
     /// What was counted of each source, by its id.
@@ -37,7 +84,7 @@ pub struct SourceHistograms {
 }
 
 /// What was counted of one source.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct HistogramCounts {
     /// By bin.
     pub counts: Vec<u64>,
@@ -54,9 +101,9 @@ impl HistogramDefinition {
     pub(super) fn all(sections: &[HistogramSection], configs: Vec<HistogramConfig>) -> Vec<Self> {
         let define = |config: HistogramConfig| {
             let (of, unit) = match config.of {
-                Histogrammed::Size => ("size", "bytes"),
-                Histogrammed::Interval => ("interval", "nanoseconds"),
-                Histogrammed::Field(_) => ("field", "count"),
+                Histogrammed::Size => (HistogramKind::Size, HistogramUnit::Bytes),
+                Histogrammed::Interval => (HistogramKind::Interval, HistogramUnit::Nanoseconds),
+                Histogrammed::Field(_) => (HistogramKind::Field, HistogramUnit::Count),
             };
             let name = sections[usize::from(config.index)].name.clone();
             Self { index: config.index, name, sources: config.sources, of, unit, binning: config.binning }

@@ -3,17 +3,18 @@
 use crate::offline::foreign::{CutOff, HoleReport, Passed};
 use crate::offline::{ByteOrigin, Packing};
 use ropewalk_terms::{Fact, Facts};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A file that was read in the place of a source.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InputSummary {
     /// The source, or the first of the sources that share it.
     pub source: String,
     /// Where it is.
     pub path: String,
-    /// `read` to its end, `stopped` with the run, `cut_off` where it breaks off, `unreadable`.
+    /// The bytes read.
     pub state: InputState,
     /// What is wrong, where it breaks off or is unreadable.
     pub why: Option<String>,
@@ -27,7 +28,7 @@ pub struct InputSummary {
     pub packets: u64,
     /// Packets of a capture that were none of the source, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
-    /// Packets of a capture that cannot be read.
+    /// Unreadable packets of a capture: truncated, damaged, or with wrong lengths or checksums.
     pub unreadable_packets: u64,
     /// Places at which a capture misses bytes of the source's connection.
     pub holes: u64,
@@ -44,7 +45,7 @@ pub struct InputSummary {
 }
 
 /// How far a file was read.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputState {
     /// To its end.

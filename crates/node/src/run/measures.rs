@@ -2,26 +2,42 @@
 
 use ropewalk_monitor::{Distribution, Sample};
 use ropewalk_terms::{MEASURES, Measure, Unit};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How a measure's values are distributed, over all nodes. Percentiles are known to an eighth of themselves, and rounded up.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureSummary {
-    /// What the values are in: `bytes` or `seconds`.
-    pub unit: String,
+    /// The unit of the values.
+    pub unit: MeasureUnit,
     /// How many values there are.
     pub count: u64,
-    /// Half of the values are not larger.
+    /// The median.
+    #[schemars(range(min = 0))]
     pub p50: f64,
-    /// Nine of ten are not.
+    /// The 90th percentile.
+    #[schemars(range(min = 0))]
     pub p90: f64,
-    /// All but one of a hundred.
+    /// The 99th percentile.
+    #[schemars(range(min = 0))]
     pub p99: f64,
-    /// All but one of a thousand.
+    /// The 99.9th percentile.
+    #[schemars(range(min = 0))]
     pub p99_9: f64,
-    /// No value is larger.
+    /// The largest value.
+    #[schemars(range(min = 0))]
     pub max: f64,
+}
+
+/// The unit of a measure.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasureUnit {
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
 }
 
 impl MeasureSummary {
@@ -35,10 +51,10 @@ impl MeasureSummary {
     }
 
     fn new(unit: Unit, distribution: &Distribution) -> Option<Self> {
-        let (unit, scale) = if unit == Unit::Bytes { ("bytes", 1.0) } else { ("seconds", 1e9) };
+        let (unit, scale) = if unit == Unit::Bytes { (MeasureUnit::Bytes, 1.0) } else { (MeasureUnit::Seconds, 1e9) };
         let quantile = |part| distribution.quantile(part).map(|value| value as f64 / scale);
         Some(Self {
-            unit: unit.to_owned(),
+            unit,
             count: distribution.count(),
             p50: quantile(0.5)?,
             p90: quantile(0.9)?,
@@ -57,14 +73,14 @@ mod tests {
     fn percentiles_are_of_all_values_and_in_the_units_that_people_read() {
         let values: Distribution = (1..=1_000_000).collect();
         let sizes = MeasureSummary::new(Unit::Bytes, &values).expect("there are values");
-        assert_eq!((sizes.unit.as_str(), sizes.count), ("bytes", 1_000_000));
+        assert_eq!((sizes.unit, sizes.count), (MeasureUnit::Bytes, 1_000_000));
         for (told, exact) in
             [(sizes.p50, 5e5), (sizes.p90, 9e5), (sizes.p99, 9.9e5), (sizes.p99_9, 9.99e5), (sizes.max, 1e6)]
         {
             assert!((exact..=exact * 1.125).contains(&told), "{told} for {exact}");
         }
         let times = MeasureSummary::new(Unit::Nanoseconds, &values).expect("there are values");
-        assert_eq!((times.unit.as_str(), times.max), ("seconds", sizes.max / 1e9));
+        assert_eq!((times.unit, times.max), (MeasureUnit::Seconds, sizes.max / 1e9));
         assert_eq!(MeasureSummary::new(Unit::Bytes, &Distribution::default()), None);
     }
 }

@@ -14,9 +14,9 @@
 //! conducted  what every run is to whoever conducts it, pulled or pushed, and its account
 //! record     a run of the past in a line      logbook   what people say of runs
 //! stored     the files that a run has left on the disks
-//! claim      who manages a run, for whoever takes it over
-//! paged      a node that writes what it counts into its page
-//! placement  where threads and pools go        placer    puts them there
+//! takeover_record  which event manager has a run, for its successor
+//! stats_page a node that publishes its counters in its page
+//! placement  where threads and pools go        thread_placement  places them
 //! summary    what the run says of itself: run.json and the last line of --json
 //! forecast   how long the disks last at the present rate
 //! transfer   closed run files, taken to where they are kept by a command of the user's
@@ -30,12 +30,13 @@ mod assemble;
 mod black_box;
 mod captures;
 mod card_process;
+mod card_summary;
 mod cards;
-mod claim;
 mod clock_summary;
 mod conducted;
 mod configured;
 mod descriptors;
+mod disk_summary;
 mod emulated;
 mod entrances;
 mod feeder;
@@ -45,26 +46,30 @@ mod filter_node;
 mod filter_summary;
 mod filters;
 mod forecast;
+mod fragment_summary;
 mod front_end_summary;
 mod front_ends;
 mod handle;
 mod histograms;
 mod input_summary;
+mod ledger_summary;
 mod logbook;
 mod lumisections;
 mod measures;
-mod paged;
 mod placement;
-mod placer;
 pub mod push;
 mod record;
 mod registry;
 mod resolve;
 mod serve;
+mod source_summary;
 mod splitters;
+mod stats_page;
 mod stored;
 mod stream;
 mod summary;
+mod takeover_record;
+mod thread_placement;
 mod transfer;
 mod watched;
 mod worker;
@@ -73,23 +78,26 @@ pub use advice::advice;
 pub use assemble::{RunError, launch, launch_unit, launch_with};
 pub(crate) use assemble::{launch_manager, take_over};
 pub use card_process::write_card;
-pub use claim::{ACCOUNT, Claim};
+pub use card_summary::{CardSummary, SubscriberSummary};
 pub use clock_summary::{ClockReading, ClockSummary};
 pub use conducted::{Account, ConductedRun};
 pub use configured::{CONFIGURATION, ConfigurationSummary};
+pub use disk_summary::{DeletedSummary, DiskSummary, FailingDisk, disk_error};
 pub use file_summary::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use filter_summary::{FilterSummary, StreamSummary};
 pub use filters::unusable_libraries;
 pub use forecast::DiskLeft;
-pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
+pub use fragment_summary::FragmentSummary;
+pub use front_end_summary::{FrontEndSummary, FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;
 pub use handle::{RunHandle, RunThreads};
-pub use histograms::{HistogramCounts, HistogramDefinition, SourceHistograms};
+pub use histograms::{HistogramCounts, HistogramDefinition, HistogramKind, HistogramUnit, SourceHistograms};
 pub use input_summary::{InputState, InputSummary};
+pub use ledger_summary::{LedgerSummary, UnbalancedSummary};
 pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub use lumisections::LumisectionSummary;
-pub use measures::MeasureSummary;
+pub use measures::{MeasureSummary, MeasureUnit};
 pub(crate) use placement::MANAGER;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use record::{FrontEndRecord, GapRecord, RunRecord};
@@ -97,10 +105,11 @@ pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use ropewalk_wire::run_file::run_directory_name as directory_name;
 pub use serve::{CardOffer, OfferWriter, Served, Serving, serve};
+pub use source_summary::{GapSummary, MaskedSummary, NumberingSummary, SynchronySummary, SynchronyVerdict};
 pub use stored::{FileName, FileState, MOST_FILES, NotAFile, StoredFile, StoredFiles};
 pub use stream::{LARGEST_CHUNK_BYTES, StreamRunError, subscribe};
 pub use summary::{
-    CardSummary, EventSummary, FragmentSummary, PartialSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary,
-    SynchronySummary, disk_error,
+    ByteSummary, CopySummary, DatagramSummary, EventSummary, PartialSummary, RateSummary, RunSummary, SUMMARY_SCHEMA,
 };
+pub use takeover_record::{ACCOUNT, TakeoverRecord};
 pub use transfer::TransferSummary;

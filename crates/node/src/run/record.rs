@@ -1,16 +1,15 @@
 //! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
 
-use super::claim::ACCOUNT;
 use super::clock_summary::ClockSummary;
 use super::configured::CONFIGURATION;
 use super::measures::MeasureSummary;
 use super::push::PUSH_SUMMARY_SCHEMA;
 use super::registry::{Registry, RunDirectory};
+use super::takeover_record::ACCOUNT;
 use crate::configuration::Written;
 use crate::fields::Fields;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -92,6 +91,115 @@ pub struct RunRecord {
     pub stopped_by: Option<String>,
 }
 
+/// Counts by name.
+type Counts = BTreeMap<String, u64>;
+
+/// The parts of an account that the list of runs shows. Accounts of earlier versions may lack some.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    schema: String,
+    state: Option<String>,
+    started_ns: Option<i64>,
+    fields: Fields,
+    configuration: ToldConfiguration,
+    clock: ClockSummary,
+    duration_s: Option<f64>,
+    ledger: ToldLedger,
+    sources: Option<u64>,
+    events: ToldEvents,
+    bytes: ToldBytes,
+    fragments: ToldFragments,
+    by_source: BTreeMap<u32, ToldFragments>,
+    gaps: BTreeMap<u32, Vec<GapRecord>>,
+    front_ends: Option<ToldFrontEnds>,
+    measures: BTreeMap<String, MeasureSummary>,
+    stopped_by: Option<String>,
+    flows: BTreeMap<String, ToldFlow>,
+    gateways: BTreeMap<String, ToldGateway>,
+    written: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldConfiguration {
+    sha256: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldLedger {
+    balanced: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldEvents {
+    built: Option<u64>,
+    incomplete_emitted: Option<u64>,
+    written: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldBytes {
+    payload_received: Option<u64>,
+    written: Option<u64>,
+}
+
+/// Fragments, or packets.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldFragments {
+    bytes: u64,
+    dropped: Counts,
+    missing: Counts,
+    in_incomplete_events: u64,
+    late: u64,
+    corrupt: u64,
+    frames_missing: u64,
+    crc_errors: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldFrontEnds {
+    by_source: BTreeMap<u32, FrontEndRecord>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldFlow {
+    packets: ToldFragments,
+    sets: ToldSets,
+    sources: BTreeMap<u32, ToldSource>,
+    events: ToldEvents,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldSets {
+    missing_packets: Counts,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldSource {
+    missing: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldGateway {
+    written: ToldWritten,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldWritten {
+    bytes: u64,
+}
+
 impl RunRecord {
     /// What the account in a run's directory says.
     ///
@@ -99,9 +207,9 @@ impl RunRecord {
     /// Where there is an account that cannot be read, or is none.
     pub fn read(directory: &RunDirectory) -> io::Result<Self> {
         let bare = Self { run: directory.run.0, directory: directory.path.clone(), ..Self::default() };
-        match account(directory) {
-            Ok(account) if account["schema"] == PUSH_SUMMARY_SCHEMA => Ok(bare.with_push(&account)),
-            Ok(account) => Ok(bare.with(&account)),
+        match account::<Told>(directory) {
+            Ok(told) if told.schema == PUSH_SUMMARY_SCHEMA => Ok(bare.with_push(told)),
+            Ok(told) => Ok(bare.with(told)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(bare),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", directory.path.display()))),
         }
@@ -120,109 +228,100 @@ impl RunRecord {
         }
     }
 
-    /// What every account says.
-    fn with_times(self, account: &Value) -> Self {
-        Self {
-            has_account: true,
-            state: account["state"].as_str().map(str::to_owned),
-            started_ns: account["started_ns"].as_i64(),
-            fields: serde_json::from_value(account["fields"].clone()).unwrap_or_default(),
-            configuration_sha256: account.pointer("/configuration/sha256").and_then(Value::as_str).map(str::to_owned),
-            clock: serde_json::from_value(account["clock"].clone()).unwrap_or_default(),
-            duration_s: account["duration_s"].as_f64(),
-            is_balanced: account.pointer("/ledger/balanced").and_then(Value::as_bool),
-            ..self
+    fn with_push(self, told: Told) -> Self {
+        let flows = || told.flows.values();
+        let sum = |count: fn(&ToldFlow) -> u64| Some(flows().map(count).sum());
+        let mut lost = Counts::new();
+        for (cause, count) in flows().flat_map(ToldFlow::lost) {
+            *lost.entry(cause).or_default() += count;
         }
-    }
-
-    fn with_push(self, account: &Value) -> Self {
-        let flows = || account["flows"].as_object().into_iter().flatten().map(|(_, flow)| flow);
-        let sum = |place: &str| flows().filter_map(|flow| flow.pointer(place)?.as_u64()).sum::<u64>();
-        let of_gateways = account["gateways"].as_object().into_iter().flatten();
-        let bytes_written = of_gateways.filter_map(|(_, gateway)| gateway.pointer("/written/bytes")?.as_u64()).sum();
-        let mut losses = BTreeMap::new();
-        for flow in flows() {
-            let missing = &flow["sets"]["missing_packets"];
-            let packets = json!({
-                "dropped": flow["packets"]["dropped"], "missing": missing, "late": flow["packets"]["late"],
-                "corrupt": flow["packets"]["corrupt"], "in_incomplete_events": flow["packets"]["in_incomplete_events"],
-            });
-            lost(&packets).into_iter().for_each(|(cause, count)| *losses.entry(cause).or_default() += count);
-        }
-        let sources = || flows().filter_map(|flow| flow["sources"].as_object()).flatten();
-        let in_trouble = sources().filter(|(_, source)| source["missing"].as_u64() > Some(0));
+        let sources = || flows().flat_map(|flow| &flow.sources);
         Self {
             sources: Some(sources().count() as u64),
-            built: Some(sum("/events/built")),
-            incomplete: Some(sum("/events/incomplete_emitted")),
-            written: account["written"].as_u64(),
-            bytes_received: Some(sum("/packets/bytes")),
-            bytes_written: Some(bytes_written),
-            lost: losses,
-            sources_in_trouble: in_trouble.filter_map(|(id, _)| id.parse().ok()).collect(),
-            ..self.with_times(account)
+            built: sum(|flow| flow.events.built.unwrap_or(0)),
+            incomplete: sum(|flow| flow.events.incomplete_emitted.unwrap_or(0)),
+            written: told.written,
+            bytes_received: sum(|flow| flow.packets.bytes),
+            bytes_written: Some(told.gateways.values().map(|gateway| gateway.written.bytes).sum()),
+            lost,
+            sources_in_trouble: sources().filter(|(_, source)| source.missing > 0).map(|(id, _)| *id).collect(),
+            ..self.with_times(&told)
         }
     }
 
-    fn with(self, account: &Value) -> Self {
-        let count = |place: &str| account.pointer(place).and_then(Value::as_u64);
-        let text = |name: &str| account[name].as_str().map(str::to_owned);
+    fn with(self, told: Told) -> Self {
+        let bare = self.with_times(&told);
         Self {
-            sources: count("/sources"),
-            built: count("/events/built"),
-            incomplete: count("/events/incomplete_emitted"),
-            written: count("/events/written"),
-            bytes_received: count("/bytes/payload_received"),
-            bytes_written: count("/bytes/written"),
-            lost: lost(&account["fragments"]),
-            sources_in_trouble: in_trouble(&account["by_source"]),
-            gaps: by_source(&account["gaps"]),
-            front_ends: by_source(&account["front_ends"]["by_source"]),
-            measures: serde_json::from_value(account["measures"].clone()).unwrap_or_default(),
-            stopped_by: text("stopped_by"),
-            ..self.with_times(account)
+            sources: told.sources,
+            built: told.events.built,
+            incomplete: told.events.incomplete_emitted,
+            written: told.events.written,
+            bytes_received: told.bytes.payload_received,
+            bytes_written: told.bytes.written,
+            lost: told.fragments.lost(),
+            sources_in_trouble: told.by_source.iter().filter(|(_, one)| one.is_bad()).map(|(id, _)| *id).collect(),
+            gaps: told.gaps,
+            front_ends: told.front_ends.unwrap_or_default().by_source,
+            measures: told.measures,
+            stopped_by: told.stopped_by,
+            ..bare
+        }
+    }
+
+    /// The members of every account.
+    fn with_times(self, told: &Told) -> Self {
+        Self {
+            has_account: true,
+            state: told.state.clone(),
+            started_ns: told.started_ns,
+            fields: told.fields.clone(),
+            configuration_sha256: told.configuration.sha256.clone(),
+            clock: told.clock,
+            duration_s: told.duration_s,
+            is_balanced: told.ledger.balanced,
+            ..self
         }
     }
 }
 
-/// The whole account of a run.
-pub(super) fn account(directory: &RunDirectory) -> io::Result<Value> {
+impl ToldFlow {
+    /// Packets in no complete set, by cause.
+    fn lost(&self) -> Counts {
+        ToldFragments { missing: self.sets.missing_packets.clone(), ..self.packets.clone() }.lost()
+    }
+}
+
+impl ToldFragments {
+    /// Fragments in no complete event, by cause.
+    fn lost(&self) -> Counts {
+        let counts = [
+            ("in_incomplete_events", self.in_incomplete_events),
+            ("late", self.late),
+            ("corrupt", self.corrupt),
+            ("frames_missing", self.frames_missing),
+        ];
+        let by_cause = self.dropped.iter().chain(&self.missing).map(|(cause, count)| (cause.as_str(), *count));
+        let mut lost = Counts::new();
+        for (name, count) in by_cause.chain(counts).filter(|(_, count)| *count > 0) {
+            *lost.entry(name.to_owned()).or_default() += count;
+        }
+        lost
+    }
+
+    /// Whether something is wrong with their source. An incomplete event is the trouble of the sources that are missing
+    /// there, not of those that came.
+    fn is_bad(&self) -> bool {
+        self.crc_errors > 0 || self.lost().keys().any(|cause| cause != "in_incomplete_events")
+    }
+}
+
+/// The account of a run.
+pub(super) fn account<T: DeserializeOwned>(directory: &RunDirectory) -> io::Result<T> {
     let file = directory.path.join(ACCOUNT);
     if fs::metadata(&file)?.len() > ACCOUNT_BYTES {
         return Err(io::Error::new(ErrorKind::InvalidData, format!("{ACCOUNT} is longer than an account can be")));
     }
     Ok(serde_json::from_slice(&fs::read(file)?)?)
-}
-
-/// What of these fragments is in no complete event, by cause.
-fn lost(fragments: &Value) -> BTreeMap<String, u64> {
-    const COUNTS: [&str; 4] = ["in_incomplete_events", "late", "corrupt", "frames_missing"];
-    let mut lost = BTreeMap::new();
-    let by_cause = ["dropped", "missing"].into_iter().filter_map(|group| fragments[group].as_object()).flatten();
-    let counts = COUNTS.into_iter().map(|name| (name, &fragments[name]));
-    for (name, count) in by_cause.map(|(cause, count)| (cause.as_str(), count)).chain(counts) {
-        if let Some(count) = count.as_u64().filter(|&count| count > 0) {
-            *lost.entry(name.to_owned()).or_default() += count;
-        }
-    }
-    lost
-}
-
-fn in_trouble(by_source: &Value) -> Vec<u32> {
-    // An incomplete event is the trouble of the sources that are missing there, not of those that came.
-    let is_bad = |account: &Value| {
-        account["crc_errors"].as_u64() > Some(0) || lost(account).keys().any(|cause| cause != "in_incomplete_events")
-    };
-    let bad = by_source.as_object().into_iter().flatten().filter(|(_, account)| is_bad(account));
-    let mut sources: Vec<u32> = bad.filter_map(|(id, _)| id.parse().ok()).collect();
-    sources.sort_unstable();
-    sources
-}
-
-/// What is told of each source; nothing of one of which something else is told than is known here.
-fn by_source<T: DeserializeOwned>(told: &Value) -> BTreeMap<u32, T> {
-    let one = |(id, one): (&String, &Value)| Some((id.parse().ok()?, serde_json::from_value(one.clone()).ok()?));
-    told.as_object().into_iter().flatten().filter_map(one).collect()
 }
 
 impl Registry {
@@ -240,6 +339,7 @@ impl Registry {
 mod tests {
     use super::*;
     use ropewalk_terms::RunNumber;
+    use serde_json::json;
 
     #[test]
     fn an_account_is_told_in_a_line_with_what_was_lost_and_by_whom() {

@@ -5,29 +5,27 @@ use super::forecast::StartRoom;
 use super::placement::{Purpose, pool_of};
 use super::transfer::TransferConfig;
 use crate::configuration::{
-    Acknowledge, Configuration, FelixSection, FilterSection, FormatName, IncompleteChoice, LumisectionChoice,
-    OnCloseChoice, PolicyChoice, RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
+    Configuration, FelixSection, FilterSection, FormatName, LumisectionChoice, SourceSection, SyncChoice,
+    SynchronyAction,
 };
 use crate::drive::{
     BuilderDriveConfig, FilingConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
 };
 use crate::session::REPORT_INTERVAL;
-use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
+use ropewalk_flow::builder::{BuilderConfig, BuilderSource, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
-use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, ManagerConfig};
-use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
-use ropewalk_flow::source::ORBIT;
+use ropewalk_flow::manager::{LumisectionLength, ManagerConfig};
+use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, SourceConfig};
 use ropewalk_io::disk::WriteMode;
-use ropewalk_io::tcp::{Mechanism, TcpConfig};
+use ropewalk_io::tcp::TcpConfig;
 use ropewalk_memory::{MemoryKind, PoolConfig};
-use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, StreamIndex, Utc};
+use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, Requirement, SourceId, StreamIndex, Utc};
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat, StreamName};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::num::NonZeroU8;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -100,11 +98,7 @@ impl Resolved {
             readouts: configuration.readout.len() as u16,
             builders: configuration.builder.len() as u16,
             capacity: (capacity * 2).next_power_of_two(),
-            policy: match configuration.manager.policy {
-                PolicyChoice::RoundRobin => AssignPolicy::RoundRobin,
-                PolicyChoice::LeastLoaded => AssignPolicy::LeastLoaded,
-                PolicyChoice::FreeBytes => AssignPolicy::FreeBytes,
-            },
+            policy: configuration.manager.policy,
             batch: configuration.manager.batch as usize,
             event_timeout: times.manager.0,
             unreachable_timeout: times.unreachable.0,
@@ -198,7 +192,7 @@ impl Resolved {
             (None, None) => SourceConfig::new(id, Format::Ferol),
         };
         SourceConfig {
-            requirement: requirement(source.requirement),
+            requirement: source.requirement,
             counter_bits: source.counter_bits.unwrap_or_else(|| match source.own_splitter() {
                 // What a splitter calls an event's number is not what its frames say.
                 Some(_) => u64::BITS as u8,
@@ -212,8 +206,7 @@ impl Resolved {
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.
                 _ if card.is_some_and(FelixSection::is_foreign) || source.is_read() => OnClose::End,
-                OnCloseChoice::End => OnClose::End,
-                OnCloseChoice::Wait => OnClose::Wait,
+                given => given,
             },
             check_crc: self.configuration.run.check_crc,
             numbers_grow: source.numbers_grow(),
@@ -252,7 +245,7 @@ impl Resolved {
         let front_end = |(source, _): (&SourceSection, u16)| FrontEndConfig {
             source: SourceId(source.id),
             is_trigger: source.trigger,
-            is_required: source.requirement == RequirementChoice::Required,
+            is_required: source.requirement == Requirement::Required,
             settings: source.settings.clone().unwrap_or_default().0,
         };
         FrontEndsConfig {
@@ -395,35 +388,23 @@ impl Resolved {
         let section = &self.configuration.builder[usize::from(index)];
         let run = &self.configuration.run;
         let sources = self.configuration.source.iter().zip(&self.readout_of).map(|(source, &readout)| BuilderSource {
-            id: SourceId(source.id),
-            readout,
-            requirement: match source.requirement {
-                RequirementChoice::Required => builder::Requirement::Required,
-                RequirementChoice::Optional => builder::Requirement::Optional,
-                RequirementChoice::Masked => builder::Requirement::Masked,
-            },
+            requirement: source.requirement,
             bunch_crossing_offset: source.bunch_crossing.offset,
             bunch_crossing_mask: source.bunch_crossing.mask,
+            ..BuilderSource::new(SourceId(source.id), readout)
         });
         let builder = BuilderConfig {
-            index,
-            readouts: self.manager.readouts,
-            sources: sources.collect(),
             slots: section.events,
             table: self.manager.capacity,
             // Received blocks are held until the last event in them is written: half of the pool may be granted.
             credit_bytes: section.bytes.0.min(section.pool.0 / 2),
             event_timeout: self.configuration.timeouts.builder.0,
             unreachable_timeout: self.configuration.timeouts.unreachable.0,
-            incomplete: match run.incomplete {
-                IncompleteChoice::Emit => IncompletePolicy::Emit,
-                IncompleteChoice::Drop => IncompletePolicy::Drop,
-                IncompleteChoice::Stop => IncompletePolicy::Stop,
-            },
+            incomplete: run.incomplete,
             level: self.level(),
             check_bunch_crossing: run.check_bunch_crossing,
-            orbit: ORBIT as u16,
             synchrony: self.synchrony(),
+            ..BuilderConfig::new(index, self.manager.readouts, sources.collect())
         };
         BuilderDriveConfig {
             builder,
@@ -438,19 +419,12 @@ impl Resolved {
 
     /// TCP as the configuration wants it.
     pub(super) fn tcp(&self) -> TcpConfig {
-        let mechanism = match self.configuration.run.tcp {
-            TcpChoice::Auto => Mechanism::Auto,
-            TcpChoice::Epoll => Mechanism::Epoll,
-            TcpChoice::IoUring => Mechanism::IoUring,
-            TcpChoice::Poll => Mechanism::Poll,
-            TcpChoice::Select => Mechanism::Select,
-        };
-        TcpConfig { mechanism, ..TcpConfig::default() }
+        TcpConfig { mechanism: self.configuration.run.tcp, ..TcpConfig::default() }
     }
 
     /// Whether run files are synced when they are closed.
     pub(super) fn write_mode(&self) -> WriteMode {
-        self.configuration.storage.write.into()
+        self.configuration.storage.write
     }
 
     pub(super) fn syncs_segments(&self) -> bool {
@@ -461,10 +435,7 @@ impl Resolved {
         match self.configuration.run.acknowledge {
             // An event that was decided counts as written where nothing is.
             _ if self.configuration.filter.is_some() && !self.configuration.run.write => AcknowledgementLevel::Written,
-            Acknowledge::Built => AcknowledgementLevel::Built,
-            Acknowledge::Handed => AcknowledgementLevel::Handed,
-            Acknowledge::Written => AcknowledgementLevel::Written,
-            Acknowledge::Synced => AcknowledgementLevel::Synced,
+            level => level,
         }
     }
 
@@ -512,9 +483,7 @@ impl Resolved {
         };
         let streams = known.names().zip(0..).map(stream).collect();
         Some(StorageConfig {
-            writer: NodeId::builder(index),
             epoch,
-            output: section.output.clone().unwrap_or_else(|| run.output.clone()),
             more_outputs: disk.more_outputs.clone(),
             checksums: disk.checksums,
             hand_over: disk.hand_over.clone(),
@@ -523,16 +492,16 @@ impl Resolved {
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
             streams,
             level: self.level(),
-            sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
+            sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == AcknowledgementLevel::Synced,
             segment_bytes: run.segment_bytes.0,
-            packing_threads: disk.compress_threads.map_or(1, NonZeroU8::get),
-            batch_bytes: StorageConfig::BATCH_BYTES,
+            packing_threads: disk.compress_threads.get(),
             preallocate: disk.preallocate,
             segment_events: run.segment_events.unwrap_or(u64::MAX),
             segment_time: run.segment_time.map(|time| time.0),
             keep: run.keep.map(|keep| keep.0 / builders),
             // In good time before the event manager drops what is left, so that the loss has its right name.
             give_up_after: self.configuration.timeouts.drain.0 / 2,
+            ..StorageConfig::new(NodeId::builder(index), section.output.clone().unwrap_or_else(|| run.output.clone()))
         })
     }
 
@@ -638,14 +607,6 @@ impl Resolved {
             action,
             ..synchrony::Config::new(sources)
         })
-    }
-}
-
-const fn requirement(choice: RequirementChoice) -> Requirement {
-    match choice {
-        RequirementChoice::Required => Requirement::Required,
-        RequirementChoice::Optional => Requirement::Optional,
-        RequirementChoice::Masked => Requirement::Masked,
     }
 }
 

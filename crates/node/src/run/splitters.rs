@@ -3,13 +3,13 @@
 
 use super::assemble::{RunError, Workshop};
 use super::watched::Watched;
-use crate::configuration::{KeysChoice, SourceSection, SplitterSection};
+use crate::configuration::{SourceSection, SplitterSection};
 use crate::drive::{ProcessSight, ReadoutDrive, SplitterLink};
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::Dispatcher;
 use ropewalk_memory::Payload;
 use ropewalk_plugin::process::{MOST_FRAMES, ProcessConfig, SplitterProcess};
-use ropewalk_plugin::{Keys, Splitter, SplitterConfig};
+use ropewalk_plugin::{Splitter, SplitterConfig};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::Piece;
 use std::os::fd::BorrowedFd;
@@ -44,7 +44,7 @@ impl Workshop<'_> {
                 journal
             } else {
                 let process = process(config, section).map_err(|error| unfit(&error))?;
-                process.missing().texts().for_each(|text| self.placer.warn(format!("{name}: splitter: {text}")));
+                process.missing().texts().for_each(|text| self.placement.warn(format!("{name}: splitter: {text}")));
                 let journal = process.journal();
                 readout.add_splitter_process(id, Box::new(Linked(process)), supervision(section));
                 journal
@@ -59,10 +59,7 @@ fn splitter(source: &SourceSection, section: &SplitterSection) -> SplitterConfig
     SplitterConfig {
         library: section.library.clone(),
         configuration: section.configuration.clone(),
-        keys: match section.keys {
-            KeysChoice::Events => Keys::Events,
-            KeysChoice::Times => Keys::Times,
-        },
+        keys: section.keys,
         max_frame: source.max_fragment.0.min(u64::from(u32::MAX)) as usize,
     }
 }

@@ -5,7 +5,7 @@ use super::masks::MaskRules;
 use super::parameters::Parameters;
 use super::recounts::RestartRules;
 use crate::configuration::push::PushConfiguration;
-use crate::configuration::{Configuration, Differences, ThenChoice, TimeoutSection, Written};
+use crate::configuration::{Configuration, Differences, TimeoutSection, Written};
 use crate::fields::Fields;
 use crate::run::push::{PushPart, prepare_push};
 use crate::run::{Account, ConductedRun, FrontEndService, RunError, advice, launch_with};
@@ -45,7 +45,7 @@ pub struct RunSettings {
     /// When a run ends by itself.
     pub limits: RunLimits,
     /// What follows then; none where it does not say.
-    pub then: Option<ThenChoice>,
+    pub then: Option<AfterRun>,
     /// How long everybody may take.
     pub timeouts: TimeoutSection,
     /// What has to be said of a run when it is started.
@@ -156,14 +156,9 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(settings: RunSettings, session: &SessionConfig) -> Self {
-        let then = settings.then.map(|then| match then {
-            ThenChoice::Next => AfterRun::Next,
-            ThenChoice::Wait => AfterRun::Wait,
-            ThenChoice::Over => AfterRun::Over,
-        });
         Self {
             limits: settings.limits,
-            after_run: then.unwrap_or(session.after_run),
+            after_run: settings.then.unwrap_or(session.after_run),
             tasks: session.patience.limits(&settings.timeouts),
             silence: settings.timeouts.operator.0,
             answering: settings.timeouts.manager.0,
@@ -307,8 +302,8 @@ impl<S: System> Launch for Launcher<S> {
         let system = read()?;
         let mut present = self.present();
         let differences = present.system.written().differences(system.written());
-        let lasting = differences.keys().find(|key| LASTING.iter().any(|lasting| key.starts_with(lasting)));
-        if let Some(key) = lasting {
+        let timer = differences.keys().find(|key| LASTING.iter().any(|timer| key.starts_with(timer)));
+        if let Some(key) = timer {
             let why = format!(
                 "the configuration says something else of {key} now, which outlives runs: start the program again, or take that back"
             );

@@ -1,9 +1,10 @@
 //! Which sources take part in runs, as operators want it: it holds for the run that goes on, from an event on that is recorded, and for
 //! those that follow.
 
-use super::desk::RequestRefusal;
+use super::control_handle::RequestRefusal;
+use crate::configuration::Configuration;
 use crate::configuration::push::PushConfiguration;
-use crate::configuration::{Configuration, RequirementChoice};
+use ropewalk_terms::Requirement;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::message::ReportEntry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +21,10 @@ pub(super) struct MaskRules {
 impl MaskRules {
     /// Those of a system that pulls.
     pub(super) fn of(configuration: &Configuration) -> Self {
-        let rule = |(trigger, requirement): (bool, RequirementChoice)| match requirement {
+        let rule = |(trigger, requirement): (bool, Requirement)| match requirement {
             _ if trigger => Some("it is the trigger source, which opens the events"),
-            RequirementChoice::Masked => Some("the configuration masks it in every run"),
-            RequirementChoice::Required | RequirementChoice::Optional => None,
+            Requirement::Masked => Some("the configuration masks it in every run"),
+            Requirement::Required | Requirement::Optional => None,
         };
         let sources = configuration.source.iter();
         let sources = sources.map(|source| (SourceId(source.id), rule((source.trigger, source.requirement))));

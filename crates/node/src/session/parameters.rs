@@ -1,6 +1,6 @@
 //! Parameters that may be changed while a run goes on: for that run, and for those that follow.
 
-use super::desk::RequestRefusal;
+use super::control_handle::RequestRefusal;
 use crate::configuration::push::{FlowSection, PushConfiguration};
 use crate::configuration::{Configuration, LogLevel};
 use crate::drive::gateway::OrderBoard;

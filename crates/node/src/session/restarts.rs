@@ -1,6 +1,6 @@
 //! Sources that are begun anew in mid-run: out, and in again as soon as it is known from which event on they were out.
 
-use super::desk::RequestRefusal;
+use super::control_handle::RequestRefusal;
 use crate::drive::{MaskRecord, Part};
 use ropewalk_terms::{EventKey, Instant, SourceId};
 use std::collections::BTreeMap;

@@ -63,20 +63,20 @@ fn session_of(launch: impl Launch + 'static, fields: Fields) -> Session {
     Session::open(config, Arc::new(launch)).expect("a thread")
 }
 
-fn ask(desk: &Desk, command: Command) -> SessionView {
-    let told = desk.ask(command, BY);
-    assert_eq!(told.answer, Answer::Done, "{told:?} {:?}", desk.journal_after(0));
-    view(desk)
+fn ask(control: &ControlHandle, command: Command) -> SessionView {
+    let told = control.ask(command, BY);
+    assert_eq!(told.answer, Answer::Done, "{told:?} {:?}", control.journal_after(0));
+    view(control)
 }
 
-fn view(desk: &Desk) -> SessionView {
-    (*desk.view()).clone()
+fn view(control: &ControlHandle) -> SessionView {
+    (*control.view()).clone()
 }
 
-fn wait_for(desk: &Desk, what: &str, is_so: impl Fn(&SessionView) -> bool) -> SessionView {
+fn wait_for(control: &ControlHandle, what: &str, is_so: impl Fn(&SessionView) -> bool) -> SessionView {
     let begun = Instant::now();
     loop {
-        let view = view(desk);
+        let view = view(control);
         if is_so(&view) {
             return view;
         }
@@ -97,18 +97,18 @@ const fn built(view: &SessionView) -> u64 {
 fn runs_follow_each_other_and_each_balances() {
     let output = Output::new("follow");
     let session = session(&output, true, "");
-    let desk = session.desk();
-    assert_eq!(ask(&desk, Command::Configure).state, OperationState::Configured);
+    let control = session.control();
+    assert_eq!(ask(&control, Command::Configure).state, OperationState::Configured);
     for run in 1..=3 {
-        assert_eq!(ask(&desk, Command::Start).state, OperationState::Running);
-        wait_for(&desk, "events", |view| built(view) > 0 && view.run.is_some_and(|number| number.0 == run));
-        let view = ask(&desk, Command::Stop);
+        assert_eq!(ask(&control, Command::Start).state, OperationState::Running);
+        wait_for(&control, "events", |view| built(view) > 0 && view.run.is_some_and(|number| number.0 == run));
+        let view = ask(&control, Command::Stop);
         let summary = account(&view);
-        assert_eq!((summary.run, summary.state.as_str()), (run, "ended"));
+        assert_eq!((summary.run, summary.state), (run, "ended"));
         assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
         assert!(summary.directory.join("run.json").is_file());
     }
-    ask(&desk, Command::Shutdown);
+    ask(&control, Command::Shutdown);
     assert_eq!(output.names(), ["run000001", "run000002", "run000003"], "what was set up for a fourth is gone");
 }
 
@@ -116,22 +116,22 @@ fn runs_follow_each_other_and_each_balances() {
 fn a_paused_run_builds_nothing_and_loses_nothing() {
     let output = Output::new("pause");
     let session = session(&output, true, "");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| built(view) > 0);
-    assert_eq!(ask(&desk, Command::Pause).state, OperationState::Paused);
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| built(view) > 0);
+    assert_eq!(ask(&control, Command::Pause).state, OperationState::Paused);
     // What had been assigned is finished; then nothing more comes.
-    let mut before = built(&view(&desk));
-    wait_for(&desk, "rest", |view| view.snapshot.ledger.events.in_flight == 0);
+    let mut before = built(&view(&control));
+    wait_for(&control, "rest", |view| view.snapshot.ledger.events.in_flight == 0);
     std::thread::sleep(Duration::from_millis(200));
-    before = before.max(built(&view(&desk)));
+    before = before.max(built(&view(&control)));
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(built(&view(&desk)), before);
-    ask(&desk, Command::Resume);
-    wait_for(&desk, "more events", |view| built(view) > before);
-    ask(&desk, Command::Pause);
-    let summary = account(&ask(&desk, Command::Stop));
+    assert_eq!(built(&view(&control)), before);
+    ask(&control, Command::Resume);
+    wait_for(&control, "more events", |view| built(view) > before);
+    ask(&control, Command::Pause);
+    let summary = account(&ask(&control, Command::Stop));
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }
 
@@ -141,18 +141,18 @@ fn a_run_whose_number_is_used_has_an_account_however_early_it_is_stopped() {
     for _ in 0..10 {
         let output = Output::new("early-stop");
         let session = session(&output, false, "");
-        let desk = session.desk();
-        ask(&desk, Command::Configure);
+        let control = session.control();
+        ask(&control, Command::Configure);
         let (sender, receiver) = std::sync::mpsc::channel();
-        desk.command(Command::Start, BY, |_| ());
+        control.command(Command::Start, BY, |_| ());
         let begun = Instant::now();
         while !output.0.join("last-run").exists() {
             assert!(begun.elapsed() < PATIENCE, "it does not begin");
         }
-        desk.command(Command::Shutdown, BY, move |told| sender.send(told).expect("the test waits"));
+        control.command(Command::Shutdown, BY, move |told| sender.send(told).expect("the test waits"));
         assert_eq!(receiver.recv_timeout(PATIENCE).expect("an answer").answer, Answer::Done);
-        let summary = account(&view(&desk));
-        assert_eq!((summary.run, summary.state.as_str()), (1, "ended"), "{summary:#?}");
+        let summary = account(&view(&control));
+        assert_eq!((summary.run, summary.state), (1, "ended"), "{summary:#?}");
         assert!(summary.is_balanced() && summary.directory.join("run.json").is_file(), "{summary:#?}");
     }
 }
@@ -165,46 +165,46 @@ fn a_pause_that_took_too_long_is_taken_back() {
     (configuration.timeouts.manager, configuration.timeouts.front_end) =
         (Time(Duration::from_millis(3)), Time(Duration::from_millis(1)));
     let session = session_of(Launcher::new(configuration), Fields::default());
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
     let begun = Instant::now();
-    while desk.ask(Command::Pause, BY).answer != Answer::Failed(Fault::TimedOut(Task::Pause)) {
+    while control.ask(Command::Pause, BY).answer != Answer::Failed(Fault::TimedOut(Task::Pause)) {
         assert!(begun.elapsed() < PATIENCE, "it is never late");
-        while desk.ask(Command::Resume, BY).answer != Answer::Done {}
+        while control.ask(Command::Resume, BY).answer != Answer::Done {}
     }
-    let before = built(&view(&desk));
-    assert_eq!(view(&desk).state, OperationState::Running);
+    let before = built(&view(&control));
+    assert_eq!(view(&control).state, OperationState::Running);
     // What it had begun may still be finished, so that a few more would say nothing.
-    wait_for(&desk, "the run, which goes on", |view| built(view) > before + 20_000);
-    desk.ask(Command::Reset, BY);
+    wait_for(&control, "the run, which goes on", |view| built(view) > before + 20_000);
+    control.ask(Command::Reset, BY);
 }
 
 #[test]
 fn a_run_ends_with_its_limit_and_the_next_one_begins() {
     let output = Output::new("limit");
     let session = session(&output, true, "events = 500\nthen = \"next\"");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    let view = wait_for(&desk, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    let view = wait_for(&control, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
     let last = account(&view);
     assert_eq!(last.events.built, 500);
     assert!(last.is_balanced() && last.is_lossless());
-    let told = desk.ask(Command::Stop, BY);
+    let told = control.ask(Command::Stop, BY);
     assert!(told.answer.is_good(), "{told:?}");
-    wait_for(&desk, "rest", |view| view.state == OperationState::Configured && view.task.is_none());
+    wait_for(&control, "rest", |view| view.state == OperationState::Configured && view.task.is_none());
 }
 
 #[test]
 fn a_run_without_sources_starts_and_stops() {
     let output = Output::new("nobody");
     let session = session(&output, false, "");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
+    let control = session.control();
+    ask(&control, Command::Configure);
     for _ in 0..3 {
-        ask(&desk, Command::Start);
-        let summary = account(&ask(&desk, Command::Stop));
+        ask(&control, Command::Start);
+        let summary = account(&ask(&control, Command::Stop));
         assert_eq!((summary.events.built, summary.is_balanced()), (0, true));
     }
 }
@@ -213,14 +213,14 @@ fn a_run_without_sources_starts_and_stops() {
 fn what_is_set_up_and_given_back_leaves_nothing() {
     let output = Output::new("nothing");
     let session = session(&output, true, "");
-    let desk = session.desk();
+    let control = session.control();
     for _ in 0..2 {
-        ask(&desk, Command::Configure);
+        ask(&control, Command::Configure);
         assert_eq!(output.names(), ["run000001"]);
-        assert_eq!(ask(&desk, Command::Reset).state, OperationState::Initial);
+        assert_eq!(ask(&control, Command::Reset).state, OperationState::Initial);
         assert_eq!(output.names(), [""; 0]);
     }
-    let told = desk.ask(Command::Start, BY);
+    let told = control.ask(Command::Start, BY);
     assert_eq!(told.answer, Answer::NotNow(OperationState::Initial));
     assert!(told.text.is_some_and(|text| text.contains("allowed are: configure, shutdown")));
 }
@@ -231,36 +231,36 @@ fn what_cannot_be_set_up_is_refused_with_its_reason() {
     std::fs::remove_dir_all(&output.0).expect("it is there");
     std::fs::write(&output.0, "in the way").expect("it can be written");
     let session = session(&output, true, "");
-    let desk = session.desk();
-    let told = desk.ask(Command::Configure, BY);
+    let control = session.control();
+    let told = control.ask(Command::Configure, BY);
     assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Initial));
     assert!(told.text.is_some_and(|text| text.contains("ropewalk-session-refused")));
-    assert!(desk.take_error().is_some());
+    assert!(control.take_error().is_some());
     std::fs::remove_file(&output.0).expect("it is there");
-    assert_eq!(desk.ask(Command::Configure, BY).answer, Answer::Done);
+    assert_eq!(control.ask(Command::Configure, BY).answer, Answer::Done);
 }
 
 #[test]
 fn whoever_is_in_a_hurry_drops_what_is_left_and_the_account_says_so() {
     let output = Output::new("hurry");
     let session = session(&output, true, "");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| built(view) > 0);
-    let summary = account(&ask(&desk, Command::Reset));
-    assert_eq!((summary.state.as_str(), summary.is_balanced()), ("forced", true));
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| built(view) > 0);
+    let summary = account(&ask(&control, Command::Reset));
+    assert_eq!((summary.state, summary.is_balanced()), ("forced", true));
 }
 
-fn operator(desk: &Desk, by: &str, request: ControlsRequest) -> ControlsTold {
+fn operator(control: &ControlHandle, by: &str, request: ControlsRequest) -> ControlsTold {
     let (sender, receiver) = std::sync::mpsc::channel();
-    desk.controls(request, by, move |told| sender.send(told).expect("somebody waits"));
+    control.controls(request, by, move |told| sender.send(told).expect("a receiver"));
     receiver.recv_timeout(PATIENCE).expect("an answer")
 }
 
-fn command_of(desk: &Desk, by: &str, command: Command) -> Told {
+fn command_of(control: &ControlHandle, by: &str, command: Command) -> Told {
     let (sender, receiver) = std::sync::mpsc::channel();
-    desk.operator_command(command, Fields::default(), by, move |told| sender.send(told).expect("somebody waits"));
+    control.operator_command(command, Fields::default(), by, move |told| sender.send(told).expect("a receiver"));
     receiver.recv_timeout(PATIENCE).expect("an answer")
 }
 
@@ -268,21 +268,21 @@ fn command_of(desk: &Desk, by: &str, command: Command) -> Told {
 fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_is() {
     let output = Output::new("operators");
     let session = session(&output, false, "");
-    let desk = session.desk();
-    assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
-    let told = operator(&desk, "ada", ControlsRequest::Take { is_forced: false });
+    let control = session.control();
+    assert_eq!(command_of(&control, "bob", Command::Configure).answer, Answer::Done);
+    let told = operator(&control, "ada", ControlsRequest::Take { is_forced: false });
     assert_eq!((told.refusal, told.holder.map(|holder| holder.name)), (None, Some("ada".to_owned())));
-    assert_eq!(view(&desk).operator.expect("it is seen at once").name, "ada");
-    let told = command_of(&desk, "bob", Command::Start);
+    assert_eq!(view(&control).operator.expect("it is seen at once").name, "ada");
+    let told = command_of(&control, "bob", Command::Start);
     assert_eq!((told.answer, told.state), (Answer::HeldByAnother, OperationState::Configured));
     assert!(told.text.is_some_and(|text| text.starts_with("ada holds the controls since ")));
-    assert!(operator(&desk, "bob", ControlsRequest::Give { to: None }).refusal.is_some());
-    assert_eq!(command_of(&desk, "ada", Command::Start).answer, Answer::Done);
-    assert_eq!(operator(&desk, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
-    assert_eq!(command_of(&desk, "ada", Command::Stop).answer, Answer::HeldByAnother);
+    assert!(operator(&control, "bob", ControlsRequest::Give { to: None }).refusal.is_some());
+    assert_eq!(command_of(&control, "ada", Command::Start).answer, Answer::Done);
+    assert_eq!(operator(&control, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
+    assert_eq!(command_of(&control, "ada", Command::Stop).answer, Answer::HeldByAnother);
     // Whoever sits at the terminal.
-    ask(&desk, Command::Stop);
-    let said: Vec<_> = desk.journal_after(0).into_iter().map(|entry| entry.text).collect();
+    ask(&control, Command::Stop);
+    let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
     for text in ["ada takes the controls", "bob takes the controls from ada, by force"] {
         assert!(said.iter().any(|entry| entry == text), "{text}: {said:?}");
     }
@@ -296,19 +296,19 @@ fn a_run_whose_required_fields_are_not_said_does_not_start() {
     let launch =
         Launcher::new(configuration(&output.0, true, "events = 100\nrequired_fields = [\"beam\", \"target\"]"));
     let session = session_of(launch, said("shifter=ada;beam=120 GeV"));
-    let desk = session.desk();
-    assert_eq!(desk.ask(Command::Configure, "ada").answer, Answer::Done);
-    assert_eq!(*desk.view().required_fields, ["beam", "target"]);
-    let refused = desk.ask(Command::Start, "ada");
+    let control = session.control();
+    assert_eq!(control.ask(Command::Configure, "ada").answer, Answer::Done);
+    assert_eq!(*control.view().required_fields, ["beam", "target"]);
+    let refused = control.ask(Command::Start, "ada");
     assert_eq!((refused.answer, refused.state), (Answer::Refused, OperationState::Configured));
     assert!(refused.text.is_some_and(|text| text.contains("needs target:")));
     let (sender, told) = std::sync::mpsc::channel();
-    desk.operator_command(Command::Start, said("target=Pb;beam=60 GeV"), "ada", move |told| {
-        sender.send(told).expect("somebody waits");
+    control.operator_command(Command::Start, said("target=Pb;beam=60 GeV"), "ada", move |told| {
+        sender.send(told).expect("a receiver");
     });
     assert_eq!(told.recv().expect("an answer").answer, Answer::Done);
-    wait_for(&desk, "the account of the run", |view| view.last.is_some());
-    let account = account(&desk.view());
+    wait_for(&control, "the account of the run", |view| view.last.is_some());
+    let account = account(&control.view());
     assert_eq!(account.fields.to_string(), "beam=60 GeV, shifter=ada, target=Pb");
 }
 
@@ -318,11 +318,11 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
     let mut configuration = configuration(&output.0, false, "");
     configuration.timeouts.operator = Time(Duration::from_millis(50));
     let session = session_of(Launcher::new(configuration), Fields::default());
-    let desk = session.desk();
-    operator(&desk, "ada", ControlsRequest::Take { is_forced: false });
-    wait_for(&desk, "her to lose them", |view| view.operator.is_none());
-    assert!(desk.journal_after(0).iter().any(|entry| entry.text.starts_with("ada gave no sign for ")));
-    assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
+    let control = session.control();
+    operator(&control, "ada", ControlsRequest::Take { is_forced: false });
+    wait_for(&control, "her to lose them", |view| view.operator.is_none());
+    assert!(control.journal_after(0).iter().any(|entry| entry.text.starts_with("ada gave no sign for ")));
+    assert_eq!(command_of(&control, "bob", Command::Configure).answer, Answer::Done);
 }
 
 /// Runs with a thread that does not end before it may.
@@ -351,15 +351,15 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
     configuration.timeouts.close = Time(Duration::from_secs(1));
     let launch = Hanging { configuration, may_end: Arc::clone(&may_end) };
     let session = session_of(launch, Fields::default());
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| built(view) > 0);
-    let told = desk.ask(Command::Stop, BY);
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| built(view) > 0);
+    let told = control.ask(Command::Stop, BY);
     assert_eq!((told.answer, told.state), (Answer::Failed(Fault::TimedOut(Task::Close)), OperationState::Error));
     assert_eq!(told.text.as_deref(), Some("close took longer than 1 s: bu7 did not end and is left behind"));
-    assert!(desk.journal_after(0).iter().any(|entry| Some(&entry.text) == told.text.as_ref()));
-    assert_eq!(ask(&desk, Command::Reset).state, OperationState::Initial);
+    assert!(control.journal_after(0).iter().any(|entry| Some(&entry.text) == told.text.as_ref()));
+    assert_eq!(ask(&control, Command::Reset).state, OperationState::Initial);
     may_end.store(true, Ordering::Relaxed);
 }
 
@@ -373,9 +373,9 @@ fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
     let (first, read) = (file.lock().expect("nobody panics").clone(), Arc::clone(&file));
     let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
     let session = session_of(launch, Fields::default());
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    let told = desk.ask(Command::Start, BY);
+    let control = session.control();
+    ask(&control, Command::Configure);
+    let told = control.ask(Command::Start, BY);
     assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Configured));
     let why = told.text.expect("why");
     let place = output.0.display().to_string();
@@ -385,29 +385,29 @@ fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
     );
     assert_eq!(std::fs::read_dir(output.0.join("run000001")).expect("it is set up").count(), 0, "nothing has begun");
     *file.lock().expect("nobody panics") = with("0");
-    ask(&desk, Command::Reset);
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| built(view) > 0);
-    assert!(account(&ask(&desk, Command::Stop)).is_balanced());
+    ask(&control, Command::Reset);
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| built(view) > 0);
+    assert!(account(&ask(&control, Command::Stop)).is_balanced());
 }
 
 #[test]
 fn a_run_whose_directory_cannot_be_written_does_not_start_and_the_next_one_does() {
     let output = Output::new("gone");
     let session = session(&output, true, "");
-    let desk = session.desk();
-    let directory = ask(&desk, Command::Configure).directory.expect("it is set up");
+    let control = session.control();
+    let directory = ask(&control, Command::Configure).directory.expect("it is set up");
     let away = output.0.join("away");
     std::fs::rename(&directory, &away).expect("it is there");
-    let told = desk.ask(Command::Start, BY);
+    let told = control.ask(Command::Start, BY);
     assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Configured));
     let text = told.text.expect("why");
     assert!(text.contains("run000001: cannot be written: No such file"), "{text}");
     std::fs::rename(away, directory).expect("it is there");
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| built(view) > 0);
-    assert!(account(&ask(&desk, Command::Stop)).is_balanced());
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| built(view) > 0);
+    assert!(account(&ask(&control, Command::Stop)).is_balanced());
 }
 
 /// What stands still as the disk does: whoever opens it waits until somebody writes into it.
@@ -422,20 +422,20 @@ fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
     let mut configuration = configuration(&output.0, true, "");
     configuration.timeouts.begin = Time(Duration::from_secs(1));
     let session = session_of(Launcher::new(configuration), Fields::default());
-    let desk = session.desk();
-    let file = ask(&desk, Command::Configure).directory.expect("it is set up").join(crate::run::CONFIGURATION);
+    let control = session.control();
+    let file = ask(&control, Command::Configure).directory.expect("it is set up").join(crate::run::CONFIGURATION);
     stand_still(&file);
-    let told = desk.ask(Command::Start, BY);
+    let told = control.ask(Command::Start, BY);
     assert_eq!((told.answer, told.state), (Answer::Failed(Fault::TimedOut(Task::Begin)), OperationState::Error));
-    let view = ask(&desk, Command::Reset);
+    let view = ask(&control, Command::Reset);
     assert_eq!((view.state, view.run, view.directory), (OperationState::Initial, None, None));
-    ask(&desk, Command::Configure);
-    let view = ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| built(view) > 0);
+    ask(&control, Command::Configure);
+    let view = ask(&control, Command::Start);
+    wait_for(&control, "events", |view| built(view) > 0);
     // It goes on at last, and its run is given back.
     drop(std::fs::File::create(&file).expect("somebody reads it"));
-    ask(&desk, Command::Stop);
-    assert_eq!(account(&self::view(&desk)).run, view.run.expect("it goes on").0);
+    ask(&control, Command::Stop);
+    assert_eq!(account(&self::view(&control)).run, view.run.expect("it goes on").0);
 }
 
 #[test]
@@ -446,29 +446,29 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let read = Arc::clone(&file);
     let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
     let session = session_of(launch, Fields::default());
-    let desk = session.desk();
+    let control = session.control();
     let write = |run: &str| *file.lock().expect("nobody panics") = configuration(&output.0, true, run);
     let account = |events: u64| {
-        let before = desk.view().last.as_ref().map(|account| account.run());
-        ask(&desk, Command::Configure);
-        assert_eq!(desk.ask(Command::Start, BY).answer, Answer::Done);
-        let view = wait_for(&desk, "the account", |view| view.last.as_ref().map(|account| account.run()) != before);
+        let before = control.view().last.as_ref().map(|account| account.run());
+        ask(&control, Command::Configure);
+        assert_eq!(control.ask(Command::Start, BY).answer, Answer::Done);
+        let view = wait_for(&control, "the account", |view| view.last.as_ref().map(|account| account.run()) != before);
         assert!(view.configuration.contains(&format!("events = {events}\n")), "{}", view.configuration);
         let summary = account(&view);
         assert_eq!(summary.events.built, events);
     };
     account(100);
     write("events = 250");
-    ask(&desk, Command::Reset);
+    ask(&control, Command::Reset);
     account(250);
-    let said: Vec<_> = desk.journal_after(0).into_iter().map(|entry| entry.text).collect();
+    let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
     let told = "the configuration was read again: run.events is 250, in the place of 100";
     assert!(said.iter().any(|text| text == told), "{said:?}");
     // What outlives runs is another matter.
     let elsewhere = output.0.join("elsewhere");
     *file.lock().expect("nobody panics") = configuration(&elsewhere, true, "events = 250");
-    ask(&desk, Command::Reset);
-    let refused = desk.ask(Command::Configure, BY);
+    ask(&control, Command::Reset);
+    let refused = control.ask(Command::Configure, BY);
     assert_eq!((refused.answer, refused.state), (Answer::Refused, OperationState::Initial));
     let text = refused.text.expect("why");
     assert!(text.contains("run.output now, which outlives runs"), "{text}");
@@ -481,8 +481,8 @@ fn a_configuration_that_cannot_be_read_any_more_changes_nothing() {
     let output = Output::new("unreadable");
     let broken = || Err(RunError::Unfit("line 3: there is no key `evenst`".to_owned()));
     let launch = Launcher::reading(configuration(&output.0, true, "events = 100"), broken);
-    let desk = session_of(launch, Fields::default());
-    let told = desk.desk().ask(Command::Configure, BY);
+    let control = session_of(launch, Fields::default());
+    let told = control.control().ask(Command::Configure, BY);
     assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Initial));
     assert_eq!(told.text.as_deref(), Some("line 3: there is no key `evenst`"));
 }

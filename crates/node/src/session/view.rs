@@ -37,7 +37,7 @@ pub struct SessionView {
     pub age: Duration,
     /// Its numbers.
     pub snapshot: RunSnapshot,
-    /// The same by node and source, for those who watch; renewed twice a second, or once where there are many ([`super::Pace`]).
+    /// The same by node and source, for monitoring; updated twice a second, or once with many sources ([`super::SamplingInterval`]).
     pub sample: Arc<Sample>,
     /// What is left of the disks.
     pub disk_left: Option<DiskLeft>,

@@ -174,7 +174,7 @@ fn a_second_connection_of_a_source_is_turned_away_where_the_first_goes_on() {
     intruder.offer_bytes(&foreign);
     // The first one speaks while the intruder waits, whenever that is noticed.
     std::thread::scope(|scope| {
-        scope.spawn(|| one.send_slowly(11..=60, Duration::from_millis(50)));
+        scope.spawn(|| one.send_slowly(11..=60, Duration::from_millis(100)));
         intruder.expect_closed();
     });
     one.send(61..=100);
@@ -266,6 +266,6 @@ fn a_run_without_any_input_starts_and_stops() {
     run.stop();
     let summary = run.end();
     assert!(summary.is_lossless(), "{summary:#?}");
-    assert_eq!((summary.state.as_str(), summary.events.assigned, summary.fragments.received), ("ended", 0, 0));
+    assert_eq!((summary.state, summary.events.assigned, summary.fragments.received), ("ended", 0, 0));
     assert!(Held::in_directories(&[&summary.directory]).events.is_empty());
 }

@@ -32,7 +32,7 @@ fn wrong_checksums_are_flagged_and_their_events_still_built() {
     let shown: String = first_wrong.iter().take(64).map(|byte| format!("{byte:02x}")).collect();
     assert!(incident.hex.starts_with(&shown), "{} {shown}", incident.hex);
     let summary = run.end();
-    assert_eq!((summary.events.built, summary.fragments.seen.crc_errors), (100, 4), "{summary:#?}");
+    assert_eq!((summary.events.built, summary.fragments.counts.get(Counter::CrcErrors)), (100, 4), "{summary:#?}");
     let held = Held::in_directories(&[&summary.directory]);
     expect_everything(&[&bad, &good], &held, 100);
     for (key, event) in &held.events {
@@ -45,7 +45,7 @@ fn wrong_checksums_are_flagged_and_their_events_still_built() {
 /// is set aside for it.
 #[test]
 fn a_claim_of_four_gibibytes_closes_the_connection() {
-    let setup = Setup::new("claim", &[843]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");
+    let setup = Setup::new("record", &[843]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");
     let mut run = setup.start(Some(60));
     let (mut bad, mut good) = (FrontEnd::generic(&run.address(), 77), FrontEnd::ferol(&run.address(), 843));
     good.send(1..=60);

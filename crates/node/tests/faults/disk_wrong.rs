@@ -39,7 +39,7 @@ fn a_run_directory_that_somebody_removes_is_made_again_with_what_was_written() {
     front_end.send(BEFORE + 1..=EVENTS);
     let summary = run.end();
     assert!(summary.is_lossless(), "{summary:#?}");
-    assert_eq!((&summary.disk["files_restored"], &summary.disk["events_gone"]), (&1.into(), &0.into()));
+    assert_eq!((summary.disk.files_restored, summary.disk.events_gone), (1, 0));
     expect_everything(&[&front_end], &Held::in_directories(&[directory_of(&setup.output())]), EVENTS);
 }
 
@@ -59,8 +59,8 @@ fn deleted_closed_files_are_counted_by_their_events() {
     front_end.send(BEFORE + 1..=EVENTS);
     let summary = run.end();
     assert!(!summary.is_lossless(), "{summary:#?}");
-    let (gone, held) = (summary.disk["events_gone"].as_u64(), Held::in_directories(&[directory]).events.len() as u64);
-    assert!(gone > Some(0) && gone.map(|gone| gone + held) == Some(EVENTS), "{gone:?} {held}");
+    let (gone, held) = (summary.disk.events_gone, Held::in_directories(&[directory]).events.len() as u64);
+    assert!(gone > 0 && gone + held == EVENTS, "{gone} {held}");
 }
 
 /// The directory is removed, and nothing may be made in its place: the run ends, and says what is gone.
@@ -77,7 +77,7 @@ fn what_somebody_deletes_for_good_is_counted() {
     run.stop();
     let summary = run.end();
     assert!(!summary.is_lossless());
-    assert_eq!(summary.disk["events_gone"], BEFORE, "{summary:#?}");
+    assert_eq!(summary.disk.events_gone, BEFORE, "{summary:#?}");
     assert_eq!(summary.events.incomplete_dropped_by_cause[Cause::WriteFailed.name()], EVENTS - BEFORE);
 }
 
@@ -132,7 +132,7 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     let summary = run.end();
     assert_eq!((summary.events.written, summary.is_lossless()), (BEFORE, false), "{summary:#?}");
     assert_eq!(summary.events.incomplete_dropped_by_cause[Cause::WriteFailed.name()], EVENTS - BEFORE);
-    assert_eq!(summary.disk["events_gone"], 0);
+    assert_eq!(summary.disk.events_gone, 0);
     // What is left is recovered where that may be done.
     let saved = TemporaryDirectory::new("saved");
     for entry in fs::read_dir(directory_of(&setup.output())).expect("it can be read") {

@@ -86,7 +86,7 @@ pub(crate) struct Watched {
 impl Dispatcher for Watched {
     ropewalk_io::pass_on!(
         inner:
-        listen, address_of, connect, accept, reject, set_owner, pool, pool_mut, post_block, set_reading, is_dry, peek, peer_has_ended,
+        listen, address_of, connect, accept, reject, set_owner, pool, pool_mut, post_block, set_reading, is_dry, peek, peer_has_ended, has_waiting,
         send, set_send_limits, send_room, queued, set_half_close, finish, close, abort, prepare_wait, wait_descriptor,
         next_deadline
     );

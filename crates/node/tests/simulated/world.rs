@@ -5,9 +5,9 @@ use super::filtering::{Watch, Watched};
 use super::front_end::{FrontEnd, mixed};
 use super::limits::slow_filter;
 use super::referee::Held;
-use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy};
+use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
 use ropewalk_flow::control::RunCommand;
-use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::Endpoint;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -16,7 +16,7 @@ use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::{
     BuilderDrive, BuilderDriveConfig, Drive, Identity, ManagerDrive, ManagerDriveConfig, RESULT_BYTES, ReadoutDrive,
-    ReadoutDriveConfig, RunSnapshot, Storage, StorageConfig, StreamStorage,
+    ReadoutDriveConfig, RunSnapshot, Storage, StorageConfig,
 };
 use ropewalk_terms::{AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
@@ -174,26 +174,15 @@ impl World {
         };
         let source = |id| SourceEntry { id, format: SourceFormat::FED, name: format!("source-{id}") };
         let storage = StorageConfig {
-            writer: node,
             epoch: self.clock.utc(),
-            output: "/data".into(),
-            more_outputs: Vec::new(),
-            checksums: false,
-            hand_over: None,
-            taken_away: false,
-            room: None,
             sources: self.plan.all_sources().into_iter().map(source).collect(),
-            streams: vec![StreamStorage::default()],
             level: config.builder.level,
             sync_batches: self.plan.synced,
             segment_bytes: 64 << 10,
-            packing_threads: 1,
             batch_bytes: 16 << 10,
-            preallocate: false,
             segment_events: 40,
-            segment_time: None,
-            keep: None,
             give_up_after: GIVE_UP_AFTER,
+            ..StorageConfig::new(node, "/data")
         };
         let disk = self.storage.disk(SimulatedDiskConfig::default(), self.clock.clone());
         let storage = Storage::new(disk, storage, staging("records"));
@@ -396,17 +385,13 @@ pub(crate) fn manager(plan: &Plan, network: &Network, address: &str, epoch: u32)
     let host = peers.host();
     let config = ManagerDriveConfig {
         manager: ManagerConfig {
-            readouts: plan.readouts,
-            builders: plan.builders,
             capacity: 256,
             policy: AssignPolicy::RoundRobin,
             batch: 8,
             event_timeout: Duration::from_secs(5),
-            unreachable_timeout: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
-            trigger_readout: None,
-            lumisection: LumisectionLength::Run,
             epoch: Epoch(epoch),
+            ..ManagerConfig::new(plan.readouts, plan.builders)
         },
         identity: Identity { epoch: Epoch(epoch), ..identity(NodeId::MANAGER, 1) },
         fingerprint: 7,
@@ -454,26 +439,17 @@ fn level(plan: &Plan) -> AcknowledgementLevel {
 }
 
 fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
-    let sources = plan.all_sources().into_iter().enumerate().map(|(place, id)| BuilderSource {
-        id,
-        readout: place as u16 / plan.sources,
-        requirement: builder::Requirement::Required,
-        bunch_crossing_offset: 0,
-        bunch_crossing_mask: 0xfff,
-    });
+    let sources = plan
+        .all_sources()
+        .into_iter()
+        .enumerate()
+        .map(|(place, id)| BuilderSource::new(id, place as u16 / plan.sources));
     BuilderConfig {
-        index,
-        readouts: plan.readouts,
-        sources: sources.collect(),
         slots: plan.slots,
         table: 256,
         credit_bytes: 512 << 10,
         event_timeout: Duration::from_secs(3),
-        unreachable_timeout: Duration::ZERO,
-        incomplete: IncompletePolicy::Emit,
         level: level(plan),
-        synchrony: None,
-        check_bunch_crossing: true,
-        orbit: 3564,
+        ..BuilderConfig::new(index, plan.readouts, sources.collect())
     }
 }

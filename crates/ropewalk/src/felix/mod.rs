@@ -1,6 +1,7 @@
 //! Commands on FELIX blocks.
 
 mod arguments;
+pub(crate) mod report;
 mod stream;
 
 use crate::exit::{self, Failure};

@@ -1,6 +1,7 @@
 //! Serving chunks, and subscribing to them.
 
 use super::arguments::{BalanceName, CardOptions, PolicyName, ServeOptions, SubscribeOptions};
+use super::report::{ELinkCounts, ServeReport, SubscribeReport};
 use crate::exit::{self, Failure};
 use crate::files::print_json;
 use crate::output;
@@ -9,12 +10,11 @@ use crate::signals::Interrupts;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::stream::SubscriberAccount;
 use ropewalk_node::configuration::{self, ServeSection};
-use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
+use ropewalk_node::drive::stream::ClientConfig;
 use ropewalk_node::offline::ByteOrigin;
 use ropewalk_node::quantity::Bytes;
 use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError};
 use ropewalk_wire::stream::{Balance, DownRefusal, MOST_RANGES, Policy, Range, Share, Subscribe};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -52,7 +52,7 @@ pub(super) fn serve(options: &ServeOptions) -> Result<u8, Failure> {
     let mut all = SubscriberAccount::default();
     served.iter().for_each(|card| all.merge(&card.server.subscribers));
     if options.json {
-        print_json(&serve_account(&served, &all, begin.elapsed().as_secs_f64()))?;
+        print_json(&ServeReport::new(&served, &all, begin.elapsed().as_secs_f64()))?;
     } else {
         print_served(&served, &all);
     }
@@ -120,33 +120,6 @@ pub(super) fn card(options: &CardOptions) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-fn serve_account(served: &[Served], all: &SubscriberAccount, seconds: f64) -> Value {
-    let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
-    let dropped: BTreeMap<&str, u64> = all.dropped.iter().map(|(cause, count)| (cause.name(), count)).collect();
-    json!({
-        "schema": "ropewalk-felix-serve-1",
-        "duration_s": seconds,
-        "cards": served.len(),
-        "blocks": sum(|card| card.input.chunks.blocks),
-        "bytes": sum(|card| card.input.bytes),
-        "chunks": sum(|card| card.server.received),
-        "unwanted": sum(|card| card.server.unwanted),
-        "waits": sum(|card| card.input.waits),
-        "subscribers": sum(|card| card.server.joined),
-        "refused": sum(|card| card.server.refused),
-        "offered": all.offered,
-        "passed_over": all.passed_over,
-        "sent": all.sent,
-        "sent_bytes": all.sent_bytes,
-        "dropped": dropped,
-        "moved": all.moved,
-        "queued": all.queued,
-        "copied_bytes": sum(|card| card.server.copied_bytes),
-        "down": { "sent": sum(|card| card.server.down.0), "refused": sum(|card| card.server.down.1) },
-        "ledger": { "balanced": all.is_balanced() },
-    })
-}
-
 fn print_served(served: &[Served], all: &SubscriberAccount) {
     let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
     say!("blocks      {}", grouped(sum(|card| card.input.chunks.blocks)));
@@ -167,14 +140,6 @@ fn print_served(served: &[Served], all: &SubscriberAccount) {
     say!("ledger      {}", if all.is_balanced() { "balanced" } else { "NOT BALANCED" });
 }
 
-/// What one e-link sent.
-#[derive(Default)]
-struct Came {
-    chunks: u64,
-    bytes: u64,
-    flagged: u64,
-}
-
 pub(super) fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
     let ranges: Vec<Range> = options.elinks.ranges().map(|(first, last)| Range { first, last }).collect();
     if ranges.len() > MOST_RANGES {
@@ -183,15 +148,17 @@ pub(super) fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
     let config = client_config(options, ranges);
     let mut output = options.output.as_deref().map(create).transpose()?;
     let mut written = Ok(());
-    let mut came: BTreeMap<u16, Came> = BTreeMap::new();
+    let mut came: BTreeMap<u16, ELinkCounts> = BTreeMap::new();
     let (interrupts, begin, duration) = (interrupts()?, Instant::now(), options.duration.map(|time| time.0));
     let is_over = || interrupts.count() > 0 || duration.is_some_and(|most| begin.elapsed() >= most);
     let report = run::subscribe(
         config,
         |head, payload| {
-            let link = came.entry(head.elink.number()).or_default();
+            let elink = head.elink.number();
+            let none = ELinkCounts { chunks: 0, elink, flagged: 0, payload_bytes: 0 };
+            let link = came.entry(elink).or_insert(none);
             link.chunks += 1;
-            link.bytes += u64::from(head.length);
+            link.payload_bytes += u64::from(head.length);
             link.flagged += u64::from(!head.status.is_good());
             if let (Some(out), Ok(())) = (&mut output, &written) {
                 written = out.write_all(&head.to_bytes());
@@ -205,7 +172,8 @@ pub(super) fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
     let flushed = output.as_mut().map_or(Ok(()), Write::flush);
     written.and(flushed).map_err(|error| Failure::Environment(format!("cannot write the chunks: {error}")))?;
     if options.json {
-        print_json(&subscribe_account(&report, &came, begin.elapsed().as_secs_f64()))?;
+        let elinks = came.into_values().collect();
+        print_json(&SubscribeReport::new(&report, elinks, begin.elapsed().as_secs_f64()))?;
     } else {
         tell!("chunks {}, {} bytes, of {} e-links", grouped(report.chunks), grouped(report.bytes), came.len());
         if report.lost.chunks > 0 {
@@ -257,25 +225,4 @@ fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
         Ok(file) => Ok(Box::new(BufWriter::with_capacity(1 << 20, file))),
         Err(error) => Err(Failure::Environment(format!("{}: cannot create: {error}", path.display()))),
     }
-}
-
-fn subscribe_account(report: &ClientReport, came: &BTreeMap<u16, Came>, seconds: f64) -> Value {
-    let elinks: Vec<Value> = came
-        .iter()
-        .map(|(elink, link)| {
-            json!({ "elink": elink, "chunks": link.chunks, "payload_bytes": link.bytes, "flagged": link.flagged })
-        })
-        .collect();
-    json!({
-        "schema": "ropewalk-felix-subscribe-1",
-        "duration_s": seconds,
-        "chunks": report.chunks,
-        "payload_bytes": report.bytes,
-        "connections": report.connections,
-        "dropped": report.lost.chunks,
-        "dropped_bytes": report.lost.bytes,
-        "down_refused": report.down_refused,
-        "server": report.end.map(|end| json!({ "offered": end.offered, "sent": end.sent, "dropped": end.dropped })),
-        "elinks": elinks,
-    })
 }

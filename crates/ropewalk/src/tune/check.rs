@@ -8,6 +8,7 @@ use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use ropewalk_tune::{Finding, Found, Grade, Sureness, Wish, rules};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -26,21 +27,35 @@ pub(crate) struct CheckOptions {
     pub(crate) json: bool,
 }
 
-/// What the program prints with `--json`; `docs/schema/tune-check.json` describes it.
-#[derive(Serialize)]
-struct Report<'a> {
+/// What `check --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What was found of the settings of a host: the output of `ropewalk tune check --json`")]
+pub(crate) struct CheckReport<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
     schema: &'static str,
+    /// The demands of the configuration on the host; none without a configuration.
     wish: &'a Wish,
+    /// The number of findings of each grade.
     counts: Counts,
+    /// The findings, by group and rule.
     findings: &'a [Finding],
 }
 
-/// How many findings have which grade.
-#[derive(Copy, Clone, Serialize)]
-struct Counts {
+impl CheckReport<'_> {
+    const SCHEMA: &'static str = "ropewalk-tune-check-1";
+}
+
+/// The number of findings of each grade.
+#[derive(Copy, Clone, Serialize, JsonSchema)]
+pub(crate) struct Counts {
+    /// Settings that lose data, or most of the speed.
     harmful: usize,
+    /// Settings that work but could be better.
     could_be_better: usize,
+    /// Information.
     told: usize,
+    /// Settings that are good.
     good: usize,
 }
 
@@ -50,7 +65,7 @@ pub(crate) fn check(options: &CheckOptions) -> Result<u8, Failure> {
     let mut findings = rules::check(&found, &wish);
     let counts = Counts::of(&findings);
     if options.json {
-        print_json(&Report { schema: "ropewalk-tune-check-1", wish: &wish, counts, findings: &findings })?;
+        print_json(&CheckReport { schema: CheckReport::SCHEMA, wish: &wish, counts, findings: &findings })?;
     } else {
         findings.retain(|finding| options.all || finding.grade != Grade::Good);
         write_results(text(&findings, counts).as_bytes());

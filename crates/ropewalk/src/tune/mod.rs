@@ -1,10 +1,10 @@
 //! The host's settings: what is found, what would be changed, changing it, and taking it back.
 
 mod change;
-mod check;
+pub(crate) mod check;
 mod persist;
-mod plan;
-mod told;
+pub(crate) mod plan;
+pub(crate) mod told;
 mod wish;
 
 pub(crate) use wish::resolve;

@@ -6,6 +6,7 @@ use crate::files::print_json;
 use crate::output::write_results;
 use clap::Args;
 use ropewalk_tune::{Change, Plan};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -17,25 +18,36 @@ pub(crate) struct PlanOptions {
     json: bool,
 }
 
-/// What the program prints with `--json`; `docs/schema/tune-plan.json` describes it.
-#[derive(Serialize)]
-struct Report<'a> {
+/// What `plan --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What would be changed on a host: the output of `ropewalk tune plan --json`")]
+pub(crate) struct PlanReport<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
     schema: &'static str,
-    changes: Vec<Line<'a>>,
+    /// The changes in the order in which they would be made; each setting once.
+    changes: Vec<PlannedChange<'a>>,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
+impl PlanReport<'_> {
+    const SCHEMA: &'static str = "ropewalk-tune-plan-1";
+}
+
+/// A change that would be made.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PlannedChange<'a> {
     #[serde(flatten)]
     change: &'a Change,
+    /// The command that a person would type.
     command: String,
 }
 
 pub(super) fn plan(options: &PlanOptions) -> Result<u8, Failure> {
     let plan = options.change.plan(&mut place(&options.change.look.root)?)?;
     if options.json {
-        let line = |change| Line { change, command: change.setting.command(&change.to) };
-        print_json(&Report { schema: "ropewalk-tune-plan-1", changes: plan.changes.iter().map(line).collect() })?;
+        let planned = |change| PlannedChange { change, command: change.setting.command(&change.to) };
+        let changes = plan.changes.iter().map(planned).collect();
+        print_json(&PlanReport { schema: PlanReport::SCHEMA, changes })?;
     } else {
         write_results(text(&plan).as_bytes());
     }

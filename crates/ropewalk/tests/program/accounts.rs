@@ -24,7 +24,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Where `value` differs from `schema` in types, required members, constants and least values. Of JSON Schema this
+/// Where `value` differs from `schema` in types, choices, members, constants and least values. Of JSON Schema this
 /// knows what `docs/schema` needs; `.ci/check_json.py` holds every run of the CI against the rest.
 fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &mut Vec<String>) {
     if let Some(name) = schema["$ref"].as_str() {
@@ -42,6 +42,17 @@ fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &
     if schema.get("const").is_some_and(|constant| constant != value) {
         into.push(format!("{place}: {value} is not {}", schema["const"]));
     }
+    if schema["enum"].as_array().is_some_and(|known| !known.contains(value)) {
+        into.push(format!("{place}: {value} is none of {}", schema["enum"]));
+    }
+    for choices in ["anyOf", "oneOf"].iter().filter_map(|rule| schema[rule].as_array()) {
+        let found = |choice| {
+            let mut found = Vec::new();
+            differences(value, choice, root, place, &mut found);
+            found
+        };
+        into.extend(choices.iter().map(found).min_by_key(Vec::len).into_iter().flatten());
+    }
     if schema["minimum"].as_f64().is_some_and(|least| value.as_f64().is_some_and(|value| value < least)) {
         into.push(format!("{place}: {value} is less than {}", schema["minimum"]));
     }
@@ -52,9 +63,12 @@ fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &
     }
     for (name, member) in value.as_object().into_iter().flatten() {
         let own = schema["properties"].get(name);
-        let rest = schema.get("additionalProperties").filter(|rest| rest.is_object());
-        if let Some(schema) = own.or(rest) {
-            differences(member, schema, root, &format!("{place}.{name}"), into);
+        // Patterns are for numbers as names, and there is nothing else in such an object.
+        let patterns = schema["patternProperties"].as_object().and_then(|patterns| patterns.values().next());
+        match own.or(patterns).or(schema.get("additionalProperties")) {
+            Some(Value::Bool(false)) => into.push(format!("{place}.{name}: is not in the schema")),
+            Some(schema) => differences(member, schema, root, &format!("{place}.{name}"), into),
+            None => {}
         }
     }
     if let (Some(items), Some(schema)) = (value.as_array(), schema.get("items")) {

@@ -61,10 +61,12 @@ fn filter_units_that_are_killed_lose_nothing_and_double_nothing() {
     let run = run_directory(&directory);
     let broker = Program::start(["filter-files", &run, "--units", "2", "--tries", "50", "--json"]);
     let (mut killed, socket) = (0, PathBuf::from(&run).join("broker.socket"));
-    // Until it has ended: no unit lives for long.
+    // On a busy machine none of them may have had a file yet: the broker gives up after ten in a row.
     while killed == 0 || socket.exists() {
         std::thread::sleep(Duration::from_millis(60));
-        if let Some(unit) = children(broker.id()).first().and_then(|&pid| Pid::from_raw(pid)) {
+        if killed < 9
+            && let Some(unit) = children(broker.id()).first().and_then(|&pid| Pid::from_raw(pid))
+        {
             killed += u32::from(kill_process(unit, Signal::KILL).is_ok());
         }
     }
@@ -138,7 +140,6 @@ fn what_cannot_be_filtered_says_why() {
         (&["filter-files", "/nowhere"][..], "/nowhere"),
         (&["filter-files", &place], "named after it"),
         (&["filter-unit", &place], "named after it"),
-        (&["filter-files", &place, "--filter", "random=0.1"], "that is --trigger now"),
         (&["filter-files", &place, "--trigger", "good"], "share = 0.1"),
         (&["filter-unit", &place, "--stream", "physics"], "prescale = 10"),
         (&["filter-files", &run, "--stream", "name = \"a\", prescale = 0"], "keeps nothing"),

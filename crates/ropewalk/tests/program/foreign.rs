@@ -268,9 +268,7 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     );
     let config = written(&directory, "board.toml", text.as_bytes());
     let told = Program::run(["run", &config]);
-    for line in
-        ["source 5: frames missing by their own numbers: 3, twice or late: 1", "datagrams of boards that are no source"]
-    {
+    for line in ["source 5: frames missing: 3, frames out of order: 1", "datagrams of boards that are no source"] {
         assert!(told.out.iter().any(|found| found.starts_with(line)), "{line}: {told:#?}");
     }
     let row = |line: &&String| line.contains("lost on the way here") && line.contains("frames_missing 3");

@@ -6,8 +6,9 @@ use crate::cluster::Cluster;
 use crate::process::Program;
 use crate::support::{Setup, Tampering, wait_for};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 fn script(name: &str) -> PathBuf {
@@ -22,6 +23,25 @@ impl Sender {
         let mut command = Command::new("python3");
         command.arg(script("sender.py")).arg(address).args([&source.to_string(), "1", &last.to_string()]);
         Self(command.args(more).spawn().expect("python3 is there"))
+    }
+
+    /// Starts front ends that begin to send at the same time.
+    fn start_together(orders: impl IntoIterator<Item = (String, u32)>, last: u64, more: &[&str]) -> Vec<Self> {
+        let start = |(address, source): (String, u32)| {
+            let mut command = Command::new("python3");
+            command.arg(script("sender.py")).arg(address).args([&source.to_string(), "1", &last.to_string(), "--wait"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            Self(command.args(more).spawn().expect("python3 is there"))
+        };
+        let mut senders: Vec<_> = orders.into_iter().map(start).collect();
+        for Self(sender) in &mut senders {
+            let said = sender.stdout.as_mut().expect("it is piped");
+            let count = BufReader::new(said).read_line(&mut String::new()).expect("it is text");
+            assert!(count > 0, "a front end could not connect");
+        }
+        // The end of its input starts a sender.
+        senders.iter_mut().for_each(|Self(sender)| drop(sender.stdin.take()));
+        senders
     }
 
     fn end(mut self) {
@@ -67,7 +87,7 @@ fn cluster(setup: Setup, events: u64) -> Cluster {
 
 fn senders(cluster: &mut Cluster, events: u64, rate: &str) -> Vec<Sender> {
     let units = ["ru0", "ru0", "ru1", "ru1"].map(|unit| cluster.front_end_address(unit));
-    (1..).zip(units).map(|(id, unit)| Sender::start(&unit, id, events, &["--rate", rate, "--again"])).collect()
+    Sender::start_together(units.into_iter().zip(1..), events, &["--rate", rate, "--again"])
 }
 
 /// The run ends with one of these statuses, and the referee agrees with its account.
@@ -134,7 +154,7 @@ fn a_killed_builder_unit_changes_nothing_about_what_the_account_says() {
 #[test]
 fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     const EVENTS: u64 = 900;
-    let setup = two_readouts("both-died").timeouts(["300ms", "600ms", "1200ms", "20s"]);
+    let setup = two_readouts("both-died").timeouts(["4s", "5s", "6s", "20s"]);
     let mut cluster = cluster(setup, EVENTS);
     let mut senders = senders(&mut cluster, EVENTS, "300");
     let directory = cluster.run_directory("bu0");

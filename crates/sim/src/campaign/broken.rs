@@ -1,9 +1,12 @@
 //! What a checker says when something does not hold.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fmt;
 
 /// Who found it.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Checker {
     /// The equations of the ledger, in each machine at every step and for the whole run at its end.
     Ledger,

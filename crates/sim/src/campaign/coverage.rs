@@ -1,7 +1,7 @@
 //! Which fault struck in which situation: a table whose cells should all have been hit by a campaign.
 
 use super::fault_kind::FaultKind;
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How far the run was when a fault struck.
@@ -79,14 +79,13 @@ impl Coverage {
             .collect()
     }
 
-    /// The table as JSON: fault, then situation.
-    pub fn to_json(&self) -> Value {
+    /// The table by names: fault, then situation.
+    pub fn by_name(&self) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
         let row = |fault: FaultKind| {
-            let cells =
-                Situation::ALL.map(|situation| (situation.name().to_owned(), json!(self.count(fault, situation))));
-            (fault.name().to_owned(), Value::Object(cells.into_iter().collect()))
+            let cells = Situation::ALL.map(|situation| (situation.name(), self.count(fault, situation)));
+            (fault.name(), BTreeMap::from(cells))
         };
-        Value::Object(FaultKind::ALL.into_iter().map(row).collect())
+        FaultKind::ALL.into_iter().map(row).collect()
     }
 }
 

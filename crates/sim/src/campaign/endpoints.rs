@@ -197,7 +197,7 @@ fn name_of(first: Option<&Slice>) -> String {
 impl Dispatcher for Endpoints {
     ropewalk_io::pass_on!(
         inner:
-        listen, address_of, accept, reject, pool, post_block, peek, peer_has_ended, set_send_limits, send_room, queued,
+        listen, address_of, accept, reject, pool, post_block, peek, peer_has_ended, has_waiting, set_send_limits, send_room, queued,
         set_half_close, finish, prepare_wait
     );
 

@@ -228,6 +228,8 @@ impl World {
         let is_builder = |place: &Place| matches!(place, Place::Builder(_));
         self.injection.happened.iter().any(|one| {
             let is_alone = matches!(one.fault, Fault::Pause(_) | Fault::PoolDry(_));
+            // One that was cut off ends the run with whoever comes back first.
+            let is_alone = is_alone || matches!(one.fault, Fault::ManagerCutOff(_));
             let is_between = touches(&one.fault, is_manager) && (is_alone || touches(&one.fault, is_builder));
             is_between && one.until.since(one.from) + RECALL >= AWAY
         })
@@ -391,7 +393,10 @@ impl World {
             return Ok(());
         }
         let (courses, index) = (&timeline.courses, event as usize);
-        if self.is_unconfirmed(source, index, courses) || self.is_left_over(source, index, courses) {
+        if self.is_unconfirmed(source, index, courses)
+            || self.is_left_over(source, index, courses)
+            || self.precedes_first_number(source, index, courses)
+        {
             return Ok(());
         }
         let at = delivered.unwrap_or(Instant::FAR_FUTURE);

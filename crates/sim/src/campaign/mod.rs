@@ -62,6 +62,7 @@ mod schedule;
 mod scheduled;
 mod shrink;
 mod stand;
+mod summary;
 
 pub mod operating;
 pub mod storing;
@@ -86,8 +87,9 @@ pub use outcome::{
     run_operating, run_packet_numbers, run_push, run_storing, run_tuning, run_watching, run_writing,
 };
 pub use place::Place;
-pub use runner::{Campaign, Failure, Orders, SCHEMA, System};
+pub use runner::{Campaign, Failure, Orders, System, SystemKind};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};
 pub use shrink::{shrink, shrink_push};
+pub use summary::{FailedSeed, Missed, Summary};
 pub use trouble::{Damage, Trouble};
 pub use world::World;

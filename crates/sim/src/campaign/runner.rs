@@ -7,11 +7,9 @@ use super::outcome::{Outcome, run, run_push};
 use super::push;
 use super::scenario::Scenario;
 use super::shrink::{shrink, shrink_push};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fmt;
-
-/// The form's name and version.
-pub const SCHEMA: &str = "ropewalk-simulate-1";
 
 /// A system of a seed: each seed is one of either kind.
 #[derive(Clone, Debug)]
@@ -23,11 +21,11 @@ pub enum System {
 }
 
 impl System {
-    /// The stable name of its kind.
-    pub const fn kind(&self) -> &'static str {
+    /// Its kind.
+    pub const fn kind(&self) -> SystemKind {
         match self {
-            Self::Pull(_) => "pull",
-            Self::Push(_) => "push",
+            Self::Pull(_) => SystemKind::Pull,
+            Self::Push(_) => SystemKind::Push,
         }
     }
 
@@ -46,6 +44,25 @@ impl fmt::Display for System {
             Self::Pull(scenario) => scenario.fmt(out),
             Self::Push(scenario) => scenario.fmt(out),
         }
+    }
+}
+
+/// A kind of systems.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemKind {
+    /// Builder units pull.
+    Pull,
+    /// Sources push.
+    Push,
+}
+
+impl fmt::Display for SystemKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Pull => "pull",
+            Self::Push => "push",
+        })
     }
 }
 
@@ -137,33 +154,6 @@ impl Campaign {
         }
     }
 
-    /// The summary as JSON: `docs/schema/simulate.json`.
-    pub fn to_json(&self) -> Value {
-        let failure = |failure: &Failure| {
-            json!({
-                "seed": failure.seed,
-                "system": failure.small.kind(),
-                "checker": failure.broken.checker.name(),
-                "words": failure.broken.words,
-                "replay": failure.replay(),
-                "faults": failure.small.faults(),
-            })
-        };
-        let missed = self.coverage.missed();
-        let missed =
-            missed.iter().map(|(fault, situation)| json!({"fault": fault.name(), "situation": situation.name()}));
-        json!({
-            "schema": SCHEMA,
-            "first_seed": self.first,
-            "seeds": self.seeds,
-            "virtual_seconds": self.nanoseconds as f64 / 1e9,
-            "digest": format!("{:016x}", self.digest),
-            "failures": self.failures.iter().map(failure).collect::<Vec<_>>(),
-            "coverage": self.coverage.to_json(),
-            "missed": missed.collect::<Vec<_>>(),
-        })
-    }
-
     /// How often each checker fired.
     pub fn fired(&self, checker: Checker) -> usize {
         self.failures.iter().filter(|failure| failure.broken.checker == checker).count()
@@ -186,7 +176,7 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let campaign = Campaign { seeds: 1, failures: vec![failure], ..Campaign::default() };
-        let summary = campaign.to_json();
+        let summary = serde_json::to_value(campaign.summary()).expect("a summary is JSON");
         assert_eq!(
             (&summary["failures"][0]["checker"], &summary["failures"][0]["replay"]),
             (&"loss".into(), &replay.into())

@@ -19,6 +19,9 @@ const PROOF: usize = 3;
 /// A source that begins further behind the run's first event brings left-overs, as far as anybody can tell.
 const NEAR: usize = 16;
 
+/// So many fragments of a source are searched for the run's first number.
+const LOOKED_AHEAD: usize = 72;
+
 /// From when to when a source may have been given up.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Absence {
@@ -96,7 +99,12 @@ impl World {
     /// no third one, and nothing from another source of its readout unit.
     pub(super) fn is_unconfirmed(&self, source: usize, event: usize, courses: &[Course]) -> bool {
         let delivered = &courses[source].delivered;
-        let begin = (2..=event).rev().find(|&first| delivered[first - 1].is_none());
+        // One that is damaged gives no place.
+        let is_wrong = |one: usize| {
+            let made = self.record(source).and_then(|record| record.made(one as u64));
+            made.is_some_and(|made| matches!(made.how, How::Damaged | How::Flagged(..)))
+        };
+        let begin = (2..=event).rev().find(|&first| delivered[first - 1].is_none() || is_wrong(first - 1));
         let Some((first, at)) = begin.and_then(|first| Some((first, delivered[first]?))) else { return false };
         let patience = (self.scenario.time_outs.source / 2).min(LONGEST_DOUBT);
         // The doubt began with a wrong number in the gap, where there was one shortly before.
@@ -123,6 +131,16 @@ impl World {
         let begun = delivered[first].unwrap_or(at);
         let are_held = first > self.scenario.rooms.window as usize && at <= begun.after(self.scenario.time_outs.source);
         are_held || at < self.shown_by_others(source, event, courses)
+    }
+
+    /// Whether nothing tells an event's fragment from a left-over of a short earlier run: its source lost the first event, and began to
+    /// count again so early that the run's first number came behind this one.
+    pub(super) fn precedes_first_number(&self, source: usize, event: usize, courses: &[Course]) -> bool {
+        let Some(record) = self.record(source) else { return false };
+        let Some(again) = record.counts_again_from() else { return false };
+        let delivered = &courses[source].delivered[..again as usize];
+        let has_first = delivered[1].is_some() && record.made(1).is_some_and(|made| made.how == How::Right);
+        !has_first && event < delivered.len() && delivered.iter().flatten().count() <= LOOKED_AHEAD
     }
 
     /// When a source was asked for something by what others showed, and said nothing for too long. One that speaks again

@@ -2,12 +2,10 @@
 
 use super::MOST_ACTIONS;
 use super::choices::Choices;
-use ropewalk_flow::builder::{
-    Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement, synchrony,
-};
+use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::messages::{Fragment, Message, RequestEntry, SuperFragmentEntry};
 use ropewalk_memory::Payload;
-use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_terms::{Cause, Instant, Requirement, SourceId};
 use std::time::Duration;
 
 const SOURCES: u32 = 4;
@@ -16,27 +14,19 @@ const SLOTS: u32 = 8;
 
 fn config(choices: &mut Choices<'_>) -> BuilderConfig {
     let source = |id: u32| BuilderSource {
-        id: SourceId(id),
-        readout: id as u16 % READOUTS,
         requirement: if id == SOURCES { Requirement::Optional } else { Requirement::Required },
-        bunch_crossing_offset: 0,
-        bunch_crossing_mask: 0xfff,
+        ..BuilderSource::new(SourceId(id), id as u16 % READOUTS)
     };
     let watched = (1..=SOURCES).map(|id| synchrony::SourceConfig::new(SourceId(id)));
     BuilderConfig {
-        index: 0,
-        readouts: READOUTS,
-        sources: (1..=SOURCES).map(source).collect(),
         slots: SLOTS,
         table: 16,
         credit_bytes: 64 << 10,
         event_timeout: Duration::from_millis(30),
-        unreachable_timeout: Duration::ZERO,
         incomplete: [IncompletePolicy::Emit, IncompletePolicy::Drop, IncompletePolicy::Stop][choices.below(3) as usize],
         level: choices.level(),
         synchrony: choices.chance().then(|| synchrony::Config::new(watched)),
-        check_bunch_crossing: true,
-        orbit: 3564,
+        ..BuilderConfig::new(0, READOUTS, (1..=SOURCES).map(source).collect())
     }
 }
 

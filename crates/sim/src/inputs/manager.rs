@@ -2,7 +2,7 @@
 
 use super::MOST_ACTIONS;
 use super::choices::Choices;
-use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::Message;
 use ropewalk_terms::{Attempt, Epoch, EventKey, Incarnation, Instant, Role};
 use std::collections::BTreeMap;
@@ -18,18 +18,15 @@ const BUILDERS: u16 = 3;
 pub fn manager(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = ManagerConfig {
-        readouts: READOUTS,
-        builders: BUILDERS,
         capacity: 32,
         policy: [AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes]
             [choices.below(3) as usize],
         batch: 1 + choices.below(8) as usize,
         event_timeout: Duration::from_millis(50),
-        unreachable_timeout: Duration::ZERO,
         drain_timeout: Duration::from_millis(500),
         trigger_readout: choices.chance().then_some(0),
-        lumisection: LumisectionLength::Run,
         epoch: Epoch(1 + choices.below(3) as u32),
+        ..ManagerConfig::new(READOUTS, BUILDERS)
     };
     config.check().expect("made to be right");
     let mut manager = Manager::new(config);

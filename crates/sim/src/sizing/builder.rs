@@ -5,10 +5,9 @@ use super::network::Pace;
 use super::queue::Step;
 use super::system::{FilterSection, Placement, System};
 use super::world::{PATIENCE, World};
-use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
 use ropewalk_flow::messages::SuperFragmentEntry;
 use ropewalk_flow::source::Random;
-use ropewalk_node::configuration::Acknowledge;
 use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, SourceId};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -65,31 +64,22 @@ impl BuilderUnit {
     pub(super) fn new(system: &System, index: u32, sources_of: impl Fn(u32) -> Range<u32>) -> Self {
         let of_readout = |readout: u16| {
             sources_of(u32::from(readout)).map(move |source| BuilderSource {
-                id: SourceId(source),
-                readout,
-                requirement: Requirement::Required,
-                bunch_crossing_offset: 0,
                 bunch_crossing_mask: 0,
+                ..BuilderSource::new(SourceId(source), readout)
             })
         };
         let config = BuilderConfig {
-            index: index as u16,
-            readouts: system.readouts,
-            sources: (0..system.readouts).flat_map(of_readout).collect(),
             slots: system.builder.events,
             table: system.manager.capacity,
             credit_bytes: system.builder.bytes.0,
             event_timeout: PATIENCE,
-            unreachable_timeout: std::time::Duration::ZERO,
-            incomplete: IncompletePolicy::Emit,
             level: match system.builder.acknowledge {
-                Acknowledge::Built => AcknowledgementLevel::Built,
-                Acknowledge::Handed => AcknowledgementLevel::Handed,
-                Acknowledge::Written | Acknowledge::Synced => AcknowledgementLevel::Written,
+                AcknowledgementLevel::Built => AcknowledgementLevel::Built,
+                AcknowledgementLevel::Handed => AcknowledgementLevel::Handed,
+                AcknowledgementLevel::Written | AcknowledgementLevel::Synced => AcknowledgementLevel::Written,
             },
             check_bunch_crossing: false,
-            orbit: 3564,
-            synchrony: None,
+            ..BuilderConfig::new(index as u16, system.readouts, (0..system.readouts).flat_map(of_readout).collect())
         };
         Self {
             machine: Builder::new(config),
@@ -250,7 +240,7 @@ impl World<'_> {
             let takes = time.next(&mut unit.random).as_nanos() as u64;
             unit.filter.busy += takes;
             self.queue.push(self.now + takes, Step::Filtered { builder: index, slot });
-            if self.system.builder.acknowledge == Acknowledge::Handed {
+            if self.system.builder.acknowledge == AcknowledgementLevel::Handed {
                 unit.note(slot, AcknowledgementLevel::Handed);
             }
         }

@@ -1,8 +1,9 @@
 //! Reading a sizing file, and what it must fulfil beyond its syntax.
 
 use super::system::{GroupSection, HostSection, NetworkSection, System};
-use ropewalk_node::configuration::{Acknowledge, ConfigurationError, Fault, parse_as, read_text};
+use ropewalk_node::configuration::{ConfigurationError, Fault, parse_as, read_text};
 use ropewalk_node::quantity::{SizeDistribution, TriggerRate};
+use ropewalk_terms::AcknowledgementLevel;
 use std::path::Path;
 use std::time::Duration;
 
@@ -208,10 +209,10 @@ fn behind_builders(system: &System) -> Result<(), Fault> {
         }
     }
     match system.builder.acknowledge {
-        Acknowledge::Handed if system.filter.is_none() => {
+        AcknowledgementLevel::Handed if system.filter.is_none() => {
             fault("builder.acknowledge", "there is no [filter] that an event could be handed to: say \"built\"")
         }
-        Acknowledge::Written | Acknowledge::Synced if system.disk.is_none() => {
+        AcknowledgementLevel::Written | AcknowledgementLevel::Synced if system.disk.is_none() => {
             fault("builder.acknowledge", "there is no [disk] that an event could be written to: say \"built\"")
         }
         _ => Ok(()),

@@ -3,10 +3,9 @@
 use super::host::Work;
 use super::system::System;
 use super::world::{PATIENCE, World};
-use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::Message;
-use ropewalk_node::configuration::PolicyChoice;
-use ropewalk_terms::{Epoch, Instant, NodeId};
+use ropewalk_terms::{Instant, NodeId};
 
 /// The event manager.
 #[derive(Debug)]
@@ -26,21 +25,12 @@ pub(super) struct ManagerUnit {
 impl ManagerUnit {
     pub(super) fn new(system: &System) -> Self {
         let config = ManagerConfig {
-            readouts: system.readouts,
-            builders: system.builders,
             capacity: system.manager.capacity,
-            policy: match system.manager.policy {
-                PolicyChoice::RoundRobin => AssignPolicy::RoundRobin,
-                PolicyChoice::LeastLoaded => AssignPolicy::LeastLoaded,
-                PolicyChoice::FreeBytes => AssignPolicy::FreeBytes,
-            },
+            policy: system.manager.policy,
             batch: system.manager.batch as usize,
             event_timeout: PATIENCE,
-            unreachable_timeout: std::time::Duration::ZERO,
             drain_timeout: PATIENCE,
-            trigger_readout: None,
-            lumisection: LumisectionLength::Run,
-            epoch: Epoch(1),
+            ..ManagerConfig::new(system.readouts, system.builders)
         };
         Self {
             machine: Manager::new(config),

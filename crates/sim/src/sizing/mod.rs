@@ -29,7 +29,7 @@ mod verdict;
 mod world;
 
 pub use file::SizingFile;
-pub use outcome::{Buffer, Events, FlowOutcome, Latencies, Latency, NetworkCounts, Outcome, Reached, Resource};
+pub use outcome::{Buffer, Events, FlowOutcome, Latencies, Latency, NetworkCounts, Outcome, Reached, Resource, Unit};
 pub use plot::{Chart, Curve};
 pub use system::{
     BuilderSection, DiskSection, FilterSection, FormatChoice, FramingChoice, FrontEndSection, FullChoice, GroupSection,

@@ -5,23 +5,26 @@ use super::network::{Load, Network};
 use super::system::{FullChoice, NetworkSection, Placement, System};
 use super::verdict::{Limit, judge};
 use super::world::World;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What came out of a simulated run. Rates, latencies, loads and buffers are those between the end of the warm-up and
 /// the last trigger; the account of events is that of the whole run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// The system's name.
+    /// The name of the system.
     pub system: String,
-    /// The seed.
+    /// The seed: everything random follows from it.
     pub seed: u64,
-    /// Seconds that were counted.
+    /// Seconds of simulated time that were counted.
+    #[schemars(range(min = 0))]
     pub counted_s: f64,
-    /// Steps of the whole run: events taken from the queue of what happens next.
+    /// Simulation steps of the whole run.
     pub steps: u64,
-    /// What was reached.
+    /// Rates that were reached.
     pub rate: Reached,
-    /// The part of all triggers that were vetoed because a front end was full.
+    /// The part of all triggers, 0 to 1, that were vetoed because a front end was full.
+    #[schemars(range(min = 0))]
     pub dead_time: f64,
     /// What limits.
     pub limit: Limit,
@@ -33,148 +36,178 @@ pub struct Outcome {
     pub buffers: Vec<Buffer>,
     /// What the networks lost or made wait.
     pub networks: Vec<NetworkCounts>,
-    /// The flows of a system in which sources push; empty of others.
+    /// The flows of a system in which sources push; absent for other systems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowOutcome>,
-    /// The events of the whole run.
+    /// The account of the whole run, drain included.
     pub events: Events,
 }
 
-/// Rates.
-#[derive(Clone, Debug, Default, Serialize)]
+/// Rates that were reached.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Reached {
     /// Events built a second.
+    #[schemars(range(min = 0))]
     pub events_per_s: f64,
-    /// Triggers a second, the vetoed ones included; none where the front ends send as fast as they can.
+    /// Triggers a second, vetoed ones included; null where the front ends send as fast as they can.
+    #[schemars(range(min = 0))]
     pub offered_per_s: Option<f64>,
     /// Bytes of fragments built a second.
+    #[schemars(range(min = 0))]
     pub bytes_per_s: f64,
 }
 
-/// Latencies.
-#[derive(Clone, Debug, Serialize)]
+/// Latencies, from the trigger on.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Latencies {
-    /// Trigger to built.
+    /// From the trigger until the event is built.
     pub built: Latency,
-    /// Trigger to released.
+    /// From the trigger until the release of the event was sent to all readout units.
     pub released: Latency,
 }
 
 /// One latency, in seconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Latency {
-    /// The mean.
+    /// The mean in seconds.
+    #[schemars(range(min = 0))]
     pub mean_s: f64,
-    /// Half of all events took no longer.
+    /// The median in seconds.
+    #[schemars(range(min = 0))]
     pub p50_s: f64,
-    /// Nine of ten.
+    /// The 90th percentile in seconds.
+    #[schemars(range(min = 0))]
     pub p90_s: f64,
-    /// 99 of 100.
+    /// The 99th percentile in seconds.
+    #[schemars(range(min = 0))]
     pub p99_s: f64,
-    /// 999 of 1,000.
+    /// The 99.9th percentile in seconds.
+    #[schemars(range(min = 0))]
     pub p999_s: f64,
-    /// The longest.
+    /// The longest time, in seconds.
+    #[schemars(range(min = 0))]
     pub max_s: f64,
-    /// The distribution: upper end of each step in seconds, and events in it.
+    /// The distribution: pairs of the upper end of a step in seconds and the events in it.
     pub histogram: Vec<(f64, u64)>,
 }
 
-/// Things of one kind that work.
-#[derive(Clone, Debug, Serialize)]
+/// Resources of one kind: links, computers, filters, disks.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Resource {
     /// Of which kind.
     pub name: String,
     /// How many.
     pub count: usize,
-    /// The part of the time that they were busy, on average.
+    /// The average utilisation, 0 to 1.
+    #[schemars(range(min = 0))]
     pub utilisation: f64,
-    /// The same of the busiest.
+    /// The same of the busiest one.
+    #[schemars(range(min = 0))]
     pub utilisation_max: f64,
-    /// Which one is the busiest.
+    /// Which one is the busiest, counted from 0.
     pub busiest: usize,
-    /// Bytes a second of one of them, on average; none where it does not handle bytes.
+    /// Bytes a second of one of them, on average; null for a resource without bytes.
+    #[schemars(range(min = 0))]
     pub bytes_per_s: Option<f64>,
-    /// The same of the one that handles the most.
+    /// The same of the one that moves most.
+    #[schemars(range(min = 0))]
     pub bytes_per_s_max: Option<f64>,
 }
 
 /// Things of one kind that hold something.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Buffer {
     /// Of which kind.
     pub name: String,
-    /// `bytes` or `events`.
-    pub unit: &'static str,
-    /// What one of them can hold; none where it is not bounded by itself.
+    /// The unit.
+    pub unit: Unit,
+    /// The capacity of one of them; null if unlimited.
     pub size: Option<u64>,
     /// The most that one of them held.
     pub most: u64,
-    /// The part of the time that it made somebody wait, of the one that did most; none where that is not known.
+    /// The share of the time, 0 to 1, in which the fullest one caused back-pressure; null if unknown.
+    #[schemars(range(min = 0))]
     pub full: Option<f64>,
 }
 
+/// The unit of a buffer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Events.
+    Events,
+}
+
 /// What a network lost or made wait.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NetworkCounts {
     /// Which network.
     pub name: String,
-    /// Packets.
+    /// Packets that it carried.
     pub packets: u64,
     /// Packets that found a full port and were lost.
     pub dropped: u64,
     /// Time-outs after losses.
     pub timeouts: u64,
-    /// Losses that were mended without a time-out.
+    /// Losses repaired by fast retransmission, without a time-out.
     pub fast_retransmits: u64,
-    /// The part of the time that senders were paused before a full port, on average.
+    /// The part of the time, 0 to 1, that senders were paused before a full port, on average.
+    #[schemars(range(min = 0))]
     pub paused: f64,
     /// Flows that stood still after a loss, on average.
+    #[schemars(range(min = 0))]
     pub stalled_flows: f64,
 }
 
 /// What was reached in one flow of a system in which sources push.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowOutcome {
-    /// Its name.
+    /// The name of the flow.
     pub name: String,
-    /// Events triggered a second, the vetoed ones included.
+    /// Events triggered a second, vetoed ones included.
+    #[schemars(range(min = 0))]
     pub offered_per_s: f64,
     /// Events decided a second.
+    #[schemars(range(min = 0))]
     pub events_per_s: f64,
     /// Packets that gateways took a second.
+    #[schemars(range(min = 0))]
     pub packets_per_s: f64,
-    /// Bytes of them.
+    /// Bytes a second of these packets.
+    #[schemars(range(min = 0))]
     pub bytes_per_s: f64,
-    /// Sets of events to which something was missing.
+    /// How many sets of events were not complete.
     pub incomplete: u64,
-    /// Trigger to built.
+    /// From the trigger until the event is built.
     pub built: Latency,
-    /// Trigger to decided.
+    /// From the trigger until the event is decided.
     pub decided: Latency,
 }
 
-/// The account of events.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The account of the events of a whole run.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Events {
     /// Triggers that the front ends took.
     pub triggered: u64,
     /// Triggers that found a front end full.
     pub vetoed: u64,
-    /// Built complete.
+    /// Events that were built complete.
     pub built: u64,
-    /// Built with something missing.
+    /// Events that were built with something missing.
     pub incomplete: u64,
-    /// Not built, for whatever cause.
+    /// Events that were not built, for whatever cause.
     pub dropped: u64,
-    /// Not ended: still at front ends, readout units or builder units.
+    /// Events in progress at the end: at front ends, readout units or builder units.
     pub in_flight: u64,
     /// Fragments that readout units received.
     pub fragments_received: u64,
-    /// Of these, released in complete events.
+    /// Of these fragments, how many were released in complete events.
     pub fragments_in_complete_events: u64,
-    /// Of these, still held.
+    /// Of these fragments, how many are still held.
     pub fragments_in_flight: u64,
-    /// Whether events and fragments add up: nothing vanished.
+    /// Whether events and fragments add up, so that nothing vanished.
     pub balanced: bool,
 }
 
@@ -310,66 +343,50 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     let pool_full = world.readouts.iter().map(|unit| unit.pool_full.total(now)).max().unwrap_or(0);
     let table_full = world.readouts.iter().map(|unit| unit.table_full.total(now)).max().unwrap_or(0);
     let builder_full = world.builders.iter().map(|unit| unit.full.total(now)).max().unwrap_or(0);
-    let buffer = |name: &str, unit, size, most, full| Buffer { name: name.to_owned(), unit, size, most, full };
+    let in_bytes = |name, size, most, full| buffer(name, Unit::Bytes, size, most, full);
+    let in_events = |name, size, most, full| buffer(name, Unit::Events, size, most, full);
     let mut buffers = vec![
-        buffer(
+        in_bytes(
             "memory of a source",
-            "bytes",
-            Some(front_end.buffer.0),
+            front_end.buffer.0,
             world.front_ends.most_kept,
             world.front_ends.has_clock().then(|| part(world.pause.total(now))).flatten(),
         ),
-        buffer("port to a readout unit", "bytes", Some(front_network.buffer.0), world.front.most_held(), None),
-        buffer(
-            "stream of a source, unread",
-            "bytes",
-            Some(front_network.window.0),
-            of_readouts(|unit| unit.most_waiting),
-            None,
-        ),
-        buffer(
-            "pool of a readout unit",
-            "bytes",
-            Some(readout.pool.0),
-            of_readouts(|unit| unit.most_bytes),
-            part(pool_full),
-        ),
-        buffer(
+        in_bytes("port to a readout unit", front_network.buffer.0, world.front.most_held(), None),
+        in_bytes("stream of a source, unread", front_network.window.0, of_readouts(|unit| unit.most_waiting), None),
+        in_bytes("pool of a readout unit", readout.pool.0, of_readouts(|unit| unit.most_bytes), part(pool_full)),
+        in_events(
             "table of a readout unit",
-            "events",
-            Some(u64::from(readout.capacity)),
+            u64::from(readout.capacity),
             of_readouts(|unit| unit.most_events),
             part(table_full),
         ),
     ];
     if world.system.placement == Placement::Own {
-        let (size, most) = (Some(event_network.buffer.0), world.event.most_held());
-        buffers.push(buffer("port to a builder unit", "bytes", size, most, None));
+        buffers.push(in_bytes("port to a builder unit", event_network.buffer.0, world.event.most_held(), None));
     }
-    let (events, bytes) = (Some(u64::from(builder.events)), Some(builder.bytes.0));
-    buffers.push(buffer(
+    let events = u64::from(builder.events);
+    buffers.push(in_events(
         "events of a builder unit",
-        "events",
         events,
         of_builders(|unit| unit.most_events),
         part(builder_full),
     ));
-    buffers.push(buffer("bytes of a builder unit", "bytes", bytes, of_builders(|unit| unit.most_bytes), None));
-    let size = Some(u64::from(manager.capacity));
-    buffers.push(buffer("events assigned and not released", "events", size, world.manager.most_assigned, None));
+    buffers.push(in_bytes("bytes of a builder unit", builder.bytes.0, of_builders(|unit| unit.most_bytes), None));
+    let size = u64::from(manager.capacity);
+    buffers.push(in_events("events assigned and not released", size, world.manager.most_assigned, None));
     if world.system.filter.is_some() {
-        buffers.push(buffer(
-            "before the filter",
-            "events",
-            events,
-            of_builders(|unit| unit.filter().most_waiting),
-            None,
-        ));
+        let most = of_builders(|unit| unit.filter().most_waiting);
+        buffers.push(in_events("before the filter", events, most, None));
     }
     if world.system.disk.is_some() {
-        buffers.push(buffer("before the disk", "events", events, of_builders(|unit| unit.disk().most_waiting), None));
+        buffers.push(in_events("before the disk", events, of_builders(|unit| unit.disk().most_waiting), None));
     }
     buffers
+}
+
+fn buffer(name: &str, unit: Unit, size: u64, most: u64, full: Option<f64>) -> Buffer {
+    Buffer { name: name.to_owned(), unit, size: Some(size), most, full }
 }
 
 fn networks(world: &World<'_>, seconds: f64) -> Vec<NetworkCounts> {

@@ -1,7 +1,8 @@
 //! What stands in a sizing file: a whole system as numbers. `docs/sizing.md` describes the same.
 
-use ropewalk_node::configuration::{Acknowledge, PolicyChoice};
+use ropewalk_flow::manager::AssignPolicy;
 use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, SizeDistribution, Time, Times};
+use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_wire::felix::BlockFormat;
 use ropewalk_wire::{ferol, generic};
 use serde::Deserialize;
@@ -325,7 +326,7 @@ pub struct BuilderSection {
     /// Bytes in work at once.
     pub bytes: Bytes,
     /// How far an event must have come before readout units forget it: `built`, `handed` to a filter, `written`.
-    pub acknowledge: Acknowledge,
+    pub acknowledge: AcknowledgementLevel,
     /// What work costs.
     pub host: HostSection,
 }
@@ -336,7 +337,7 @@ impl Default for BuilderSection {
             input: Bandwidth { bytes_per_second: 7e9 },
             events: 256,
             bytes: Bytes(1 << 30),
-            acknowledge: Acknowledge::Built,
+            acknowledge: AcknowledgementLevel::Built,
             host: HostSection::default(),
         }
     }
@@ -347,7 +348,7 @@ impl Default for BuilderSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ManagerSection {
     /// Which builder unit gets the next events.
-    pub policy: PolicyChoice,
+    pub policy: AssignPolicy,
     /// Consecutive events given to one builder unit at once, 1..64.
     pub batch: u32,
     /// Events that it knows at once, a power of two.
@@ -358,7 +359,7 @@ pub struct ManagerSection {
 
 impl Default for ManagerSection {
     fn default() -> Self {
-        Self { policy: PolicyChoice::default(), batch: 8, capacity: 1 << 14, host: HostSection::default() }
+        Self { policy: AssignPolicy::default(), batch: 8, capacity: 1 << 14, host: HostSection::default() }
     }
 }
 

@@ -1,14 +1,15 @@
 //! What limits: the busiest resource where one has hardly any time left, otherwise what makes somebody wait.
 
 use super::outcome::Outcome;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What limits a system, and why that is said.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub struct Limit {
-    /// The name of a resource or a buffer, or `the trigger` where everything offered is built.
+    /// The name of a resource or a buffer, or `the trigger` where everything that was triggered is built.
     pub by: String,
-    /// The figures behind it.
+    /// The figures behind it, for people.
     pub because: String,
 }
 

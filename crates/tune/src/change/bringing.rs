@@ -1,6 +1,7 @@
 //! Settings are brought to values, one after the other, until all of them are there at once.
 
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use schemars::JsonSchema;
 
 use super::{Action, Answer};
 use crate::Setting;
@@ -13,13 +14,13 @@ pub(super) struct Target {
 }
 
 /// A setting that could not be brought to its value.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, JsonSchema)]
 pub struct Trouble {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// What it should have become.
+    /// The value that it should have.
     pub value: String,
-    /// What happened.
+    /// The value found, or the error.
     pub why: String,
 }
 

@@ -1,6 +1,7 @@
 //! What a journal holds is taken back.
 
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bringing::{Bringing, Next, Target, Trouble};
@@ -21,27 +22,28 @@ pub enum Foreign {
 }
 
 /// What becomes of a setting.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "fate")]
 pub enum Fate {
-    /// It is brought back from this value.
+    /// The setting was restored.
     BroughtBack {
-        /// The value that it had.
+        /// The value that it had before.
         from: String,
     },
-    /// It is already what it was: after a restart of the machine, or where a step was never written. Interrupts of an
-    /// earlier start count as such, since their numbers mean others now.
+    /// The setting is already what it was: after a restart of the machine, or where a step was never written.
+    /// Interrupts of an earlier start count as such, since their numbers mean others now.
     AlreadyBack,
-    /// Somebody else has changed it since; it is left as it is.
+    /// The setting was changed by someone else since and is left as it is.
     Foreign {
         /// The value that it has.
         present: String,
     },
-    /// The machine does not have it any more. Until it is started again it may come back, with what was put there.
+    /// The machine does not have the setting now. Until the machine is started again it may come back, with what was
+    /// put there, so that the journal stays.
     Gone,
-    /// It was a thread that has ended, and nothing is left to be brought back.
+    /// The setting was that of a thread that has ended: nothing is left to be brought back.
     Ended,
-    /// It could not be read.
+    /// The setting could not be read.
     Unreadable {
         /// What happened.
         why: String,

@@ -82,11 +82,6 @@ impl Stretches {
         self.pieces.clear();
     }
 
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// Each stretch with its bytes. One without bytes is the begin of a connection.
     pub fn iter(&self) -> impl Iterator<Item = (StreamPiece, &[u8])> {
         let mut at = 0;

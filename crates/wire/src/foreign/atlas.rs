@@ -126,6 +126,17 @@ impl View {
         Some(Self { marker, version, bytes: bytes(words), own_at, names_at, payload_at, payload_end })
     }
 
+    /// Whether fragments fill the payload, down to the ROB fragments: a lost page hides where the next one begins.
+    fn is_nested(&self, fragment: &(impl Window + ?Sized)) -> bool {
+        let (mut at, end) = (self.payload_at, self.payload_end.min(fragment.len()));
+        while at < end {
+            let rest = Part::new(fragment, at, end - at);
+            let Some(child) = Self::of(&rest).filter(|child| child.bytes <= end - at) else { return false };
+            at += if child.marker == ROB { child.bytes } else { child.payload_at };
+        }
+        true
+    }
+
     /// The names of its own words, if it is a full event.
     const fn full_event(&self) -> &'static [&'static str] {
         match (self.marker, self.version) {
@@ -211,6 +222,7 @@ impl Framing for Atlas {
             let of =
                 |name: &str| words.iter().position(|word| *word == name).and_then(|index| own(view.names_at + index));
             let high = of("global id, upper half").unwrap_or_default();
+            let flags = if view.is_nested(fragment) { FragmentFlags::default() } else { FragmentFlags::FRAMES_MISSING };
             let nanoseconds = of("nanoseconds").unwrap_or_default();
             return Fields {
                 event: of("global id").map(|low| u64::from(high) << 32 | u64::from(low)),
@@ -220,6 +232,7 @@ impl Framing for Atlas {
                 bunch_crossing: of("bunch crossing").map(|crossing| crossing as u16),
                 trigger_type: of("trigger type").map(|kind| kind as u16),
                 is_whole_event: true,
+                flags,
                 ..Fields::default()
             };
         }

@@ -114,6 +114,11 @@ impl Framing for FedFragments {
         }
     }
 
+    /// Nothing can begin behind the last fragment that would show that a wrong checksum is none of the framing.
+    fn front_at_end(&self, window: &(impl Window + ?Sized), _search: &mut Search) -> Option<Front> {
+        ends(window).map(|_| Front::Frame { bytes: window.len() })
+    }
+
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
         let header = frame.array(0).and_then(|word| Header::parse(word).ok());
         let Some((header, _)) = header.zip(ends(frame)) else {

@@ -148,6 +148,13 @@ impl Plan {
         (self.least..=self.most).contains(&bytes) && zeros::leading(window, MOST_ZEROS) < MOST_ZEROS
     }
 
+    /// The last frame of a stream, where it says at its end how long it is.
+    pub(super) fn trailed_at_end(&self, window: &(impl Window + ?Sized), search: &Search) -> Option<Front> {
+        let Cut::Trailer { length, mark, step } = &self.cut else { return None };
+        let trailed = Trailed { plan: self, length, mark: mark.as_ref(), step: *step };
+        if search.adrift { None } else { trailed.at_end(window) }
+    }
+
     fn whole(&self, window: &(impl Window + ?Sized)) -> Front {
         let bytes = window.len();
         if bytes < self.least {
@@ -211,6 +218,16 @@ impl Trailed<'_> {
         // What was seen ends no frame; one that ends behind it begins at most so far before.
         let passed = search.seen.saturating_sub(self.plan.most);
         if search.adrift && passed > 0 { search.skip(passed, *cause) } else { Front::Needs { bytes: end } }
+    }
+
+    /// A frame that ends with the stream: nothing can begin behind it that would show that a wrong checksum is none of the framing.
+    fn at_end(&self, window: &(impl Window + ?Sized)) -> Option<Front> {
+        let bytes = window.len();
+        let (begin, _) = self.plan.mark.as_ref()?;
+        let is_end = self.mark.is_none_or(|mark| mark.is_in(window));
+        let is_whole = is_end && (self.plan.least..=self.plan.most).contains(&bytes) && begin.is_in(window);
+        let stated = self.length.bytes(self.length.field.read(window)?);
+        (is_whole && stated == bytes as u64).then_some(Front::Frame { bytes })
     }
 
     /// The front is no frame. Only ends of such frames were looked for that begin there.

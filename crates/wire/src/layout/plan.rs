@@ -124,7 +124,11 @@ impl Framing for Plan {
 
     fn front_at_end(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
         let has_length = matches!(self.cut, Cut::Length(_) | Cut::Fixed);
-        if has_length && self.is_like_zeros() { zeros::front_at_end(self, window, search) } else { None }
+        if has_length && self.is_like_zeros() {
+            zeros::front_at_end(self, window, search)
+        } else {
+            self.trailed_at_end(window, search)
+        }
     }
 
     #[inline]

@@ -183,7 +183,7 @@ pub struct Clock {
     pub ticks: Vec<Number>,
     /// How long a tick is, in attoseconds (10^-18 s).
     pub tick_attoseconds: u64,
-    /// Whole seconds beside the ticks, which then begin anew every second.
+    /// Number of whole seconds. The ticks then restart at 0 every second.
     pub seconds: Option<Number>,
 }
 

@@ -44,11 +44,43 @@ impl Plan {
             if window.len() < bytes {
                 return Some(Front::Needs { bytes });
             }
-            if matches!(self.cut, Cut::Fixed) && !self.numbers_frames() {
-                return Some(Front::Skip { bytes, cause: Cause::FramingLost });
+            if matches!(self.cut, Cut::Fixed) {
+                let whole = Front::Skip { bytes, cause: Cause::FramingLost };
+                let kept = if self.numbers_frames() { self.keep_alignment(window, bytes) } else { Some(whole) };
+                if kept.is_some() {
+                    return kept;
+                }
             }
         }
         Some(zeros::skip(window, self.least - 1, search))
+    }
+
+    /// Zeros in the place of frames of `bytes` bytes leave those behind them where they were, which two show that number each other. None
+    /// where that is not so: bytes were lost as well, or zeros came in between.
+    fn keep_alignment(&self, window: &(impl Window + ?Sized), bytes: usize) -> Option<Front> {
+        let zeros = zeros::leading(window, window.len());
+        let blank = zeros / bytes * bytes;
+        let skip = |bytes| Some(Front::Skip { bytes, cause: Cause::FramingLost });
+        if zeros == window.len() {
+            // The last of them is kept until something else comes.
+            return if blank > bytes { skip(blank - bytes) } else { Some(Front::Needs { bytes: zeros + 1 }) };
+        }
+        // Of the first frame that is not blank the begin may be zeros.
+        for at in [blank, blank + bytes] {
+            let rest = Part::new(window, at.min(window.len()), window.len().saturating_sub(at));
+            let is_frame = match self.begin(&rest) {
+                Begin::No => Ok(false),
+                Begin::Needs(more) => Err(more),
+                Begin::Surely(_) => Ok(true),
+                Begin::Perhaps(_) => self.follows(&rest, bytes),
+            };
+            match is_frame {
+                Ok(true) => return skip(at),
+                Ok(false) => {}
+                Err(more) => return Some(Front::Needs { bytes: at + more }),
+            }
+        }
+        None
     }
 
     /// How long the frame at the front says that it is; none where none is as long.

@@ -47,7 +47,8 @@ pub enum NumberingKind {
 }
 
 impl NumberingKind {
-    const ALL: [Self; 7] =
+    /// Every kind.
+    pub const ALL: [Self; 7] =
         [Self::Begin, Self::LeftOver, Self::WrongNumber, Self::Gap, Self::Restart, Self::Recovered, Self::OutOfSync];
 
     /// The name in accounts.

@@ -1,10 +1,10 @@
 //! Requests and answers: who is asked when, and what is done with answers that nobody waits for.
 
 use super::hand::{Hand, TIMEOUT, config, fragment, key};
-use crate::builder::{BuilderConfig, Requirement};
+use crate::builder::BuilderConfig;
 use crate::messages::{FragmentMeta, RequestEntry};
 use core::time::Duration;
-use ropewalk_terms::{Attempt, Cause, SourceId};
+use ropewalk_terms::{Attempt, Cause, Requirement, SourceId};
 
 #[test]
 fn each_builder_begins_at_another_readout_unit() {
@@ -32,7 +32,7 @@ fn fragments_lie_in_the_configured_order_however_they_come() {
     hand.assign([1], 1);
     let done = hand.done();
     hand.answer(1, done.requests[1].1[0], &[11, 10]);
-    assert_eq!(hand.done().emitted, []);
+    assert!(hand.done().emitted.is_empty());
     hand.answer(0, done.requests[0].1[0], &[1, 0]);
     let emitted = hand.done().emitted;
     assert_eq!(hand.sources(emitted[0]), [0, 1, 10, 11]);
@@ -47,7 +47,7 @@ fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that
     hand.assign([1], 1);
     let first = hand.done().requests[0].1[0];
     hand.pass(9 * TIMEOUT);
-    assert_eq!(hand.done().emitted, []);
+    assert!(hand.done().emitted.is_empty());
     hand.answer(0, first, &[0, 1]);
     let emitted = hand.done().emitted;
     assert!(hand.builder.event(emitted[0]).complete);
@@ -91,7 +91,7 @@ fn answers_that_nobody_waits_for_are_dropped_and_counted() {
     hand.answer(0, request, &[0, 1]);
     hand.answer(0, request, &[0, 1]);
     assert_eq!(hand.builder.counts().stale_answers, 6);
-    assert_eq!(hand.done().emitted, []);
+    assert!(hand.done().emitted.is_empty());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_silent_readout_unit_is_given_up_after_the_time_out() {
     hand.answer(0, done.requests[0].1[0], &[0, 1]);
     assert_eq!(hand.builder.next_deadline(), Some(hand.now.after(TIMEOUT)));
     hand.pass(TIMEOUT - Duration::from_millis(1));
-    assert_eq!(hand.done().emitted, []);
+    assert!(hand.done().emitted.is_empty());
     hand.pass(Duration::from_millis(1));
     let emitted = hand.done().emitted;
     assert_eq!(hand.missing(emitted[0]), [(10, Cause::TimedOut), (11, Cause::TimedOut)]);
@@ -168,7 +168,7 @@ fn a_slow_readout_unit_is_not_silent() {
     let requests = hand.done().requests[0].1.clone();
     for request in requests {
         hand.pass(TIMEOUT - Duration::from_millis(1));
-        assert_eq!(hand.done().emitted, []);
+        assert!(hand.done().emitted.is_empty());
         hand.answer(0, request, &[0, 1]);
         assert_eq!(hand.done().emitted, [request.slot]);
     }

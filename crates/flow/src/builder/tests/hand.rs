@@ -1,6 +1,6 @@
 //! A builder held in the hand: what goes in is said in one line, what comes out is a list.
 
-use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
 use crate::messages::{
     AcknowledgeEntry, Assign, AssignEntry, Credit, Fragment, FragmentFlags, FragmentMeta, Message, ReadoutState,
     RequestEntry, SuperFragmentEntry,
@@ -18,27 +18,17 @@ pub(super) fn key(number: u64) -> EventKey {
 
 /// `readouts` units with two sources each: unit r has 10 r and 10 r + 1.
 pub(super) fn config(readouts: u16) -> BuilderConfig {
-    let source = |readout: u16, number: u16| BuilderSource {
-        id: SourceId(u32::from(10 * readout + number)),
-        readout,
-        requirement: Requirement::Required,
-        bunch_crossing_offset: 0,
-        bunch_crossing_mask: 0xfff,
-    };
+    let source = |readout: u16, number: u16| BuilderSource::new(SourceId(u32::from(10 * readout + number)), readout);
     BuilderConfig {
-        index: 0,
-        readouts,
-        sources: (0..readouts).flat_map(|readout| [source(readout, 0), source(readout, 1)]).collect(),
         slots: 4,
         table: 0,
         credit_bytes: 1000,
         event_timeout: TIMEOUT,
-        unreachable_timeout: Duration::ZERO,
-        incomplete: IncompletePolicy::Emit,
-        level: AcknowledgementLevel::Written,
-        synchrony: None,
-        check_bunch_crossing: true,
-        orbit: 3564,
+        ..BuilderConfig::new(
+            0,
+            readouts,
+            (0..readouts).flat_map(|readout| [source(readout, 0), source(readout, 1)]).collect(),
+        )
     }
 }
 

@@ -3,6 +3,8 @@
 use super::command::{Answer, Command, CommandNumber, OperationState};
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -90,14 +92,15 @@ impl Fault {
 }
 
 /// What follows a run that ends by itself.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AfterRun {
-    /// The next one is set up, and begins when somebody starts it.
+    /// The next run is set up and waits for the command `start`. This needs run control.
     #[default]
     Wait,
-    /// The next one begins.
+    /// The next run begins, and so on until an operator stops it.
     Next,
-    /// Nothing.
+    /// The program ends.
     Over,
 }
 

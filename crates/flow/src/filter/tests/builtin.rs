@@ -1,11 +1,11 @@
 //! Each of the filters that need no program, on events that a builder built.
 
-use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
 use crate::filter::{Builtin, BuiltinFilter, Comparison};
 use crate::messages::{Assign, AssignEntry, Fragment, FragmentFlags, FragmentMeta, Message, SuperFragmentEntry};
 use core::time::Duration;
 use ropewalk_memory::{Owner, Payload, Pool, PoolConfig};
-use ropewalk_terms::{AcknowledgementLevel, Attempt, EventKey, Instant, SourceId, TriggerBits};
+use ropewalk_terms::{Attempt, EventKey, Instant, Requirement, SourceId, TriggerBits};
 
 /// An event in a builder: sources 1 and 2, of which the second has bytes 0, 1, 2 ... in two pieces.
 struct Bench {
@@ -17,26 +17,18 @@ struct Bench {
 impl Bench {
     fn new(number: u64) -> Self {
         let source = |id| BuilderSource {
-            id: SourceId(id),
-            readout: 0,
             requirement: Requirement::Optional,
-            bunch_crossing_offset: 0,
             bunch_crossing_mask: 0,
+            ..BuilderSource::new(SourceId(id), 0)
         };
         let config = BuilderConfig {
-            index: 0,
-            readouts: 1,
-            sources: [1, 2, 3].map(source).to_vec(),
             slots: 1,
             table: 0,
             credit_bytes: 1000,
             event_timeout: Duration::from_secs(1),
-            unreachable_timeout: Duration::ZERO,
-            incomplete: IncompletePolicy::Emit,
-            level: AcknowledgementLevel::Written,
-            synchrony: None,
             check_bunch_crossing: false,
             orbit: 0,
+            ..BuilderConfig::new(0, 1, [1, 2, 3].map(source).to_vec())
         };
         let mut pool = Pool::new(PoolConfig::heap("fragments", 64, 4)).expect("there is memory");
         let (now, key, attempt) = (Instant::ZERO, EventKey::new(0, number), Attempt(1));

@@ -69,7 +69,7 @@ fn parts_come_in_any_order_and_twice() {
     assert_eq!(events(&mut node), [0]);
     assert!(node.decide(0, true, 5) && !node.decide(0, true, 5) && !node.decide(7, true, 5));
     push(&mut node, 1, 0, &[part(0, 0, 6), PieceHead { total: 101, ..part(2, 0, 6) }], 0);
-    assert_eq!(events(&mut node), [], "one is decided, the other too long");
+    assert!(events(&mut node).is_empty(), "one is decided, the other too long");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_is_not_awaited_any_more_is_forgotten_and_a_new_life_of_the_gateway_begin
     push(&mut node, 2, 1, &[part(2, 0, 6)], 0);
     assert_eq!(events(&mut node), [1, 2]);
     push(&mut node, 1, 0, &[part(3, 0, 6)], 0);
-    assert_eq!(events(&mut node), [], "an earlier life");
+    assert!(events(&mut node).is_empty(), "an earlier life");
     push(&mut node, 3, 40, &[part(40, 0, 6)], 0);
     assert_eq!((events(&mut node), node.decide(1, true, 0)), (vec![40], false));
     node.decide(40, true, 0);

@@ -1,12 +1,12 @@
 //! A manager held in the hand: what goes in is said in one line, what comes out is a list.
 
-use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
+use crate::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
 use crate::messages::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, Lacking, LackingEntry,
     LumisectionEnd, Message, ReleaseEntry,
 };
 use core::time::Duration;
-use ropewalk_terms::{AcknowledgementLevel, Attempt, Epoch, EventKey, Incarnation, Instant, NodeId, Outcome};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, EventKey, Incarnation, Instant, NodeId, Outcome};
 
 pub(super) const EVENT_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,17 +17,12 @@ pub(super) fn key(number: u64) -> EventKey {
 
 pub(super) fn config(readouts: u16, builders: u16) -> ManagerConfig {
     ManagerConfig {
-        readouts,
-        builders,
         capacity: 64,
         policy: AssignPolicy::RoundRobin,
         batch: 4,
         event_timeout: EVENT_TIMEOUT,
-        unreachable_timeout: Duration::ZERO,
         drain_timeout: DRAIN_TIMEOUT,
-        trigger_readout: None,
-        lumisection: LumisectionLength::Run,
-        epoch: Epoch(1),
+        ..ManagerConfig::new(readouts, builders)
     }
 }
 

@@ -522,6 +522,24 @@ fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
     assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release is told first: {mine:?}");
 }
 
+/// An event manager that dies while nodes finish has a successor, and builder units may have left by then.
+#[test]
+fn readout_units_are_told_how_all_events_ended_before_the_run_finishes() {
+    let mut hand = Hand::running(config(1, 1));
+    hand.announce(0, 3, 1..=3);
+    hand.sent();
+    (1..=3).for_each(|number| hand.acknowledge(0, number, 1, Outcome::Complete));
+    hand.sent();
+    hand.manager.stop(hand.now);
+    hand.sent();
+    repeated(&mut hand, 0, 3);
+    hand.announce(0, 3, []);
+    let mine = to(&hand.sent(), NodeId::readout(0));
+    let finish = mine.iter().position(|message| *message == Message::Finish).expect("the run finishes");
+    let word = mine.iter().position(|message| *message == ended(4, 3, 0)).expect("the successor can be told");
+    assert!(word < finish, "{mine:?}");
+}
+
 #[test]
 fn a_run_that_was_stopped_before_it_was_taken_over_drains() {
     let mut hand = successor();

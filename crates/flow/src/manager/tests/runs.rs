@@ -42,7 +42,7 @@ fn a_stop_asks_for_the_highest_key_and_drains_to_it() {
     assert!(to(&hand.sent(), NodeId::builder(0)).is_empty());
     hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
     let sent = to(&hand.sent(), NodeId::readout(0));
-    assert!(matches!(sent[..], [Message::Release(_), Message::Finish]), "{sent:?}");
+    assert!(matches!(sent[..], [Message::Release(_), Message::Ended(_), Message::Finish]), "{sent:?}");
     assert_eq!(hand.manager.state(), ManagerState::Finishing);
     finish_all(&mut hand, 2, 1);
     assert_eq!((hand.ended, hand.manager.state()), (1, ManagerState::Idle));

@@ -2,7 +2,7 @@
 //! wires between them that lose everything on the way when they break.
 
 use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, key};
-use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
 use crate::lumisections::KnownLumisections;
 use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig, ManagerState};
 use crate::messages::{
@@ -119,21 +119,17 @@ impl World {
         let mut chance = Chance::new(seed);
         let policies = [AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes];
         let config = ManagerConfig {
-            readouts,
-            builders,
             capacity: 64,
             policy: policies[chance.below(3) as usize],
             batch: 1 + chance.below(8) as usize,
             event_timeout: EVENT_TIMEOUT,
-            unreachable_timeout: Duration::ZERO,
             drain_timeout: DRAIN_TIMEOUT,
-            trigger_readout: None,
             lumisection: match chance.below(3) {
                 0 => LumisectionLength::Run,
                 1 => LumisectionLength::Events(1 + chance.below(40)),
                 _ => LumisectionLength::Time(Duration::from_millis(50 + chance.below(1000))),
             },
-            epoch: Epoch(1),
+            ..ManagerConfig::new(readouts, builders)
         };
         let mut world = Self {
             chance,
@@ -212,27 +208,13 @@ impl World {
 
     fn new_builder(&self, index: u16) -> LiveBuilder {
         let readouts = self.readouts.len() as u16;
-        let source = |readout| BuilderSource {
-            id: SourceId(u32::from(readout)),
-            readout,
-            requirement: Requirement::Required,
-            bunch_crossing_offset: 0,
-            bunch_crossing_mask: 0xfff,
-        };
+        let source = |readout| BuilderSource::new(SourceId(u32::from(readout)), readout);
         let config = BuilderConfig {
-            index,
-            readouts,
-            sources: (0..readouts).map(source).collect(),
             slots: SLOTS,
             table: 64,
             credit_bytes: u64::from(SLOTS * FRAGMENT),
             event_timeout: BUILDER_TIMEOUT,
-            unreachable_timeout: Duration::ZERO,
-            incomplete: IncompletePolicy::Emit,
-            level: AcknowledgementLevel::Written,
-            synchrony: None,
-            check_bunch_crossing: true,
-            orbit: 3564,
+            ..BuilderConfig::new(index, readouts, (0..readouts).map(source).collect())
         };
         assert_eq!(config.check(), Ok(()));
         LiveBuilder { life: self.lives, builder: Builder::new(config), emitted: VecDeque::new(), finishing: false }

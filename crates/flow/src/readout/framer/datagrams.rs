@@ -22,7 +22,7 @@ pub struct DatagramFramer<F> {
     framing: F,
     describer: Describer,
     limits: FramerLimits,
-    assembly: Option<Assembly>,
+    assembly: Option<Assembly<Slice>>,
     /// Where datagrams have numbers that go on one by one.
     reorder: Option<Reorder<Numbered>>,
     counting: Counting,
@@ -69,7 +69,8 @@ impl<F: Framing> DatagramFramer<F> {
     pub fn new(source: SourceId, framing: F, limits: FramerLimits, waits: DatagramLimits) -> Self {
         let most = framing.most().min(limits.max_fragment as usize);
         let is_in_pieces = framing.comes_in_pieces();
-        let assembly = is_in_pieces.then(|| Assembly::new(most, waits.open_frames, waits.pieces_timeout));
+        let assembly = Assembly::new(most, waits.open_frames, waits.pieces_timeout);
+        let assembly = is_in_pieces.then(|| assembly.preallocated());
         let bits = match waits.counting {
             Counting::Frames => framing.widths().sequence,
             Counting::Events | Counting::Places | Counting::Nothing => framing.widths().event,

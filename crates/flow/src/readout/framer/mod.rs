@@ -29,6 +29,7 @@ pub use described::FrameCounts;
 pub use divider::{Divider, Divides, MOST_FRAMES};
 pub use gatherer::GATHER_TIMEOUT;
 pub use opening::Opening;
+pub(crate) use pieces::{Assembly, Placed};
 
 use super::config::Format;
 use super::error::FramingError;

@@ -5,14 +5,16 @@
 
 use arrayvec::ArrayVec;
 use core::hash::Hasher;
+use core::ops::Deref;
 use core::time::Duration;
 use ropewalk_memory::{Payload, Slice};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::framing::PieceHead;
 use std::hash::DefaultHasher;
 
-/// Bodies are believed to have so many bytes on the average: places for them are laid out before.
-const USUAL_BODY: usize = 512;
+/// A frame may have one piece for so many bytes of the longest frame, and at least [`LEAST_PIECES`].
+const BYTES_PER_PIECE: usize = 512;
+const LEAST_PIECES: usize = 1024;
 const MOST_PIECES: usize = 8192;
 
 /// So many pieces of a frame that was done are known again.
@@ -21,16 +23,44 @@ const KNOWN_PIECES: usize = 8;
 /// So many bytes at the begin, in the middle and at the end of a body tell it from another one.
 const SAMPLE: usize = 16;
 
+/// The bytes of a datagram.
+pub(crate) trait Piece: Deref<Target = [u8]> {
+    /// What a frame is put together to.
+    type Whole: Default;
+
+    /// Appends the bytes behind the first `skipped` ones.
+    fn append_to(self, whole: &mut Self::Whole, skipped: usize);
+}
+
+impl Piece for Slice {
+    type Whole = Payload;
+
+    fn append_to(mut self, whole: &mut Payload, skipped: usize) {
+        if skipped > 0 {
+            self.skip(skipped);
+        }
+        whole.push(self);
+    }
+}
+
+impl Piece for Vec<u8> {
+    type Whole = Self;
+
+    fn append_to(self, whole: &mut Self, skipped: usize) {
+        whole.extend_from_slice(&self[skipped..]);
+    }
+}
+
 /// A frame of which something came.
 #[derive(Debug)]
-struct Unfinished {
+struct Unfinished<P> {
     frame: u64,
     begun: Instant,
     /// Bytes of the bodies.
     bytes: usize,
     whole: Option<u64>,
     /// The datagrams with their places, in the order of these.
-    pieces: Vec<(u64, Slice)>,
+    pieces: Vec<(u64, P)>,
     header: usize,
 }
 
@@ -64,9 +94,9 @@ fn digest(datagram: &[u8], header: usize) -> u64 {
 
 /// What came of a piece.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Placed {
+pub(crate) enum Placed<W> {
     /// Its frame is whole.
-    Whole(Payload),
+    Whole(W),
     /// Others are needed.
     Waits,
     /// It was there already, or its frame was done.
@@ -77,35 +107,42 @@ pub(super) enum Placed {
 
 /// Frames on their way: at most so many, of at most so many bytes and pieces each.
 #[derive(Debug)]
-pub(super) struct Assembly {
+pub(crate) struct Assembly<P> {
     most: usize,
+    most_pieces: usize,
     timeout: Duration,
-    unfinished: Vec<Unfinished>,
+    unfinished: Vec<Unfinished<P>>,
     /// Places for the pieces of further frames.
-    spare: Vec<Vec<(u64, Slice)>>,
+    spare: Vec<Vec<(u64, P)>>,
     /// Frames that were done, twice as many as can be open.
     done: Vec<Done>,
     next_done: usize,
 }
 
-impl Assembly {
+impl<P: Piece> Assembly<P> {
     /// Frames of at most `most` bytes, `open` of them at a time, which are given up when they are not whole after `timeout`.
-    pub(super) fn new(most: usize, open: usize, timeout: Duration) -> Self {
-        let (pieces, open) = ((most / USUAL_BODY + 1).clamp(16, MOST_PIECES), open.max(1));
-        let spare = (0..open).map(|_| Vec::with_capacity(pieces)).collect();
+    pub(crate) fn new(most: usize, open: usize, timeout: Duration) -> Self {
+        let open = open.max(1);
+        let most_pieces = (most / BYTES_PER_PIECE + 1).clamp(LEAST_PIECES, MOST_PIECES);
         let (unfinished, done) = (Vec::with_capacity(open), Vec::with_capacity(2 * open));
-        Self { most, timeout, unfinished, spare, done, next_done: 0 }
+        Self { most, most_pieces, timeout, unfinished, spare: Vec::new(), done, next_done: 0 }
+    }
+
+    /// Allocates places for all pieces at once.
+    pub(super) fn preallocated(mut self) -> Self {
+        self.spare.resize_with(self.unfinished.capacity(), || Vec::with_capacity(self.most_pieces));
+        self
     }
 
     /// Takes a datagram with its header. Where it begins another frame than there are places for, the oldest one's loss is
     /// told to `lost`.
-    pub(super) fn place(
+    pub(crate) fn place(
         &mut self,
         now: Instant,
         head: &PieceHead,
-        datagram: Slice,
+        datagram: P,
         lost: &mut dyn FnMut(Cause),
-    ) -> Placed {
+    ) -> Placed<P::Whole> {
         let Some(body) = datagram.len().checked_sub(head.header) else { return Placed::GivenUp(Cause::ShortPacket) };
         let known = self.unfinished.iter().position(|unfinished| unfinished.frame == head.frame);
         let index = match known {
@@ -121,16 +158,16 @@ impl Assembly {
         };
         let unfinished = &mut self.unfinished[index];
         match unfinished
-            .put(head, body, datagram, self.most)
+            .put(head, body, datagram, self.most, self.most_pieces)
             .and_then(|put| unfinished.is_whole(head).map(|whole| (put, whole)))
         {
             Ok((Put::Twice, _)) => Placed::Repeated,
             Ok((Put::Once, false)) => Placed::Waits,
             Ok((Put::Once, true)) => {
                 let pieces = unfinished.digests();
-                let payload = unfinished.payload();
+                let whole = unfinished.join();
                 self.end(now, index, pieces);
-                Placed::Whole(payload)
+                Placed::Whole(whole)
             }
             Err(cause) => {
                 self.end(now, index, ArrayVec::new());
@@ -145,7 +182,7 @@ impl Assembly {
             self.end(now, oldest, ArrayVec::new());
             lost(Cause::PiecesMissing);
         }
-        let pieces = self.spare.pop().unwrap_or_default();
+        let pieces = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.most_pieces));
         let unfinished =
             Unfinished { frame: head.frame, begun: now, bytes: 0, whole: None, pieces, header: head.header };
         self.unfinished.push(unfinished);
@@ -172,30 +209,31 @@ impl Assembly {
     }
 
     /// Nothing more comes: gives up all frames that are not whole, and says how many those are.
-    pub(super) fn give_up_all(&mut self) -> usize {
+    pub(crate) fn give_up_all(&mut self) -> usize {
         let count = self.unfinished.len();
         self.unfinished.drain(..).for_each(|unfinished| unfinished.release(&mut self.spare));
         count
     }
 
     /// Gives up the frames whose time is over; says how many those are.
-    pub(super) fn expire(&mut self, now: Instant) -> usize {
+    pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let before = self.unfinished.len();
         for index in (0..before).rev() {
-            if now >= self.unfinished[index].begun.after(self.timeout) {
-                self.end(now, index, ArrayVec::new());
+            let over = self.unfinished[index].begun.after(self.timeout);
+            if now >= over {
+                self.end(over, index, ArrayVec::new());
             }
         }
         before - self.unfinished.len()
     }
 
     /// When the next frame's time is over.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.unfinished.iter().map(|unfinished| unfinished.begun.after(self.timeout)).min()
     }
 
     /// Frames of which something is there.
-    pub(super) const fn unfinished(&self) -> usize {
+    pub(crate) const fn unfinished(&self) -> usize {
         self.unfinished.len()
     }
 }
@@ -205,9 +243,9 @@ enum Put {
     Twice,
 }
 
-impl Unfinished {
+impl<P: Piece> Unfinished<P> {
     /// Whether a piece stands in the place of another one that has other bytes.
-    fn contradicts(&self, head: &PieceHead, datagram: &Slice) -> bool {
+    fn contradicts(&self, head: &PieceHead, datagram: &P) -> bool {
         let at = self.pieces.partition_point(|(place, _)| *place < head.place);
         self.pieces.get(at).is_some_and(|(place, there)| *place == head.place && **there != **datagram)
     }
@@ -219,13 +257,20 @@ impl Unfinished {
     }
 
     /// Lets go of its pieces, and gives the room for them back.
-    fn release(mut self, spare: &mut Vec<Vec<(u64, Slice)>>) {
+    fn release(mut self, spare: &mut Vec<Vec<(u64, P)>>) {
         self.pieces.clear();
         spare.push(self.pieces);
     }
 
     /// Puts a piece to its place.
-    fn put(&mut self, head: &PieceHead, body: usize, datagram: Slice, most: usize) -> Result<Put, Cause> {
+    fn put(
+        &mut self,
+        head: &PieceHead,
+        body: usize,
+        datagram: P,
+        most: usize,
+        most_pieces: usize,
+    ) -> Result<Put, Cause> {
         let at = self.pieces.partition_point(|(place, _)| *place < head.place);
         if self.pieces.get(at).is_some_and(|(place, _)| *place == head.place) {
             return Ok(Put::Twice);
@@ -235,7 +280,7 @@ impl Unfinished {
         }
         let longest = (most - self.header.min(most)) as u64;
         let is_long = self.bytes + body > longest as usize || head.is_in_bytes && head.whole > Some(longest);
-        if is_long || self.pieces.len() == self.pieces.capacity() {
+        if is_long || self.pieces.len() == most_pieces {
             return Err(Cause::Oversize);
         }
         self.whole = self.whole.or(head.whole);
@@ -271,15 +316,11 @@ impl Unfinished {
     }
 
     /// The first datagram, and the bodies of the others.
-    fn payload(&mut self) -> Payload {
-        let header = self.header;
-        let mut payload = Payload::default();
-        for (index, (_, mut datagram)) in self.pieces.drain(..).enumerate() {
-            if index > 0 {
-                datagram.skip(header);
-            }
-            payload.push(datagram);
+    fn join(&mut self) -> P::Whole {
+        let (header, mut whole) = (self.header, P::Whole::default());
+        for (index, (_, datagram)) in self.pieces.drain(..).enumerate() {
+            datagram.append_to(&mut whole, if index > 0 { header } else { 0 });
         }
-        payload
+        whole
     }
 }

@@ -494,3 +494,47 @@ proptest! {
         }
     }
 }
+
+/// Pulses at 14 Hz, numbered by seconds and ticks of 88 MHz, of two boards whose packets come as late as a loaded machine reads them.
+#[test]
+fn whatever_is_late_on_a_loaded_machine_is_no_wrong_number() {
+    let pulse = |index: u64| {
+        let ticks = 1_619_617 + index * 6_289_466;
+        ((67_484 + ticks / 88_052_500) << 32) | (ticks % 88_052_500)
+    };
+    for seed in 0..5_000_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let config = LaneConfig { bits: 64, reorder: 8, reorder_timeout: Duration::from_millis(5) };
+        let mut collator = lanes(2, 64, config);
+        let (mut next, mut now, mut lost, mut left) = ([0_u64; 2], 0, Vec::new(), [false; 2]);
+        let pauses = [0, 1, 4, 30, 60, 90, 130][random(7) as usize];
+        while next.iter().any(|&next| next < 100) || left.iter().any(|left| !left) {
+            let lane = random(2) as usize;
+            let room = collator.room(lane).min(1 + random(80) as usize).min((100 - next[lane]) as usize) as u64;
+            if room > 0 {
+                let numbers: Vec<u64> = (next[lane]..next[lane] + room).map(pulse).collect();
+                push_at(&mut collator, at(now), lane, &numbers);
+                next[lane] += room;
+            } else if next[lane] == 100 && !left[lane] {
+                collator.leave(at(now), lane);
+                left[lane] = true;
+            }
+            if random(3) == 0 {
+                now += random(pauses + 1);
+            }
+            for _ in 0..300 {
+                let Some((lane, fragment)) = collator.next(at(now), |_| true) else { break };
+                lost.extend(fragment.meta.missing_cause().map(|cause| (lane, cause)));
+            }
+        }
+        // Who is silent for longer than the time-out comes too late.
+        let is_late = lost.iter().any(|(_, cause)| *cause == Cause::Late);
+        assert!(lost.is_empty() || is_late, "seed {seed}, pauses up to {pauses} ms: {lost:?}");
+    }
+}

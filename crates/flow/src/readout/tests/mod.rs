@@ -24,7 +24,7 @@ use crate::messages::*;
 use core::time::Duration;
 use ropewalk_memory::Payload;
 use ropewalk_terms::{
-    Attempt, Cause, Counter, EventKey, FragmentAccount, Instant, NodeId, Outcome, Parameter, SourceId,
+    Attempt, Cause, Counter, EventKey, FragmentAccount, Instant, NodeId, Outcome, Parameter, Requirement, SourceId,
 };
 
 /// Bytes that each fragment of these tests claims to have.

@@ -1,5 +1,6 @@
 //! Absence that must be waited for: the clock, when it stands still, and what happens when it has run out.
 
+use super::doubts::{started, wide};
 use super::*;
 
 /// The process was stopped, say: what its sources sent meanwhile is read behind that.
@@ -16,6 +17,46 @@ fn a_readout_unit_that_stood_still_waits_for_its_sources_again() {
     assert_eq!((rig.settled, rig.missing(key(3))), (key(3), vec![]));
     rig.wait(SOURCE_TIMEOUT);
     assert_eq!(rig.missing(key(4)), [(1, Cause::TimedOut)]);
+}
+
+/// The same where numbers only grow, where numbers are in doubt, and where a declaration is waited for.
+#[test]
+fn all_time_outs_start_again_when_a_readout_unit_stood_still() {
+    for polls in [false, true] {
+        let stands_still = |rig: &mut Rig| {
+            rig.now = rig.now.after(20 * SOURCE_TIMEOUT);
+            if polls {
+                rig.poll();
+            }
+        };
+        let mut growing = config(2);
+        growing.sources.iter_mut().for_each(|source| source.numbers_grow = true);
+        let mut rig = Rig::started(growing);
+        rig.feed(0, [100, 110, 120, 130, 140, 150]);
+        rig.feed(1, [100, 110, 120]);
+        stands_still(&mut rig);
+        rig.feed(0, [160]);
+        rig.feed(1, [130, 140, 150, 160]);
+        assert_eq!((rig.settled, rig.account(1).late), (key(7), 0), "{polls}");
+        assert!((1..=7).all(|number| rig.missing(key(number)).is_empty()), "{polls}");
+
+        let mut rig = started(wide(2));
+        (0..2).for_each(|source| rig.feed(source, 1..=3));
+        rig.feed(1, [900]);
+        stands_still(&mut rig);
+        rig.feed(0, 4..=6);
+        rig.feed(1, [5, 6]);
+        assert_eq!((rig.settled, rig.missing(key(5))), (key(6), vec![]), "{polls} {:?}", rig.account(1));
+
+        let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), window: 32, capacity: 64, ..config(2) });
+        (0..2).for_each(|source| rig.feed(source, 1..=20));
+        rig.release(key(1), 20, Outcome::Complete);
+        rig.feed_restart(1, 1);
+        rig.feed(1, 2..=3);
+        stands_still(&mut rig);
+        rig.feed(0, 1..=3);
+        assert_eq!((rig.settled, rig.account(1).dropped.total()), (EventKey::new(1, 3), 0), "{polls}");
+    }
 }
 
 const NEARLY: Duration = Duration::from_millis(99);

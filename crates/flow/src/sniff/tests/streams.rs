@@ -85,6 +85,27 @@ fn of_lengths_that_find_the_same_frames_the_likeliest_is_taken() {
     assert_eq!((group.frames, group.framing), (1000, Some(Frame::Length(length))));
 }
 
+/// Behind a length of two bytes the upper bytes of a counter are 0: three bytes in the other order hold the same.
+#[test]
+fn a_length_of_three_bytes_is_less_likely_than_one_of_two() {
+    let mut noise = Noise(5);
+    let mut bytes = Vec::new();
+    for number in 1..=600_u32 {
+        let mut payload = vec![0; 20 + (noise.next() % 200) as usize];
+        noise.fill(&mut payload);
+        bytes.extend([0xca, 0xfe]);
+        bytes.extend((payload.len() as u16 + 8).to_be_bytes());
+        bytes.extend(number.to_be_bytes());
+        bytes.extend(&payload);
+    }
+    let group = heard(&bytes);
+    let number = match &group.framing {
+        Some(Frame::Length(length) | Frame::Sync { size: Size::Length(length), .. }) => length.number,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((number, group.frames), (Number::big_endian(2, 2), 600));
+}
+
 #[test]
 fn a_sync_word_is_found_where_the_stream_begins_in_the_middle_of_a_frame() {
     let length = Length { number: Number::big_endian(4, 2), unit: 1, counts: Counts::Frame, add: 0 };

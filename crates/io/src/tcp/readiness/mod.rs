@@ -391,6 +391,10 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         self.connections.get(endpoint).is_some_and(|connection| socket::peer_has_ended(&connection.socket))
     }
 
+    fn has_waiting(&self, endpoint: Endpoint) -> bool {
+        self.connections.get(endpoint).is_some_and(|connection| socket::has_waiting(&connection.socket))
+    }
+
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
         socket::peek(&self.connections.get(endpoint)?.socket, head)
     }

@@ -395,6 +395,10 @@ impl Dispatcher for UringTcp {
         self.connections.get(endpoint).is_some_and(|connection| socket::peer_has_ended(&connection.socket))
     }
 
+    fn has_waiting(&self, endpoint: Endpoint) -> bool {
+        self.connections.get(endpoint).is_some_and(|connection| socket::has_waiting(&connection.socket))
+    }
+
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
         // What the kernel has received for it already comes before what the socket holds.
         match self.live(endpoint)? {

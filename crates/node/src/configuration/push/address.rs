@@ -3,7 +3,7 @@
 use crate::quantity::read_from_text;
 use ropewalk_flow::gateway::Address;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -85,3 +85,9 @@ impl fmt::Display for ListenAddress {
 }
 
 read_from_text!(Addresses: ADDRESSES, ListenAddress: LISTEN);
+
+impl Serialize for ListenAddress {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}

@@ -1,12 +1,12 @@
 //! What the configuration of a push system must fulfil beyond its syntax.
 
 use super::address::ListenAddress;
-use super::model::{
-    FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice,
-};
+use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice};
 use crate::configuration::check::required_fields;
 use crate::configuration::parse::Fault;
-use crate::configuration::{IncompleteChoice, alarms, control, histogram, policy_of};
+use crate::configuration::{alarms, control, histogram, policy_of};
+use ropewalk_flow::builder::IncompletePolicy;
+use ropewalk_flow::gateway::Output;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn flow(flow: &FlowSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
         let message = format!("between 1 and `sets` ({}), which are at most 16384", flow.sets);
         return Err(Fault::new(key("assembling"), message));
     }
-    if flow.incomplete == IncompleteChoice::Stop {
+    if flow.incomplete == IncompletePolicy::Stop {
         return Err(Fault::new(key("incomplete"), "a gateway does not stop: `emit` or `drop`"));
     }
     if flow.timeout.0 < Duration::from_millis(1) {
@@ -215,7 +215,7 @@ fn gateway(
         return Err(Fault::new(format!("trigger.listen.{unknown}"), "no such flow"));
     }
     for name in gateway.decisions.keys() {
-        let is_stream = |flow: &FlowSection| flow.name == *name && flow.output == OutputChoice::Stream;
+        let is_stream = |flow: &FlowSection| flow.name == *name && flow.output == Output::Stream;
         if !configuration.flow.iter().any(is_stream) {
             let message = "no flow of this name has the output \"stream\"";
             return Err(Fault::new(key(&format!("decisions.{name}")), message));

@@ -12,8 +12,8 @@ pub use address::{Addresses, ListenAddress};
 pub(crate) use check::FARM_PROTOCOL;
 pub use model::{
     Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering,
-    NodeOutage, OutputChoice, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection,
-    TellSection, ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
+    NodeOutage, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection, TellSection,
+    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
 };
 
 use super::parse::{parse_as, read_text, written};

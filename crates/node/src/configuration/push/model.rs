@@ -1,62 +1,66 @@
-//! What stands in the configuration of a push system. `docs/gateway.md` describes the same.
+//! What the configuration of a push system contains. The doc comments here are the help texts of `ropewalk config schema
+//! --push` and of the tables in `docs/gateway.md` (`tests/documentation` writes these).
 
 use super::address::{Addresses, ListenAddress};
 use crate::configuration::{
-    AlarmSection, AlarmsSection, ControlSection, HistogramSection, IncompleteChoice, LogbookSection, MonitorSection,
-    RestartChoice, SyncChoice, ThenChoice, ThreadRule, Written,
+    AlarmSection, AlarmsSection, ControlSection, HistogramSection, LogbookSection, MonitorSection, RestartChoice,
+    SyncChoice, ThreadRule, Written,
 };
+use crate::drive::StorageConfig;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
-use ropewalk_flow::gateway::Address;
+use ropewalk_flow::builder::IncompletePolicy;
+use ropewalk_flow::control::operation::AfterRun;
+use ropewalk_flow::gateway::{Address, Output, ThrottleConfig};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A whole push system: flows of multi-event packets, the gateways that build them, the farm behind those.
+/// A whole push system: flows of multi-event packets, the gateways that build events, and the farm behind them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PushConfiguration {
-    /// The version of this form: 1.
+    /// Version of this form: 1.
     pub version: u32,
-    /// The run: when it ends, what is written.
+    /// Where a run is written, and when it ends.
     #[serde(default)]
     pub run: PushRunSection,
-    /// The flows; gateways serve the first one first.
+    /// The flows, 1 to 16; gateways serve the first one first.
     pub flow: Vec<FlowSection>,
     /// The gateways.
     pub gateway: Vec<GatewaySection>,
     /// The nodes behind the gateways.
     #[serde(default)]
     pub farm: FarmSection,
-    /// Where threads run: the first rule that a thread's name matches.
+    /// Placement of threads: ordered rules; the first whose expression matches the name of a thread applies.
     #[serde(default)]
     pub thread: Vec<ThreadRule>,
-    /// The emulated trigger, which says which gateway the next packets go to.
+    /// The emulated trigger, which names the gateway for the next packets.
     #[serde(default)]
     pub trigger: TriggerSection,
-    /// Alarms of the run's own.
+    /// Alarms of this run, besides those of every run.
     #[serde(default)]
     pub alarm: Vec<AlarmSection>,
-    /// What is counted of every fragment of some sources.
+    /// Histograms of the fragments of some sources.
     #[serde(default)]
     pub histogram: Vec<HistogramSection>,
-    /// Who hears of alarms.
+    /// Receivers of alarms.
     #[serde(default)]
     pub alarms: AlarmsSection,
-    /// Who has what is written into the logbook.
+    /// Receivers of logbook entries.
     #[serde(default)]
     pub logbook: LogbookSection,
-    /// What runs are compared with.
+    /// Reference run, pages of numbers, and log level.
     #[serde(default)]
     pub monitor: MonitorSection,
-    /// How run control is served.
+    /// The server of run control.
     #[serde(default)]
     pub control: ControlSection,
-    /// What it says, in one form.
+    /// What the file says, in one form.
     #[serde(skip)]
     pub written: Written,
-    /// The file that it was read from, if it was.
+    /// The file that it was read from, if any.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
@@ -65,29 +69,31 @@ pub struct PushConfiguration {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PushRunSection {
-    /// Where run directories are made.
+    /// Directory in which each run gets a directory of its own (`run000001`, `run000002` and so on).
     pub output: PathBuf,
-    /// Stop after this time.
+    /// The run ends after this time. Without `duration`, `events` and `bytes` it runs until it is stopped.
     pub duration: Option<Time>,
-    /// Stop after exactly this many events of the first flow.
+    /// The run ends after this many events of the first flow, rounded up to whole packets.
     pub events: Option<u64>,
-    /// Stop when so many bytes of packets have come.
+    /// The run ends when this many bytes of packets have arrived.
     pub bytes: Option<Bytes>,
-    /// What follows a run that ends by itself.
-    pub then: Option<ThenChoice>,
-    /// What has to be said of a run when it is started.
+    /// What follows a run that ends by itself. Without it: `"wait"` with `--control`, otherwise `"over"`.
+    pub then: Option<AfterRun>,
+    /// Fields that an operator must give to start a run, as [where readout units pull](configuration.md#run).
     pub required_fields: Vec<String>,
-    /// Write accepted events of flows whose output is storage to run files.
+    /// Write accepted events of flows with `output = "storage"` to run files.
     pub write: bool,
-    /// Keep only the newest run files up to this size; older ones of the run are deleted, counted and named.
+    /// Total size of the newest run files to keep. Older files of the same run are deleted, counted, and named in
+    /// `run.json`. Without it: all files.
     pub keep: Option<Bytes>,
-    /// When files are synced to the disk.
+    /// When run files are synced to the disk.
     pub sync: SyncChoice,
     /// A run file is closed at this size.
     pub segment_bytes: Bytes,
-    /// How long the run waits at its end for packets, decisions and files that are still on their way.
+    /// How long the run waits at its end for packets, decisions and files that are on their way.
     pub drain: Time,
-    /// What happens when a source starts its numbering again in mid-run.
+    /// What happens when a source restarts its numbering during the run ([a source that
+    /// restarts](gateway.md#a-source-that-restarts)).
     pub on_restart: RestartChoice,
 }
 
@@ -103,59 +109,61 @@ impl Default for PushRunSection {
             write: true,
             keep: None,
             sync: SyncChoice::default(),
-            segment_bytes: Bytes(512 << 20),
+            segment_bytes: Bytes(StorageConfig::SEGMENT_BYTES),
             drain: Time(Duration::from_secs(5)),
             on_restart: RestartChoice::default(),
         }
     }
 }
 
-/// A flow: events whose fragments come from the same sources, so many in a packet.
+/// A flow: events whose fragments come from the same sources, several events in a packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowSection {
-    /// Its name.
+    /// Name of the flow: 1 to 32 letters, digits, `-` or `_`. No other flow or gateway may have it.
     pub name: String,
-    /// Its sources, in the order in which their banks stand in an event.
+    /// The sources, in the order in which their banks stand in an event.
     pub sources: SourcesSection,
-    /// Events in a packet.
+    /// Number of events in a packet.
     pub packing: u16,
-    /// The partition that its packets belong to.
+    /// Partition that its packets belong to.
     #[serde(default)]
     pub partition: u32,
-    /// The number of the run's first event.
+    /// Number of the first event of the run.
     #[serde(default)]
     pub first_event: u64,
-    /// How long a set of events waits for its packets.
+    /// How long a set of events waits for its packets, at least 1 ms.
     #[serde(default = "timeout")]
     pub timeout: Time,
-    /// The protocol number of its packets, which then lie straight in IP's, without ports; UDP where it is not given.
+    /// Protocol number of packets that are sent directly over IP, 147 to 253. As in paper 1 they have no ports, so each
+    /// source needs an address of its own. It needs the right to open raw sockets. Without it: UDP.
     pub protocol: Option<u8>,
-    /// What becomes of events of which something is missing.
+    /// What happens to an event that stays incomplete. `"stop"` is not allowed here.
     #[serde(default)]
-    pub incomplete: IncompleteChoice,
+    pub incomplete: IncompletePolicy,
     /// Where the decisions on its events lead.
     #[serde(default)]
-    pub output: OutputChoice,
-    /// How long a set waits for the decisions on its events.
+    pub output: Output,
+    /// How long a set waits for the decisions on its events; longer than `timeout`.
     #[serde(default = "decision_timeout")]
     pub decision_timeout: Time,
-    /// And what is decided then.
+    /// Decision on an event after `decision_timeout`.
     #[serde(default)]
     pub default_decision: DefaultChoice,
-    /// Within this time from an event's first packet its decision should be there; how many were is counted.
+    /// Time from the first packet of an event to its decision. The number of events that kept it is counted.
     #[serde(default = "budget")]
     pub budget: Time,
-    /// Sets of events that a gateway holds at once: in assembly, waiting for nodes, waiting for decisions.
+    /// Number of sets that a gateway holds at once, at most 16384: in assembly, waiting for nodes, or waiting for
+    /// decisions.
     #[serde(default = "sets")]
     pub sets: u16,
-    /// Sets that it has in assembly at once; one more closes the oldest.
+    /// Number of these sets that are in assembly at once. One more closes the oldest.
     #[serde(default = "assembling")]
     pub assembling: u16,
-    /// The longest packet, in bytes of UDP's or IP's payload: so much room is set aside for each.
+    /// Longest packet, in bytes of the payload of UDP or IP, 64 to 65507. This much memory is reserved for each packet.
     #[serde(default = "largest_packet")]
     pub largest_packet: Bytes,
-    /// An emulator takes the place of its sources.
+    /// An emulated trigger and emulated sources replace the sources.
     pub emulate: Option<EmulateFlow>,
 }
 
@@ -163,14 +171,16 @@ pub struct FlowSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourcesSection {
-    /// How many there are.
+    /// Number of sources, 1 to 4096.
     pub count: u16,
-    /// The id of the first one; the next ones have the ids behind it.
+    /// Id of the first source; the others have the following ids.
     #[serde(default)]
     pub first: u32,
-    /// Where they send from.
+    /// Address from which they send. `"10.0.0.1"`: the first source has this address, the others the following ones.
+    /// `"10.0.0.1:20000"`: the first source has this port, the others the following ones.
     pub address: Addresses,
-    /// The ids of those that are not wanted: no event waits for them, and what they send is counted and let go.
+    /// Ids of sources that no run waits for. What they send is counted as `masked` and dropped. Other sources can be
+    /// masked [during a run](gateway.md#sources-that-take-no-part). At least one source is not masked.
     #[serde(default)]
     pub masked: Vec<u32>,
 }
@@ -183,24 +193,13 @@ impl SourcesSection {
     }
 }
 
-/// Where decisions lead.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputChoice {
-    /// They leave in the order of events, to whoever listens for them (LHCb's first level).
-    Stream,
-    /// Accepted events are written to run files (LHCb's high-level trigger).
-    #[default]
-    Storage,
-}
-
-/// A decision that nobody made.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// Decision on an event that no node decided.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DefaultChoice {
-    /// The event is wanted.
+    /// The event is accepted.
     Accept,
-    /// It is not.
+    /// The event is rejected.
     #[default]
     Reject,
 }
@@ -209,19 +208,19 @@ pub enum DefaultChoice {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmulateFlow {
-    /// How large the banks of a fragment are, their headers left out.
+    /// Size of all banks of a fragment, the bank headers of 8 bytes included.
     pub fragment_size: ChunkBytes,
-    /// How often events come; as fast as it goes where it is not given.
+    /// Rate of events. Without it: as fast as the gateway takes them.
     pub rate: Option<Rate>,
-    /// The share of packets that are lost on purpose.
+    /// Share of packets that are lost, 0 to 1.
     pub loss: f64,
-    /// The share of packets that are sent twice.
+    /// Share of packets that are sent twice, 0 to 1.
     pub duplicates: f64,
-    /// The share of packets that are sent behind later ones.
+    /// Share of packets that are sent behind later ones, 0 to 1.
     pub reordered: f64,
-    /// A packet is sent up to so much later than the trigger.
+    /// Longest delay of a packet after the trigger.
     pub jitter: Time,
-    /// Where chance begins.
+    /// Seed of the random numbers. With the same seed the same packets are lost.
     pub seed: u64,
 }
 
@@ -243,141 +242,156 @@ impl Default for EmulateFlow {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewaySection {
-    /// Its name.
+    /// Name of the gateway and of its thread, with the same rules as for flows.
     pub name: String,
-    /// Where the packets of each flow come in, by the flow's name.
+    /// Addresses for the packets of each flow, by the name of the flow. The port is ignored if the flow has a
+    /// `protocol`.
     pub listen: BTreeMap<String, ListenAddress>,
-    /// Where nodes and the trigger reach it.
+    /// Address to which nodes and the trigger send.
     #[serde(default = "any_port")]
     pub control: ListenAddress,
-    /// Its input queues, each with threads of its own: addressees of their own for trigger and nodes, with the ports behind
-    /// the given ones (or the addresses, where packets have no ports).
+    /// Number of input queues, 1 to 64 ([input queues](gateway.md#input-queues)). Each has threads, sockets or rings,
+    /// memory, `sets` and files of its own.
     #[serde(default = "one")]
     pub queues: u16,
-    /// How the work of an input queue is divided among threads.
+    /// How the work of an input queue is divided among threads ([architectures](gateway.md#architectures)).
     #[serde(default)]
     pub architecture: Architecture,
-    /// The network card whose rings are used, where any are.
+    /// Network card, such as `"eth0"`; needed for rings. `listen` and `control` are then its own addresses, and
+    /// `largest_push` fits its frames: 4,054 bytes of UDP with `af_xdp`, the MTU less 28 with `tx_ring`.
     pub interface: Option<String>,
-    /// Where the program runs that picks packets for `af_xdp`.
+    /// Where the program runs that selects packets for `af_xdp`.
     #[serde(default)]
     pub xdp: XdpChoice,
-    /// How packets are received.
+    /// How packets are received ([packets.md](packets.md)).
     #[serde(default)]
     pub receive: ReceiveChoice,
-    /// How events are sent.
+    /// How events are sent ([packets.md](packets.md)).
     #[serde(default)]
     pub send: SendChoice,
-    /// How an event is put together for sending.
+    /// How an event is assembled for sending.
     #[serde(default)]
     pub gather: Gathering,
-    /// Memory that packets are received into.
+    /// Memory into which packets are received, at least 1 MiB.
     #[serde(default = "memory")]
     pub memory: Bytes,
-    /// How much may wait in the kernel for each socket, as the kernel counts it.
+    /// How much may wait in the kernel for each socket, as the kernel counts it, 64 KiB to 2 GiB. A packet of 1 KiB
+    /// counts 2.3 KiB. More than twice `net.core.rmem_max` is available only to the administrator. See [the
+    /// throttle](gateway.md#the-throttle).
     #[serde(default = "receive_buffer")]
     pub receive_buffer: Bytes,
-    /// When it asks for fewer triggers.
+    /// When the gateway asks for fewer triggers ([the throttle](gateway.md#the-throttle)).
     #[serde(default)]
     pub throttle: ThrottleSection,
-    /// Where readers of a flow's decisions connect, by the flow's name; its output must be the stream.
+    /// Addresses to which readers of decisions connect over TCP, by the name of the flow. The flow must have `output =
+    /// "stream"`. `ropewalk decisions ADDRESS` prints the decisions. A reader gets every decision from its connection
+    /// on, in the order of events. A reader that is too slow is disconnected (`readers_cut_off`). The readers of the
+    /// second queue connect to the next port, and so on.
     #[serde(default)]
     pub decisions: BTreeMap<String, ListenAddress>,
 }
 
 /// How the work of an input queue is divided among threads (paper 1, Table I).
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Architecture {
-    /// One thread receives, builds, sends and hears decisions.
+    /// One thread receives, builds, sends and reads decisions.
     #[default]
     RunToCompletion,
-    /// One thread receives and builds, another one sends and hears decisions; sets of events go over in between.
+    /// One thread receives and builds, another one sends and reads decisions.
     Threads,
 }
 
-/// How packets are received: the words of `ropewalk_io::packet`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// How packets are received, by the mechanisms of `ropewalk_io::packet`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiveChoice {
-    /// A socket, one packet a call.
+    /// A socket, one packet per call.
     Recvfrom,
-    /// A socket, many packets a call.
+    /// A socket, many packets per call.
     #[default]
     Recvmmsg,
-    /// A socket, UDP packets of one source joined by the kernel where they can be.
+    /// A socket; the kernel joins UDP packets of one source where it can.
     Gro,
-    /// A ring that the kernel fills and that is mapped (TPACKET_V3).
+    /// A mapped ring that the kernel fills (TPACKET_V3).
     Tpacket,
-    /// The card's own queues, with rings and frames that are mapped (AF_XDP).
+    /// The queues of the card, with mapped rings and frames (AF_XDP).
     AfXdp,
 }
 
-/// Where the program runs that picks packets at the card.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// Where the program runs that selects packets at the card.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum XdpChoice {
-    /// In the card's driver.
+    /// In the driver of the card.
     #[default]
     Driver,
-    /// In the driver, and the card itself writes into the frames.
+    /// In the driver; the card itself writes into the frames. This was never run.
     ZeroCopy,
-    /// Behind the driver, for cards that can do nothing else.
+    /// Behind the driver, for cards that support nothing else.
     Generic,
 }
 
-/// How events are sent: the words of `ropewalk_io::packet`.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// How events are sent, by the mechanisms of `ropewalk_io::packet`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SendChoice {
-    /// A socket, one packet a call.
+    /// A socket, one packet per call.
     Sendto,
-    /// A socket, many packets a call.
+    /// A socket, many packets per call.
     #[default]
     Sendmmsg,
-    /// A socket, UDP packets cut apart by the kernel.
+    /// A socket; the kernel divides UDP packets.
     Gso,
-    /// Written into a ring that the kernel sends from (PACKET_TX_RING).
+    /// A mapped ring from which the kernel sends (PACKET_TX_RING).
     TxRing,
-    /// Written into frames that the card's queue sends from (AF_XDP).
+    /// Frames from which the queue of the card sends (AF_XDP). It needs `receive = "af_xdp"`.
     AfXdp,
 }
 
-/// How an event is put together (paper 1, Table III).
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// How an event is assembled for sending (paper 1, Table III).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gathering {
     /// The kernel gathers it from a list of places.
     Iovec,
-    /// Copied by the library's copy.
+    /// It is copied by the copy routine of the library.
     Memcpy,
-    /// Copied by a routine made for fragments of some 32 to 100 bytes.
+    /// It is copied by a routine for fragments of about 32 to 100 bytes.
     #[default]
     ShortCopy,
 }
 
 /// When a gateway asks for fewer triggers.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThrottleSection {
-    /// How long the trigger takes to hear of it and to act.
-    pub latency: Option<Time>,
-    /// What may come meanwhile, in each second.
+    /// Time until the trigger acts.
+    pub latency: Time,
+    /// Bandwidth at which packets arrive meanwhile. Without it: an eighth of the memory is kept free.
     pub rate: Option<Bandwidth>,
-    /// Hardware that is told the state, too.
+    /// Hardware that also gets the state.
     pub tell: Option<TellSection>,
 }
 
-/// How hardware is told the throttle's state.
+impl Default for ThrottleSection {
+    fn default() -> Self {
+        Self { latency: Time(ThrottleConfig::default().latency), rate: None, tell: None }
+    }
+}
+
+/// How hardware gets the state of the throttle.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TellSection {
-    /// Where a datagram goes at each change and again and again: the line `NAME STATE CHANGES`, such as `gw0 busy 17`.
+    /// Address of a datagram with the line `NAME STATE CHANGES`, such as `gw0 busy 17`. It is sent at each change, and
+    /// repeated. Either `udp` or `command` is needed.
     pub udp: Option<ListenAddress>,
-    /// How often it is repeated.
+    /// Interval of the repetition.
     pub repeat: Time,
-    /// A command that is called at each change; `{gateway}` and `{state}` in its words are filled in. One call after the
-    /// other: of states that came and went during a call only the last one is told.
+    /// Command with its arguments that is called at each change. `{gateway}` and `{state}` in the arguments are
+    /// replaced. Only one call runs at a time. If the state changes several times during a call, the next call gets the
+    /// last state only.
     pub command: Vec<String>,
 }
 
@@ -391,33 +405,37 @@ impl Default for TellSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FarmSection {
-    /// How many there are.
+    /// Number of nodes, 1 to 4096. A node identifies itself in its first message, so nodes need no addresses here.
     pub nodes: u16,
-    /// The longest packet to a node, in bytes of UDP's payload.
+    /// Longest packet to a node, in bytes of the payload of UDP, 256 to 65000. Shorter events share a packet; longer
+    /// ones are divided.
     pub largest_push: Bytes,
-    /// The most events that one node may have without a decision.
+    /// Highest number of events that a node has without a decision, 1 to 256.
     pub outstanding: u16,
-    /// A node that says nothing for so long has no credit, and its events go to others.
+    /// A node that sends nothing for this time has no credit, at least 100 ms. Its events go to other nodes.
     pub silence: Time,
-    /// What gateways and nodes reach each other by.
+    /// Transport between gateways and nodes. With every transport, what a slow node does not take is dropped and sent
+    /// again.
     pub transport: TransportChoice,
-    /// Where emulated nodes are: `10.0.0.1` and those behind it, or `10.0.0.1:20000` and the ports behind that; anywhere on
-    /// loopback where it is not given. A gateway answers where it hears a node from, so that it need not know.
+    /// Address of emulated nodes. `"10.0.0.1"`: the first node has this address, the others the following ones.
+    /// `"10.0.0.1:20000"`: the first node has this port, the others the following ones. Gateways do not need it: they
+    /// answer to the address from which a node sends. Without it: any port of loopback.
     pub address: Option<Addresses>,
-    /// Emulators take their place.
+    /// Emulators replace the nodes.
     pub emulate: Option<EmulateFarm>,
 }
 
-/// What gateways and nodes reach each other by. Events and decisions are the same messages everywhere.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// Transport between gateways and nodes. Events and decisions are the same messages with each.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportChoice {
-    /// UDP, sent as the gateway's `send` says.
+    /// UDP, sent as `send` of the gateway says.
     #[default]
     Udp,
-    /// IP of a protocol number for experiments; each node and each gateway's `control` needs an address of its own.
+    /// IP with protocol number 254, without ports. Each node and each `control` needs an address of its own. It needs
+    /// the right to open raw sockets.
     RawIp,
-    /// TCP; nodes connect to the gateway's `control`.
+    /// TCP; nodes connect to `control` of the gateway.
     Tcp,
 }
 
@@ -439,27 +457,28 @@ impl Default for FarmSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmulateFarm {
-    /// How long a node takes for a decision.
+    /// Time that a decision takes; fixed or a distribution.
     pub decision_time: Times,
-    /// Events that a node decides on at once.
+    /// Number of events on which a node decides at once, 1 to 256.
     pub at_once: u16,
-    /// The share of events that are accepted.
+    /// Share of events that are accepted, 0 to 1.
     pub accept: f64,
-    /// Nodes that die without a word, and come back knowing nothing.
+    /// Nodes that die without a message and come back without any knowledge, such as `[{ node = 1, from = "20s", lasts
+    /// = "10s" }]`.
     pub outages: Vec<NodeOutage>,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 /// A node that dies and comes back.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeOutage {
-    /// Which one.
+    /// Number of the node.
     pub node: u16,
-    /// When, after the start.
+    /// When it dies, after the start.
     pub from: Time,
-    /// For how long.
+    /// How long it is gone.
     pub lasts: Time,
 }
 
@@ -479,11 +498,12 @@ impl Default for EmulateFarm {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TriggerSection {
-    /// Where the trigger of each flow hears gateways, by the flow's name: needed where it is not in the same process.
+    /// Addresses at which the trigger of each flow listens to gateways, by the name of the flow. They are needed only
+    /// if the trigger is a separate process. Without an address: a free port.
     pub listen: BTreeMap<String, ListenAddress>,
-    /// How it chooses the gateway of the next packets.
+    /// How the trigger chooses the gateway for the next packets.
     pub naming: TriggerNaming,
-    /// A gateway that says nothing of its state for so long is taken for busy.
+    /// A gateway that has not sent its state for this time counts as busy.
     pub silence: Time,
 }
 
@@ -493,14 +513,14 @@ impl Default for TriggerSection {
     }
 }
 
-/// How the trigger chooses.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+/// How the trigger chooses a gateway.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerNaming {
     /// One after the other.
     #[default]
     RoundRobin,
-    /// Who asked for packets.
+    /// Gateways request packets (MEP requests) and get as many.
     Request,
 }
 

@@ -16,7 +16,7 @@ pub(super) use event::DecidedEvent;
 pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, Said, UnitDecision};
 pub use remote::{RemoteNotes, RemoteUnit};
 
-use super::lasting::Lasting;
+use super::busy_timer::BusyTimer;
 use monitor::Monitor;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::{Decision, FarmAction, FarmConfig, FilterFarm, Ordering, Streams};
@@ -56,12 +56,12 @@ struct Watched {
     /// Its process has ended, and not all of its decisions were taken yet.
     has_ended: bool,
     /// It had events to decide on.
-    busy: Lasting,
+    busy: BusyTimer,
 }
 
 impl Watched {
     fn new(link: Box<dyn FilterLink>) -> Self {
-        Self { link, histograms: Vec::new(), has_ended: false, busy: Lasting::default() }
+        Self { link, histograms: Vec::new(), has_ended: false, busy: BusyTimer::default() }
     }
 }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 mod recognition;
 
 pub(crate) use recognition::MOST_UNKNOWN;
-use recognition::Unknown;
+use recognition::{Parked, Unknown};
 
 /// One connection of a front end.
 struct Connection {
@@ -51,15 +51,17 @@ struct Connection {
     since: Instant,
     /// Connections that were accepted before it: several may come at the same time.
     number: u64,
-    /// The number of turns in which its first bytes were looked for.
+    /// Turns in which no bytes had arrived.
     turns: u8,
     /// Its first bytes were looked for long enough, and it was not recognised.
     is_quiet: bool,
     /// When its first bytes came, and its last ones until now.
     heard: Option<(Instant, Instant)>,
-    /// It is a connected source's second connection, since then: not read until the first has ended, as it does when a
-    /// source comes back at once while what it sent before still waits.
-    parked_since: Option<Instant>,
+    /// Bytes received.
+    received: u64,
+    /// Set for the second connection of a source. It is not read before the first one has ended: a source that
+    /// reconnects at once may have left unread bytes there.
+    parked: Option<Parked>,
 }
 
 impl Connection {
@@ -301,6 +303,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                             black_box.record(now, NOWHERE, &slice[of_hello..]);
                         }
                         connection.hello_left -= of_hello;
+                        connection.received += slice.len() as u64;
                         connection.framer.set_now(now);
                         connection.framer.push(slice);
                         connection.heard = Some((connection.heard.map_or(now, |(first, _)| first), now));
@@ -359,7 +362,8 @@ impl<S: Dispatcher> FrontEnds<S> {
             turns: 0,
             is_quiet: false,
             heard: None,
-            parked_since: None,
+            received: 0,
+            parked: None,
         };
         self.accepted += 1;
         self.connections.insert(endpoint, connection);

@@ -21,9 +21,26 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
 /// may be a front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
-/// A source's second connection is turned away after this time where the first has spoken meanwhile. A first one that is
-/// silent may be dead, and the network has not noticed yet.
+/// The second connection of a source is refused if the first one receives data this long after its socket was empty. Data that a sender
+/// left in the network before it reconnected has arrived by then. If the first one is silent, its sender may be dead.
 const PARKING: Duration = Duration::from_secs(2);
+/// The socket of a fast source is never empty. The first connection counts as live after more bytes than sockets and networks can hold.
+const IN_FLIGHT: u64 = 256 << 20;
+/// If two checks are further apart than this, the process did not run, and the clock of [`PARKING`] starts again.
+const STALLED: Duration = Duration::from_millis(250);
+
+/// The state of a second connection that waits for the end of the first.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Parked {
+    /// Since when the first connection is known to be empty and read.
+    since: Instant,
+    /// The first connection was empty at a check.
+    was_empty: bool,
+    /// The last check.
+    looked: Instant,
+    /// Bytes received over the first connection before this one arrived.
+    received: u64,
+}
 
 /// A connection that is not known yet.
 #[derive(Copy, Clone, Debug)]
@@ -31,6 +48,7 @@ pub(super) struct Unknown {
     endpoint: Endpoint,
     since: Instant,
     is_quiet: bool,
+    is_unheard: bool,
 }
 
 /// How a source's connection that is read looks to its next one.
@@ -41,7 +59,7 @@ enum First {
     MayBeOver,
     /// It is read, and may be dead.
     Unclear,
-    /// It has gone on speaking: the source has two senders.
+    /// It is live: the source has two senders.
     GoesOn,
 }
 
@@ -58,6 +76,9 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// this process does not run were not looked at yet.
     fn end_quiet(&mut self, now: Instant) {
         while let Some(stranger) = self.look_for_unknown(FEW_UNKNOWN, true).filter(|unknown| unknown.is_quiet) {
+            if stranger.is_unheard && self.endpoints.has_waiting(stranger.endpoint) {
+                return;
+            }
             self.turn_away(now, stranger.endpoint);
         }
     }
@@ -85,6 +106,9 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
     pub(super) fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(now, endpoint));
+        let received =
+            self.source_and_first(endpoint).and_then(|(_, first)| Some(self.connections.get_mut(first)?.received));
+        let received = received.unwrap_or(0);
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         let is_nonsense = matches!(connection.opening, Opening::Nonsense(_)) || connection.framer.is_lost();
         let source = match connection.identity() {
@@ -115,10 +139,12 @@ impl<S: Dispatcher> FrontEnds<S> {
             }
             // What it brings waits, even if it has ended, until what came before it is worked off.
             Some(_) if first != First::GoesOn => {
+                let new = Parked { since: now, was_empty: false, looked: now, received };
+                let parked = connection.parked.get_or_insert(new);
+                (parked.looked, parked.was_empty) = (now, first == First::Unclear);
                 if first == First::MayBeOver {
-                    connection.parked_since = Some(now);
+                    parked.since = now;
                 }
-                connection.parked_since.get_or_insert(now);
                 self.endpoints.set_reading(endpoint, false);
                 false
             }
@@ -140,14 +166,19 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// How the source's connection that is read stands to this other one.
     fn first_connection(&mut self, now: Instant, endpoint: Endpoint) -> First {
         let Some((_, first)) = self.source_and_first(endpoint) else { return First::MayBeOver };
-        let parked_since = self.connections.get_mut(endpoint).and_then(|connection| connection.parked_since);
+        let parked = self.connections.get_mut(endpoint).and_then(|connection| connection.parked);
         // Its sender may have ended it, and what it sent before still waits to be read.
         let is_over = self.endpoints.is_dry(first) || self.endpoints.peer_has_ended(first);
-        match (self.connections.get_mut(first), parked_since) {
+        let is_over = is_over || !parked.is_some_and(|parked| parked.was_empty) && self.endpoints.has_waiting(first);
+        match (self.connections.get_mut(first), parked) {
+            (Some(first), Some(parked)) if !first.ended && first.received > parked.received + IN_FLIGHT => {
+                First::GoesOn
+            }
             (Some(first), _) if first.ended || first.blocked || is_over => First::MayBeOver,
-            (Some(first), Some(since)) => {
-                let spoke = first.heard.is_some_and(|(_, last)| last > since);
-                if spoke && now >= since.after(PARKING) { First::GoesOn } else { First::Unclear }
+            (Some(_), Some(parked)) if now >= parked.looked.after(STALLED) => First::MayBeOver,
+            (Some(first), Some(parked)) => {
+                let goes_on = first.heard.is_some_and(|(_, last)| last >= parked.since.after(PARKING));
+                if goes_on { First::GoesOn } else { First::Unclear }
             }
             (Some(_), None) => First::Unclear,
             (None, _) => First::MayBeOver,
@@ -162,7 +193,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         if !readout.is_overdue(now, source) || self.first_connection(now, endpoint) != First::Unclear {
             return;
         }
-        let since = self.connections.get_mut(endpoint).and_then(|connection| connection.parked_since);
+        let since = self.connections.get_mut(endpoint).and_then(|connection| Some(connection.parked?.since));
         let Some(connection) = self.connections.get_mut(first) else { return };
         if connection.heard.map(|(_, last)| last) <= since {
             let mid_fragment = connection.framer.is_mid_fragment();
@@ -178,12 +209,14 @@ impl<S: Dispatcher> FrontEnds<S> {
         let (identity, place, number) = (connection.identity(), connection.place, connection.number);
         (0..self.connections.places()).all(|index| {
             self.connections.at(index).is_none_or(|(other, connection)| {
-                let is_parked = connection.parked_since.is_some();
+                let is_parked = connection.parked.is_some();
                 let is_its_own = is_parked && connection.identity() == identity;
                 let is_unheard = connection.source.is_none() && !is_parked && connection.place == place;
                 let is_late = place.is_some() && now < connection.since.after(PARKING);
-                let waits = is_its_own || is_unheard && (connection.turns < TURNS || is_late);
-                other == endpoint || !waits || connection.number > number
+                let may_speak =
+                    connection.turns < TURNS || connection.heard.is_none() && self.endpoints.has_waiting(other);
+                let waits = is_its_own || is_unheard && (may_speak || is_late);
+                other == endpoint || connection.number > number || !waits
             })
         })
     }
@@ -213,10 +246,11 @@ impl<S: Dispatcher> FrontEnds<S> {
     fn look_for_unknown(&mut self, most: usize, all: bool) -> Option<Unknown> {
         self.unknown.clear();
         for (endpoint, connection) in self.connections.iter() {
-            let is_unknown = connection.source.is_none() && connection.parked_since.is_none() && !connection.ended;
+            let is_unknown = connection.source.is_none() && connection.parked.is_none() && !connection.ended;
             if is_unknown && (all || connection.heard.is_none()) && self.unknown.len() < self.unknown.capacity() {
-                let &Connection { since, is_quiet, .. } = connection;
-                self.unknown.push((connection.number, Unknown { endpoint, since, is_quiet }));
+                let &Connection { since, is_quiet, heard, .. } = connection;
+                self.unknown
+                    .push((connection.number, Unknown { endpoint, since, is_quiet, is_unheard: heard.is_none() }));
             }
         }
         self.unknown.sort_unstable_by_key(|&(number, ..)| number);
@@ -241,7 +275,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Looks at a connection that is not known yet, or that waits for its source's first one; closes one that has said
     /// too little for too long. True where it is a source's from now on.
     pub(super) fn go_on_with_unknown(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
-        if self.connections.get_mut(endpoint).is_some_and(|connection| connection.parked_since.is_some()) {
+        if self.connections.get_mut(endpoint).is_some_and(|connection| connection.parked.is_some()) {
             self.unpark(now, endpoint, readout);
         } else if self.endpoints.is_dry(endpoint) && !(is_planted(Flaw::UnknownHeldBack) && self.is_pool_empty()) {
             self.look_at(now, endpoint, readout);
@@ -251,15 +285,16 @@ impl<S: Dispatcher> FrontEnds<S> {
             return true;
         }
         // Bytes that wait show after some turns, however long those take.
-        connection.turns = connection.turns.saturating_add(1);
-        connection.is_quiet |= connection.turns >= TURNS && now >= connection.since.after(LOOKED_AT);
-        let due = match connection.parked_since {
-            Some(since) => {
-                Some(since.after(PARKING)).filter(|&end| now < end).map(|end| end.min(now.after(LOOKED_AT / 8)))
-            }
+        if connection.heard.is_some() || !self.endpoints.has_waiting(endpoint) {
+            connection.turns = connection.turns.saturating_add(1);
+            connection.is_quiet |= connection.turns >= TURNS && now >= connection.since.after(LOOKED_AT);
+        }
+        let due = match connection.parked {
+            Some(parked) if now < parked.since.after(PARKING) => Some(now.after(LOOKED_AT / 8)),
+            Some(_) => Some(now.after(LOOKED_AT)),
             None => connection.heard.map(|(first, _)| first.after(RECOGNITION)),
         };
-        if connection.parked_since.is_none() && due.is_some_and(|due| now >= due) {
+        if connection.parked.is_none() && due.is_some_and(|due| now >= due) {
             self.turn_away(now, endpoint);
         } else {
             self.recognition_due = self.recognition_due.into_iter().chain(due).min();

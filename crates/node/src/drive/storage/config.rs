@@ -69,6 +69,35 @@ pub struct StreamStorage {
 }
 
 impl StorageConfig {
+    /// One stream without a name, in files of [`SEGMENT_BYTES`](Self::SEGMENT_BYTES) under `output`.
+    pub fn new(writer: NodeId, output: impl Into<PathBuf>) -> Self {
+        Self {
+            writer,
+            epoch: Utc(0),
+            output: output.into(),
+            more_outputs: Vec::new(),
+            checksums: false,
+            hand_over: None,
+            taken_away: false,
+            room: None,
+            sources: Vec::new(),
+            streams: vec![StreamStorage::default()],
+            level: AcknowledgementLevel::Written,
+            sync_batches: false,
+            segment_bytes: Self::SEGMENT_BYTES,
+            packing_threads: 1,
+            batch_bytes: Self::BATCH_BYTES,
+            preallocate: false,
+            segment_events: u64::MAX,
+            segment_time: None,
+            keep: None,
+            give_up_after: Duration::from_secs(5),
+        }
+    }
+
+    /// The size in bytes at which a segment is closed where nothing else is said.
+    pub const SEGMENT_BYTES: u64 = 512 << 20;
+
     /// Where a stream's run directories are, disk by disk, and where its closed segments are moved to.
     pub fn places_of<'a>(&'a self, stream: &'a StreamStorage) -> (Vec<&'a PathBuf>, Option<&'a PathBuf>) {
         let own: Vec<_> = stream.outputs.iter().collect();

@@ -52,26 +52,13 @@ fn stream_names() -> [StreamName; 3] {
 
 pub(super) fn config(level: AcknowledgementLevel) -> StorageConfig {
     StorageConfig {
-        writer: NodeId::builder(0),
         epoch: Utc(1),
-        output: "/data".into(),
-        more_outputs: Vec::new(),
-        checksums: false,
-        hand_over: None,
-        taken_away: false,
-        room: None,
-        sources: Vec::new(),
         streams: stream_names().map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() }).into(),
         level,
         sync_batches: level == AcknowledgementLevel::Synced,
         segment_bytes: 8 << 10,
-        packing_threads: 1,
-        batch_bytes: StorageConfig::BATCH_BYTES,
-        preallocate: false,
         segment_events: 40,
-        segment_time: None,
-        keep: None,
-        give_up_after: Duration::from_secs(5),
+        ..StorageConfig::new(NodeId::builder(0), "/data")
     }
 }
 

@@ -4,6 +4,7 @@ use super::BlockInput;
 use crate::offline::OfflineError;
 use ropewalk_flow::readout::felix::{Chunk, ChunkConfig, ChunkDecoder};
 use ropewalk_wire::felix::{BlockError, BlockFormat, BlockHeader, ELINKS, ELink, Status};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,15 +17,19 @@ const FIRST_FAULTS: usize = 10;
 const OPEN_PIECES: usize = 1 << 20;
 
 /// What was found in a stream of blocks.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "What a stream of FELIX blocks holds: the output of `ropewalk felix decode FILE --json`")]
 pub struct DecodeReport {
-    /// [`DECODE_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = DECODE_SCHEMA))]
     pub schema: &'static str,
     /// The start-of-block symbol, such as `0xABCD`.
+    #[schemars(regex(pattern = r"^0x[0-9A-F]{4}$"))]
     pub symbol: String,
-    /// Bytes of a block and of a trailer.
+    /// Bytes of a block.
     pub block_bytes: usize,
     /// Bits of a trailer.
+    #[schemars(extend("enum" = [BlockFormat::NARROW, BlockFormat::WIDE].map(trailer_bits)))]
     pub trailer_bits: usize,
     /// Blocks, damaged ones included.
     pub blocks: u64,
@@ -32,9 +37,9 @@ pub struct DecodeReport {
     pub chunks: u64,
     /// Bytes of these chunks.
     pub payload_bytes: u64,
-    /// Signals beside the data.
+    /// Signals beside the data (out-of-band trailers).
     pub signals: u64,
-    /// Bytes that belong to no block.
+    /// Bytes outside blocks: the stream begins in the middle of one, or bytes were lost.
     pub skipped_bytes: u64,
     /// Bytes at the end that are no whole block.
     pub left_over_bytes: u64,
@@ -46,27 +51,27 @@ pub struct DecodeReport {
     pub chunk_errors: BTreeMap<&'static str, u64>,
     /// Chunks with a flag of the card, by its name.
     pub flagged: BTreeMap<&'static str, u64>,
-    /// The first faults, with their places.
+    /// The first ten faults, with their places.
     pub first_faults: Vec<Fault>,
-    /// Each e-link that sent something, in the order of their numbers.
+    /// Each e-link that sent a good block, in the order of their numbers.
     pub elinks: Vec<ELinkReport>,
 }
 
 /// Where something was wrong.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Fault {
     /// Where in the stream the block begins in which it shows.
     pub offset: u64,
     /// That block, counted from 0.
     pub block: u64,
-    /// The e-link, where it is known.
+    /// The e-link; null where it is not known.
     pub elink: Option<u16>,
     /// The name of what is wrong.
     pub error: &'static str,
 }
 
 /// What one e-link sent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ELinkReport {
     /// Its number.
     pub elink: u16,
@@ -76,9 +81,9 @@ pub struct ELinkReport {
     pub chunks: u64,
     /// Their bytes.
     pub payload_bytes: u64,
-    /// The shortest one.
+    /// Bytes of the shortest one.
     pub least_bytes: u64,
-    /// The longest one.
+    /// Bytes of the longest one.
     pub most_bytes: u64,
     /// Signals beside the data.
     pub signals: u64,
@@ -113,13 +118,17 @@ impl ELinkReport {
     }
 }
 
+const fn trailer_bits(format: BlockFormat) -> usize {
+    8 * format.trailer_bytes()
+}
+
 impl DecodeReport {
     fn new(format: BlockFormat) -> Self {
         Self {
             schema: DECODE_SCHEMA,
             symbol: format!("{:#06X}", format.symbol()),
             block_bytes: format.block_bytes(),
-            trailer_bits: 8 * format.trailer_bytes(),
+            trailer_bits: trailer_bits(format),
             blocks: 0,
             chunks: 0,
             payload_bytes: 0,

@@ -10,6 +10,7 @@ use ropewalk_terms::{Asked, Fact, Facts, Status, Utc};
 use ropewalk_wire::capture::Aside;
 use ropewalk_wire::foreign::{Announced, Counting, Describe, ForeignFormat, Inspector, Value};
 use ropewalk_wire::framing::{Fields, Framing};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{Arguments, Write};
@@ -24,11 +25,12 @@ const FIRST_FAULTS: usize = 10;
 const MOST_NAMES: usize = 1000;
 
 /// What some files of a format hold together.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct ForeignReport {
-    /// [`FOREIGN_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = FOREIGN_SCHEMA))]
     pub schema: &'static str,
-    /// The format's name; none where no frame was found.
+    /// The format's name, as `--format` takes it; null where no frame was found.
     pub format: Option<&'static str>,
     /// The files, in the order in which they were named.
     pub files: Vec<FileReport>,
@@ -42,11 +44,11 @@ pub struct ForeignReport {
     pub filler_bytes: u64,
     /// Bytes at the end that are no whole frame.
     pub left_over_bytes: u64,
-    /// Frames whose own checksum is right or wrong.
+    /// Frames whose own checksum is right or wrong; frames without one are not counted.
     pub checksums: Checksums,
     /// Everything that is wrong, by its name.
     pub faults: BTreeMap<String, u64>,
-    /// The first faults, with their places.
+    /// The first ten, with their places.
     pub first_faults: Vec<Fault>,
     /// Whether there are several sources, and all of them have the same events.
     pub same_events: bool,
@@ -57,7 +59,7 @@ pub struct ForeignReport {
 }
 
 /// A file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct FileReport {
     /// Where it is.
     pub path: String,
@@ -65,22 +67,23 @@ pub struct FileReport {
     pub bytes: u64,
     /// Whether it was packed.
     pub packed: bool,
-    /// How.
+    /// Its compression.
     pub packing: Packing,
-    /// Why it ends before its end, where it does.
+    /// Why the input is truncated; null if it is not.
     pub cut_off: Option<String>,
     /// Bytes before that place that are no whole packet or frame.
     pub cut_off_bytes: u64,
-    /// What is in it beside frames, if it is a capture.
+    /// Other content of a capture; null for a plain file.
     pub capture: Option<CaptureReport>,
 }
 
 /// What a capture holds.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct CaptureReport {
     /// Packets.
     pub packets: u64,
-    /// Packets that are none of a source, by the reason's name.
+    /// Packets that belong to no source, by reason: `icmp`, `ip_fragment`, `no_ip`, `cut`, `malformed`,
+    /// `unknown_link`.
     pub aside: BTreeMap<&'static str, u64>,
     /// Datagrams that are no frames of the format, by the port that they went to (0: straight over IP).
     pub other_datagrams: BTreeMap<u16, u64>,
@@ -92,14 +95,14 @@ pub struct CaptureReport {
     pub missed_bytes: u64,
     /// The first places at which it misses some.
     pub holes: Vec<PeerHole>,
-    /// When the first packet passed.
+    /// Time of the first packet, in UTC; null if unknown.
     pub first_time: Option<String>,
-    /// When the last one did.
+    /// Time of the last packet, in UTC.
     pub last_time: Option<String>,
 }
 
 /// Where a capture misses bytes of a connection.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct PeerHole {
     /// Who sent.
     pub peer: String,
@@ -109,56 +112,56 @@ pub struct PeerHole {
 }
 
 /// How frames' own checksums are. Frames of formats without checksums are not counted.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Checksums {
-    /// Right.
+    /// Frames whose checksum is right.
     pub right: u64,
-    /// Wrong.
+    /// Frames whose checksum is wrong.
     pub wrong: u64,
 }
 
 /// Where something was wrong.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Fault {
     /// In which file.
     pub file: String,
-    /// Where in it.
+    /// Where in it, in bytes, unpacked.
     pub offset: u64,
-    /// What.
+    /// What is wrong.
     pub fault: String,
 }
 
 /// What a source sent.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct SourceReport {
-    /// Its address, in a capture.
+    /// Its address, in a capture; null otherwise.
     pub peer: Option<String>,
-    /// Its number, as far as frames say it.
+    /// Its number; null if frames do not contain it.
     pub source: Option<u32>,
     /// Its frames.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The shortest one.
+    /// Bytes of the shortest one.
     pub least_bytes: u64,
-    /// The longest one.
+    /// Bytes of the longest one.
     pub most_bytes: u64,
     /// Events, each once, however many frames it has.
     pub events: u64,
-    /// The first event's number.
+    /// The first event number; null if frames do not contain it.
     pub first_event: Option<u64>,
-    /// The last one's.
+    /// The last event's number.
     pub last_event: Option<u64>,
-    /// The first frame's number.
+    /// The first frame's number; null where frames have none.
     pub first_sequence: Option<u64>,
-    /// The last one's.
+    /// The last frame's number.
     pub last_sequence: Option<u64>,
-    /// The first time, in ticks of the source's clock.
+    /// The first time, in ticks of the source's clock; null where frames have none.
     pub first_time: Option<u64>,
-    /// The last one.
+    /// The last time, in ticks of the source's clock.
     pub last_time: Option<u64>,
-    /// Which number should be one more each time: `events`, `frames`, `places` (of a frame in its event), or `nothing`.
-    pub counts: &'static str,
+    /// The number that should increase by one each time.
+    pub counts: CountingReport,
     /// Numbers that were passed over.
     pub missing: u64,
     /// Numbers that came twice in a row.
@@ -173,6 +176,31 @@ pub struct SourceReport {
     pub kinds: BTreeMap<String, u64>,
     /// Parts of frames by what they are.
     pub parts: BTreeMap<String, u64>,
+}
+
+/// The number of a source that should increase by one each time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CountingReport {
+    /// The event's.
+    Events,
+    /// The frame's own.
+    Frames,
+    /// The frame's place in its event.
+    Places,
+    /// None.
+    Nothing,
+}
+
+impl From<Counting> for CountingReport {
+    fn from(counting: Counting) -> Self {
+        match counting {
+            Counting::Events => Self::Events,
+            Counting::Frames => Self::Frames,
+            Counting::Places => Self::Places,
+            Counting::Nothing => Self::Nothing,
+        }
+    }
 }
 
 impl ForeignReport {
@@ -404,12 +432,7 @@ impl Source {
             last_sequence: self.sequence.last,
             first_time: self.time.first,
             last_time: self.time.last,
-            counts: match counting {
-                Counting::Events => "events",
-                Counting::Frames => "frames",
-                Counting::Places => "places",
-                Counting::Nothing => "nothing",
-            },
+            counts: counting.into(),
             missing: self.counter.missing + self.places.missing(),
             duplicates: self.counter.duplicates,
             out_of_order: self.counter.out_of_order,

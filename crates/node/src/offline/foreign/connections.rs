@@ -40,8 +40,10 @@ impl Connections {
 
     /// The number of a segment's connection, from 0; none as long as it carried nothing, as the direction in which a board is
     /// only told that its bytes came.
-    pub(super) fn number_of(&mut self, segment: &Segment<'_>, carries: bool) -> Option<usize> {
-        let Segment { source, destination, ends, .. } = *segment;
+    pub(super) fn number_of(&mut self, segment: &Segment<'_>) -> Option<usize> {
+        let Segment { source, destination, ends, payload, .. } = *segment;
+        // Where the capture misses the first bytes, those behind them wait, and are the source's all the same.
+        let carries = !payload.is_empty();
         let known = self.known.iter().position(|known| known.is(source, destination));
         let again = || self.known.iter().position(|known| carries && known.is_again(source, destination));
         let known = known.or_else(again);

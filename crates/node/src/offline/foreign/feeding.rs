@@ -258,7 +258,7 @@ fn feed_connection(input: &mut Input, wanted: &Wanted, give: &mut dyn FnMut(&[u8
         };
         stretches.clear();
         streams.accept(&segment, &mut stretches);
-        let is_wanted_still = match connections.number_of(&segment, !stretches.is_empty()) {
+        let is_wanted_still = match connections.number_of(&segment) {
             Some(number) if number == wanted.connection => passed.take(|| give_on(&stretches, &mut mender, give)),
             Some(number) if !wanted.others.contains(&number) => {
                 passed.aside("other_connection");

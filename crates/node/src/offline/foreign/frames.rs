@@ -2,6 +2,7 @@
 
 use super::input::{CutOff, Input};
 use crate::offline::OfflineError;
+use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_flow::trial::Parts;
 use ropewalk_terms::{Cause, Utc};
 use ropewalk_wire::capture::Found as Captured;
@@ -253,7 +254,7 @@ impl Capture {
             streams: Streams::new(),
             stretches: Stretches::default(),
             connections: BTreeMap::new(),
-            parts: Parts::default(),
+            parts: Parts::new(DatagramLimits::USUAL),
         }
     }
 
@@ -334,8 +335,8 @@ fn read_datagram(
     let begins = |format: &ForeignFormat| matches!(format.front(payload, &mut Search::default()), Front::Frame { .. });
     let Some(format) = format.filter(begins) else { return tell(Found::OtherDatagram { port: place.port }) };
     if let Some(piece) = format.piece(payload) {
-        let mut whole = Vec::new();
-        if parts.accept(Some(place.peer.address()), &piece, payload, format.most(), &mut whole) {
+        let from = Some(place.peer.address());
+        if let Some(whole) = parts.accept(from, place.time, &piece, payload, format.most()) {
             tell(place.frame(format, &whole));
         }
         return;

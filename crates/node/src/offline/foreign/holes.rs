@@ -2,11 +2,12 @@
 
 use ropewalk_wire::capture::Stretches;
 use ropewalk_wire::mending::{Hole, Mended, Mender};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
 /// Where a capture misses bytes of a connection.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct HoleReport {
     /// How many bytes of the connection are before it.
     pub at: u64,

@@ -39,19 +39,23 @@ mod tests;
 mod trial;
 mod wanted;
 
-pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, PeerHole, SourceReport};
+pub use account::{
+    CaptureReport, Checksums, CountingReport, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, PeerHole, SourceReport,
+};
 pub use choosing::{Chosen, ChosenFrames};
 pub use convert::{Converted, convert};
 pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream, is_capture_file};
 pub use holes::HoleReport;
 pub use input::CutOff;
-pub use record::{FieldReport, PartReport, RecordReport, show_record};
+pub use record::{FieldReport, InspectReport, PartReport, RecordReport, show_record};
 pub use recording::{Recorded, of_recordings};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
 pub use saving::{SavedAs, encode_capture};
 pub use sniff::{Sniffed, sniff_connections, sniff_datagrams, sniff_file};
-pub use sniff_report::{GroupReport, GuessReport, PeerReport, SNIFF_SCHEMA, SniffReport};
+pub use sniff_report::{
+    GroupReport, GuessReport, MeaningReport, PeerReport, SNIFF_SCHEMA, SniffReport, TransportReport,
+};
 pub use trial::{
     BadReport, BoardReport, ChecksumsReport, IntervalReport, NumbersReport, TRIAL_SCHEMA, TrialOptions, TrialReport,
     rule_of, try_layout,

@@ -1,10 +1,11 @@
 //! A frame with all its fields, for people.
 
-use super::ForeignOptions;
 use super::frames::Frame;
+use super::{ForeignOptions, ForeignReport};
 use crate::offline::OfflineError;
 use crate::offline::utc::utc_text;
 use ropewalk_wire::foreign::{Describe, Inspector, Value};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Arguments;
 use std::io::Write;
@@ -12,18 +13,31 @@ use std::io::Write;
 /// So many fields and parts of a frame are told.
 const MOST_FIELDS: usize = 10_000;
 
+/// The account of files together with the frames that were asked for.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(
+    title = "What files of other people's formats and captures hold: the output of `ropewalk inspect FILE --json` and `ropewalk verify FILE... --json`"
+)]
+pub struct InspectReport<'a> {
+    /// The account.
+    #[serde(flatten)]
+    pub account: &'a ForeignReport,
+    /// The frames that were asked for (`inspect`).
+    pub records: &'a [RecordReport],
+}
+
 /// A frame.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct RecordReport {
     /// Which of the frames, from 0.
     pub number: u64,
-    /// Where it begins in its file.
+    /// Offset in its file, in bytes; in a capture, that of the packet that completed the frame.
     pub offset: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Who sent it, in a capture.
+    /// Address of the sender, in a capture; null otherwise.
     pub peer: Option<String>,
-    /// When it passed, in a capture.
+    /// Time of the packet, in a capture, in UTC; null otherwise.
     pub time: Option<String>,
     /// What it is.
     pub kind: String,
@@ -31,33 +45,33 @@ pub struct RecordReport {
     pub fields: Vec<FieldReport>,
     /// Its parts.
     pub parts: Vec<PartReport>,
-    /// Where it contradicts itself: place and what.
+    /// Inconsistencies: the offset in the frame, in bytes, and the reason.
     pub faults: Vec<(u64, String)>,
     /// Its first bytes in hexadecimal.
     pub hex: String,
 }
 
 /// A field.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct FieldReport {
     /// Its name.
     pub name: String,
-    /// Where in the frame it stands.
+    /// Offset in the frame, in bytes.
     pub at: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
     /// What it holds.
     pub value: String,
 }
 
 /// A part.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct PartReport {
     /// What it is.
     pub name: String,
-    /// Where in the frame it begins.
+    /// Offset in the frame, in bytes.
     pub at: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
 }
 

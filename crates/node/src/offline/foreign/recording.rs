@@ -185,7 +185,8 @@ fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<
     let Some(framing) = source.framing() else { return Ok(None) };
     let own = source.tried_board(wanted);
     let (gathers, grows) = (source.gathering().is_some(), source.numbers_grow());
-    let options = TrialOptions { framing: &framing, gathers, grows, own: own.as_ref(), input: recording, wanted };
+    let (limits, own) = (source.datagram_limits(), own.as_ref());
+    let options = TrialOptions { framing: &framing, gathers, grows, limits, own, input: recording, wanted };
     let (account, _) = tried(&options)?;
     Ok(Some(account))
 }

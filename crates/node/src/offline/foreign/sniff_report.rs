@@ -2,33 +2,36 @@
 
 use super::{Sniffed, draft_text};
 use ropewalk_flow::sniff::{Group, Guess, Meaning, PeerAccount, Transport};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The schema of [`SniffReport`] as JSON: `docs/schema/sniff.json`.
 pub const SNIFF_SCHEMA: &str = "ropewalk-sniff-1";
 
-/// Everything that was found.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// The structure found in unknown frames.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "ropewalk sniff --json")]
 pub struct SniffReport {
-    /// [`SNIFF_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = SNIFF_SCHEMA))]
     pub schema: &'static str,
-    /// By the place that was sent to.
+    /// The frames of each destination.
     pub groups: Vec<GroupReport>,
     /// Packets of peers that were too many to be looked at.
     pub unheard: u64,
-    /// Why the input ends before its end, where it does.
+    /// Why the input is truncated; null if it is not.
     pub cut_off: Option<String>,
     /// Bytes of connections that a capture misses.
     pub missed_bytes: u64,
 }
 
 /// Peers that send to one place.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct GroupReport {
-    /// The port.
+    /// The port; 0 of a file.
     pub port: u16,
-    /// `udp`, `tcp` or `file`.
-    pub transport: &'static str,
+    /// How frames arrived.
+    pub transport: TransportReport,
     /// Who sends.
     pub peers: Vec<PeerReport>,
     /// Frames that were looked at.
@@ -43,12 +46,24 @@ pub struct GroupReport {
     pub unframed_bytes: u64,
     /// Why the draft may be wrong; without any it is right for all frames that were looked at.
     pub doubts: Vec<String>,
-    /// A draft of the sources, in TOML; none where no frames were found.
+    /// A draft of the sources, in TOML; null where no frames were found.
     pub draft: Option<String>,
 }
 
+/// How frames arrived.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportReport {
+    /// In datagrams, each of which is a frame.
+    Udp,
+    /// As a stream, in which frames have no visible end.
+    Tcp,
+    /// As the bytes of a file, from the first one on.
+    File,
+}
+
 /// A peer.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct PeerReport {
     /// Its address.
     pub from: String,
@@ -61,30 +76,51 @@ pub struct PeerReport {
     /// Bytes of the longest one.
     pub most_bytes: usize,
     /// Packets in a second; 0 where all came at once.
+    #[schemars(range(min = 0))]
     pub rate_hz: f64,
 }
 
 /// What some bytes may mean.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct GuessReport {
-    /// `length`, `frame_counter`, `slow_counter`, `clock`, `before`, `constant` or `peer`.
-    pub meaning: &'static str,
-    /// Bytes before it.
+    /// What they may mean.
+    pub meaning: MeaningReport,
+    /// Bytes of the frame before it.
     pub at: usize,
     /// How many bytes it has.
     pub bytes: usize,
     /// Whether the first is the most significant one; null where that means nothing.
     pub is_big_endian: Option<bool>,
-    /// Which bits it is, where not all.
+    /// The bits of the field; null for all.
     pub mask: Option<u64>,
-    /// A clock's tick in nanoseconds.
+    /// A clock's tick in nanoseconds; null of anything else.
     pub tick_ns: Option<f64>,
-    /// In how many frames, or pairs of frames, it holds
+    /// The number of frames, or pairs of frames, in which it holds, out of `of`.
     pub holds: u64,
-    /// of so many.
+    /// The number of frames, or pairs of frames, examined.
     pub of: u64,
     /// The same for people.
     pub text: String,
+}
+
+/// What some bytes of a frame may mean.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MeaningReport {
+    /// How long the frame is.
+    Length,
+    /// Increases by one in each frame of a peer.
+    FrameCounter,
+    /// Constant, and now and then one more.
+    SlowCounter,
+    /// Increases with time.
+    Clock,
+    /// The value of another number in the previous frame.
+    Before,
+    /// Always the same bytes.
+    Constant,
+    /// Constant for a peer, and different between peers.
+    Peer,
 }
 
 impl SniffReport {
@@ -101,9 +137,9 @@ fn group(group: &Group) -> GroupReport {
     GroupReport {
         port: peer.map_or(0, |peer| peer.port),
         transport: match peer.map(|peer| peer.transport) {
-            Some(Transport::Tcp) => "tcp",
-            Some(Transport::File) => "file",
-            Some(Transport::Udp) | None => "udp",
+            Some(Transport::Tcp) => TransportReport::Tcp,
+            Some(Transport::File) => TransportReport::File,
+            Some(Transport::Udp) | None => TransportReport::Udp,
         },
         peers: group.peers.iter().map(peer_report).collect(),
         frames: group.frames,
@@ -129,13 +165,13 @@ fn peer_report(account: &PeerAccount) -> PeerReport {
 
 fn guess(guess: &Guess) -> GuessReport {
     let (meaning, tick_ns) = match &guess.meaning {
-        Meaning::Length(_) => ("length", None),
-        Meaning::FrameCounter { .. } => ("frame_counter", None),
-        Meaning::SlowCounter { .. } => ("slow_counter", None),
-        Meaning::Clock { tick, .. } => ("clock", Some(*tick)),
-        Meaning::Before { .. } => ("before", None),
-        Meaning::Constant { .. } => ("constant", None),
-        Meaning::Peer { .. } => ("peer", None),
+        Meaning::Length(_) => (MeaningReport::Length, None),
+        Meaning::FrameCounter { .. } => (MeaningReport::FrameCounter, None),
+        Meaning::SlowCounter { .. } => (MeaningReport::SlowCounter, None),
+        Meaning::Clock { tick, .. } => (MeaningReport::Clock, Some(*tick)),
+        Meaning::Before { .. } => (MeaningReport::Before, None),
+        Meaning::Constant { .. } => (MeaningReport::Constant, None),
+        Meaning::Peer { .. } => (MeaningReport::Peer, None),
     };
     let (at, bytes) = match &guess.meaning {
         Meaning::Constant { at, bytes } => (*at, bytes.len()),

@@ -10,11 +10,13 @@ use super::wanted::{Carrier, Wanted};
 use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
 use crate::status::StatusSummary;
+use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, OwnBoard, Trial, TrialAccount};
 use ropewalk_terms::{Asked, Fact, Facts, Status};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::mending::{Mended, Mender};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -35,6 +37,8 @@ pub struct TrialOptions<'a> {
     pub gathers: bool,
     /// Event numbers grow, but not one by one.
     pub grows: bool,
+    /// What its datagrams are waited for.
+    pub limits: DatagramLimits,
     /// Whose frames are looked at; everybody's where this is none.
     pub own: Option<&'a OwnBoard>,
     /// A capture, or the bytes of a stream.
@@ -43,10 +47,12 @@ pub struct TrialOptions<'a> {
     pub wanted: &'a Wanted,
 }
 
-/// What came of it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// The result of decoding a board's data with the layout or format of its source.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "ropewalk source test --json")]
 pub struct TrialReport {
-    /// [`TRIAL_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = TRIAL_SCHEMA))]
     pub schema: &'static str,
     /// Whole frames of the source.
     pub frames: u64,
@@ -62,32 +68,32 @@ pub struct TrialReport {
     pub left_over_bytes: u64,
     /// Frames of which only some of their datagrams came.
     pub unfinished_frames: u64,
-    /// What was lost, by name.
+    /// Losses by cause.
     pub faults: BTreeMap<&'static str, u64>,
     /// Packets of a capture that are none of the source, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
-    /// How many packets of a capture went to ports that are not the source's, by port.
+    /// Packets of a capture that went to other ports than the source's, by port.
     pub other_ports: BTreeMap<u16, u64>,
     /// What each board sent.
     pub boards: Vec<BoardReport>,
     /// Places where something is not as the description wants it.
     pub bad_places: u64,
-    /// The first of them.
+    /// The first of them; null where there is none.
     pub first_bad: Option<BadReport>,
     /// Bytes of the connection that a capture misses, and those around them that belong to no whole frame.
     pub missed_bytes: u64,
     /// The first places at which it misses some.
     pub holes: Vec<HoleReport>,
-    /// Why the input ends before its end, where it does.
+    /// Why the input is truncated; null if it is not.
     pub cut_off: Option<String>,
     /// The exit status of `source test`, and why.
     pub status: StatusSummary,
 }
 
 /// What a board sent.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct BoardReport {
-    /// Which one.
+    /// Which board.
     pub board: String,
     /// Whole frames.
     pub frames: u64,
@@ -97,9 +103,9 @@ pub struct BoardReport {
     pub least_bytes: usize,
     /// Bytes of the longest one.
     pub most_bytes: usize,
-    /// The frames' own numbers.
+    /// The frames' own numbers; null where they have none.
     pub sequence: Option<NumbersReport>,
-    /// The events' numbers.
+    /// The events' numbers; null where frames do not say them.
     pub event: Option<NumbersReport>,
     /// Frames whose checksum is right, and wrong.
     pub checksums: ChecksumsReport,
@@ -110,7 +116,7 @@ pub struct BoardReport {
 }
 
 /// What was seen of numbers that should be one more each time.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct NumbersReport {
     /// The first one.
     pub first: u64,
@@ -118,7 +124,7 @@ pub struct NumbersReport {
     pub last: u64,
     /// How often numbers were passed over.
     pub gaps: u64,
-    /// How many were.
+    /// The number of skipped numbers.
     pub missing: u64,
     /// How often the counter went over its end.
     pub wraps: u64,
@@ -130,17 +136,17 @@ pub struct NumbersReport {
     pub restarts: u64,
 }
 
-/// Checksums.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+/// Checksums of a board's frames; frames without one are not counted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct ChecksumsReport {
-    /// Right.
+    /// Frames whose checksum is right.
     pub right: u64,
-    /// Wrong.
+    /// Frames whose checksum is wrong.
     pub wrong: u64,
 }
 
 /// A step of the histogram.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct IntervalReport {
     /// At least so many nanoseconds.
     pub from_ns: u64,
@@ -151,7 +157,7 @@ pub struct IntervalReport {
 }
 
 /// Where something is not as the description wants it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct BadReport {
     /// The rule's key.
     pub key: &'static str,
@@ -193,7 +199,8 @@ pub(super) struct Others {
 
 /// What came of it, and which packets of a capture are none of the source.
 pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
-    let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows).of(options.own);
+    let trial = Trial::new(options.framing).gathering(options.gathers).growing(options.grows);
+    let trial = trial.waiting(options.limits).of(options.own);
     let (mut trial, mut others) = (trial, Others::default());
     let mut input = Input::open(options.input)?;
     if CaptureReader::recognises(input.begin()) {
@@ -261,7 +268,7 @@ fn try_capture(
             Ok(Carried::Segment(segment)) => {
                 stretches.clear();
                 streams.accept(&segment, &mut stretches);
-                match connections.number_of(&segment, !stretches.is_empty()) {
+                match connections.number_of(&segment) {
                     Some(number) if number == options.wanted.connection => {
                         last = arrival(segment.source.ip());
                         try_stretches(&stretches, &mut mender, trial, last);

@@ -8,8 +8,10 @@ mod content;
 use super::{EventCopy, FooterState, OfflineError, RunIndex, SegmentScan, StreamContent};
 use crate::status::{StatusSummary, named};
 use ropewalk_terms::{Asked, EventKey, Fact, Facts, Status};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 /// The form's name and version.
@@ -18,35 +20,40 @@ pub const VERIFY_SCHEMA: &str = "ropewalk-verify-1";
 /// The most gaps that a report names; it counts all.
 const NAMED_GAPS: usize = 20;
 
-/// What some run directories hold together. The names of the fields are part of the contract in `docs/cli.md`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+/// The content of one or several run directories.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "What run directories hold: the output of `ropewalk verify RUNDIR... --json`")]
 pub struct VerifyReport {
-    /// [`VERIFY_SCHEMA`].
+    /// The form's name and version.
+    #[schemars(extend("const" = VERIFY_SCHEMA))]
     pub schema: &'static str,
-    /// The run; none where no segment's header is readable and no name tells.
+    /// The run number; null if neither a segment header nor a name contains it.
     pub run: Option<u32>,
-    /// Events, each key once.
+    /// Events, each key once: of several copies a complete one counts before others, then the one of the latest
+    /// attempt.
     pub events: u64,
-    /// Their fragments.
+    /// Fragments in these events.
     pub fragments: u64,
-    /// Bytes of these fragments, their own headers and trailers included.
+    /// Bytes of these fragments, headers and trailers of the front ends' own format included.
     pub payload_bytes: u64,
-    /// SHA-256 of these bytes, event after event in the order of the keys, then by source id.
+    /// SHA-256 of these bytes in hexadecimal digits, event after event in the order of the keys, then by source id.
+    #[schemars(regex(pattern = r"^[0-9a-f]{64}$"))]
     pub payload_sha256: String,
     /// Records whose checksum is wrong, and FED fragments whose own checksum is.
     pub crc_errors: u64,
     /// Keys that are missing between the first and the last of each resync count. Where a stream takes a selection of the
-    /// events, keys that no stream took are meant to be missing: [`VerifyReport::selected`].
+    /// events (`selected`), keys that no stream took are meant to be missing.
     pub gaps: u64,
     /// Further copies of keys in the same stream, which do not count as events.
     pub duplicates: u64,
-    /// Events with a missing source.
+    /// Events in which a required source is missing.
     pub incomplete: u64,
     /// Events with a fragment whose content is in doubt.
     pub doubtful: u64,
     /// Events on which no filter decided.
     pub quarantined: u64,
     /// Fragments in doubt, by flag; a wrong checksum that was seen when the fragment came is here, too.
+    #[schemars(with = "BTreeMap<String, NonZeroU64>")]
     pub flagged: BTreeMap<&'static str, u64>,
     /// Event records and FED fragments that contradict themselves.
     pub malformed: u64,
@@ -58,15 +65,15 @@ pub struct VerifyReport {
     pub wrong_footers: u64,
     /// Bytes that belong to no readable record.
     pub damaged_bytes: u64,
-    /// The first key.
+    /// The first key; null without an event.
     pub first_key: Option<String>,
-    /// The last key.
+    /// The last key; null without an event.
     pub last_key: Option<String>,
-    /// The last key that the run should have, where a builder unit wrote it down at the end of the run.
+    /// The last key of the run, if a builder unit recorded it at the end; null otherwise.
     pub end_of_run_key: Option<String>,
     /// The first of the gaps, 20 at most.
     pub first_gaps: Vec<Gap>,
-    /// Not every event was meant to be written: gaps are no fault.
+    /// Streams selected events, so that gaps are expected.
     pub selected: bool,
     /// What each named stream holds, in the order of their names; nothing where the run was not divided.
     pub streams: Vec<StreamReport>,
@@ -106,9 +113,10 @@ impl VerifyReport {
 }
 
 /// What a stream holds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct StreamReport {
-    /// Its name.
+    /// The stream's name.
+    #[schemars(regex(pattern = r"^[a-z0-9_]{1,32}$"))]
     pub name: String,
     /// Events, each key once.
     pub events: u64,
@@ -117,7 +125,7 @@ pub struct StreamReport {
 }
 
 /// Keys that are missing in a row.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Gap {
     /// The first missing key.
     pub first: String,

@@ -6,7 +6,7 @@ mod served;
 use super::assemble::{RunError, endpoint, system};
 use super::filters::{fingerprint, process, unfit};
 use super::placement::{Part, Purpose, pool_of};
-use super::placer::Placer;
+use super::thread_placement::ThreadPlacement;
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
@@ -62,18 +62,18 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
             "a filter node needs a [filter] with a `library` that is not trusted, or a `program`".to_owned(),
         )
     })?;
-    let placer = Placer::new(configuration, Part::Other)?;
+    let placement = ThreadPlacement::new(configuration, Part::Other)?;
     // Twice as many as are wanted at once: whoever comes again does not wait for the end of the process that it had.
     let units = 2 * usize::from(section.units) * configuration.builder.len().max(1);
     let memory = MemoryKind::Memfd;
     let blocks = (section.node_memory.0 as usize).div_ceil(RECEIVE_BLOCK).max(2 * units);
     let receive =
         PoolConfig { memory, ..PoolConfig::anonymous(&pool_of(NAME, Purpose::Control), RECEIVE_BLOCK, blocks) };
-    let receive = placer.pool(receive)?;
+    let receive = placement.pool(receive)?;
     let tcp = TcpConfig { send_queue_bytes: QUEUE, ..TcpConfig::default() };
     let peers = Tcp::new(tcp, receive).map_err(endpoint(NAME))?;
     let staging = PoolConfig::anonymous(&pool_of(NAME, Purpose::Staging), STAGING_BLOCK, STAGING_BLOCKS);
-    let staging = Staging::new(placer.untouched_pool(staging)?);
+    let staging = Staging::new(placement.untouched_pool(staging)?);
     let mut warnings = Vec::new();
     let mut processes = Vec::new();
     for unit in 0..units {
@@ -89,10 +89,10 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
     let drive = FilterNodeDrive::new(listen, fingerprint(section), section.events, peers, staging, processes);
     let drive = drive.map_err(endpoint(NAME))?;
     let (address, counts, ending) = (drive.address().to_owned(), drive.counts(), Arc::new(Ending::default()));
-    let prepare = placer.on_start(NAME);
+    let prepare = placement.on_start(NAME);
     let worker = Worker::start(NAME, vec![Box::new(drive)], Arc::clone(&ending), prepare);
     let worker = worker.map_err(system(format!("thread {NAME}")))?;
-    warnings.extend(placer.finish()?);
+    warnings.extend(placement.finish()?);
     Ok(FilterNodeHandle { worker, ending, address, counts, watched, warnings })
 }
 

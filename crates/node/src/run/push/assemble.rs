@@ -8,27 +8,28 @@ use super::queues::{self, Queue, carrier};
 use super::resolve;
 use crate::configuration::START_FREE;
 use crate::configuration::SyncChoice;
-use crate::configuration::push::{Architecture, FlowSection, GatewaySection, OutputChoice, PushConfiguration};
+use crate::configuration::push::{Architecture, FlowSection, GatewaySection, PushConfiguration};
 use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
     PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
-use crate::drive::{Drive, Storage, StorageConfig, StreamStorage};
-use crate::pages::{OwnerLabel, PageDirectory};
+use crate::drive::{Drive, Storage, StorageConfig};
+use crate::pages::{OwnerLabel, PageDirectory, PageRole};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::forecast::{DiskWatch, StartRoom};
-use crate::run::paged::Paged;
 use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
-use crate::run::placer::Placer;
 use crate::run::registry::RunDirectory;
+use crate::run::stats_page::StatsPage;
+use crate::run::thread_placement::ThreadPlacement;
 use crate::run::worker::{Ending, Worker};
+use ropewalk_flow::gateway::Output;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
+use ropewalk_terms::{Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -93,7 +94,7 @@ struct Assembly<'a> {
     gates: Vec<Option<Arc<TriggerGate>>>,
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
-    placer: Placer,
+    placement: ThreadPlacement,
     pages: PageDirectory,
     handle: PushHandle,
     /// Threads that are started when all of them can be: sources last, so that nobody is late.
@@ -132,10 +133,10 @@ fn prepare(configuration: &PushConfiguration, part: &PushPart, events: Option<u6
     let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
     let incarnation = incarnation();
     let (gateways, emulators) = (Vec::new(), Vec::new());
-    let placer = Placer::of_threads(&configuration.thread, &threads(configuration))?;
+    let placement = ThreadPlacement::of_threads(&configuration.thread, &threads(configuration))?;
     let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
     let mut assembly =
-        Assembly { configuration, incarnation, gates, is_over, ending, placer, pages, handle, gateways, emulators };
+        Assembly { configuration, incarnation, gates, is_over, ending, placement, pages, handle, gateways, emulators };
     assembly.assemble(part)?;
     assembly.handle.news.extend(assembly.pages.trouble());
     assembly.start()
@@ -193,9 +194,6 @@ fn threads(configuration: &PushConfiguration) -> Vec<String> {
     names
 }
 
-/// What an input queue of a gateway is.
-const GATEWAY: &str = "gateway";
-
 /// The thread of all emulated nodes.
 const FARM_THREAD: &str = "farm";
 
@@ -214,7 +212,7 @@ fn sources_thread(flow: &FlowSection) -> String {
 impl Assembly<'_> {
     fn start(mut self) -> Result<PushHandle, RunError> {
         let start = |(name, drives): Unit| {
-            let place = self.placer.on_start(&name);
+            let place = self.placement.on_start(&name);
             Worker::start(&name, drives, Arc::clone(&self.ending), place).map_err(system(format!("thread {name}")))
         };
         // One by one: where a thread cannot be had, those that were started end with the handle.
@@ -224,7 +222,7 @@ impl Assembly<'_> {
         for unit in self.emulators {
             self.handle.emulators.push(start(unit)?);
         }
-        self.handle.warnings.extend(self.placer.finish()?);
+        self.handle.warnings.extend(self.placement.finish()?);
         Ok(self.handle)
     }
 
@@ -408,7 +406,7 @@ impl Assembly<'_> {
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
                 // What it counts the other half tells.
-                let sending = Paged::new(sending, self.pages.page(&sender, GATEWAY, []));
+                let sending = StatsPage::new(sending, self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![Box::new(receiving)]));
                 self.gateways.push((sender, vec![Box::new(sending)]));
                 Ok(notice)
@@ -417,10 +415,10 @@ impl Assembly<'_> {
     }
 
     /// An input queue with its page.
-    fn paged<D: Drive>(&self, name: &str, drive: D) -> Paged<D> {
+    fn paged<D: Drive>(&self, name: &str, drive: D) -> StatsPage<D> {
         let sources = self.configuration.flow.iter().flat_map(|flow| flow.sources.entries(false));
-        let page = self.pages.page(name, GATEWAY, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
-        Paged::new(drive, page)
+        let page = self.pages.page(name, PageRole::Gateway, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
+        StatsPage::new(drive, page)
     }
 
     fn storage(&self, queue: &Queue<'_>, directory: &RunDirectory) -> Result<Option<Storage<RealDisk>>, RunError> {
@@ -429,7 +427,7 @@ impl Assembly<'_> {
             return Ok(None);
         }
         let (name, queues) = (queue.name(), queues::all(self.configuration).count() as u64);
-        let stored = self.configuration.flow.iter().filter(|flow| flow.output == OutputChoice::Storage);
+        let stored = self.configuration.flow.iter().filter(|flow| flow.output == Output::Storage);
         let entries = stored.flat_map(|flow| {
             flow.sources.entries(false).map(|(id, _)| SourceEntry {
                 id: SourceId(id),
@@ -438,26 +436,16 @@ impl Assembly<'_> {
             })
         });
         let config = StorageConfig {
-            writer: NodeId::builder(queue.number),
             epoch: epoch(),
-            output: directory.path.parent().map(PathBuf::from).unwrap_or_default(),
-            more_outputs: Vec::new(),
-            checksums: false,
-            hand_over: None,
-            taken_away: false,
-            room: None,
             sources: entries.collect(),
-            streams: vec![StreamStorage::default()],
-            level: AcknowledgementLevel::Written,
             sync_batches: run.sync == SyncChoice::Batch,
             segment_bytes: run.segment_bytes.0,
-            packing_threads: 1,
-            batch_bytes: StorageConfig::BATCH_BYTES,
-            preallocate: false,
-            segment_events: u64::MAX,
-            segment_time: None,
             keep: run.keep.map(|keep| keep.0 / queues),
             give_up_after: run.drain.0 / 2,
+            ..StorageConfig::new(
+                NodeId::builder(queue.number),
+                directory.path.parent().map(PathBuf::from).unwrap_or_default(),
+            )
         };
         let disk = RealDiskConfig {
             thread_name: disk_thread(&name),
@@ -465,7 +453,7 @@ impl Assembly<'_> {
             mode: WriteMode::Auto,
             ..RealDiskConfig::default()
         };
-        let place = self.placer.on_start(&disk.thread_name);
+        let place = self.placement.on_start(&disk.thread_name);
         let disk = RealDisk::new(disk, place).map_err(system(format!("{name}: disk thread")))?;
         Ok(Some(Storage::new(disk, config, Staging::new(pool(&format!("{name}-records"), RECORDS_MEMORY)?))))
     }

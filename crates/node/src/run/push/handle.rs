@@ -1,7 +1,7 @@
 //! The handle of a push system's run: start, pause, stop and snapshots.
 
 use super::hardware::Hardware;
-use super::summary::PushSummary;
+use super::summary::{PushState, PushSummary};
 use crate::configuration::push::{FlowSection, PushConfiguration};
 use crate::drive::gateway::{
     CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown,
@@ -373,9 +373,9 @@ impl PushHandle {
         let running = self.stopped.unwrap_or(now).since(started);
         let whole = self.ended.unwrap_or(now).since(started);
         let state = match (self.forced, self.ended) {
-            (true, _) => "forced",
-            (false, Some(_)) => "ended",
-            (false, None) => "running",
+            (true, _) => PushState::Forced,
+            (false, Some(_)) => PushState::Ended,
+            (false, None) => PushState::Running,
         };
         let age = self.started.map(|started| now.since(started));
         let sample = ConductedRun::sample(self);
@@ -422,7 +422,7 @@ mod tests {
         }
         let summary = handle.finish();
         assert!(!summary.is_balanced());
-        assert_eq!(summary.ledger["unbalanced"][0]["thread"], "gw0", "{:?}", summary.ledger);
+        assert_eq!(summary.ledger.unbalanced[0].thread.as_deref(), Some("gw0"), "{:?}", summary.ledger);
         assert!(nodes().finish().is_balanced());
     }
 

@@ -11,6 +11,8 @@
 mod assemble;
 mod conducted;
 mod farm;
+mod flow_summary;
+mod gateway_summary;
 mod handle;
 mod hardware;
 mod inputs;
@@ -21,5 +23,12 @@ mod summary;
 
 pub(super) use assemble::packet_error;
 pub use assemble::{PushPart, launch_push, prepare_push, push_placement_on, receiving_threads};
+pub use flow_summary::{
+    FarmSummary, FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary,
+    SentSummary, SetSummary,
+};
+pub use gateway_summary::{
+    GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary, WritingSummary,
+};
 pub use handle::{PushHandle, PushSnapshot};
-pub use summary::{FlowSummary, PUSH_SUMMARY_SCHEMA, PushSummary};
+pub use summary::{NodeSummary, PUSH_SUMMARY_SCHEMA, PushState, PushSummary};

@@ -1,14 +1,14 @@
 //! What machines and sockets are told, from what stands in the configuration.
 
 use super::queues::{self, Queue};
-use crate::configuration::IncompleteChoice;
 use crate::configuration::push::{
-    DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice, OutputChoice,
-    PushConfiguration, ReceiveChoice, SendChoice, TransportChoice, TriggerNaming, XdpChoice,
+    DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice, PushConfiguration,
+    ReceiveChoice, SendChoice, TransportChoice, TriggerNaming, XdpChoice,
 };
 use crate::drive::gateway::Gathering;
+use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::{
-    DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource, ThrottleConfig,
+    DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, PacketSource, ThrottleConfig,
     TriggerConfig,
 };
 use ropewalk_flow::histogram::HistogramConfig;
@@ -38,11 +38,8 @@ fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
         sets: section.sets,
         assembling: section.assembling,
         timeout: section.timeout.0,
-        incomplete: if section.incomplete == IncompleteChoice::Drop { Incomplete::Drop } else { Incomplete::Emit },
-        output: match section.output {
-            OutputChoice::Stream => Output::Stream,
-            OutputChoice::Storage => Output::Storage,
-        },
+        incomplete: if section.incomplete == IncompletePolicy::Drop { Incomplete::Drop } else { Incomplete::Emit },
+        output: section.output,
         decision_timeout: section.decision_timeout.0,
         default_decision: DefaultDecision { accept, word: u32::from(accept) },
         budget: section.budget.0,
@@ -67,13 +64,12 @@ pub(super) fn machine(
         heartbeat: usual.heartbeat.min(configuration.farm.silence.0 / 3),
         ..usual
     };
-    let usual = ThrottleConfig::default();
     let throttle = ThrottleConfig {
-        latency: section.throttle.latency.map_or(usual.latency, |time| time.0),
+        latency: section.throttle.latency.0,
         silence: configuration.trigger.silence.0,
         event_rates_hz: configuration.flow.iter().map(rate_of).collect(),
         bytes_per_second: section.throttle.rate.map_or(0.0, |rate| rate.bytes_per_second),
-        ..usual
+        ..ThrottleConfig::default()
     };
     let histograms = configuration.histogram_configs();
     let flows = configuration.flow.iter().map(|section| flow(section, &histograms)).collect();

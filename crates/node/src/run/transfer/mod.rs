@@ -20,6 +20,7 @@ use places::{Found, Places};
 use queue::Queue;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::NodeId;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,19 +56,19 @@ pub(crate) struct TransferConfig {
 }
 
 /// What became of run files, since this process started.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct TransferSummary {
     /// Run files whose checksum was confirmed.
     pub transferred: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Confirmed run files that were deleted.
+    /// Those of them that were deleted.
     pub deleted: u64,
     /// Attempts that failed.
     pub failures: u64,
-    /// Closed run files that are not transferred yet.
+    /// Closed run files, of any run, that are not transferred yet.
     pub left: u64,
-    /// Why the latest attempt that failed did.
+    /// The error of the latest failed attempt; null if none.
     pub last_failure: Option<String>,
 }
 

@@ -3,11 +3,11 @@
 use super::*;
 use crate::configuration::push::{self, ListenAddress};
 use crate::drive::{MaskRecord, MaskedInterval, Part};
-use crate::run::push::{PushPart, PushSummary};
+use crate::run::MaskedSummary;
+use crate::run::push::{PacketSourceSummary, PushPart, PushState, PushSummary, RestartSummary};
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use ropewalk_wire::mep::encode_mep;
 use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
-use serde_json::{Value, json};
 use std::net::UdpSocket;
 
 /// One flow of four emulated sources at 20 kHz, a gateway that chooses its ports, two nodes that keep a tenth.
@@ -47,27 +47,30 @@ const fn assigned(view: &SessionView) -> u64 {
 fn runs_follow_each_other_and_nothing_comes_before_they_begin() {
     let output = Output::new("push-follow");
     let session = session(&output, "required_fields = [\"beam\"]");
-    let desk = session.desk();
-    assert_eq!(ask(&desk, Command::Configure).state, OperationState::Configured);
+    let control = session.control();
+    assert_eq!(ask(&control, Command::Configure).state, OperationState::Configured);
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!((view(&desk).snapshot.ledger, view(&desk).age), (ropewalk_terms::Ledger::default(), Duration::ZERO));
-    let refused = desk.ask(Command::Start, BY);
+    assert_eq!(
+        (view(&control).snapshot.ledger, view(&control).age),
+        (ropewalk_terms::Ledger::default(), Duration::ZERO)
+    );
+    let refused = control.ask(Command::Start, BY);
     assert!(refused.answer == Answer::Refused && refused.text.is_some_and(|text| text.contains("beam")));
     for run in 1..=3 {
         let fields = Fields::new(["beam=pi+".parse().expect("a field")]).expect("one");
-        desk.operator_command(Command::Start, fields, BY, |_| ());
-        let seen = wait_for(&desk, "events", |view| {
+        control.operator_command(Command::Start, fields, BY, |_| ());
+        let seen = wait_for(&control, "events", |view| {
             assigned(view) > 0 && view.run.is_some_and(|number| number.0 == run) && view.sample.sources.len() == 4
         });
         assert_eq!(seen.snapshot.sources.keys().map(|id| id.0).collect::<Vec<_>>(), [10, 11, 12, 13]);
-        let account = account(&ask(&desk, Command::Stop));
-        assert_eq!((account.run, account.state), (run, "ended"));
+        let account = account(&ask(&control, Command::Stop));
+        assert_eq!((account.run, account.state), (run, PushState::Ended));
         assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
         assert_eq!(account.fields.to_string(), "beam=pi+");
         assert!(account.started_ns.is_some() && account.directory.join("run.json").is_file());
         assert!(account.directory.join("configuration.toml").is_file());
     }
-    ask(&desk, Command::Shutdown);
+    ask(&control, Command::Shutdown);
     assert_eq!(output.names(), ["run000001", "run000002", "run000003"], "what was set up for a fourth is gone");
 }
 
@@ -75,36 +78,36 @@ fn runs_follow_each_other_and_nothing_comes_before_they_begin() {
 fn a_paused_run_has_no_triggers_and_loses_nothing() {
     let output = Output::new("push-pause");
     let session = session(&output, "");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| assigned(view) > 0);
-    assert_eq!(ask(&desk, Command::Pause).state, OperationState::Paused);
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| assigned(view) > 0);
+    assert_eq!(ask(&control, Command::Pause).state, OperationState::Paused);
     // What is on its way comes and is decided.
-    let paused = wait_for(&desk, "the last decision", |view| view.snapshot.ledger.events.in_flight == 0);
+    let paused = wait_for(&control, "the last decision", |view| view.snapshot.ledger.events.in_flight == 0);
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(assigned(&view(&desk)), assigned(&paused), "no trigger came");
-    assert_eq!(ask(&desk, Command::Resume).state, OperationState::Running);
-    wait_for(&desk, "further events", |view| assigned(view) > assigned(&paused));
-    ask(&desk, Command::Pause);
-    let account = account(&ask(&desk, Command::Stop));
+    assert_eq!(assigned(&view(&control)), assigned(&paused), "no trigger came");
+    assert_eq!(ask(&control, Command::Resume).state, OperationState::Running);
+    wait_for(&control, "further events", |view| assigned(view) > assigned(&paused));
+    ask(&control, Command::Pause);
+    let account = account(&ask(&control, Command::Stop));
     assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
-    let held = account.gateways["gw0"]["throttle"]["by_cause"]["held"]["dead_s"].as_f64();
-    assert!(held > Some(0.3), "{held:?}");
-    let dead = account.gateways["gw0"]["throttle"]["dead_s"].as_f64();
-    assert!(dead < Some(0.2), "whoever holds a run is no dead time: {dead:?}");
+    let throttle = &account.gateways["gw0"].throttle;
+    let (held, dead) = (throttle.by_cause["held"].dead_s, throttle.dead_s);
+    assert!(held > 0.3, "{held}");
+    assert!(dead < 0.2, "whoever holds a run is no dead time: {dead}");
 }
 
 #[test]
 fn runs_end_by_themselves_and_others_follow() {
     let output = Output::new("push-next");
     let session = session(&output, "events = 500\nthen = \"next\"");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    let view = wait_for(&desk, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    let view = wait_for(&control, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
     let last = account(&view);
-    assert_eq!(last.flows["hlt"]["events"]["assigned"], 500);
+    assert_eq!(last.flows["hlt"].events.assigned, 500);
     assert!(last.is_balanced() && last.is_complete(), "{last:#?}");
 }
 
@@ -112,12 +115,12 @@ fn runs_end_by_themselves_and_others_follow() {
 fn a_run_that_is_stopped_at_once_is_forced_and_its_account_is_kept() {
     let output = Output::new("push-forced");
     let session = session(&output, "");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    wait_for(&desk, "events", |view| assigned(view) > 0);
-    let view = ask(&desk, Command::Reset);
-    assert_eq!((view.state, account(&view).state), (OperationState::Initial, "forced"));
+    let control = session.control();
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    wait_for(&control, "events", |view| assigned(view) > 0);
+    let view = ask(&control, Command::Reset);
+    assert_eq!((view.state, account(&view).state), (OperationState::Initial, PushState::Forced));
 }
 
 #[test]
@@ -128,12 +131,12 @@ fn an_address_that_is_taken_is_named_and_can_be_mended() {
     let std::net::SocketAddr::V4(address) = taken.local_addr().expect("it has one") else { panic!("it is IPv4") };
     wrong.configuration.gateway[0].listen.insert("hlt".to_owned(), ListenAddress(address));
     let session = session_of(Launcher::new(wrong), Fields::default());
-    let desk = session.desk();
-    let told = desk.ask(Command::Configure, BY);
+    let control = session.control();
+    let told = control.ask(Command::Configure, BY);
     assert_eq!(told.answer, Answer::Refused);
     assert!(told.text.as_deref().is_some_and(|text| text.contains("gw0")), "{told:?}");
     drop(taken);
-    assert_eq!(ask(&desk, Command::Configure).state, OperationState::Configured);
+    assert_eq!(ask(&control, Command::Configure).state, OperationState::Configured);
 }
 
 /// `ROPEWALK_RUNS=200` takes so many runs in a row.
@@ -142,24 +145,24 @@ fn many_short_runs_in_a_hurry_leave_nothing_behind() {
     let runs = std::env::var("ROPEWALK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
     let output = Output::new("push-many");
     let session = session(&output, "");
-    let desk = session.desk();
-    ask(&desk, Command::Configure);
+    let control = session.control();
+    ask(&control, Command::Configure);
     for run in 1..=runs {
-        ask(&desk, Command::Start);
+        ask(&control, Command::Start);
         if run % 3 == 0 {
-            wait_for(&desk, "events", |view| assigned(view) > 0);
+            wait_for(&control, "events", |view| assigned(view) > 0);
         }
-        let account = account(&ask(&desk, Command::Stop));
+        let account = account(&ask(&control, Command::Stop));
         assert!(account.run == run && account.is_balanced() && account.is_complete(), "{account:#?}");
     }
-    ask(&desk, Command::Shutdown);
+    ask(&control, Command::Shutdown);
     assert_eq!(output.names().len(), runs as usize);
 }
 
-fn mask(desk: &Desk, sources: &[u32], is_masked: bool) -> Result<(), RequestRefusal> {
+fn mask(control: &ControlHandle, sources: &[u32], is_masked: bool) -> Result<(), RequestRefusal> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let sources = sources.iter().copied().map(SourceId).collect();
-    desk.mask(MaskRequest { sources, is_masked }, BY, move |told| sender.send(told).expect("the test waits"));
+    control.mask(MaskRequest { sources, is_masked }, BY, move |told| sender.send(told).expect("the test waits"));
     receiver.recv_timeout(PATIENCE).expect("an answer")
 }
 
@@ -168,18 +171,17 @@ fn record(view: &SessionView, source: u32) -> MaskRecord {
 }
 
 /// Waits until the run says of a source what it takes part in, and further events have come.
-fn wait_for_part(desk: &Desk, source: u32, part: Part) -> MaskRecord {
-    let seen = wait_for(desk, "the mask", |view| {
+fn wait_for_part(control: &ControlHandle, source: u32, part: Part) -> MaskRecord {
+    let seen = wait_for(control, "the mask", |view| {
         record(view, source).part == part && view.snapshot.masks.contains_key(&SourceId(source))
     });
-    wait_for(desk, "further events", |view| assigned(view) > assigned(&seen) + 200);
-    record(&view(desk), source)
+    wait_for(control, "further events", |view| assigned(view) > assigned(&seen) + 200);
+    record(&view(control), source)
 }
 
 /// What the account of a queue says of its masks.
-fn told(intervals: &[MaskedInterval]) -> Value {
-    let one = |one: &MaskedInterval| json!({ "from": one.from.to_string(), "to": one.to.map(|to| to.to_string()) });
-    intervals.iter().map(one).collect()
+fn told(intervals: &[MaskedInterval]) -> Vec<MaskedSummary> {
+    intervals.iter().map(MaskedSummary::from).collect()
 }
 
 /// The events of a run's files, by their numbers: whose fragments each has, and who is missing.
@@ -203,33 +205,33 @@ fn events(summary: &PushSummary) -> Vec<(u64, Vec<u32>, usize)> {
 fn a_source_is_masked_and_taken_in_again_while_the_run_goes_on() {
     let output = Output::new("push-mask");
     let session = session(&output, "");
-    let desk = session.desk();
+    let control = session.control();
     // What is said before a run holds from its first event on.
-    assert_eq!(mask(&desk, &[11, 14], true), Err(RequestRefusal::Unknown("there is no source 14".to_owned())));
-    ask(&desk, Command::Configure);
-    assert_eq!(mask(&desk, &[11], true), Ok(()));
-    ask(&desk, Command::Start);
-    wait_for_part(&desk, 11, Part::Masked);
-    assert_eq!(mask(&desk, &[13], true), Ok(()));
-    wait_for_part(&desk, 13, Part::Masked);
-    let refused = mask(&desk, &[10, 12], true);
+    assert_eq!(mask(&control, &[11, 14], true), Err(RequestRefusal::Unknown("there is no source 14".to_owned())));
+    ask(&control, Command::Configure);
+    assert_eq!(mask(&control, &[11], true), Ok(()));
+    ask(&control, Command::Start);
+    wait_for_part(&control, 11, Part::Masked);
+    assert_eq!(mask(&control, &[13], true), Ok(()));
+    wait_for_part(&control, 13, Part::Masked);
+    let refused = mask(&control, &[10, 12], true);
     let why = "no source of flow `hlt` would be left to take part".to_owned();
     assert_eq!(refused, Err(RequestRefusal::Unfit(why)));
-    assert_eq!(mask(&desk, &[11, 13], false), Ok(()));
-    let of_11 = wait_for_part(&desk, 11, Part::Takes);
-    let of_13 = wait_for_part(&desk, 13, Part::Takes);
-    let seen = wait_for(&desk, "packets of who is masked", |view| {
+    assert_eq!(mask(&control, &[11, 13], false), Ok(()));
+    let of_11 = wait_for_part(&control, 11, Part::Takes);
+    let of_13 = wait_for_part(&control, 13, Part::Takes);
+    let seen = wait_for(&control, "packets of who is masked", |view| {
         view.sample.sources.iter().filter(|one| one.account.dropped.get(Cause::Masked) > 0).count() == 2
     });
     assert!(seen.sample.sources.iter().all(|one| one.account.received == one.account.accounted()), "{:?}", seen.sample);
-    let account = account(&ask(&desk, Command::Stop));
+    let account = account(&ask(&control, Command::Stop));
     assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
 
     assert_eq!((of_11.intervals.len(), of_11.intervals[0].from), (1, EventKey::new(0, 0)));
-    let masked = json!({ "11": told(&of_11.intervals), "13": told(&of_13.intervals) });
-    assert_eq!(account.gateways["gw0"]["masked"], masked);
-    let sources = &account.flows["hlt"]["sources"];
-    assert!(sources["11"]["masked"].as_u64() > sources["13"]["masked"].as_u64() && sources["10"]["masked"] == 0);
+    let masked = [("11".to_owned(), told(&of_11.intervals)), ("13".to_owned(), told(&of_13.intervals))];
+    assert_eq!(account.gateways["gw0"].masked, masked.into());
+    let sources = &account.flows["hlt"].sources;
+    assert!(sources["11"].masked > sources["13"].masked && sources["10"].masked == 0);
     let is_out = |record: &MaskRecord, event: u64| {
         let covers = |one: &MaskedInterval| one.from.number() <= event && one.to.is_none_or(|to| event < to.number());
         record.intervals.iter().any(covers)
@@ -252,29 +254,25 @@ fn each_queue_chooses_from_where_on_a_source_is_out_and_a_restart_waits_for_all(
         let output = Output::new(&format!("push-restart-{architecture}"));
         let gateway = format!("queues = 3\narchitecture = \"{architecture}\"");
         let session = session_of(Launcher::new(system_of(&output.0, "", &gateway)), Fields::default());
-        let desk = session.desk();
-        ask(&desk, Command::Configure);
-        ask(&desk, Command::Start);
-        wait_for(&desk, "events", |view| assigned(view) > 200);
+        let control = session.control();
+        ask(&control, Command::Configure);
+        ask(&control, Command::Start);
+        wait_for(&control, "events", |view| assigned(view) > 200);
         let (sender, receiver) = std::sync::mpsc::channel();
-        desk.restart(vec![SourceId(12)], BY, move |told| sender.send(told).expect("the test waits"));
+        control.restart(vec![SourceId(12)], BY, move |told| sender.send(told).expect("the test waits"));
         let restarted = receiver.recv_timeout(PATIENCE).expect("an answer").expect("a run goes on");
         assert_eq!(restarted.outcome, RestartOutcome::Done);
-        let record = wait_for_part(&desk, 12, Part::Takes);
+        let record = wait_for_part(&control, 12, Part::Takes);
         assert_eq!(restarted.sources, [Restarted { source: SourceId(12), from: Some(record.intervals[0].from) }]);
-        let account = account(&ask(&desk, Command::Stop));
+        let account = account(&ask(&control, Command::Stop));
         assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
-        let keys = |turn: &str| {
-            let of =
-                |queue| account.gateways[&format!("gw0-{queue}")]["masked"]["12"][0][turn].as_str().map(str::to_owned);
-            let keys =
-                (0..3).map(of).map(|key| key.expect("it was out, and in again").parse::<u64>().expect("a number"));
-            keys.collect::<Vec<_>>()
-        };
+        let told = (0..3).map(|queue| &account.gateways[&format!("gw0-{queue}")].masked["12"][0]);
+        let number = |key: &String| key.parse::<u64>().expect("a number");
         let interval = record.intervals[0];
-        assert_eq!(keys("from").into_iter().min(), Some(interval.from.number()));
-        assert_eq!(keys("to").into_iter().max(), interval.to.map(|to| to.number()));
-        assert!(account.flows["hlt"]["sources"]["12"]["masked"].as_u64() > Some(0));
+        assert_eq!(told.clone().map(|one| number(&one.from)).min(), Some(interval.from.number()));
+        let ends = told.map(|one| number(one.to.as_ref().expect("it was out, and in again")));
+        assert_eq!(ends.max(), interval.to.map(|to| to.number()));
+        assert!(account.flows["hlt"].sources["12"].masked > 0);
     }
 }
 
@@ -288,26 +286,26 @@ fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     let emulate = flow.emulate.as_mut().expect("it is emulated");
     (emulate.loss, emulate.rate) = (0.3, Some("1kHz".parse().expect("a rate")));
     let session = session_of(Launcher::new(system), Fields::default());
-    let desk = session.desk();
+    let control = session.control();
     let change = |name: &str, value: &str| {
         let (sender, receiver) = std::sync::mpsc::channel();
         let request = ParameterRequest { changes: vec![(name.to_owned(), value.to_owned())] };
-        desk.change(request, BY, move |told| sender.send(told).expect("the test waits"));
+        control.change(request, BY, move |told| sender.send(told).expect("the test waits"));
         receiver.recv_timeout(PATIENCE).expect("an answer")
     };
     // What is said before a run holds in it.
     assert_eq!(change("monitoring.interval", "20ms"), Ok(()));
-    ask(&desk, Command::Configure);
-    ask(&desk, Command::Start);
-    let crowded = wait_for(&desk, "events", |view| view.snapshot.ledger.events.incomplete_emitted > 100);
+    ask(&control, Command::Configure);
+    ask(&control, Command::Start);
+    let crowded = wait_for(&control, "events", |view| view.snapshot.ledger.events.incomplete_emitted > 100);
     assert!(matches!(change("flow.hlt.timeout", "2h"), Err(RequestRefusal::Unfit(_))));
     assert_eq!(change("flow.hlt.timeout", "10ms"), Ok(()));
-    wait_for(&desk, "further events", |view| assigned(view) > assigned(&crowded) + 1000);
-    let account = account(&ask(&desk, Command::Stop));
+    wait_for(&control, "further events", |view| assigned(view) > assigned(&crowded) + 1000);
+    let account = account(&ask(&control, Command::Stop));
     assert!(account.is_balanced(), "{account:#?}");
-    let missing = &account.flows["hlt"]["sets"]["missing_packets"];
-    assert!(missing["timed_out"].as_u64() > Some(0) && missing["crowded_out"].as_u64() > Some(0), "{missing}");
-    let told = view(&desk).parameters.iter().map(|one| (one.name.clone(), one.text(one.value))).collect::<Vec<_>>();
+    let missing = &account.flows["hlt"].sets.missing_packets;
+    assert!(missing["timed_out"] > 0 && missing["crowded_out"] > 0, "{missing:?}");
+    let told = view(&control).parameters.iter().map(|one| (one.name.clone(), one.text(one.value))).collect::<Vec<_>>();
     let told: Vec<_> = told.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(told[..2], [("flow.hlt.timeout", "10ms"), ("monitoring.interval", "20ms")]);
 }
@@ -326,11 +324,11 @@ fn a_source_that_restarts_is_an_incident_and_pauses_or_stops_the_run() {
         (flow.emulate, flow.sources.count) = (None, 2);
         flow.sources.address = format!("127.0.0.1:{port}").parse().expect("addresses");
         let session = session_of(Launcher::new(system), Fields::default());
-        let desk = session.desk();
-        ask(&desk, Command::Configure);
-        let listens = wait_for(&desk, "an address", |view| view.addresses.iter().any(|(name, _)| name == "gw0 hlt"));
+        let control = session.control();
+        ask(&control, Command::Configure);
+        let listens = wait_for(&control, "an address", |view| view.addresses.iter().any(|(name, _)| name == "gw0 hlt"));
         let to = listens.addresses.iter().find(|(name, _)| name == "gw0 hlt").expect("it is there").1.clone();
-        ask(&desk, Command::Start);
+        ask(&control, Command::Start);
         let sources = [port, port + 1].map(|port| UdpSocket::bind(("127.0.0.1", port)).expect("a free port"));
         for set in 0..40_u32 {
             for (source, set) in [(0, set), (1, if set < 20 { set } else { set - 20 })] {
@@ -339,23 +337,28 @@ fn a_source_that_restarts_is_an_incident_and_pauses_or_stops_the_run() {
                 sources[source].send_to(&bytes, &to).expect("a way");
             }
         }
-        wait_for(&desk, "what follows", |view| view.state == state && !desk.journal_after(0).is_empty());
+        wait_for(&control, "what follows", |view| view.state == state && !control.journal_after(0).is_empty());
         let incident = || {
-            let journal = desk.journal_after(0).into_iter();
+            let journal = control.journal_after(0).into_iter();
             journal.filter(|entry| entry.kind == EntryKind::Incident).map(|entry| entry.text).collect::<Vec<_>>()
         };
-        wait_for(&desk, "the incident", |_| !incident().is_empty());
+        wait_for(&control, "the incident", |_| !incident().is_empty());
         let incidents = incident();
         assert!(
             incidents.len() == 1 && incidents[0].starts_with("source 11 restarted counting: 95 -> 0"),
             "{incidents:?}"
         );
         assert_eq!(incidents[0].contains("on_restart"), choice != "flag");
-        let account = account(&if choice == "stop" { view(&desk) } else { ask(&desk, Command::Stop) });
+        let account = account(&if choice == "stop" { view(&control) } else { ask(&control, Command::Stop) });
         assert!(account.is_balanced() && !account.is_complete(), "{account:#?}");
-        let source = &account.flows["hlt"]["sources"]["11"];
-        let expected = json!({ "packets": 20, "missing": 20, "masked": 0, "out_of_sync": 12, "restarts": 1,
-            "last_restart": { "from": 95, "to": 0 } });
-        assert_eq!(*source, expected);
+        let expected = PacketSourceSummary {
+            last_restart: Some(RestartSummary { from: 95, to: 0 }),
+            masked: 0,
+            missing: 20,
+            out_of_sync: 12,
+            packets: 20,
+            restarts: 1,
+        };
+        assert_eq!(account.flows["hlt"].sources["11"], expected);
     }
 }

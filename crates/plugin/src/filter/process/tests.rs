@@ -62,7 +62,10 @@ fn whatever_is_written_only_what_can_be_true_is_believed() {
                 );
                 assert!(entry.result_length as usize <= MOST_RESULT && ticket == 7);
                 assert!(usize::from(entry.fills) <= MOST_FILLS);
-                assert_eq!(decision.map_or(entry.fills.into(), |said| said.fills.values().len()), entry.fills.into());
+                assert_eq!(
+                    decision.map_or(usize::from(entry.fills), |said| said.fills.values().len()),
+                    usize::from(entry.fills)
+                );
                 assert_eq!(decision.is_none(), entry.flags == 2);
                 believed += 1;
             }

@@ -2,7 +2,7 @@
 //! and in the place of processes something that crashes, hangs and lies by seed.
 //!
 //! ```text
-//!   Assigner: in the place of event manager and readout unit --events--> Builder --> Outlet: Filtering, Storage --> disk
+//!   Assigner: replaces event manager and readout unit --events--> Builder --> EventOutput: Filtering, Storage --> disk
 //!                                                                          ^            |  ^
 //!                                                             acknowledged |     events v  |  decisions, or its end
 //!                                                                                     SimulatedUnit

@@ -6,7 +6,7 @@ use super::scenario::{Mishap, Scenario};
 use ropewalk_flow::builder::Builder;
 use ropewalk_flow::filter::ERROR_STREAM;
 use ropewalk_io::disk::{SimulatedDisk, SimulatedStorage};
-use ropewalk_node::drive::Outlet;
+use ropewalk_node::drive::EventOutput;
 use ropewalk_terms::{Cause, Ending, Outcome, SourceId, TriggerBits, Verdict};
 use ropewalk_wire::filter_result::FilterResult;
 use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind, SegmentName};
@@ -21,7 +21,7 @@ pub(super) fn judge(
     ended: &BTreeMap<u64, Ending>,
     medium: &SimulatedStorage,
     builder: &Builder,
-    outlet: &Outlet<SimulatedDisk>,
+    output: &EventOutput<SimulatedDisk>,
     lost_connections: usize,
 ) -> Result<(), Broken> {
     for (&event, ending) in ended {
@@ -49,7 +49,7 @@ pub(super) fn judge(
     Broken::unless(kept == expected, Checker::Loss, || {
         format!("{kept} events are in the second stream, one of {} of {}", scenario.prescale, second.len())
     })?;
-    let accounts = outlet.filtering().accounts();
+    let accounts = output.filtering().accounts();
     for ((name, selected), account) in
         [("first", first.len()), ("second", second.len()), (ERROR_STREAM, error.len())].into_iter().zip(accounts)
     {

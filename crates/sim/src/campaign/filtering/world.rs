@@ -9,7 +9,7 @@ use super::node::{FILTER, SimulatedNode};
 use super::referee::judge;
 use super::scenario::{Lines, Scenario, TIMEOUT};
 use super::unit::{Notes, SimulatedUnit};
-use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
 use ropewalk_flow::filter::FarmConfig;
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -17,9 +17,9 @@ use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, Simulate
 use ropewalk_io::simulated::{Network, SimulatedConfig};
 use ropewalk_memory::Staging;
 use ropewalk_node::drive::{
-    FilterLink, Filtering, Outlet, RESULT_BYTES, RemoteUnit, Storage, StorageConfig, StreamStorage,
+    EventOutput, FilterLink, Filtering, RESULT_BYTES, RemoteUnit, Storage, StorageConfig, StreamStorage,
 };
-use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, NodeId, RunNumber, Utc, Verdict};
+use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc, Verdict};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub struct World {
     clock: SimulatedClock,
     medium: SimulatedStorage,
     builder: Builder,
-    outlet: Outlet<SimulatedDisk>,
+    output: EventOutput<SimulatedDisk>,
     assigner: Assigner,
     kept: Kept,
     notes: Arc<Mutex<Notes>>,
@@ -82,56 +82,30 @@ pub struct World {
 }
 
 fn builder(scenario: &Scenario) -> Builder {
-    let source = |id| BuilderSource {
-        id,
-        readout: 0,
-        requirement: Requirement::Required,
-        bunch_crossing_offset: 0,
-        bunch_crossing_mask: 0,
-    };
+    let source = |id| BuilderSource { bunch_crossing_mask: 0, ..BuilderSource::new(id, 0) };
     Builder::new(BuilderConfig {
-        index: 0,
-        readouts: 1,
-        sources: SOURCES.map(source).into(),
         slots: scenario.slots,
         table: 0,
         credit_bytes: 1 << 20,
         event_timeout: LONGEST,
-        unreachable_timeout: Duration::ZERO,
-        incomplete: IncompletePolicy::Emit,
-        level: AcknowledgementLevel::Written,
-        synchrony: None,
         check_bunch_crossing: false,
         orbit: 0,
+        ..BuilderConfig::new(0, 1, SOURCES.map(source).into())
     })
 }
 
 fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Storage<SimulatedDisk> {
     let config = StorageConfig {
-        writer: NodeId::builder(0),
         epoch: Utc(1),
-        output: "/data".into(),
-        more_outputs: Vec::new(),
-        checksums: false,
-        hand_over: None,
-        taken_away: false,
-        room: None,
-        sources: Vec::new(),
         streams: scenario
             .streams()
             .names()
             .map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() })
             .collect(),
-        level: AcknowledgementLevel::Written,
-        sync_batches: false,
         segment_bytes: 16 << 10,
-        packing_threads: 1,
         batch_bytes: 4 << 10,
-        preallocate: false,
-        segment_events: u64::MAX,
-        segment_time: None,
-        keep: None,
         give_up_after: LONGEST,
+        ..StorageConfig::new(NodeId::builder(0), "/data")
     };
     let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
     Storage::new(disk, config, Staging::new(pool("records", 4 << 10, 64)))
@@ -164,13 +138,13 @@ impl World {
         let filtering = filtering.with_keeper(Box::new(kept.clone()));
         let storage = storage(&scenario, &medium, &clock);
         let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
-        let mut outlet = Outlet::new(Some(storage), scenario.slots).with_filtering(filtering, patience);
+        let mut output = EventOutput::new(Some(storage), scenario.slots).with_filtering(filtering, patience);
         let (mut builder, now) = (builder(&scenario), clock.now());
         builder.manager_connected(now);
         builder.readout_connected(now, 0);
-        outlet.begin(now, RunNumber(1), Incarnation(1));
+        output.begin(now, RunNumber(1), Incarnation(1));
         let assigner = Assigner::new(&scenario);
-        Self { scenario, clock, medium, builder, outlet, assigner, kept, notes, elsewhere }
+        Self { scenario, clock, medium, builder, output, assigner, kept, notes, elsewhere }
     }
 
     /// Mixed from everything that happened: equal for equal histories.
@@ -190,21 +164,21 @@ impl World {
     pub fn run(&mut self) -> Result<(), Broken> {
         while !self.assigner.is_over() {
             if self.scenario.drain.is_some_and(|(from, _)| self.clock.now() >= Instant::ZERO.after(from)) {
-                self.outlet.drain(self.clock.now());
+                self.output.drain(self.clock.now());
             }
             let work = self.turn()?;
             self.look()?;
             self.go_on(work)?;
         }
         self.medium.set_faults(DiskFaults::default());
-        while !self.outlet.close(self.clock.now()) {
+        while !self.output.close(self.clock.now()) {
             self.turn()?;
             self.go_on(0)?;
         }
-        Broken::unless(self.outlet.is_idle() && self.assigner.held() == 0, Checker::Pools, || {
+        Broken::unless(self.output.is_idle() && self.assigner.held() == 0, Checker::Pools, || {
             format!("{} blocks of fragments are held, and every event has ended", self.assigner.held())
         })?;
-        self.outlet.end();
+        self.output.end();
         self.kept.judge(&self.scenario, &self.assigner.ended)?;
         let notes = Notes::of(&self.notes);
         for (event, ending) in &self.assigner.ended {
@@ -214,7 +188,7 @@ impl World {
             })?;
         }
         let ended = &self.assigner.ended;
-        judge(&self.scenario, ended, &self.medium, &self.builder, &self.outlet, notes.lost_connections)
+        judge(&self.scenario, ended, &self.medium, &self.builder, &self.output, notes.lost_connections)
     }
 
     /// Everybody has a turn.
@@ -222,14 +196,14 @@ impl World {
         let now = self.clock.now();
         let mut work = self.assigner.turn(now, &mut self.builder);
         while let Some(action) = self.builder.poll(now) {
-            let outlet = &mut self.outlet;
-            self.assigner.hear(action, |slot| outlet.push(slot))?;
+            let output = &mut self.output;
+            self.assigner.hear(action, |slot| output.push(slot))?;
             work += 1;
         }
         if let Some(elsewhere) = &mut self.elsewhere {
             work += elsewhere.turn(now)?;
         }
-        Ok(work + self.outlet.turn(now, &mut self.builder))
+        Ok(work + self.output.turn(now, &mut self.builder))
     }
 
     /// Lets time pass, to where something happens.
@@ -237,7 +211,7 @@ impl World {
         let now = self.clock.now();
         let nodes = self.elsewhere.iter().flat_map(|elsewhere| &elsewhere.nodes);
         let nodes = nodes.filter_map(SimulatedNode::next_deadline);
-        let next = nodes.chain(self.outlet.next_deadline()).min().unwrap_or(Instant::FAR_FUTURE);
+        let next = nodes.chain(self.output.next_deadline()).min().unwrap_or(Instant::FAR_FUTURE);
         let step = if work > 0 { STEP / 20 } else { next.since(now).clamp(STEP / 20, 10 * STEP) };
         self.clock.advance(step);
         Broken::unless(now < Instant::ZERO.after(LONGEST), Checker::Liveness, || {

@@ -7,7 +7,7 @@ use super::super::filtering;
 use super::super::node::Machine;
 use super::super::scenario::{Managers, Scenario};
 use super::{FINGERPRINT, Site, identity};
-use ropewalk_flow::builder::{BuilderConfig, BuilderSource, Requirement};
+use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
 use ropewalk_flow::readout::Format;
 use ropewalk_node::drive::{BuilderDrive, BuilderDriveConfig, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, PoolAccount, Utc};
@@ -39,26 +39,16 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
     };
     let utc = around.clock.utc().0.saturating_sub_unsigned(around.clock.now().as_nanoseconds());
     let storage = StorageConfig {
-        writer: node,
         epoch: Utc(utc),
-        output: "/data".into(),
-        more_outputs: Vec::new(),
-        checksums: false,
-        hand_over: None,
-        taken_away: false,
-        room: None,
         sources: scenario.sources.iter().enumerate().map(entry).collect(),
         streams: streams(scenario),
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: 64 << 10,
-        packing_threads: 1,
         batch_bytes: 16 << 10,
-        preallocate: false,
         segment_events: scenario.rooms.segment_events,
-        segment_time: None,
         give_up_after: scenario.time_outs.drain / 2,
-        keep: None,
+        ..StorageConfig::new(node, "/data")
     };
     let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
     let storage = Storage::new(disk, storage, site.staging("records"));
@@ -84,26 +74,18 @@ fn streams(scenario: &Scenario) -> Vec<StreamStorage> {
 
 fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
     let sources = (0..scenario.sources.len()).map(|source| BuilderSource {
-        id: scenario.source_id(source),
-        readout: scenario.readout_of(source),
-        requirement: Requirement::Required,
-        bunch_crossing_offset: 0,
         bunch_crossing_mask: if scenario.sources[source] == Format::Ferol { 0xfff } else { 0 },
+        ..BuilderSource::new(scenario.source_id(source), scenario.readout_of(source))
     });
     BuilderConfig {
-        index,
-        readouts: scenario.readouts,
-        sources: sources.collect(),
         slots: scenario.rooms.slots,
         table: scenario.rooms.table,
         credit_bytes: scenario.rooms.credit_bytes,
         event_timeout: scenario.time_outs.builder,
-        unreachable_timeout: std::time::Duration::ZERO,
         incomplete: scenario.incomplete,
         level: scenario.level,
-        synchrony: None,
         check_bunch_crossing: scenario.bunch_crossings,
-        orbit: 3564,
+        ..BuilderConfig::new(index, scenario.readouts, sources.collect())
     }
 }
 

@@ -37,17 +37,15 @@ pub(in super::super) fn manager(
     let own = identity(NodeId::MANAGER, around);
     let config = ManagerDriveConfig {
         manager: ManagerConfig {
-            readouts,
-            builders,
             capacity: rooms.table,
             policy: assign,
             batch,
             event_timeout: time_outs.manager,
-            unreachable_timeout: std::time::Duration::ZERO,
             drain_timeout: time_outs.drain,
             trigger_readout: scenario.trigger.map(|source| scenario.readout_of(source.into())),
             lumisection: scenario.lumisection,
             epoch,
+            ..ManagerConfig::new(readouts, builders)
         },
         // Two that are started at one moment are two all the same.
         identity: Identity { epoch, incarnation: Incarnation(own.incarnation.0 + u64::from(index)), ..own },

@@ -100,6 +100,11 @@ impl Record {
         self.lies.iter().find(|&&(_, of)| of == event).map(|&(said, _)| said)
     }
 
+    /// The first event that it gave the number of another one, because it had begun to count again.
+    pub(in super::super) fn counts_again_from(&self) -> Option<u64> {
+        self.lies.iter().map(|&(_, event)| event).min()
+    }
+
     /// It gave an event the number of another one.
     pub(super) fn lie(&mut self, number: u64, event: u64) {
         self.lies.push((number, event));

@@ -94,7 +94,7 @@ impl Lines {
 impl Dispatcher for Lines {
     ropewalk_io::pass_on!(
         inner:
-        listen, address_of, connect, accept, reject, set_owner, pool, pool_mut, post_block, set_reading, is_dry, peek, peer_has_ended,
+        listen, address_of, connect, accept, reject, set_owner, pool, pool_mut, post_block, set_reading, is_dry, peek, peer_has_ended, has_waiting,
         set_send_limits, send_room, queued, set_half_close, finish, close
     );
 

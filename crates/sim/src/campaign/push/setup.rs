@@ -23,8 +23,8 @@ use ropewalk_node::drive::gateway::{
     GatewayDriveConfig, Gathering, Notice, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts,
     SendingParts, halves,
 };
-use ropewalk_node::drive::{Storage, StorageConfig, StreamStorage};
-use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
+use ropewalk_node::drive::{Storage, StorageConfig};
+use ropewalk_terms::{Incarnation, NodeId, RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::SocketAddrV4;
@@ -209,26 +209,13 @@ impl Site<'_> {
         };
         let sources = stored.flat_map(|(flow, setting)| (0..setting.sources.sources).map(move |source| (flow, source)));
         let config = StorageConfig {
-            writer: NodeId::builder(gateway),
             epoch: Utc(clock.utc().0),
-            output: "/data".into(),
-            more_outputs: Vec::new(),
-            checksums: false,
-            hand_over: None,
-            taken_away: false,
-            room: None,
             sources: sources.map(entry).collect(),
-            streams: vec![StreamStorage::default()],
-            level: AcknowledgementLevel::Written,
-            sync_batches: false,
             segment_bytes: 64 << 10,
-            packing_threads: 1,
             batch_bytes: 16 << 10,
-            preallocate: false,
             segment_events: 50,
-            segment_time: None,
-            keep: None,
             give_up_after: DRAIN / 2,
+            ..StorageConfig::new(NodeId::builder(gateway), "/data")
         };
         let disk = NodeDisk::new(&self.storages[usize::from(gateway)], clock);
         Storage::new(disk, config, Staging::new(pool("records", 64 << 10, 16)))

@@ -55,26 +55,15 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         ..StreamStorage::default()
     };
     let config = StorageConfig {
-        writer: NodeId::builder(0),
         epoch: Utc(1),
-        output: "/data".into(),
-        more_outputs: Vec::new(),
-        checksums: false,
-        hand_over: None,
-        taken_away: false,
-        room: None,
-        sources: Vec::new(),
         streams: (0..scenario.streams).map(stream).collect(),
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: scenario.segment_bytes,
-        packing_threads: 1,
         batch_bytes: scenario.batch_bytes,
-        preallocate: false,
         segment_events: scenario.segment_events,
-        segment_time: None,
-        keep: None,
         give_up_after: LONGEST,
+        ..StorageConfig::new(NodeId::builder(0), "/data")
     };
     let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
     Storage::new(disk, config, Staging::new(pool("records", 4 << 10, scenario.blocks)))

@@ -3,11 +3,10 @@
 use super::port::Port;
 use super::system::{GatewaySection, PushHostSection, PushSystem, frames, on_the_wire};
 use ropewalk_flow::gateway::{
-    Address, Ending, FarmConfig, FlowConfig, Gateway, GatewayConfig, Outgoing, Output, PacketSource, ReceiveQueue,
+    Address, Ending, FarmConfig, FlowConfig, Gateway, GatewayConfig, Outgoing, PacketSource, ReceiveQueue,
     ThrottleConfig,
 };
 use ropewalk_memory::Payload;
-use ropewalk_node::configuration::push::OutputChoice;
 use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::gateway::{Message, Throttle};
 use std::collections::VecDeque;
@@ -277,10 +276,7 @@ fn config(system: &PushSystem, queue: u16) -> GatewayConfig {
             sets: section.sets,
             assembling: section.sets / 2,
             timeout: section.timeout.0,
-            output: match section.output {
-                OutputChoice::Stream => Output::Stream,
-                OutputChoice::Storage => Output::Storage,
-            },
+            output: section.output,
             decision_timeout: section.decision_timeout.0,
             budget: section.budget.0,
             ..FlowConfig::new((0..u32::from(section.sources)).map(source).collect(), section.packing)

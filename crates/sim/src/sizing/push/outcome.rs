@@ -3,7 +3,7 @@
 use super::super::histogram::Histogram;
 use super::super::network::Load;
 use super::super::outcome::{
-    Buffer, Events, FlowOutcome, Latencies, NetworkCounts, Outcome, Reached, Resource, latency, resource,
+    Buffer, Events, FlowOutcome, Latencies, NetworkCounts, Outcome, Reached, Resource, Unit, latency, resource,
 };
 use super::super::verdict::Limit;
 use super::system::FlowSection;
@@ -117,8 +117,8 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     let most_held = world.ports.iter().map(|port| port.most_held).max().unwrap_or_default();
     let most_waiting = world.queues.iter().map(|queue| queue.most_waiting).max().unwrap_or_default();
     let mut buffers = vec![
-        buffer("port to a queue", "bytes", system.network.buffer.0, most_held),
-        buffer("socket of a queue", "bytes", system.gateway.socket.0, most_waiting),
+        buffer("port to a queue", Unit::Bytes, system.network.buffer.0, most_held),
+        buffer("socket of a queue", Unit::Bytes, system.gateway.socket.0, most_waiting),
     ];
     for (index, section) in system.flow.iter().enumerate() {
         let most = world.queues.iter().map(|queue| queue.most_sets[index]).max().unwrap_or_default();
@@ -129,11 +129,12 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
         // Of the whole run: what the machine says of itself does not begin with what is counted.
         let full = world.queues.iter().map(dead).fold(0.0, f64::max) / (seconds + world.counted_from as f64 * 1e-9);
         let name = format!("sets of {} in a queue", section.name);
-        buffers.push(Buffer { full: Some(full), ..buffer(&name, "events", events(section), most * packing(section)) });
+        buffers
+            .push(Buffer { full: Some(full), ..buffer(&name, Unit::Events, events(section), most * packing(section)) });
     }
     let most_waiting = world.nodes.iter().map(|node| node.most_waiting).max().unwrap_or_default();
     let outstanding = u64::from(system.farm.outstanding) * u64::from(system.gateway.queues);
-    buffers.push(buffer("before the cores of a node", "events", outstanding, most_waiting));
+    buffers.push(buffer("before the cores of a node", Unit::Events, outstanding, most_waiting));
     buffers
 }
 

@@ -1,6 +1,6 @@
 //! What stands in a sizing file of a push system. `docs/sizing.md` describes the same.
 
-use ropewalk_node::configuration::push::OutputChoice;
+use ropewalk_flow::gateway::Output;
 use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_wire::mep::{BANK_HEADER_BYTES, FRAGMENT_HEADER_BYTES, LARGEST_MEP_BYTES, MEP_HEADER_BYTES};
 use serde::Deserialize;
@@ -68,7 +68,7 @@ pub struct FlowSection {
     pub timeout: Time,
     /// Where decisions lead.
     #[serde(default)]
-    pub output: OutputChoice,
+    pub output: Output,
     /// How long a decision takes a core of a node.
     pub decision_time: Times,
     /// How long a set waits for decisions.

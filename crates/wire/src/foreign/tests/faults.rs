@@ -1,6 +1,7 @@
 //! Frames that contradict themselves: each fault is told.
 
 use super::*;
+use crate::message::FragmentFlags;
 
 /// What is told about a frame of which these bytes were changed.
 fn damaged(format: ForeignFormat, event: u32, at: usize, bytes: &[u8]) -> Told {
@@ -63,6 +64,10 @@ fn fragments_within_fragments_are_looked_into() {
     let trailer = damaged(ForeignFormat::Atlas, 1, rob + 32 + 11 * 4, &9_u32.to_le_bytes());
     assert_eq!(trailer.faults, ["the ROD trailer counts other words than there are"]);
     assert_eq!(event.len(), rob + 2 * (8 + 9 + 2 + 3) * 4);
+    let is_flagged = |event: &[u8]| ForeignFormat::Atlas.fields(event).flags.contains(FragmentFlags::FRAMES_MISSING);
+    let mut hole = event.clone();
+    hole[rob..].fill(0);
+    assert_eq!((is_flagged(&event), is_flagged(&hole)), (false, true), "a run says so, too");
 }
 
 #[test]

@@ -129,3 +129,14 @@ fn a_fragment_that_lost_its_trailer_costs_itself_alone() {
         assert_eq!((found.skipped, found.lost, found.left), (cut_short.len(), None, 0));
     }
 }
+
+#[test]
+fn a_wrong_checksum_in_the_last_fragment_of_a_file_costs_no_fragment() {
+    let mut fragments = samples(ForeignFormat::Fed, 3, 1, 5);
+    for place in [12, 20] {
+        fragments[4][place] ^= 0x10;
+        let found = cut(ForeignFormat::Fed, &fragments.concat(), 64);
+        assert_eq!((&found.frames, found.left), (&fragments, 0), "{place}");
+        assert_eq!(ForeignFormat::Fed.checksum(&found.frames[4][..]), Some(false));
+    }
+}

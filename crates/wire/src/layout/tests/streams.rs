@@ -261,6 +261,9 @@ fn a_wrong_checksum_in_a_trailer_is_believed_if_a_begin_follows() {
     assert_eq!(frames(&walk(&plan, &stream, &[8])), made);
     assert_eq!(plan.checksum(&made[0][..]), Some(false));
     assert_eq!(frames(&walk(&plan, &stream[..made[0].len()], &[8])).len(), 0, "nobody knows yet");
+    let at_end = |bytes: &[u8]| plan.front_at_end(bytes, &mut Search::default());
+    assert_eq!(at_end(&made[0]), Some(Front::Frame { bytes: made[0].len() }), "the stream ends with it");
+    assert_eq!(at_end(&made[0][..made[0].len() - 8]), None);
 }
 
 #[test]

@@ -107,6 +107,32 @@ fn behind_a_page_of_zeros_the_next_true_frame_is_found() {
     }
 }
 
+/// A word of the frame that is always 1 looks like the number behind 0, where it is read in the wrong place.
+#[test]
+fn frames_of_a_fixed_length_stay_where_they_were_behind_a_page_of_zeros() {
+    let event = vec![Number::little_endian(0, 4)];
+    let plan = plan(&Layout { event, ..Layout::new(Frame::Fixed { bytes: 16 }, 16) });
+    for tag in [1_u32, 2, 0x55] {
+        let frame = |event: u32| {
+            let words = [event, tag, event, 0];
+            words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let frames: Vec<_> = (1..=1000).map(frame).collect();
+        for (place, length) in [(8192, 4096), (8000, 512), (8196, 4096), (8200, 512), (0, 4096)] {
+            let mut stream = frames.concat();
+            stream[place..place + length].fill(0);
+            for step in [7, 512, stream.len()] {
+                let (found, _) = cut(&plan, &stream, step);
+                let touched = place / 16..(place + length).div_ceil(16);
+                let good = frames.iter().enumerate().filter(|(index, _)| !touched.contains(index));
+                let kept = good.clone().filter(|(_, frame)| found.contains(frame)).count();
+                assert_eq!(kept, good.count(), "{tag}, {length} at {place} in steps of {step}");
+                assert!(found.len() <= kept + 2, "{tag}, {length} at {place}: {} found, {kept} good", found.len());
+            }
+        }
+    }
+}
+
 #[test]
 fn event_0_is_one_where_something_is_in_it() {
     for layout in layouts() {

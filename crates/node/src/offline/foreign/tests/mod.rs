@@ -57,7 +57,7 @@ fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     encode_interface(LinkType::RAW, &mut file);
     for (packet, time) in packets.iter().zip(0..) {
-        encode_packet(Utc(1_000_000_000 * time), packet, &mut file);
+        encode_packet(Utc(1_000_000 * time), packet, &mut file);
     }
     file
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::configuration::{Configuration, read};
+use ropewalk_flow::readout::DatagramLimits;
 use std::path::PathBuf;
 
 /// A configuration with one source of these keys, in a directory of its own.
@@ -35,7 +36,15 @@ impl Tried {
         let framing = self.configuration.source[0].framing().expect("it describes its frames");
         let wanted = Wanted::port(Some(port));
         try_layout(
-            &TrialOptions { framing: &framing, gathers: false, grows: false, own: None, input, wanted: &wanted },
+            &TrialOptions {
+                framing: &framing,
+                gathers: false,
+                grows: false,
+                limits: DatagramLimits::USUAL,
+                own: None,
+                input,
+                wanted: &wanted,
+            },
             &self.config(),
             "source[0]",
         )

@@ -1,0 +1,242 @@
+//! Accepts connections: a limit on their number, then TLS if the server has a certificate. Every step has a time limit, and refused
+//! connections are counted.
+
+use crate::api_types::Problem;
+use crate::rates::{Peer, Requests, TooMany};
+use crate::samples;
+use crate::tls::Identity;
+use crate::write_timeout::WriteTimeout;
+use axum::http::{Request, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::{Json, Router};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tower::util::MapRequest;
+use utoipa::ToSchema;
+
+/// The limit of connections; further ones are closed at once.
+pub(crate) const CONNECTIONS: usize = 2048;
+/// One in this many connections is reserved for commands, since streams stay open.
+const KEPT: usize = 8;
+/// The time limit of a TLS handshake, of a request's head and of its body, of silence, and of a client that does not read.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// The largest head of a request, in bytes.
+const HEAD_BYTES: usize = 32 << 10;
+/// The first byte of a TLS handshake (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
+/// The response to a client that does not speak TLS.
+pub(crate) const SPEAK_TLS: &str = "this server speaks TLS: ask for https://";
+
+/// Counters of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    accepted: AtomicU64,
+    crowded: AtomicU64,
+    plain: AtomicU64,
+    refused: AtomicU64,
+    late: AtomicU64,
+    stalled: AtomicU64,
+    streams_crowded: AtomicU64,
+    too_many: AtomicU64,
+}
+
+/// Counters of connections, as the API returns them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Connections {
+    /// Whether they are encrypted.
+    pub(crate) tls: bool,
+    /// Connections that are there now, those that are being made included.
+    pub(crate) open: u64,
+    /// Connections that there may be at once.
+    pub(crate) most: u64,
+    /// Connections that were made.
+    pub(crate) accepted: u64,
+    /// Of these, those closed at once because there were too many.
+    pub(crate) crowded: u64,
+    /// Of these, those without TLS where it is spoken.
+    pub(crate) plain: u64,
+    /// Of these, those that went away during the handshake, or with whom there was no agreement.
+    pub(crate) handshakes_failed: u64,
+    /// Of these, those whose handshake took too long.
+    pub(crate) handshakes_late: u64,
+    /// Of these, those closed because nobody read what was answered.
+    pub(crate) stalled: u64,
+    /// Streams of views, and of samples, that were refused because there were too many; an eighth of all places is for others.
+    pub(crate) streams_crowded: u64,
+    /// Requests that were not heard because too many came, from one address or from everybody.
+    pub(crate) requests_too_many: u64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Lets connections in.
+pub(crate) struct AcceptLoop {
+    acceptor: Option<TlsAcceptor>,
+    patience: Duration,
+    most: usize,
+    places: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    samples: Arc<Semaphore>,
+    requests: Mutex<Requests>,
+    counts: Counts,
+}
+
+impl AcceptLoop {
+    /// One that speaks TLS where there is somebody to be, gives a handshake and a request's head so long, and as long whoever is to take an
+    /// answer, and lets so many in at once.
+    pub(crate) fn new(identity: Option<&Identity>, patience: Duration, most: usize) -> Self {
+        let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
+        let samples = Arc::new(Semaphore::new(samples::STREAMS));
+        let acceptor = identity.map(Identity::acceptor);
+        let requests = Mutex::new(Requests::new(Instant::now()));
+        Self { acceptor, patience, most, places, streams, samples, requests, counts: Counts::default() }
+    }
+
+    /// What became of connections so far.
+    pub(crate) fn connections(&self) -> Connections {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Connections {
+            tls: self.acceptor.is_some(),
+            open: (self.most - self.places.available_permits()) as u64,
+            most: self.most as u64,
+            accepted: of(&self.counts.accepted),
+            crowded: of(&self.counts.crowded),
+            plain: of(&self.counts.plain),
+            handshakes_failed: of(&self.counts.refused),
+            handshakes_late: of(&self.counts.late),
+            stalled: of(&self.counts.stalled),
+            streams_crowded: of(&self.counts.streams_crowded),
+            requests_too_many: of(&self.counts.too_many),
+        }
+    }
+
+    /// Gives a connection a place and a conversation of its own, which ends with `ending`; whoever calls does not wait.
+    pub(crate) fn admit(self: &Arc<Self>, stream: TcpStream, app: &Router, ending: &watch::Receiver<()>) {
+        count(&self.counts.accepted);
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return count(&self.counts.crowded) };
+        // Small answers go out at once; without that they only come later.
+        let _ = stream.set_nodelay(true);
+        // One that is gone already asks for nothing.
+        let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
+        let (accept_loop, app, ending) = (Arc::clone(self), app.clone(), ending.clone());
+        tokio::spawn(async move {
+            accept_loop.let_in(stream, peer, app, ending).await;
+            drop(place);
+        });
+    }
+
+    /// Whether a request of this address is heard.
+    ///
+    /// # Errors
+    /// Where there are too many, which is counted.
+    pub(crate) fn hear(&self, peer: Peer) -> Result<(), TooMany> {
+        let heard = self.requests.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now(), peer);
+        heard.inspect_err(|_| count(&self.counts.too_many))
+    }
+
+    /// A place for a stream, as long as it is kept; none where there are too many.
+    pub(crate) fn place_of_stream(&self) -> Option<OwnedSemaphorePermit> {
+        self.place_in(&self.streams)
+    }
+
+    /// A place for a stream of samples, as long as it is kept; none where there are too many.
+    pub(crate) fn place_of_samples(&self) -> Option<OwnedSemaphorePermit> {
+        self.place_in(&self.samples)
+    }
+
+    fn place_in(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(places).try_acquire_owned().ok();
+        if place.is_none() {
+            count(&self.counts.streams_crowded);
+        }
+        place
+    }
+
+    /// Waits until everybody has left.
+    pub(crate) async fn left(&self) {
+        // It is never closed.
+        let _ = self.places.acquire_many(self.most as u32).await;
+    }
+
+    async fn let_in(&self, stream: TcpStream, peer: Peer, app: Router, mut ending: watch::Receiver<()>) {
+        let Some(acceptor) = &self.acceptor else { return self.converse(stream, peer, app, ending).await };
+        let arrived = tokio::select! {
+            arrived = timeout(self.patience, arrive(acceptor, stream)) => arrived,
+            _ = ending.changed() => return,
+        };
+        match arrived {
+            Ok(Arrived::Encrypted(stream)) => self.converse(*stream, peer, app, ending).await,
+            Ok(Arrived::Plain(stream)) => {
+                count(&self.counts.plain);
+                self.converse(stream, peer, Router::new().fallback(speak_tls), ending).await;
+            }
+            Ok(Arrived::Gone) => count(&self.counts.refused),
+            Err(_) => count(&self.counts.late),
+        }
+    }
+
+    /// Answers one client until one of them has had enough.
+    async fn converse(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        peer: Peer,
+        app: Router,
+        mut ending: watch::Receiver<()>,
+    ) {
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(self.patience).max_buf_size(HEAD_BYTES).keep_alive(true);
+        let stream = WriteTimeout::new(stream, self.patience, || count(&self.counts.stalled));
+        let app = MapRequest::new(app, move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            request
+        });
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+        // Whatever is wrong with a connection is its client's.
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            _ = ending.changed() => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+    }
+}
+
+/// How a client that reached a TLS server spoke.
+enum Arrived {
+    Encrypted(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
+    Gone,
+}
+
+/// Whoever speaks plain HTTP is known by the first byte, and can be told what is wrong.
+async fn arrive(acceptor: &TlsAcceptor, stream: TcpStream) -> Arrived {
+    let mut first = [0];
+    match stream.peek(&mut first).await {
+        Ok(1) if first == [HANDSHAKE] => {}
+        Ok(1) => return Arrived::Plain(stream),
+        _ => return Arrived::Gone,
+    }
+    match acceptor.accept(stream).await {
+        Ok(stream) => Arrived::Encrypted(Box::new(stream)),
+        Err(_) => Arrived::Gone,
+    }
+}
+
+async fn speak_tls() -> impl IntoResponse {
+    let problem = Problem { error: SPEAK_TLS.to_owned() };
+    (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
+}

@@ -1,0 +1,410 @@
+//! Looks once a second at what limits the run, at alarms and incidents, and keeps the rate history.
+
+use crate::api_types::{self, Alarm, Limited};
+use crate::notify::{Message, Notifier, Told};
+use crate::rate_history_file::{FILE, RateHistoryFile};
+use crate::run_trends::{self, NoRunTrend};
+use ropewalk_monitor::alarms::{AlarmError, Alarms, Rule, State};
+use ropewalk_monitor::bottleneck::Finder;
+use ropewalk_monitor::history::{History, Stretch};
+use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
+use ropewalk_monitor::{Rates, RunTrend, Sample};
+use ropewalk_node::session::{ControlHandle, Entry, EntryKind, SessionView};
+use ropewalk_terms::{RunNumber, Utc};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Readers of samples that remember the one before.
+#[derive(Debug)]
+pub(crate) struct HealthMonitor {
+    readers: Mutex<Readers>,
+    /// Who hears of alarms without looking.
+    notifier: Option<Notifier>,
+    /// How often a message says that all goes on.
+    alive_every: Option<Duration>,
+    /// Where the runs' directories are.
+    output: PathBuf,
+}
+
+#[derive(Debug)]
+struct Readers {
+    finder: Finder,
+    alarms: Alarms,
+    heard: Heard,
+    history: History,
+    /// None where it cannot be kept.
+    history_file: Option<RateHistoryFile>,
+    pace: Pace,
+    wrong: Wrong,
+    /// The run that the present one is compared with.
+    reference: Option<Arc<RunTrend>>,
+    /// The last run that was closed, whose trend is kept.
+    closed: Option<u32>,
+}
+
+/// What those who are told of alarms have heard.
+#[derive(Debug, Default)]
+struct Heard {
+    /// Changes before this one were told, or were nobody's to hear.
+    next: u64,
+    /// How each alarm was when somebody was told of it last.
+    states: BTreeMap<String, State>,
+}
+
+impl Heard {
+    /// What there is to tell since this was asked last. Nobody is told of an alarm that is shelved; when it is no longer, of how it is by then,
+    /// where that is not what was told last.
+    fn news(&mut self, alarms: &Alarms, at: Utc, run: Option<RunNumber>) -> Vec<Message> {
+        let mut news = Vec::new();
+        for change in alarms.changes_from(self.next) {
+            self.next = change.number + 1;
+            let alarm = alarms.all().iter().find(|alarm| alarm.rule.name == change.name);
+            if let Some(message) = alarm.and_then(|alarm| Message::of(change, alarm, run)) {
+                self.states.insert(change.name.clone(), change.to);
+                news.push(message);
+            }
+        }
+        for alarm in alarms.all().iter().filter(|alarm| alarm.shelved_until.is_none()) {
+            // What is not raised yet is nothing to tell.
+            let state = if alarm.state == State::Pending { State::Normal } else { alarm.state };
+            let heard = self.states.insert(alarm.rule.name.clone(), state).unwrap_or(State::Normal);
+            if heard != state {
+                news.push(Message::standing(alarm, state, at, run));
+            }
+        }
+        news
+    }
+}
+
+/// What went wrong, by what counts, by alarms, and by what the journal tells.
+#[derive(Debug)]
+struct Wrong {
+    observer: IncidentObserver,
+    incidents: Incidents,
+    /// The next change of an alarm.
+    change: u64,
+    /// The last entry of the journal.
+    entry: u64,
+}
+
+impl Wrong {
+    /// Incidents that are kept.
+    const MOST: usize = 1_000;
+
+    fn new() -> Self {
+        let incidents = Incidents::new(Self::MOST);
+        Self { observer: IncidentObserver::default(), incidents, change: 0, entry: 0 }
+    }
+
+    /// How it goes cannot be kept in a file.
+    fn not_kept(&mut self, error: &io::Error) {
+        let text =
+            format!("{FILE} cannot be kept beside the runs ({error}): after a restart nothing is known of before");
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let occurrence = Occurrence { cause: "history_not_kept", subject: "run control", text: &text, data: &[] };
+        self.incidents.note(occurrence, Utc(since.as_nanos() as i64));
+    }
+
+    /// A run's trend cannot be kept beside its account.
+    fn no_course(&mut self, trend: &RunTrend, error: &io::Error, at: Utc) {
+        let text = format!("the trend of run {} cannot be kept ({error}): nothing can be compared with it", trend.run);
+        let occurrence = Occurrence { cause: "course_not_kept", subject: "run control", text: &text, data: &[] };
+        self.incidents.note(occurrence, at);
+    }
+
+    /// Takes note of alarms that were raised since it looked last.
+    fn look_at_alarms(&mut self, alarms: &Alarms) {
+        for change in alarms.changes_from(self.change) {
+            self.change = change.number + 1;
+            if change.to == State::Active && change.from != State::Latched {
+                let text = format!("the alarm {} was raised", change.name);
+                let occurrence = Occurrence { cause: "alarm", subject: &change.name, text: &text, data: &[] };
+                self.incidents.note(occurrence, Utc(change.utc_nanoseconds));
+            }
+        }
+    }
+
+    /// Takes note of what the journal tells of front ends, filters and splitters, and of faults.
+    fn look_at_journal(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            self.entry = entry.number;
+            if !matches!(entry.kind, EntryKind::Incident | EntryKind::Fault) {
+                continue;
+            }
+            // Whose it is stands before what it is: `source 7: ...`, `bu0: filter 1: ...`.
+            let (subject, text) = entry.text.split_once(": ").unwrap_or(("run control", &entry.text));
+            let occurrence = Occurrence { cause: entry.kind.name(), subject, text, data: &[] };
+            self.incidents.note(occurrence, Utc(entry.at_ns));
+        }
+    }
+}
+
+/// How fast everything was between the last two samples.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<Arc<Sample>>,
+    rates: Option<Rates>,
+}
+
+impl Pace {
+    /// Looks at the next sample. One that it has seen says nothing new.
+    fn observe(&mut self, sample: &Arc<Sample>) {
+        if self.last.as_ref().is_some_and(|last| last.run == sample.run && last.time == sample.time) {
+            return;
+        }
+        self.rates = self.last.as_ref().and_then(|before| Rates::between(before, sample));
+        self.last = Some(Arc::clone(sample));
+    }
+}
+
+impl HealthMonitor {
+    /// With these alarms, of which the notifier's hearers are told. How it went is kept in the directory `output`, with what is there of
+    /// earlier; that it cannot be kept is an incident.
+    ///
+    /// # Errors
+    /// Where two alarms have one name.
+    pub(crate) fn new(
+        output: &Path,
+        rules: Vec<Rule>,
+        notifier: Option<Notifier>,
+        alive_every: Option<Duration>,
+    ) -> Result<Self, AlarmError> {
+        let alarms = Alarms::new(rules)?;
+        let mut wrong = Wrong::new();
+        let (history_file, history) = match RateHistoryFile::open(output) {
+            Ok((history_file, history)) => (Some(history_file), history),
+            Err(error) => {
+                wrong.not_kept(&error);
+                (None, History::default())
+            }
+        };
+        let readers = Readers {
+            finder: Finder::default(),
+            alarms,
+            heard: Heard::default(),
+            history,
+            history_file,
+            pace: Pace::default(),
+            wrong,
+            reference: None,
+            closed: None,
+        };
+        Ok(Self { readers: Mutex::new(readers), notifier, alive_every, output: output.to_owned() })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Readers) -> T) -> T {
+        work(&mut self.readers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at samples for ever.
+    pub(crate) async fn watch(self: Arc<Self>, control: ControlHandle) {
+        let (mut alive_due, mut alive_at) = (Instant::now(), None);
+        let mut looked = Instant::now();
+        loop {
+            let view = control.view();
+            let since_last = std::mem::replace(&mut looked, Instant::now()).elapsed();
+            if view.run.is_some() {
+                self.with(|Readers { finder, alarms, history, history_file, pace, wrong, reference, .. }| {
+                    pace.observe(&view.sample);
+                    history.observe(Arc::clone(&view.sample));
+                    history_file.iter().for_each(|history_file| history_file.keep(history));
+                    finder.observe(Arc::clone(&view.sample));
+                    alarms.compare_with(reference.clone().map(|trend| (trend, view.age)));
+                    alarms.observe(Arc::clone(&view.sample), finder.finding().map(|finding| finding.limit));
+                    wrong.observer.observe(Arc::clone(&view.sample), &mut wrong.incidents);
+                    wrong.look_at_alarms(alarms);
+                });
+            } else {
+                self.with(|Readers { alarms, .. }| alarms.rest(since_last));
+            }
+            if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run()) {
+                let (health, view) = (Arc::clone(&self), Arc::clone(&view));
+                // A disk may take its time.
+                tokio::task::spawn_blocking(move || health.keep_course(&view));
+            }
+            self.with(|readers| readers.wrong.look_at_journal(&control.journal_after(readers.wrong.entry)));
+            if let Some(notifier) = &self.notifier {
+                let news = self.with(|Readers { alarms, heard, .. }| heard.news(alarms, view.at, view.run));
+                news.iter().for_each(|message| notifier.tell(message));
+                // Whoever conducts the runs renews the view; where nobody does, nothing goes on.
+                let is_due = Instant::now() >= alive_due && alive_at != Some(view.at);
+                if let Some(every) = self.alive_every.filter(|_| is_due) {
+                    notifier.tell(&Message::alive(view.at, view.run, view.state.name()));
+                    (alive_due, alive_at) = (Instant::now() + every, Some(view.at));
+                }
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Keeps the trend of a run that was closed since this was called last beside its account.
+    pub(crate) fn keep_course(&self, view: &SessionView) {
+        let Some(account) = &view.last else { return };
+        let trend = self.with(|readers| {
+            let is_news = readers.closed.replace(account.run()) != Some(account.run());
+            let began = account.started_ns().filter(|_| is_news)?.div_euclid(1_000_000_000);
+            RunTrend::of(account.run(), &readers.history, began, began + account.duration_s().ceil() as i64)
+        });
+        let Some(trend) = trend else { return };
+        if let Err(error) = run_trends::keep(account.directory(), &trend) {
+            self.with(|readers| readers.wrong.no_course(&trend, &error, view.at));
+        }
+    }
+
+    /// The run that the present one is compared with.
+    pub(crate) fn reference(&self) -> Option<Arc<RunTrend>> {
+        self.with(|readers| readers.reference.clone())
+    }
+
+    /// Compares with this run from now on, or with none.
+    ///
+    /// # Errors
+    /// If the run has no trend, or an unreadable one. The comparison then stays as it was.
+    pub(crate) fn compare_with(&self, run: Option<u32>) -> Result<Option<Arc<RunTrend>>, NoRunTrend> {
+        let trend = run.map(|run| run_trends::read(&self.output, run)).transpose()?.map(Arc::new);
+        self.with(|readers| readers.reference.clone_from(&trend));
+        Ok(trend)
+    }
+
+    /// What became of messages about alarms; none where nobody is to hear of them.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.notifier.as_ref().map(Notifier::told)
+    }
+
+    /// What limits the run; none before it was looked at twice.
+    pub(crate) fn limit(&self) -> Option<Limited> {
+        self.with(|readers| readers.finder.finding().map(Limited::of))
+    }
+
+    /// How fast everything is; none before a run was looked at twice.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        self.with(|readers| readers.pace.rates.clone())
+    }
+
+    /// How it went from the second `since` on, in steps of so many seconds.
+    pub(crate) fn history(&self, since: i64, step_seconds: u32) -> Stretch {
+        self.with(|readers| readers.history.stretch(since, step_seconds))
+    }
+
+    /// What went wrong in which all words stand, the latest first, at most so much of it.
+    pub(crate) fn incidents(&self, words: &str, most: usize) -> api_types::Incidents {
+        self.with(|readers| api_types::Incidents::found(&readers.wrong.incidents, words, most))
+    }
+
+    /// All alarms.
+    pub(crate) fn alarms(&self) -> Vec<Alarm> {
+        self.with(|Readers { alarms, .. }| alarms.all().iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
+    }
+
+    /// Those that somebody should see.
+    pub(crate) fn shown(&self) -> Vec<Alarm> {
+        self.with(|Readers { alarms, .. }| alarms.shown().into_iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
+    }
+
+    /// Somebody knows of it.
+    ///
+    /// # Errors
+    /// Where there is none of this name, or it is not raised.
+    pub(crate) fn acknowledge(&self, name: &str, by: &str) -> Result<(), AlarmError> {
+        self.with(|readers| readers.alarms.acknowledge(name, by))
+    }
+
+    /// It is not shown for a while, as somebody wants it.
+    ///
+    /// # Errors
+    /// Where there is none of this name.
+    pub(crate) fn shelve(&self, name: &str, time: Duration, by: &str) -> Result<(), AlarmError> {
+        self.with(|readers| readers.alarms.shelve(name, time, by))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_monitor::alarms::built_in;
+    use ropewalk_monitor::bottleneck::Limit;
+    use ropewalk_terms::Instant;
+
+    #[test]
+    fn an_alarm_that_is_raised_is_an_incident_once_until_it_is_raised_again() {
+        let (mut alarms, mut wrong) = (Alarms::new(built_in()).expect("they fit together"), Wrong::new());
+        for (second, limit) in (1..).zip([Limit::Sources, Limit::DiskFull, Limit::DiskFull, Limit::Sources]) {
+            let time = Instant::from_nanoseconds(second * 1_000_000_000);
+            alarms.observe(Sample { phase: "running", time, ..Sample::default() }, Some(limit));
+            wrong.look_at_alarms(&alarms);
+        }
+        let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
+        assert_eq!(found, [1]);
+    }
+
+    #[test]
+    fn what_becomes_of_an_alarm_while_it_is_shelved_is_told_when_that_is_over() {
+        let rules = built_in().into_iter().filter(|rule| rule.name == "disk_full").collect();
+        let (mut alarms, mut heard) = (Alarms::new(rules).expect("one name"), Heard::default());
+        let mut after = |alarms: &mut Alarms, second: u64, limit| {
+            let time = Instant::from_nanoseconds(second * 1_000_000_000);
+            alarms.observe(Sample { phase: "running", time, ..Sample::default() }, Some(limit));
+            let news = heard.news(alarms, Utc(second as i64), None);
+            let told = news.into_iter().filter_map(|message| match message {
+                Message::Alarm { name, state, .. } => Some((name, state)),
+                Message::Alive { .. } => None,
+            });
+            told.collect::<Vec<_>>()
+        };
+        let told = |state: &str| vec![("disk_full".to_owned(), state.to_owned())];
+        assert_eq!(after(&mut alarms, 100, Limit::Sources), []);
+        // Raised while it is shelved, and still so when that is over.
+        alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
+        assert_eq!(after(&mut alarms, 101, Limit::DiskFull), []);
+        assert_eq!(after(&mut alarms, 103, Limit::DiskFull), told("active"));
+        assert_eq!(after(&mut alarms, 104, Limit::DiskFull), []);
+        // Over while it is shelved: who was told that it is raised is told.
+        alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
+        assert_eq!(after(&mut alarms, 105, Limit::Sources), []);
+        assert_eq!(after(&mut alarms, 108, Limit::Sources), told("normal"));
+        // Raised and over again: nobody heard of it, and nobody need.
+        alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
+        assert_eq!(after(&mut alarms, 109, Limit::DiskFull), []);
+        assert_eq!(after(&mut alarms, 110, Limit::Sources), []);
+        assert_eq!(after(&mut alarms, 112, Limit::Sources), []);
+        assert_eq!(after(&mut alarms, 113, Limit::DiskFull), told("active"));
+    }
+
+    #[test]
+    fn a_past_that_cannot_be_kept_is_an_incident_and_nothing_else() {
+        let health =
+            HealthMonitor::new(Path::new("/dev/null/here"), built_in(), None, None).expect("the alarms fit together");
+        assert_eq!(health.with(|readers| readers.wrong.incidents.search("history_not_kept").len()), 1);
+        assert!(health.history(0, 1).times.is_empty());
+    }
+
+    #[test]
+    fn what_the_journal_tells_is_an_incident_of_whoever_stands_before_it() {
+        let entry = |number, kind, text: &str| Entry {
+            number,
+            at_ns: 5,
+            kind,
+            run: None,
+            by: None,
+            text: text.to_owned(),
+            is_told: true,
+        };
+        let mut wrong = Wrong::new();
+        wrong.look_at_journal(&[
+            entry(1, EntryKind::Command, "start, by ada"),
+            entry(2, EntryKind::Incident, "source 7: its control connection was lost"),
+            entry(3, EntryKind::Incident, "source 7: its control connection was lost"),
+            entry(4, EntryKind::Fault, "no room"),
+        ]);
+        let found: Vec<_> = wrong.incidents.search("").iter().map(|one| (one.subject.as_str(), one.count)).collect();
+        assert_eq!((found.len(), wrong.entry), (2, 4));
+        assert!(found.contains(&("source 7", 2)) && found.contains(&("run control", 1)), "{found:?}");
+    }
+}

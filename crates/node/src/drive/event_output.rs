@@ -1,0 +1,304 @@
+//! The output of a builder unit: built events are filtered, selected by streams and written, and the machine hears how far each is.
+//!
+//! ```text
+//!  Builder --emitted--> Filtering --to write--> Writer --progress--> Builder: acknowledged, let go
+//!                           \--rejected, taken by no stream---------^
+//! ```
+
+use super::busy_timer::BusyTimer;
+use super::filing::{Filing, LumisectionTotal};
+use super::filtering::Filtering;
+use super::storage::{OutputRoom, Progress, Storage};
+use super::writer::{Filed, Writer};
+use crate::tap::Tap;
+use ropewalk_flow::builder::{Builder, EventView};
+use ropewalk_flow::filter::Streams;
+use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
+use ropewalk_io::disk::{Disk, DiskCause};
+use ropewalk_terms::{
+    AcknowledgementLevel, Cause, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber,
+};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// The output of built events: see the picture above.
+pub struct EventOutput<D: Disk> {
+    filtering: Filtering,
+    writer: Writer<D>,
+    /// Events built that the filter does not know yet.
+    emitted: VecDeque<u32>,
+    progress: Vec<(u32, Progress)>,
+    /// Events that would be written if anything were; kept for its capacity.
+    unwritten: Vec<u32>,
+    /// While the run drains decisions are waited for so long.
+    filter_patience: Duration,
+    /// The disk had something to write.
+    disk_busy: BusyTimer,
+    /// Events were to be written for which there was no room.
+    disk_wait: BusyTimer,
+    /// Who may want to see an event, and in whose name it is shown.
+    tap: Option<(NodeId, Tap)>,
+    /// How much is free where it writes.
+    room: OutputRoom,
+}
+
+impl<D: Disk> EventOutput<D> {
+    /// For a machine with so many slots: everything is accepted, and written where there is storage.
+    pub fn new(storage: Option<Storage<D>>, slots: u32) -> Self {
+        Self {
+            filtering: Filtering::none(Streams::everything(), slots),
+            writer: storage.map_or(Writer::Nobody, Writer::RunFiles),
+            emitted: VecDeque::with_capacity(slots as usize),
+            progress: Vec::with_capacity(1024),
+            unwritten: Vec::with_capacity(slots as usize),
+            filter_patience: Duration::MAX,
+            disk_busy: BusyTimer::default(),
+            disk_wait: BusyTimer::default(),
+            tap: None,
+            room: OutputRoom::default(),
+        }
+    }
+
+    /// The same, where events are decided and selected so; while the run drains decisions are waited for so long.
+    #[must_use]
+    pub fn with_filtering(self, filtering: Filtering, filter_patience: Duration) -> Self {
+        Self { filtering, filter_patience, ..self }
+    }
+
+    /// The same, where events go to files for filter units.
+    #[must_use]
+    pub fn with_filing(self, filing: Filing<D>) -> Self {
+        Self { writer: Writer::EventFiles(filing), ..self }
+    }
+
+    /// The same, of which those who watch see an event now and then, as one of this unit's.
+    #[must_use]
+    pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
+        Self { tap: Some((unit, tap)), ..self }
+    }
+
+    /// The same, whose reports say how much is free where it writes.
+    #[must_use]
+    pub fn with_room(self, room: OutputRoom) -> Self {
+        Self { room, ..self }
+    }
+
+    /// The run files that events are written into, if they are.
+    pub const fn storage(&self) -> Option<&Storage<D>> {
+        if let Writer::RunFiles(storage) = &self.writer { Some(storage) } else { None }
+    }
+
+    /// How events are decided and selected.
+    pub const fn filtering(&self) -> &Filtering {
+        &self.filtering
+    }
+
+    /// From now on a stream keeps one of so many of its events.
+    pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
+        self.filtering.set_prescale(stream, prescale);
+    }
+
+    /// A run begins.
+    pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
+        self.filtering.begin(run);
+        self.writer.begin(now, run, incarnation);
+    }
+
+    /// The run drains: neither a disk that refuses everything nor a filter that decides nothing is waited for without an end.
+    pub fn drain(&mut self, now: Instant) {
+        self.filtering.drain(now, self.filter_patience);
+        self.writer.drain(now);
+    }
+
+    /// The machine has emitted the event in a slot.
+    pub fn push(&mut self, slot: u32) {
+        self.emitted.push_back(slot);
+    }
+
+    /// Moves events on, and tells the machine how far earlier ones have come. Returns how much happened.
+    pub fn turn(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        let mut work = self.emitted.len();
+        for slot in self.emitted.drain(..) {
+            let event = builder.event(slot);
+            if let Some((unit, tap)) = &self.tap {
+                tap.offer(*unit, &event);
+            }
+            self.filtering.add(slot, &event);
+        }
+        work += self.filtering.turn(now, builder);
+        builder.discard(now, self.filtering.let_go());
+        match self.writer {
+            Writer::Nobody => return work + self.do_not_write(now, builder),
+            Writer::RunFiles(_) => self.record(now, builder),
+            Writer::EventFiles(_) => self.file(now, builder),
+        }
+        let work = work + self.acknowledge(now, builder);
+        self.disk_busy.look(now, self.writer.is_writing());
+        self.disk_wait.look(now, self.filtering.next_to_write().is_some());
+        work
+    }
+
+    /// What would be written ends here.
+    fn do_not_write(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        while let Some(slot) = self.filtering.next_to_write() {
+            builder.decided(slot, self.filtering.taken());
+            self.filtering.ended(slot, true);
+            self.unwritten.push(slot);
+        }
+        let work = self.unwritten.len();
+        builder.all_reached(now, self.unwritten.drain(..), AcknowledgementLevel::Written);
+        work
+    }
+
+    /// Gives events to run files, as long as there is room.
+    fn record(&mut self, now: Instant, builder: &mut Builder) {
+        let Self { writer: Writer::RunFiles(storage), filtering, .. } = self else { return };
+        while let Some(slot) = filtering.next_to_write() {
+            let event = filtering.decided(slot, builder.event(slot));
+            match storage.add(now, slot, &event, filtering.streams_of(slot)) {
+                Filed::Taken => {
+                    builder.decided(slot, filtering.taken());
+                    builder.reached(now, slot, AcknowledgementLevel::Handed);
+                }
+                Filed::NoRoom => break,
+                Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
+            }
+        }
+    }
+
+    /// Gives events to files for filter units, as long as there is room.
+    fn file(&mut self, now: Instant, builder: &mut Builder) {
+        let Self { writer: Writer::EventFiles(filing), filtering, .. } = self else { return };
+        while let Some(slot) = filtering.next_to_write() {
+            match add(now, slot, &builder.event(slot), filing) {
+                Filed::Taken => {
+                    builder.decided(slot, filtering.taken());
+                    builder.reached(now, slot, AcknowledgementLevel::Handed);
+                }
+                Filed::NoRoom => break,
+                Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
+            }
+        }
+    }
+
+    /// Tells the machine how far events have come.
+    fn acknowledge(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        let Self { writer, filtering, progress, .. } = self;
+        writer.flush(now);
+        let work = writer.poll(now, progress);
+        for &(slot, progress) in progress.iter() {
+            filtering.ended(slot, matches!(progress, Progress::Reached(_)));
+        }
+        for alike in progress.chunk_by(|(_, one), (_, other)| one == other) {
+            let slots = alike.iter().map(|&(slot, _)| slot);
+            match alike[0].1 {
+                Progress::Reached(level) => builder.all_reached(now, slots, level),
+                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot, Cause::WriteFailed)),
+            }
+        }
+        progress.clear();
+        work
+    }
+
+    /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
+    pub fn end_lumisection(&mut self, end: &LumisectionEnd) {
+        self.filtering.close_lumisection(end.number);
+        if let Writer::EventFiles(filing) = &mut self.writer {
+            let account = end.account();
+            let events = account.built + account.incomplete_emitted;
+            let total = LumisectionTotal { events, lost: account.incomplete_dropped.total() };
+            filing.close_lumisection(end.number, total);
+        }
+    }
+
+    /// Whether every event that came is with storage.
+    pub fn is_idle(&self) -> bool {
+        self.emitted.is_empty() && self.filtering.is_idle()
+    }
+
+    /// Nothing more comes: files are closed. Whether they are.
+    pub fn close(&mut self, now: Instant) -> bool {
+        self.writer.close(now)
+    }
+
+    /// The run has ended.
+    pub fn end(&mut self) {
+        self.filtering.end();
+    }
+
+    /// The accounts of its pools.
+    pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
+        self.writer.pool().into_iter().chain(self.filtering.pool())
+    }
+
+    /// What was measured of its events and batches.
+    pub(super) fn measured(&self) -> impl Iterator<Item = &Recorder> {
+        self.filtering.times().into_iter().chain(self.writer.times())
+    }
+
+    /// The numbers for the event manager.
+    pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
+        let counts = self.writer.counts();
+        let own = [
+            (Counter::BytesWritten, counts.bytes),
+            (Counter::BytesCopied, self.writer.copied_bytes()),
+            (Counter::SegmentsClosed, counts.segments),
+            (Counter::SegmentsDeleted, counts.deleted_segments),
+            (Counter::EventsDeleted, counts.deleted_events),
+            (Counter::BytesDeleted, counts.deleted_bytes),
+            (Counter::FilesRestored, self.writer.restored_files()),
+            (Counter::EventsGone, counts.gone_events),
+            (Counter::DiskRefusals, counts.refusals),
+            (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
+            (Counter::DiskFailing, counts.refused.map_or(0, failing)),
+            (Counter::DiskBusyTime, self.disk_busy.nanoseconds()),
+            (Counter::DiskWaitTime, self.disk_wait.nanoseconds()),
+        ];
+        let room = self.room.bytes().map(|free| (Counter::OutputRoom, free));
+        let own = own.into_iter().chain(room).map(|(counter, value)| ReportEntry {
+            source: None,
+            what: counter as u16,
+            value,
+        });
+        own.chain(self.filtering.report())
+    }
+
+    /// When the next turn is due even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.writer.next_deadline().into_iter().chain(self.filtering.next_deadline()).min()
+    }
+
+    /// False if there is something to do right now.
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        let writer = self.writer.prepare_wait();
+        self.filtering.prepare_wait() && writer
+    }
+
+    /// Appends what becomes readable when something happens.
+    pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.writer.wait_descriptor());
+        self.filtering.descriptors(into);
+    }
+}
+
+/// Gives an event to files for filter units.
+fn add<D: Disk>(now: Instant, slot: u32, event: &EventView<'_>, filing: &mut Filing<D>) -> Filed {
+    if filing.has_given_up() {
+        return Filed::Refused(Cause::WriteFailed);
+    }
+    let fragments = event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices());
+    filing.add(now, slot, event.lumisection, event.key.number(), fragments)
+}
+
+/// The event that is next to be written cannot be.
+fn fail(now: Instant, slot: u32, cause: Cause, filtering: &mut Filtering, builder: &mut Builder) {
+    filtering.taken();
+    filtering.ended(slot, false);
+    builder.failed(now, slot, cause);
+}
+
+/// The number of the error of a disk that fails; a full one does not.
+fn failing(cause: DiskCause) -> u64 {
+    if cause == DiskCause::Full { 0 } else { cause.number().unsigned_abs().into() }
+}

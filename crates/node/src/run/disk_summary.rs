@@ -1,0 +1,87 @@
+//! Disk errors, free space and deleted run files: `disk` and `deleted` of an account.
+
+use super::forecast::DiskLeft;
+use crate::drive::RunSnapshot;
+use ropewalk_terms::{Cause, Counter, NodeId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Write errors, all of which were tried again, and free space.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+pub struct DiskSummary {
+    /// Events that were written, in run files that were deleted: closed ones, and open ones that could not be written
+    /// once more. They are lost.
+    pub events_gone: u64,
+    /// Builder units whose disk fails for another reason than lack of space.
+    pub failing: Vec<FailingDisk>,
+    /// Run files that were deleted or moved while they were written, and that were written once more.
+    pub files_restored: u64,
+    /// Free bytes above `least_free` on the disk of this process that is full first; null without a disk.
+    pub free_bytes: Option<u64>,
+    /// Failed operations, for lack of space or another reason.
+    pub refusals: u64,
+    /// Seconds until the disk is full at the rate of the last minute; null if it is not filling, or the run was short.
+    pub seconds_left: Option<u64>,
+}
+
+/// A disk that fails.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct FailingDisk {
+    /// The error message of the operating system.
+    pub error: String,
+    /// The builder unit.
+    pub node: String,
+}
+
+/// Run files deleted to stay within `keep`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct DeletedSummary {
+    /// Bytes in the run files.
+    pub bytes: u64,
+    /// Why they were deleted.
+    #[schemars(extend("const" = Cause::KeptNewest.name()))]
+    pub cause: &'static str,
+    /// Events in them.
+    pub events: u64,
+    /// Run files.
+    pub segments: u64,
+}
+
+/// The error message of a disk.
+pub fn disk_error(number: i32) -> String {
+    std::io::Error::from_raw_os_error(number).to_string()
+}
+
+impl DiskSummary {
+    /// The errors of the disks.
+    pub(super) fn new(snapshot: &RunSnapshot) -> Self {
+        let failing = |(node, error): &(NodeId, i32)| FailingDisk { error: disk_error(*error), node: node.to_string() };
+        Self {
+            events_gone: snapshot.counter(Counter::EventsGone),
+            failing: snapshot.failing_disks.iter().map(failing).collect(),
+            files_restored: snapshot.counter(Counter::FilesRestored),
+            free_bytes: None,
+            refusals: snapshot.counter(Counter::DiskRefusals),
+            seconds_left: None,
+        }
+    }
+
+    /// The same with the free space of the disks of this process.
+    #[must_use]
+    pub(super) fn with_left(self, left: Option<DiskLeft>) -> Self {
+        let seconds_left = left.and_then(|left| left.time).map(|time| time.as_secs());
+        Self { free_bytes: left.map(|left| left.free_bytes), seconds_left, ..self }
+    }
+}
+
+impl DeletedSummary {
+    /// Run files that builder units deleted.
+    pub(super) fn new(snapshot: &RunSnapshot) -> Self {
+        Self {
+            bytes: snapshot.counter(Counter::BytesDeleted),
+            cause: Cause::KeptNewest.name(),
+            events: snapshot.counter(Counter::EventsDeleted),
+            segments: snapshot.counter(Counter::SegmentsDeleted),
+        }
+    }
+}
