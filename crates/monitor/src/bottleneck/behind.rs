@@ -147,7 +147,7 @@ pub(super) fn builder_small(view: &View<'_>) -> Option<Finding> {
     let node = rates.node;
     let sentence = format!(
         "rate limited by the places of builder unit {node}: all are taken {} of the time, and neither its thread nor its disk is busy; \
-         a greater `events` or `bytes` lets it have more at once",
+         a greater `events` or `bytes` (at most half of its `pool` is used) lets it have more at once",
         percent(share)
     );
     Some(finding(Limit::BuilderSmall, node, sentence, vec![full(rates)]))

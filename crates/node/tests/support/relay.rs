@@ -3,12 +3,16 @@
 
 use ropewalk_terms::Counter;
 use ropewalk_wire::message::{Acknowledge, HEADER_BYTES, Header, Kind, Message};
+use rustix::net::sockopt;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Bytes that a slow relay lets the kernel hold for it.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// What a relay does to what passes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -106,6 +110,10 @@ impl Drop for Relay {
 /// Joins two connections, each way on a thread that ends with them.
 fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering, acknowledged: &Acknowledged) {
     let _ = (caller.set_nodelay(true), node.set_nodelay(true));
+    if matches!(tampering, Tampering::Slow(_)) {
+        // Otherwise the kernel's buffers grow (to 32 MiB each) until they hold all that is asked for at a time, and the node never waits.
+        sockopt::set_socket_recv_buffer_size(&node, RECEIVE_BUFFER).expect("a socket has a receive buffer");
+    }
     let (Ok(caller_back), Ok(node_back)) = (caller.try_clone(), node.try_clone()) else { return };
     let acknowledged = Arc::clone(acknowledged);
     std::thread::spawn(move || match tampering {

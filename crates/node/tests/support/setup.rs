@@ -159,7 +159,8 @@ impl Setup {
             let _ = write!(text, "[[readout]]\nname = \"ru{index}\"\n{settings}");
         }
         for (index, settings) in self.builders.iter().enumerate() {
-            let _ = write!(text, "[[builder]]\nname = \"bu{index}\"\npool = \"8MiB\"\n{settings}");
+            let pool = if settings.contains("pool =") { "" } else { "pool = \"8MiB\"\n" };
+            let _ = write!(text, "[[builder]]\nname = \"bu{index}\"\n{pool}{settings}");
         }
         text.push_str(&self.sources);
         text

@@ -53,11 +53,13 @@ fn a_filter_that_takes_its_time_is_named() {
     program.end();
 }
 
-/// The line from the readout unit to the builder unit takes 20 MB a second, and far more is asked for than the kernel's buffers on the way hold.
+/// The link from the readout unit to the builder unit carries 20 MB a second. The builder unit requests 64 MiB at a time (half of its
+/// pool), far more than the kernel's buffers on the way hold.
 #[test]
 fn a_link_that_is_full_is_named_with_its_readout_unit() {
     let large = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"32KiB\" }";
-    let setup = Setup::new("full-link", &[]).source(large).builder("bytes = \"64MiB\"\nevents = 2048\n");
+    let setup =
+        Setup::new("full-link", &[]).source(large).builder("pool = \"128MiB\"\nbytes = \"64MiB\"\nevents = 2048\n");
     let setup = setup.readout("pool = \"96MiB\"\nwindow = 4096\ncapacity = 8192\n");
     let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::Slow(20_000_000));
     cluster.start("manager", &["--control", "127.0.0.1:0"]);
