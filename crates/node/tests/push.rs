@@ -32,6 +32,8 @@ struct Run<'a> {
     nodes: &'a str,
     /// More sections.
     rest: &'a str,
+    /// When run files are closed: keys of `[run]`.
+    segments: &'a str,
     events: u64,
 }
 
@@ -43,6 +45,7 @@ impl Default for Run<'_> {
             flow: "emulate = { rate = \"20kHz\" }",
             nodes: "accept = 1.0, decision_time = \"uniform(0s,2ms)\"",
             rest: "",
+            segments: "",
             events: 2000,
         }
     }
@@ -50,13 +53,13 @@ impl Default for Run<'_> {
 
 impl Run<'_> {
     fn start(&self, output: &TemporaryDirectory) -> PushHandle {
-        let Self { architecture, sources, flow, nodes, rest, events } = self;
+        let Self { architecture, sources, flow, nodes, rest, segments, events } = self;
         // Sources on a busy machine may take long between two packets of a set.
         let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
         let usual = "decision_timeout = \"20s\"\nbudget = \"20s\"\n";
         let decisions = if flow.contains("decision_timeout") { "" } else { usual };
         let text = format!(
-            "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
+            "version = 1\n[run]\noutput = {:?}\n{segments}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
              sources.count = {SOURCES}\nsources.first = 700\nsources.address = \"{sources}\"\n\
              {decisions}{timeout}{flow}\n\
              [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
@@ -296,7 +299,8 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
         let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
                     throttle = { rate = \"75MB/s\", latency = \"2ms\" }";
         let summary =
-            Run { architecture, sources: &at(21_800), flow: emulate, nodes, rest, events: 10_000 }.whole(&output);
+            Run { architecture, sources: &at(21_800), flow: emulate, nodes, rest, events: 10_000, ..Run::default() }
+                .whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!(summary.written, 10_000);
         let causes = &summary.gateways["gw0"].throttle.by_cause;
@@ -384,8 +388,16 @@ fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() 
             let rest = format!("transport = \"{transport}\"\nsilence = \"100ms\"\n");
             let flow = "emulate = { rate = \"4kHz\" }";
             let emulate = format!("accept = 1.0, outages = [{outage}], decision_time = \"uniform(0s,2ms)\"");
-            let summary = Run { architecture, sources: &at(port), flow, nodes: &emulate, rest: &rest, events: 6000 }
-                .whole(&output);
+            let summary = Run {
+                architecture,
+                sources: &at(port),
+                flow,
+                nodes: &emulate,
+                rest: &rest,
+                events: 6000,
+                ..Run::default()
+            }
+            .whole(&output);
             assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
             assert_eq!((summary.written, number(&summary, "farm.decided")), (6000, 6000), "{transport}");
             assert!(
@@ -482,4 +494,76 @@ fn a_command_that_cannot_be_called_is_counted_and_nothing_else_suffers() {
     let told = summary.gateways["gw0"].throttle.told.as_ref().expect("there is some");
     assert!(told.failed > 0, "{told:?}");
     assert!(told.failure.as_ref().is_some_and(|failure| failure.starts_with("/nowhere/tts: ")), "{told:?}");
+}
+
+/// A command that copies `$1` to `$2`, and prints the checksum that its writer left beside it.
+const COPY: &str = "cp \"$1\" \"$2\" && cat \"$1.crc32c\"";
+
+#[test]
+fn gateways_compress_spread_and_transfer_run_files_as_builder_units_do() {
+    for (port, architecture) in [25_000, 25_100].into_iter().zip(ARCHITECTURES) {
+        let [output, other, archive] = ["push-storage", "push-other", "push-archive"].map(TemporaryDirectory::new);
+        let rest = format!(
+            "[storage]\ncompress = \"zstd:1\"\ncompress_threads = 2\nchecksums = true\nmore_outputs = [{:?}]\n\
+             [storage.transfer]\ncommand = [\"sh\", \"-c\", '{COPY}', \"transfer\", \"{{file}}\", {:?}]",
+            other.path(),
+            archive.path()
+        );
+        let run =
+            Run { architecture, sources: &at(port), rest: &rest, segments: "segment_events = 100", ..Run::default() };
+        let summary = run.whole(&output);
+        assert!(summary.is_complete() && summary.written == 2000, "{summary:#?}");
+        let transfer = summary.transfer.as_ref().expect("a transfer command is configured");
+        assert!(transfer.transferred >= 20 && transfer.failures + transfer.left == 0, "{transfer:?}");
+        let written = [output.path(), other.path()].map(|place| Held::in_directories(&[place.join("run000001")]));
+        assert!(written.iter().all(|held| !held.events.is_empty()), "one of the disks has nothing");
+        let held = written.iter().map(|held| held.events.len()).sum::<usize>();
+        assert_eq!((held, Held::in_directories(&[archive.path()]).events.len()), (2000, 2000));
+    }
+}
+
+#[test]
+fn a_gateway_with_too_little_free_space_waits_and_writes_what_is_built_at_the_end() {
+    for (port, architecture) in [25_200, 25_300].into_iter().zip(ARCHITECTURES) {
+        let output = TemporaryDirectory::new("push-short");
+        let rest = "[storage]\nstart_free = \"0\"\nleast_free = \"1000000GiB\"";
+        let mut handle = Run { architecture, sources: &at(port), rest, ..Run::default() }.start(&output);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            let snapshot = handle.snapshot();
+            let written = snapshot.gateways[0].1.storage.map(|storage| storage.events);
+            assert_eq!(written.unwrap_or(0), 0, "{architecture}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!handle.is_ended(), "{architecture}");
+        handle.stop();
+        let summary = ended(handle);
+        assert!(summary.is_complete() && summary.written > 0, "{architecture}: {summary:#?}");
+        assert_eq!(summary.written, number(&summary, "events.accepted"), "{architecture}");
+    }
+}
+
+#[test]
+fn a_gateway_whose_disk_refuses_its_files_ends_its_run_and_names_what_is_not_written() {
+    for (port, architecture) in [25_400, 25_500].into_iter().zip(ARCHITECTURES) {
+        let output = TemporaryDirectory::new("push-refused");
+        // A closed file cannot be moved below something that is no directory.
+        let obstacle = output.path().join("obstacle");
+        std::fs::write(&obstacle, "").expect("a file can be written");
+        let rest = format!("[storage]\nhand_over = {:?}", obstacle.join("there"));
+        let run =
+            Run { architecture, sources: &at(port), rest: &rest, segments: "segment_events = 100", ..Run::default() };
+        let mut handle = run.start(&output);
+        let begun = Instant::now();
+        let refusals = |handle: &PushHandle| handle.snapshot().gateways[0].1.storage.map(|storage| storage.refusals);
+        // The run waits for its disk until somebody stops it.
+        while refusals(&handle).unwrap_or(0) == 0 || begun.elapsed() < Duration::from_secs(1) {
+            assert!(begun.elapsed() < Duration::from_secs(60) && !handle.is_ended(), "{:?}", handle.snapshot());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        handle.stop();
+        let summary = ended(handle);
+        assert!(!summary.is_complete(), "{architecture}: {:?}", summary.status);
+        assert!(summary.written < number(&summary, "events.accepted"), "{architecture}: {summary:#?}");
+    }
 }

@@ -253,7 +253,8 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
     {
         return Err(fault("synchrony.reference", format!("no source has the id {reference}")));
     }
-    check_storage(configuration)?;
+    let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
+    configuration.storage.check(hands_over, configuration.run.keep)?;
     match configuration.run.lumisection {
         Some(LumisectionChoice::Events(0)) => return Err(fault("run.lumisection", "it has at least one event")),
         Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
@@ -274,36 +275,6 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
 
 /// Each is told to every node, and has a line in the run's account.
 const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
-
-/// Each has memory for two batches of its own.
-const MOST_COMPRESS_THREADS: u8 = 16;
-
-fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
-    let storage = &configuration.storage;
-    let of_streams = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
-    if (storage.hand_over.is_some() || of_streams) && configuration.run.keep.is_some() {
-        let message =
-            "with run.keep old run files are deleted, which have been handed over already: choose one of both";
-        return Err(fault("storage.hand_over", message));
-    }
-    if let Some(transfer) = &storage.transfer {
-        transfer.check().map_err(|(key, message)| fault(format!("storage.transfer.{key}"), message))?;
-        if configuration.run.keep.is_some() {
-            let message = "with run.keep old run files are deleted, transferred or not: use `delete` in its place";
-            return Err(fault("storage.transfer", message));
-        }
-    }
-    if storage.compress_threads.get() > MOST_COMPRESS_THREADS {
-        return Err(fault("storage.compress_threads", "1 to 16 threads for each stream that is packed"));
-    }
-    match (storage.least_free, storage.resume_free) {
-        (None, Some(_)) => Err(fault("storage.resume_free", "it goes with least_free: with less room the run waits")),
-        (Some(least), Some(resume)) if resume.0 < least.0 => {
-            Err(fault("storage.resume_free", "the run would wait again at once: let it be at least least_free"))
-        }
-        _ => Ok(()),
-    }
-}
 
 /// Whether everything that has to be said of a run can be a field's name.
 pub(super) fn required_fields(names: &[String]) -> Result<(), Fault> {

@@ -74,7 +74,6 @@ pub use run::{LumisectionChoice, PlacementChoice, RestartChoice, RunSection, Syn
 pub use settings::Settings;
 pub use source::{BunchCrossing, SourceSection};
 pub use splitter::SplitterSection;
-pub(crate) use storage::START_FREE;
 pub use storage::{StorageSection, TransferSection};
 pub(crate) use written::digest;
 pub use written::{Differences, Written};

@@ -1,5 +1,6 @@
 //! `[storage]`: how run files get onto the disk.
 
+use super::parse::Fault;
 use crate::drive::RoomLimits;
 use crate::quantity::{Bytes, Time};
 use ropewalk_io::disk::WriteMode;
@@ -28,15 +29,14 @@ pub struct StorageSection {
     /// `keep`. Before the end of the run distinguish the files by their arrival time: a builder unit that restarts
     /// continues the numbers of the files that it finds.
     pub hand_over: Option<PathBuf>,
-    /// With less free space than this on one of its disks a builder unit takes no more events. The run waits, as with a
-    /// full disk. What is already built at the end of the run is written nevertheless.
+    /// With less free space than this on one of its disks a builder unit or gateway writes no more events. The run waits,
+    /// as with a full disk. What is already built at the end of the run is written nevertheless.
     pub least_free: Option<Bytes>,
-    /// Free space with which the builder unit continues. Without it: `least_free` and a tenth more.
+    /// Free space with which it continues. Without it: `least_free` and a tenth more.
     pub resume_free: Option<Bytes>,
     /// With less free space than this, added to `least_free`, no run starts. It applies to every disk to which builder
-    /// units write, in this process or in others, and to files of events (`[file_based]`). The refusal names the disk
-    /// ([control.md](control.md#the-last-checks-of-a-start)). `"0"` switches the check off. A gateway always requires
-    /// 64 MiB.
+    /// units write, in this process or in others, and gateways in this one, and to files of events (`[file_based]`). The
+    /// refusal names the disk ([control.md](control.md#the-last-checks-of-a-start)). `"0"` switches the check off.
     pub start_free: Bytes,
     /// Write the CRC-32C of each run file into a file of the same name with `.crc32c` appended, when the run file is
     /// closed. The content is eight hexadecimal digits, two spaces and the name, so that a copy can be checked.
@@ -99,8 +99,11 @@ pub struct TransferSection {
     pub at_once: usize,
 }
 
+/// Each has memory for two batches of its own.
+const MOST_COMPRESS_THREADS: u8 = 16;
+
 /// Less than a run file, and more than what is said of a run: where there is less, somebody has forgotten to make room.
-pub(crate) const START_FREE: Bytes = Bytes(64 << 20);
+const START_FREE: Bytes = Bytes(64 << 20);
 
 const fn transfer_timeout() -> Time {
     Time(Duration::from_secs(600))
@@ -131,9 +134,43 @@ impl TransferSection {
 }
 
 impl StorageSection {
+    /// Checks everything; `hands_over` says that a stream of its own has closed files moved, `keep` that the oldest are deleted.
+    pub(super) fn check(&self, hands_over: bool, keep: Option<Bytes>) -> Result<(), Fault> {
+        if (self.hand_over.is_some() || hands_over) && keep.is_some() {
+            let message =
+                "with run.keep old run files are deleted, which have been handed over already: choose one of both";
+            return Err(Fault::new("storage.hand_over", message));
+        }
+        if let Some(transfer) = &self.transfer {
+            transfer.check().map_err(|(key, message)| Fault::new(format!("storage.transfer.{key}"), message))?;
+            if keep.is_some() {
+                let message = "with run.keep old run files are deleted, transferred or not: use `delete` in its place";
+                return Err(Fault::new("storage.transfer", message));
+            }
+        }
+        if self.compress_threads.get() > MOST_COMPRESS_THREADS {
+            return Err(Fault::new("storage.compress_threads", "1 to 16 threads for each compressed stream"));
+        }
+        match (self.least_free, self.resume_free) {
+            (None, Some(_)) => {
+                Err(Fault::new("storage.resume_free", "it goes with least_free: with less room the run waits"))
+            }
+            (Some(least), Some(resume)) if resume.0 < least.0 => Err(Fault::new(
+                "storage.resume_free",
+                "the run would wait again at once: let it be at least least_free",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// With less free bytes than this on one of its disks no run starts.
     pub(crate) fn start_room(&self) -> u64 {
-        self.start_free.0.saturating_add(self.least_free.map_or(0, |least| least.0))
+        self.start_free.0.saturating_add(self.least_free_bytes())
+    }
+
+    /// With less free bytes than this on one of its disks a run waits.
+    pub(crate) fn least_free_bytes(&self) -> u64 {
+        self.least_free.map_or(0, |least| least.0)
     }
 
     /// How full a disk may become, where anything is said of it.

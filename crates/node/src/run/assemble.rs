@@ -35,7 +35,7 @@ use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::disk::{RealDisk, RealDiskConfig};
+use ropewalk_io::disk::RealDisk;
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
 use ropewalk_io::tcp::{Tcp, TcpConfig, resolve};
 use ropewalk_io::{Dispatcher, EndpointError};
@@ -187,14 +187,7 @@ impl Workshop<'_> {
         let storage = match self.resolved.storage(index, epoch()) {
             None => None,
             Some(storage) => {
-                let config = RealDiskConfig {
-                    thread_name: disk_thread(&name),
-                    sync_on_publish: self.resolved.syncs_segments(),
-                    mode: self.resolved.write_mode(),
-                    threads: storage.disk_threads(),
-                    packing_threads: storage.packing_threads,
-                    ..RealDiskConfig::default()
-                };
+                let config = self.resolved.run_files().disk_config(disk_thread(&name), &storage);
                 let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
                 let disk = disk.map_err(system(format!("{name}: disk thread")))?;
                 let records = self.spare_pool(PoolConfig::anonymous(
@@ -748,7 +741,8 @@ impl<'a> Start<'a> {
         };
         let rooms: Vec<_> = builders.clone().map(room_of).filter(|(places, _)| !places.is_empty()).collect();
         if !rooms.is_empty() {
-            self.handle.disk_watch = Some(DiskWatch::start(outputs, resolved.least_free(), rooms)?);
+            self.handle.disk_watch =
+                Some(DiskWatch::start(outputs, resolved.configuration().storage.least_free_bytes(), rooms)?);
         }
         self.handle.transfer = resolved.transfer(builders).map(TransferService::start).transpose()?;
         Ok(())

@@ -15,7 +15,7 @@ use crate::configuration::Configuration;
 use crate::drive::{ControlledDrive, ControlledDriveConfig, Drive, FrontEndsAccount, Storage};
 use ropewalk_flow::control::front_ends::{FrontEndPhase, RunOrder};
 use ropewalk_flow::control::{RunCommand, RunPhase};
-use ropewalk_io::disk::{RealDisk, RealDiskConfig};
+use ropewalk_io::disk::RealDisk;
 use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Waker;
 use ropewalk_memory::PoolConfig;
@@ -105,11 +105,7 @@ impl FrontEndService {
         let storage = match workshop.resolved.readings(epoch()) {
             None => None,
             Some(config) => {
-                let disk = RealDiskConfig {
-                    thread_name: disk_thread(FRONT_ENDS),
-                    sync_on_publish: workshop.resolved.syncs_segments(),
-                    ..RealDiskConfig::default()
-                };
+                let disk = workshop.resolved.run_files().disk_config(disk_thread(FRONT_ENDS), &config);
                 let on_start = workshop.placement.on_start(&disk.thread_name);
                 let disk = RealDisk::new(disk, on_start).map_err(system("thread for slow readings"))?;
                 Some(Storage::new(disk, config, workshop.spare_pool(pool(Purpose::Records, RECORDS_BLOCKS))?))

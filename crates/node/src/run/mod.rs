@@ -19,6 +19,7 @@
 //! placement  where threads and pools go        thread_placement  places them
 //! summary    what the run says of itself: run.json and the last line of --json
 //! forecast   how long the disks last at the present rate
+//! run_files  from [run] and [storage] to what writes run files and takes them away
 //! transfer   closed run files, taken to where they are kept by a command of the user's
 //! advice     which key would help where a source is no use
 //! push       the same for push systems: sources, gateways, a farm
@@ -61,6 +62,7 @@ pub mod push;
 mod record;
 mod registry;
 mod resolve;
+mod run_files;
 mod serve;
 mod source_summary;
 mod splitters;

@@ -3,6 +3,7 @@
 use super::assemble::RunError;
 use super::forecast::StartRoom;
 use super::placement::{Purpose, pool_of};
+use super::run_files::{self, RunFiles};
 use super::transfer::TransferConfig;
 use crate::configuration::{
     Configuration, FelixSection, FilterSection, FormatName, LumisectionChoice, SourceSection, SyncChoice,
@@ -16,7 +17,6 @@ use ropewalk_flow::builder::{BuilderConfig, BuilderSource, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
 use ropewalk_flow::manager::{LumisectionLength, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, SourceConfig};
-use ropewalk_io::disk::WriteMode;
 use ropewalk_io::tcp::TcpConfig;
 use ropewalk_memory::{MemoryKind, PoolConfig};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, Requirement, SourceId, StreamIndex, Utc};
@@ -422,13 +422,9 @@ impl Resolved {
         TcpConfig { mechanism: self.configuration.run.tcp, ..TcpConfig::default() }
     }
 
-    /// Whether run files are synced when they are closed.
-    pub(super) fn write_mode(&self) -> WriteMode {
-        self.configuration.storage.write
-    }
-
-    pub(super) fn syncs_segments(&self) -> bool {
-        self.configuration.run.sync != SyncChoice::Never
+    /// How run files are written.
+    pub(super) fn run_files(&self) -> RunFiles<'_> {
+        RunFiles::of_builders(&self.configuration)
     }
 
     fn level(&self) -> AcknowledgementLevel {
@@ -451,7 +447,6 @@ impl Resolved {
             return None;
         }
         let (section, disk) = (&self.configuration.builder[usize::from(index)], &self.configuration.storage);
-        let builders = self.configuration.builder.len() as u64;
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
             format: match source.format {
@@ -484,24 +479,13 @@ impl Resolved {
         let streams = known.names().zip(0..).map(stream).collect();
         Some(StorageConfig {
             epoch,
-            more_outputs: disk.more_outputs.clone(),
-            checksums: disk.checksums,
-            hand_over: disk.hand_over.clone(),
-            taken_away: disk.transfer.is_some(),
-            room: disk.room(),
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
             streams,
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == AcknowledgementLevel::Synced,
-            segment_bytes: run.segment_bytes.0,
-            packing_threads: disk.compress_threads.get(),
-            preallocate: disk.preallocate,
-            segment_events: run.segment_events.unwrap_or(u64::MAX),
-            segment_time: run.segment_time.map(|time| time.0),
-            keep: run.keep.map(|keep| keep.0 / builders),
-            // In good time before the event manager drops what is left, so that the loss has its right name.
-            give_up_after: self.configuration.timeouts.drain.0 / 2,
-            ..StorageConfig::new(NodeId::builder(index), section.output.clone().unwrap_or_else(|| run.output.clone()))
+            ..self
+                .run_files()
+                .storage_config(NodeId::builder(index), section.output.clone().unwrap_or_else(|| run.output.clone()))
         })
     }
 
@@ -514,44 +498,19 @@ impl Resolved {
         is_kept.then(|| output().clone())
     }
 
-    /// What is done with the closed run files of these builder units; none where they stay.
+    /// How closed run files of these builder units are taken away; none where they are not.
     pub(super) fn transfer(&self, builders: Range<u16>) -> Option<TransferConfig> {
-        let section = self.configuration.storage.transfer.as_ref()?;
-        let writers = builders.clone().filter_map(|index| Some(self.storage(index, Utc(0))?.writer)).collect();
-        let places = self.places(builders);
-        if places.is_empty() {
-            return None;
-        }
-        let config = TransferConfig {
-            command: section.command.clone(),
-            checksum: section.checksum.clone(),
-            delete: section.delete,
-            timeout: section.timeout.0,
-            at_once: section.at_once,
-            places,
-            writers,
-        };
-        Some(config)
+        self.run_files().transfer_config(&self.storages(builders))
     }
 
-    /// Where these builder units write to, each place once, and where closed files are moved from there; none where they do not.
-    fn places(&self, builders: Range<u16>) -> Vec<(PathBuf, Option<PathBuf>)> {
-        let mut places = Vec::new();
-        for storage in builders.filter_map(|index| self.storage(index, Utc(0))) {
-            for (outputs, hand_over) in storage.streams.iter().map(|stream| storage.places_of(stream)) {
-                places.extend(outputs.into_iter().map(|output| (output.clone(), hand_over.cloned())));
-            }
-        }
-        places.sort();
-        places.dedup();
-        places
+    /// How these builder units write; nothing where they do not.
+    fn storages(&self, builders: Range<u16>) -> Vec<StorageConfig> {
+        builders.filter_map(|index| self.storage(index, Utc(0))).collect()
     }
 
     /// Where these builder units write to, each place once; none where they do not.
     pub(super) fn outputs(&self, builders: Range<u16>) -> Vec<PathBuf> {
-        let mut outputs: Vec<_> = self.places(builders).into_iter().map(|(output, _)| output).collect();
-        outputs.dedup();
-        outputs
+        run_files::outputs(&self.storages(builders))
     }
 
     /// What has to be free where these builder units write to, run files or files of events, when a run starts.
@@ -559,11 +518,6 @@ impl Resolved {
         let mut directories = self.outputs(builders.clone());
         directories.extend(builders.filter_map(|index| self.filing(index)).map(|filing| filing.directory));
         StartRoom::here(directories, self.configuration.storage.start_room())
-    }
-
-    /// With less free bytes than this a run waits.
-    pub(super) fn least_free(&self) -> u64 {
-        self.configuration.storage.room().map_or(0, |room| room.least)
     }
 
     /// How a builder unit writes files of events; none where it does not. Each has a directory of its own.

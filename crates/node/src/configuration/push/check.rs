@@ -33,6 +33,7 @@ pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
     }
     listeners_apart(configuration)?;
     required_fields(&configuration.run.required_fields)?;
+    configuration.storage.check(false, configuration.run.keep)?;
     alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
     control::check(&configuration.control)?;
     histogram::check(&configuration.histogram, &configuration.source_ids())?;

@@ -13,7 +13,7 @@ pub(crate) use check::FARM_PROTOCOL;
 pub use model::{
     Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering,
     NodeOutage, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection, TellSection,
-    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
+    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection,
 };
 
 use super::parse::{parse_as, read_text, written};

@@ -4,13 +4,14 @@
 use super::address::{Addresses, ListenAddress};
 use crate::configuration::{
     AlarmSection, AlarmsSection, ControlSection, HistogramSection, LogbookSection, MonitorSection, RestartChoice,
-    SyncChoice, ThreadRule, Written,
+    StorageSection, SyncChoice, ThreadRule, Written,
 };
 use crate::drive::StorageConfig;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::control::operation::AfterRun;
 use ropewalk_flow::gateway::{Address, Output, ThrottleConfig};
+use ropewalk_io::packet::XdpMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +49,9 @@ pub struct PushConfiguration {
     /// Receivers of alarms.
     #[serde(default)]
     pub alarms: AlarmsSection,
+    /// How run files get onto the disk.
+    #[serde(default)]
+    pub storage: StorageSection,
     /// Receivers of logbook entries.
     #[serde(default)]
     pub logbook: LogbookSection,
@@ -88,8 +92,12 @@ pub struct PushRunSection {
     pub keep: Option<Bytes>,
     /// When run files are synced to the disk.
     pub sync: SyncChoice,
-    /// A run file is closed at this size.
+    /// A run file is closed at this size. `keep` deletes whole files, so it should be several times this size.
     pub segment_bytes: Bytes,
+    /// A run file is closed after this many events.
+    pub segment_events: Option<u64>,
+    /// A run file is closed after this time.
+    pub segment_time: Option<Time>,
     /// How long the run waits at its end for packets, decisions and files that are on their way.
     pub drain: Time,
     /// What happens when a source restarts its numbering during the run ([a source that
@@ -110,6 +118,8 @@ impl Default for PushRunSection {
             keep: None,
             sync: SyncChoice::default(),
             segment_bytes: Bytes(StorageConfig::SEGMENT_BYTES),
+            segment_events: None,
+            segment_time: None,
             drain: Time(Duration::from_secs(5)),
             on_restart: RestartChoice::default(),
         }
@@ -262,7 +272,7 @@ pub struct GatewaySection {
     pub interface: Option<String>,
     /// Where the program runs that selects packets for `af_xdp`.
     #[serde(default)]
-    pub xdp: XdpChoice,
+    pub xdp: XdpMode,
     /// How packets are received ([packets.md](packets.md)).
     #[serde(default)]
     pub receive: ReceiveChoice,
@@ -317,19 +327,6 @@ pub enum ReceiveChoice {
     Tpacket,
     /// The queues of the card, with mapped rings and frames (AF_XDP).
     AfXdp,
-}
-
-/// Where the program runs that selects packets at the card.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum XdpChoice {
-    /// In the driver of the card.
-    #[default]
-    Driver,
-    /// In the driver; the card itself writes into the frames. This was never run.
-    ZeroCopy,
-    /// Behind the driver, for cards that support nothing else.
-    Generic,
 }
 
 /// How events are sent, by the mechanisms of `ropewalk_io::packet`.

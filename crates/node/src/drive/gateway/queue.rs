@@ -106,6 +106,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
             Phase::Draining(until) => {
                 if now >= until || (self.receiving.is_empty() && self.receiving.is_quiet(now)) {
                     self.receiving.close(now);
+                    self.sending.drain(now);
                     self.phase = Phase::Closing(now.after(self.drain));
                 }
             }

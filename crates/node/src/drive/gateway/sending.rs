@@ -275,6 +275,13 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         work
     }
 
+    /// No packet comes any more: a disk that refuses everything is not waited for without an end.
+    pub(super) fn drain(&mut self, now: Instant) {
+        if let Some(storage) = &mut self.storage {
+            storage.drain(now);
+        }
+    }
+
     /// Ends, once no set is held any more: files are closed, and what is queued leaves, if somebody takes it until then.
     /// Whether all of that is done.
     pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {

@@ -287,6 +287,7 @@ impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
         // Before the queue is looked at: behind this nothing more comes.
         if self.phase == Phase::Running && self.end.is_closed() {
             self.phase = Phase::Closing(now.after(self.drain));
+            self.half.drain(now);
         }
         let mut work = self.half.hear(now);
         self.half.on_time(now);

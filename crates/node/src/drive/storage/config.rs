@@ -118,6 +118,12 @@ impl StorageConfig {
         }
     }
 
+    /// Bytes of all batches that may be on their way to the disk at once.
+    pub fn batched_bytes(&self) -> u64 {
+        let streams = (0..self.streams.len() as u8).map(StreamIndex);
+        streams.map(|stream| self.batches(stream) as u64 * self.batch_bytes).sum()
+    }
+
     /// Threads that the disk should have: one for what is written as it is, and one for each stream that is packed.
     pub fn disk_threads(&self) -> u8 {
         1 + self.streams.iter().filter(|stream| stream.compression != Compression::None).count() as u8

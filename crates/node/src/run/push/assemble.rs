@@ -6,8 +6,6 @@ use super::hardware::{Hardware, Way};
 use super::inputs::{Inputs, inputs};
 use super::queues::{self, Queue, carrier};
 use super::resolve;
-use crate::configuration::START_FREE;
-use crate::configuration::SyncChoice;
 use crate::configuration::push::{Architecture, FlowSection, GatewaySection, PushConfiguration};
 use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
@@ -19,20 +17,21 @@ use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory,
 use crate::run::forecast::{DiskWatch, StartRoom};
 use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
 use crate::run::registry::RunDirectory;
+use crate::run::run_files::{self, RunFiles};
 use crate::run::stats_page::StatsPage;
 use crate::run::thread_placement::ThreadPlacement;
+use crate::run::transfer::TransferService;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -49,6 +48,16 @@ pub enum PushPart {
     Nodes(core::ops::Range<u16>),
 }
 
+impl PushPart {
+    fn has_gateway(&self, gateway: &str) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Gateway(name) => name == gateway,
+            Self::Sources(_) | Self::Nodes(_) => false,
+        }
+    }
+}
+
 /// Memory for what nodes say and what is sent: block and blocks.
 pub(super) const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
 /// Memory of a gateway's or a node's sender.
@@ -59,6 +68,8 @@ const SOURCE_MEMORY: (usize, usize) = (32 << 10, 4);
 const SOURCE_BATCH: usize = 16;
 /// Memory for records on their way to the disk, and for packets that are moved.
 const RECORDS_MEMORY: (usize, usize) = (256 << 10, 128);
+/// Blocks of it for the batch that is gathered meanwhile.
+const SPARE_RECORDS: usize = 16;
 /// Packets that a system call receives or sends at most.
 pub(super) const BATCH: usize = 256;
 /// What the kernel may hold for a receiver of messages.
@@ -236,12 +247,7 @@ impl Assembly<'_> {
         let directory = self.directory(part)?;
         let queues: Vec<Queue<'_>> = queues::all(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
-            let is_here = match part {
-                PushPart::Whole => true,
-                PushPart::Gateway(name) => *name == queues[0].gateway.name,
-                PushPart::Sources(_) | PushPart::Nodes(_) => false,
-            };
-            if is_here {
+            if part.has_gateway(&queues[0].gateway.name) {
                 let inputs = inputs(self.configuration, queues)?;
                 for (queue, inputs) in queues.iter().zip(inputs) {
                     self.queue(queue, inputs, &mut places, &directory)?;
@@ -287,9 +293,13 @@ impl Assembly<'_> {
         let directory = if has_gateway { run_directory(&self.configuration.run.output)? } else { nowhere() };
         (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
         if has_gateway && self.configuration.run.write {
-            let directories = vec![self.configuration.run.output.clone()];
-            self.handle.disk_watch = Some(DiskWatch::start(directories.clone(), 0, Vec::new())?);
-            self.handle.start_room = StartRoom::here(directories, START_FREE.0);
+            let section = &self.configuration.storage;
+            let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
+            let outputs = run_files::outputs(&writers);
+            self.handle.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
+            self.handle.start_room = StartRoom::here(outputs, section.start_room());
+            let transfer = RunFiles::of_gateways(self.configuration).transfer_config(&writers);
+            self.handle.transfer = transfer.map(TransferService::start).transpose()?;
         }
         Ok(directory)
     }
@@ -310,7 +320,7 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.handle.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let storage = self.storage(queue, directory)?;
+        let storage = self.storage(queue)?;
         let machine = resolve::machine(self.configuration, number, section, self.incarnation, directory.run);
         self.handle.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
@@ -421,12 +431,13 @@ impl Assembly<'_> {
         StatsPage::new(drive, page)
     }
 
-    fn storage(&self, queue: &Queue<'_>, directory: &RunDirectory) -> Result<Option<Storage<RealDisk>>, RunError> {
-        let run = &self.configuration.run;
-        if !run.write {
-            return Ok(None);
-        }
-        let (name, queues) = (queue.name(), queues::all(self.configuration).count() as u64);
+    /// The input queues of the gateways that are in this process.
+    fn writers_here(&self, part: &PushPart) -> impl Iterator<Item = Queue<'_>> {
+        queues::all(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
+    }
+
+    /// How an input queue writes.
+    fn storage_config(&self, queue: &Queue<'_>) -> StorageConfig {
         let stored = self.configuration.flow.iter().filter(|flow| flow.output == Output::Storage);
         let entries = stored.flat_map(|flow| {
             flow.sources.entries(false).map(|(id, _)| SourceEntry {
@@ -435,27 +446,27 @@ impl Assembly<'_> {
                 name: format!("{}-{}", flow.name, id - flow.sources.first),
             })
         });
-        let config = StorageConfig {
+        let files = RunFiles::of_gateways(self.configuration);
+        StorageConfig {
             epoch: epoch(),
             sources: entries.collect(),
-            sync_batches: run.sync == SyncChoice::Batch,
-            segment_bytes: run.segment_bytes.0,
-            keep: run.keep.map(|keep| keep.0 / queues),
-            give_up_after: run.drain.0 / 2,
-            ..StorageConfig::new(
-                NodeId::builder(queue.number),
-                directory.path.parent().map(PathBuf::from).unwrap_or_default(),
-            )
-        };
-        let disk = RealDiskConfig {
-            thread_name: disk_thread(&name),
-            sync_on_publish: run.sync != SyncChoice::Never,
-            mode: WriteMode::Auto,
-            ..RealDiskConfig::default()
-        };
-        let place = self.placement.on_start(&disk.thread_name);
-        let disk = RealDisk::new(disk, place).map_err(system(format!("{name}: disk thread")))?;
-        Ok(Some(Storage::new(disk, config, Staging::new(pool(&format!("{name}-records"), RECORDS_MEMORY)?))))
+            ..files.storage_config(NodeId::builder(queue.number), self.configuration.run.output.clone())
+        }
+    }
+
+    fn storage(&self, queue: &Queue<'_>) -> Result<Option<Storage<RealDisk>>, RunError> {
+        if !self.configuration.run.write {
+            return Ok(None);
+        }
+        let (name, config) = (queue.name(), self.storage_config(queue));
+        let disk = RunFiles::of_gateways(self.configuration).disk_config(disk_thread(&name), &config);
+        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
+        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
+        // Fragments are copied into records: what is on its way to the disk lies here.
+        let (block, least) = RECORDS_MEMORY;
+        let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
+        let records = Staging::new(pool(&format!("{name}-records"), (block, blocks))?);
+        Ok(Some(Storage::new(disk, config, records)))
     }
 
     /// The emulated nodes of this process, on one thread.

@@ -14,6 +14,7 @@ use crate::run::configured::Configured;
 use crate::run::forecast::{DiskWatch, StartRoom};
 use crate::run::histograms::HistogramDefinition;
 use crate::run::registry;
+use crate::run::transfer::{TransferService, TransferSummary};
 use crate::run::worker::{Ending, Worker};
 use crate::tap::Tap;
 use ropewalk_flow::control::RunPhase;
@@ -85,6 +86,8 @@ pub struct PushHandle {
     pub(super) run: RunNumber,
     pub(super) disk_watch: Option<DiskWatch>,
     pub(super) start_room: StartRoom,
+    /// Who takes closed run files away.
+    pub(super) transfer: Option<TransferService>,
     /// Where copies of its gateways' events are asked for.
     pub(super) tap: Tap,
     gates: Vec<Arc<TriggerGate>>,
@@ -138,6 +141,7 @@ impl PushHandle {
             run: RunNumber(0),
             disk_watch: None,
             start_room: StartRoom::default(),
+            transfer: None,
             tap: Tap::new(sources.unwrap_or_default()),
             gates,
             is_held: Arc::new(AtomicBool::new(true)),
@@ -353,6 +357,10 @@ impl PushHandle {
     /// Ends all threads and gives the final account.
     pub fn finish(mut self) -> PushSummary {
         self.end_threads();
+        // Whoever forces an end does not wait for others' programs.
+        if let Some(transfer) = self.transfer.as_mut().filter(|_| !self.forced) {
+            transfer.finish();
+        }
         self.summary()
     }
 
@@ -381,13 +389,17 @@ impl PushHandle {
         let sample = ConductedRun::sample(self);
         let summary =
             PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole));
+        let transfer = self.transfer.as_ref().map(TransferService::summary);
+        // Before the end there is nothing wrong with what is left.
+        let left = transfer.as_ref().filter(|_| self.workers.is_empty()).and_then(TransferSummary::remark);
         PushSummary {
             started_ns: age.map(|age| self.clock.utc().0.saturating_sub(age.as_nanos() as i64)),
             fields: self.fields.clone(),
             configuration: self.configured.summary.clone(),
             clock: ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() },
             histograms: self.histograms.iter().map(|one| one.read(&sample, None)).collect(),
-            warnings: self.warnings.clone(),
+            warnings: self.warnings.iter().cloned().chain(left).collect(),
+            transfer,
             ..summary
         }
         .with_panicked(&self.ending.panicked())

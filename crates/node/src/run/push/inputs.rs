@@ -168,7 +168,7 @@ fn card(configuration: &PushConfiguration, queues: &[Queue<'_>]) -> Result<Vec<I
         queues: queues.len() as u32,
         inputs,
         sends: Some(sends),
-        mode: resolve::xdp(gateway.xdp),
+        mode: gateway.xdp,
         batch: BATCH,
         largest,
         frame_size: FRAME,

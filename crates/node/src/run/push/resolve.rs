@@ -3,7 +3,7 @@
 use super::queues::{self, Queue};
 use crate::configuration::push::{
     DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice, PushConfiguration,
-    ReceiveChoice, SendChoice, TransportChoice, TriggerNaming, XdpChoice,
+    ReceiveChoice, SendChoice, TransportChoice, TriggerNaming,
 };
 use crate::drive::gateway::Gathering;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -14,7 +14,7 @@ use ropewalk_flow::gateway::{
 use ropewalk_flow::histogram::HistogramConfig;
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::mep::MepSourceConfig;
-use ropewalk_io::packet::{Flow, ReceiveMechanism, SendMechanism, XdpMode};
+use ropewalk_io::packet::{Flow, ReceiveMechanism, SendMechanism};
 use ropewalk_terms::{Incarnation, RunNumber, SourceId};
 use ropewalk_wire::gateway::Copying;
 use std::net::SocketAddrV4;
@@ -100,15 +100,6 @@ pub(super) const fn send(choice: SendChoice) -> SendMechanism {
         SendChoice::Sendto => SendMechanism::SendTo,
         SendChoice::Gso => SendMechanism::UdpGso,
         SendChoice::Sendmmsg | SendChoice::TxRing | SendChoice::AfXdp => SendMechanism::SendMmsg,
-    }
-}
-
-/// Where the program runs that picks packets at a card.
-pub(super) const fn xdp(choice: XdpChoice) -> XdpMode {
-    match choice {
-        XdpChoice::Driver => XdpMode::Driver,
-        XdpChoice::ZeroCopy => XdpMode::ZeroCopy,
-        XdpChoice::Generic => XdpMode::Generic,
     }
 }
 

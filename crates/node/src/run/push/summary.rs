@@ -12,6 +12,7 @@ use crate::run::configured::ConfigurationSummary;
 use crate::run::histograms::SourceHistograms;
 use crate::run::ledger_summary::{LedgerSummary, UnbalancedSummary};
 use crate::run::takeover_record::ACCOUNT;
+use crate::run::transfer::TransferSummary;
 use crate::status::StatusSummary;
 use crate::whole_file;
 use ropewalk_terms::{Asked, Fact, Facts, RunNumber};
@@ -58,6 +59,8 @@ pub struct PushSummary {
     pub nodes: NodeSummary,
     /// Events in files.
     pub written: u64,
+    /// Transfers of closed run files since this process started; null if no transfer is configured.
+    pub transfer: Option<TransferSummary>,
     /// Whether the account adds up.
     pub ledger: LedgerSummary,
     /// The exit status, and why.
@@ -204,6 +207,7 @@ impl PushSummary {
                 .filter_map(|(_, gateway)| gateway.storage)
                 .map(|storage| storage.events)
                 .sum(),
+            transfer: None,
             histograms: Vec::new(),
             ledger: LedgerSummary::new(unbalanced),
             status: StatusSummary::default(),

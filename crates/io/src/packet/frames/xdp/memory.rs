@@ -7,6 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use ropewalk_memory::{Loan, Pool, PoolConfig, Posted, Slice, Staging};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
@@ -22,15 +25,16 @@ use crate::packet::{
     SocketSender,
 };
 
-/// Where the program runs.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+/// Where the program runs that selects packets at the card.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum XdpMode {
-    /// In the card's driver, before the kernel makes a packet of the frame; the kernel copies it into ours.
+    /// In the driver of the card, before the kernel makes a packet of the frame; the kernel copies it into our frames.
     #[default]
     Driver,
-    /// In the driver, and the card writes into our frames itself. Few drivers can; this has never been run.
+    /// In the driver; the card itself writes into the frames. Few drivers can. This was never run.
     ZeroCopy,
-    /// Behind the driver, for cards that cannot do better: of use for tests alone.
+    /// Behind the driver, for cards that support nothing else.
     Generic,
 }
 

@@ -1,0 +1,133 @@
+//! From `[run]` and `[storage]` to what writes run files and takes them away: the same for builder units and gateways.
+
+use super::transfer::TransferConfig;
+use crate::configuration::push::PushConfiguration;
+use crate::configuration::{Configuration, StorageSection, SyncChoice};
+use crate::drive::{StorageConfig, StreamStorage};
+use crate::quantity::{Bytes, Time};
+use ropewalk_io::disk::RealDiskConfig;
+use ropewalk_terms::NodeId;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the writers of a run write: builder units, or input queues of gateways.
+pub(super) struct RunFiles<'a> {
+    storage: &'a StorageSection,
+    sync: SyncChoice,
+    segment_bytes: Bytes,
+    segment_events: Option<u64>,
+    segment_time: Option<Time>,
+    keep: Option<Bytes>,
+    drain: Time,
+    /// All of the run, in whichever processes: `keep` is divided among them.
+    writers: u64,
+}
+
+impl<'a> RunFiles<'a> {
+    /// Those of builder units.
+    pub(super) fn of_builders(configuration: &'a Configuration) -> Self {
+        let run = &configuration.run;
+        Self {
+            storage: &configuration.storage,
+            sync: run.sync,
+            segment_bytes: run.segment_bytes,
+            segment_events: run.segment_events,
+            segment_time: run.segment_time,
+            keep: run.keep,
+            drain: configuration.timeouts.drain,
+            writers: configuration.builder.len() as u64,
+        }
+    }
+
+    /// Those of gateways; each of their queues is a writer.
+    pub(super) fn of_gateways(configuration: &'a PushConfiguration) -> Self {
+        let run = &configuration.run;
+        Self {
+            storage: &configuration.storage,
+            sync: run.sync,
+            segment_bytes: run.segment_bytes,
+            segment_events: run.segment_events,
+            segment_time: run.segment_time,
+            keep: run.keep,
+            drain: run.drain,
+            writers: configuration.gateway.iter().map(|gateway| u64::from(gateway.queues)).sum(),
+        }
+    }
+
+    /// What a writer is given: one stream without a name, no sources.
+    pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf) -> StorageConfig {
+        let Self { storage, .. } = self;
+        StorageConfig {
+            more_outputs: storage.more_outputs.clone(),
+            checksums: storage.checksums,
+            hand_over: storage.hand_over.clone(),
+            taken_away: storage.transfer.is_some(),
+            room: storage.room(),
+            streams: vec![StreamStorage { compression: storage.compress, ..StreamStorage::default() }],
+            sync_batches: self.sync == SyncChoice::Batch,
+            segment_bytes: self.segment_bytes.0,
+            packing_threads: storage.compress_threads.get(),
+            preallocate: storage.preallocate,
+            segment_events: self.segment_events.unwrap_or(u64::MAX),
+            segment_time: self.segment_time.map(|time| time.0),
+            keep: self.keep.map(|keep| keep.0 / self.writers.max(1)),
+            // Before the drain ends and what is left is dropped, so that the loss has its right name.
+            give_up_after: self.give_up_after(),
+            ..StorageConfig::new(writer, output)
+        }
+    }
+
+    fn give_up_after(&self) -> Duration {
+        self.drain.0 / 2
+    }
+
+    /// What the disk of a writer is given.
+    pub(super) fn disk_config(&self, thread_name: String, storage: &StorageConfig) -> RealDiskConfig {
+        RealDiskConfig {
+            thread_name,
+            sync_on_publish: self.sync != SyncChoice::Never,
+            mode: self.storage.write,
+            threads: storage.disk_threads(),
+            packing_threads: storage.packing_threads,
+            ..RealDiskConfig::default()
+        }
+    }
+
+    /// How the closed files of these writers are taken away; none where they are not.
+    pub(super) fn transfer_config(&self, writers: &[StorageConfig]) -> Option<TransferConfig> {
+        let section = self.storage.transfer.as_ref()?;
+        let places = places(writers);
+        if places.is_empty() {
+            return None;
+        }
+        Some(TransferConfig {
+            command: section.command.clone(),
+            checksum: section.checksum.clone(),
+            delete: section.delete,
+            timeout: section.timeout.0,
+            at_once: section.at_once,
+            places,
+            writers: writers.iter().map(|storage| storage.writer).collect(),
+        })
+    }
+}
+
+/// Where these writers write to, each place once, and where closed files are moved from there.
+fn places(writers: &[StorageConfig]) -> Vec<(PathBuf, Option<PathBuf>)> {
+    let mut places = Vec::new();
+    for storage in writers {
+        for (outputs, hand_over) in storage.streams.iter().map(|stream| storage.places_of(stream)) {
+            places.extend(outputs.into_iter().map(|output| (output.clone(), hand_over.cloned())));
+        }
+    }
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// Where these writers write to, each place once.
+pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
+    let mut outputs: Vec<_> = places(writers).into_iter().map(|(output, _)| output).collect();
+    outputs.dedup();
+    outputs
+}
