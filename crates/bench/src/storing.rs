@@ -8,7 +8,7 @@ use crate::{BenchError, Scale};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice, Staging};
-use ropewalk_node::drive::{Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::run_file::{
     Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource, STRETCH_BYTES,

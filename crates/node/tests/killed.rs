@@ -8,7 +8,7 @@ use ropewalk_flow::source::Random;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
-use ropewalk_node::drive::{Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_node::offline::{RunIndex, recover, verify};
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,

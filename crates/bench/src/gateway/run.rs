@@ -7,17 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ropewalk_flow::gateway::{Address, FarmConfig, Gateway, GatewayConfig, Receiver as Building};
-use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::cable::{SINK, SOURCE};
 use ropewalk_io::packet::{
     Flow, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, SendConfig, SocketSender, over_v4,
 };
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::{deaf, pin_to_cpu, schedule};
+use ropewalk_node::drive::Drive;
 use ropewalk_node::drive::gateway::{
     Datagrams, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, ReceivingParts, SendingParts, halves,
 };
-use ropewalk_node::drive::{Drive, Storage};
 use ropewalk_terms::{Instant, RunNumber, Utc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -282,8 +281,8 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
     let evacuated = staging().map_err(BenchError::wrong)?;
     let receiving = ReceivingParts { inputs: vec![input], triggers: triggers()?, board: None, evacuated };
     let heads = staging().map_err(BenchError::wrong)?;
-    let (readers, storage) = (vec![None], None::<Storage<RealDisk>>);
-    let sending = SendingParts { farm, triggers: triggers()?, readers, storage, heads, tap: None };
+    let readers = vec![None];
+    let sending = SendingParts { farm, triggers: triggers()?, readers, sink: None, heads, tap: None };
     if setup.architecture == Architecture::ProducerConsumer {
         let (receiving, sending) = halves(config, receiving, sending).map_err(BenchError::wrong)?;
         let notice = receiving.notice();

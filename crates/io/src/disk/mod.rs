@@ -170,7 +170,7 @@ pub enum Completion {
 }
 
 /// Writes files. Calls never block, except [`free_bytes`](Disk::free_bytes); results are completions.
-pub trait Disk {
+pub trait Disk: Send {
     /// Makes the directory, and those above it, where they are not there, and returns the names of what is in
     /// it. Waits for the operating system: between runs only. An error shows at the first file.
     fn enter_directory(&mut self, path: &Path) -> Vec<String>;

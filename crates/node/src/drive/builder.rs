@@ -4,20 +4,19 @@ use super::Drive;
 use super::busy_timer::BusyTimer;
 use super::delivery::Delivery;
 use super::event_output::EventOutput;
-use super::filing::Filing;
+use super::event_sink::EventSink;
 use super::filtering::Filtering;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::shutdown::Shutdown;
-use super::storage::{OutputRoom, Storage};
+use super::storage::OutputRoom;
 use super::table::EndpointTable;
 use crate::pages::NodePage;
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
-use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -58,11 +57,11 @@ struct Line {
 }
 
 /// A builder unit: see the module's text.
-pub struct BuilderDrive<P: Dispatcher, D: Disk> {
+pub struct BuilderDrive<P: Dispatcher> {
     peers: P,
     config: BuilderDriveConfig,
     builder: Builder,
-    output: EventOutput<D>,
+    output: EventOutput,
     outbox: Outbox,
     managers: Managers,
     /// For the event manager.
@@ -89,15 +88,15 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Messages that may wait for one connection before the machine is not asked for more.
 const UNSENT: usize = 256;
 
-impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
-    /// A builder unit that writes to `storage`, or builds and checks only where there is none.
+impl<P: Dispatcher> BuilderDrive<P> {
+    /// A builder unit that writes to `sink`, or builds and checks only where there is none.
     ///
     /// # Errors
     /// Where an address cannot be understood.
     pub fn new(
         config: BuilderDriveConfig,
         peers: P,
-        storage: Option<Storage<D>>,
+        sink: Option<Box<dyn EventSink>>,
         staging: Staging,
     ) -> Result<Self, EndpointError> {
         let line = |address: &String| Line {
@@ -115,7 +114,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             lines: config.readouts.iter().map(line).collect(),
             readers: EndpointTable::default(),
             events: Vec::with_capacity(1024),
-            output: EventOutput::new(storage, config.builder.slots.max(1)),
+            output: EventOutput::new(sink, config.builder.slots.max(1)),
             report_due: Instant::ZERO,
             shutdown: Shutdown::default(),
             refusal: None,
@@ -138,13 +137,6 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self
     }
 
-    /// The same, whose events go to files for filter units; before anything was built.
-    #[must_use]
-    pub fn with_filing(mut self, filing: Filing<D>) -> Self {
-        self.output = self.output.with_filing(filing);
-        self
-    }
-
     /// The same, of which those who watch see an event now and then.
     #[must_use]
     pub fn with_tap(mut self, tap: Tap) -> Self {
@@ -162,11 +154,6 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// The machine, for tests and checkers.
     pub const fn machine(&self) -> &Builder {
         &self.builder
-    }
-
-    /// Where the events go, if anywhere.
-    pub const fn storage(&self) -> Option<&Storage<D>> {
-        self.output.storage()
     }
 
     /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
@@ -485,7 +472,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     }
 }
 
-impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
+impl<P: Dispatcher> Drive for BuilderDrive<P> {
     fn turn(&mut self, now: Instant) -> usize {
         if self.shutdown.is_done() {
             return 0;

@@ -1,20 +1,20 @@
 //! The output of a builder unit: built events are filtered, selected by streams and written, and the machine hears how far each is.
 //!
 //! ```text
-//!  Builder --emitted--> Filtering --to write--> Writer --progress--> Builder: acknowledged, let go
+//!  Builder --emitted--> Filtering --to write--> EventSink --progress--> Builder: acknowledged, let go
 //!                           \--rejected, taken by no stream---------^
 //! ```
 
 use super::busy_timer::BusyTimer;
-use super::filing::{Filing, LumisectionTotal};
+use super::event_sink::{EventSink, Filed, SinkEvent};
+use super::filing::LumisectionTotal;
 use super::filtering::Filtering;
-use super::storage::{OutputRoom, Progress, Storage};
-use super::writer::{Filed, Writer};
+use super::storage::{OutputRoom, Progress};
 use crate::tap::Tap;
-use ropewalk_flow::builder::{Builder, EventView};
+use ropewalk_flow::builder::Builder;
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
-use ropewalk_io::disk::{Disk, DiskCause};
+use ropewalk_io::disk::DiskCause;
 use ropewalk_terms::{
     AcknowledgementLevel, Cause, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber,
 };
@@ -23,9 +23,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// The output of built events: see the picture above.
-pub struct EventOutput<D: Disk> {
+pub struct EventOutput {
     filtering: Filtering,
-    writer: Writer<D>,
+    /// None where events are only built and checked.
+    sink: Option<Box<dyn EventSink>>,
     /// Events built that the filter does not know yet.
     emitted: VecDeque<u32>,
     progress: Vec<(u32, Progress)>,
@@ -43,12 +44,12 @@ pub struct EventOutput<D: Disk> {
     room: OutputRoom,
 }
 
-impl<D: Disk> EventOutput<D> {
-    /// For a machine with so many slots: everything is accepted, and written where there is storage.
-    pub fn new(storage: Option<Storage<D>>, slots: u32) -> Self {
+impl EventOutput {
+    /// For a machine with so many slots: everything is accepted, and written where there is a sink.
+    pub fn new(sink: Option<Box<dyn EventSink>>, slots: u32) -> Self {
         Self {
             filtering: Filtering::none(Streams::everything(), slots),
-            writer: storage.map_or(Writer::Nobody, Writer::RunFiles),
+            sink,
             emitted: VecDeque::with_capacity(slots as usize),
             progress: Vec::with_capacity(1024),
             unwritten: Vec::with_capacity(slots as usize),
@@ -66,12 +67,6 @@ impl<D: Disk> EventOutput<D> {
         Self { filtering, filter_patience, ..self }
     }
 
-    /// The same, where events go to files for filter units.
-    #[must_use]
-    pub fn with_filing(self, filing: Filing<D>) -> Self {
-        Self { writer: Writer::EventFiles(filing), ..self }
-    }
-
     /// The same, of which those who watch see an event now and then, as one of this unit's.
     #[must_use]
     pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
@@ -82,11 +77,6 @@ impl<D: Disk> EventOutput<D> {
     #[must_use]
     pub fn with_room(self, room: OutputRoom) -> Self {
         Self { room, ..self }
-    }
-
-    /// The run files that events are written into, if they are.
-    pub const fn storage(&self) -> Option<&Storage<D>> {
-        if let Writer::RunFiles(storage) = &self.writer { Some(storage) } else { None }
     }
 
     /// How events are decided and selected.
@@ -102,13 +92,17 @@ impl<D: Disk> EventOutput<D> {
     /// A run begins.
     pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
         self.filtering.begin(run);
-        self.writer.begin(now, run, incarnation);
+        if let Some(sink) = &mut self.sink {
+            sink.begin(now, run, incarnation);
+        }
     }
 
     /// The run drains: neither a disk that refuses everything nor a filter that decides nothing is waited for without an end.
     pub fn drain(&mut self, now: Instant) {
         self.filtering.drain(now, self.filter_patience);
-        self.writer.drain(now);
+        if let Some(sink) = &mut self.sink {
+            sink.drain(now);
+        }
     }
 
     /// The machine has emitted the event in a slot.
@@ -128,13 +122,12 @@ impl<D: Disk> EventOutput<D> {
         }
         work += self.filtering.turn(now, builder);
         builder.discard(now, self.filtering.let_go());
-        match self.writer {
-            Writer::Nobody => return work + self.do_not_write(now, builder),
-            Writer::RunFiles(_) => self.record(now, builder),
-            Writer::EventFiles(_) => self.file(now, builder),
+        if self.sink.is_none() {
+            return work + self.do_not_write(now, builder);
         }
+        self.write(now, builder);
         let work = work + self.acknowledge(now, builder);
-        self.disk_busy.look(now, self.writer.is_writing());
+        self.disk_busy.look(now, self.sink.as_ref().is_some_and(|sink| sink.is_writing()));
         self.disk_wait.look(now, self.filtering.next_to_write().is_some());
         work
     }
@@ -151,27 +144,12 @@ impl<D: Disk> EventOutput<D> {
         work
     }
 
-    /// Gives events to run files, as long as there is room.
-    fn record(&mut self, now: Instant, builder: &mut Builder) {
-        let Self { writer: Writer::RunFiles(storage), filtering, .. } = self else { return };
+    /// Gives events to the sink, as long as it has room.
+    fn write(&mut self, now: Instant, builder: &mut Builder) {
+        let Self { sink: Some(sink), filtering, .. } = self else { return };
         while let Some(slot) = filtering.next_to_write() {
-            let event = filtering.decided(slot, builder.event(slot));
-            match storage.add(now, slot, &event, filtering.streams_of(slot)) {
-                Filed::Taken => {
-                    builder.decided(slot, filtering.taken());
-                    builder.reached(now, slot, AcknowledgementLevel::Handed);
-                }
-                Filed::NoRoom => break,
-                Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
-            }
-        }
-    }
-
-    /// Gives events to files for filter units, as long as there is room.
-    fn file(&mut self, now: Instant, builder: &mut Builder) {
-        let Self { writer: Writer::EventFiles(filing), filtering, .. } = self else { return };
-        while let Some(slot) = filtering.next_to_write() {
-            match add(now, slot, &builder.event(slot), filing) {
+            let event = SinkEvent::Built(filtering.decided(slot, builder.event(slot)));
+            match sink.add_event(now, slot, &event, filtering.streams_of(slot)) {
                 Filed::Taken => {
                     builder.decided(slot, filtering.taken());
                     builder.reached(now, slot, AcknowledgementLevel::Handed);
@@ -184,9 +162,9 @@ impl<D: Disk> EventOutput<D> {
 
     /// Tells the machine how far events have come.
     fn acknowledge(&mut self, now: Instant, builder: &mut Builder) -> usize {
-        let Self { writer, filtering, progress, .. } = self;
-        writer.flush(now);
-        let work = writer.poll(now, progress);
+        let Self { sink: Some(sink), filtering, progress, .. } = self else { return 0 };
+        sink.flush(now);
+        let work = sink.poll(now, progress);
         for &(slot, progress) in progress.iter() {
             filtering.ended(slot, matches!(progress, Progress::Reached(_)));
         }
@@ -204,22 +182,25 @@ impl<D: Disk> EventOutput<D> {
     /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
     pub fn end_lumisection(&mut self, end: &LumisectionEnd) {
         self.filtering.close_lumisection(end.number);
-        if let Writer::EventFiles(filing) = &mut self.writer {
+        if let Some(sink) = &mut self.sink {
             let account = end.account();
             let events = account.built + account.incomplete_emitted;
             let total = LumisectionTotal { events, lost: account.incomplete_dropped.total() };
-            filing.close_lumisection(end.number, total);
+            sink.end_lumisection(end.number, total);
         }
     }
 
-    /// Whether every event that came is with storage.
+    /// Whether every event that came is with the sink.
     pub fn is_idle(&self) -> bool {
         self.emitted.is_empty() && self.filtering.is_idle()
     }
 
     /// Nothing more comes: files are closed. Whether they are.
     pub fn close(&mut self, now: Instant) -> bool {
-        self.writer.close(now)
+        self.sink.as_mut().is_none_or(|sink| {
+            sink.finish(now);
+            sink.is_closed()
+        })
     }
 
     /// The run has ended.
@@ -229,25 +210,26 @@ impl<D: Disk> EventOutput<D> {
 
     /// The accounts of its pools.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
-        self.writer.pool().into_iter().chain(self.filtering.pool())
+        self.sink.as_mut().map(|sink| sink.pool()).into_iter().chain(self.filtering.pool())
     }
 
     /// What was measured of its events and batches.
     pub(super) fn measured(&self) -> impl Iterator<Item = &Recorder> {
-        self.filtering.times().into_iter().chain(self.writer.times())
+        self.filtering.times().into_iter().chain(self.sink.as_ref().and_then(|sink| sink.times()))
     }
 
     /// The numbers for the event manager.
     pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
-        let counts = self.writer.counts();
+        let sink = self.sink.as_ref();
+        let counts = sink.map(|sink| sink.counts()).unwrap_or_default();
         let own = [
             (Counter::BytesWritten, counts.bytes),
-            (Counter::BytesCopied, self.writer.copied_bytes()),
+            (Counter::BytesCopied, sink.map_or(0, |sink| sink.copied_bytes())),
             (Counter::SegmentsClosed, counts.segments),
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),
             (Counter::BytesDeleted, counts.deleted_bytes),
-            (Counter::FilesRestored, self.writer.restored_files()),
+            (Counter::FilesRestored, sink.map_or(0, |sink| sink.restored_files())),
             (Counter::EventsGone, counts.gone_events),
             (Counter::DiskRefusals, counts.refusals),
             (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
@@ -266,29 +248,20 @@ impl<D: Disk> EventOutput<D> {
 
     /// When the next turn is due even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.writer.next_deadline().into_iter().chain(self.filtering.next_deadline()).min()
+        self.sink.as_ref().and_then(|sink| sink.next_deadline()).into_iter().chain(self.filtering.next_deadline()).min()
     }
 
     /// False if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
-        let writer = self.writer.prepare_wait();
-        self.filtering.prepare_wait() && writer
+        let may_sleep = self.sink.as_mut().is_none_or(|sink| sink.prepare_wait());
+        self.filtering.prepare_wait() && may_sleep
     }
 
     /// Appends what becomes readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.writer.wait_descriptor());
+        into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
         self.filtering.descriptors(into);
     }
-}
-
-/// Gives an event to files for filter units.
-fn add<D: Disk>(now: Instant, slot: u32, event: &EventView<'_>, filing: &mut Filing<D>) -> Filed {
-    if filing.has_given_up() {
-        return Filed::Refused(Cause::WriteFailed);
-    }
-    let fragments = event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices());
-    filing.add(now, slot, event.lumisection, event.key.number(), fragments)
 }
 
 /// The event that is next to be written cannot be.

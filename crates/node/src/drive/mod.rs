@@ -28,6 +28,7 @@ mod delivery;
 mod dividing;
 mod entrances;
 mod event_output;
+mod event_sink;
 mod filing;
 mod filtering;
 mod framers;
@@ -51,7 +52,6 @@ mod storage;
 mod strangers;
 pub mod stream;
 mod table;
-mod writer;
 
 pub use account::{Doubts, NodeReport, RunSnapshot, Standing, Unknown};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
@@ -62,10 +62,11 @@ pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;
 pub use event_output::EventOutput;
-pub use filing::{Filing, FilingConfig, FilingCounts, LumisectionTotal};
+pub use event_sink::{EventSink, Filed, SinkEvent};
+pub use filing::{Filing, FilingConfig, LumisectionTotal};
 pub use filtering::{
-    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, RemoteNotes,
-    RemoteUnit, Said, UnitDecision,
+    DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
+    RemoteNotes, RemoteUnit, Said, UnitDecision,
 };
 pub(crate) use front_ends::MOST_UNKNOWN;
 pub use link::{Identity, Outbox, Unsent};
@@ -80,7 +81,6 @@ pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 pub(crate) use strangers::MOST_STRANGERS;
-pub use writer::{Filed, Writer};
 
 use crate::pages::NodePage;
 use ropewalk_terms::Instant;

@@ -25,8 +25,8 @@ use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{
-    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, Identity, ManagerDrive, OutputRoom, ReadoutDrive, Refusal,
-    SourceDrive, Storage,
+    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, Identity, ManagerDrive, OutputRoom, ReadoutDrive,
+    Refusal, SourceDrive, Storage,
 };
 use crate::fields::Fields;
 use crate::monitoring::Archive;
@@ -180,12 +180,12 @@ impl Workshop<'_> {
         peers: P,
         watched: &mut Vec<Watched>,
         archive: &mut Archive,
-    ) -> Result<BuilderDrive<P, RealDisk>, RunError> {
+    ) -> Result<BuilderDrive<P>, RunError> {
         let node = NodeId::builder(index);
         let config = self.resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
-        let storage = match self.resolved.storage(index, epoch()) {
-            None => None,
+        let sink: Option<Box<dyn EventSink>> = match self.resolved.storage(index, epoch()) {
+            None => self.filing(index, &name)?.map(|filing| Box::new(filing) as Box<dyn EventSink>),
             Some(storage) => {
                 let config = self.resolved.run_files().disk_config(disk_thread(&name), &storage);
                 let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
@@ -195,7 +195,7 @@ impl Workshop<'_> {
                     RECORDS_BLOCK,
                     RECORDS_BLOCKS,
                 ))?;
-                Some(Storage::new(disk, storage, records))
+                Some(Box::new(Storage::new(disk, storage, records)))
             }
         };
         let (mut filtering, others) = self.filtering(&name, config.builder.slots)?;
@@ -203,14 +203,10 @@ impl Workshop<'_> {
             filtering = filtering.with_keeper(Box::new(archive.line(node, output, self.resolved.streams())));
         }
         watched.extend(others);
-        let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
+        let drive = BuilderDrive::new(config, peers, sink, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager drops what is left.
         let drive = drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2);
-        let drive = drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone());
-        Ok(match self.filing(index, &name)? {
-            None => drive,
-            Some(filing) => drive.with_filing(filing),
-        })
+        Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
     }
 
     /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.

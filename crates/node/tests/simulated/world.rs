@@ -11,7 +11,7 @@ use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::Endpoint;
 use ropewalk_io::clock::{Clock, SimulatedClock};
-use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
+use ropewalk_io::disk::{DiskFaults, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::{
@@ -68,7 +68,7 @@ impl Plan {
 }
 
 type Readout = ReadoutDrive<Simulated, Simulated>;
-type Builder = BuilderDrive<Watched, SimulatedDisk>;
+type Builder = BuilderDrive<Watched>;
 
 /// A node and its places on the network.
 pub(crate) struct Placed<N> {
@@ -186,7 +186,8 @@ impl World {
         };
         let disk = self.storage.disk(SimulatedDiskConfig::default(), self.clock.clone());
         let storage = Storage::new(disk, storage, staging("records"));
-        let node = BuilderDrive::new(config, peers, Some(storage), staging("builder")).expect("no address is wrong");
+        let node =
+            BuilderDrive::new(config, peers, Some(Box::new(storage)), staging("builder")).expect("no address is wrong");
         let node = match filtering {
             Some(filtering) => node.with_filtering(filtering, GIVE_UP_AFTER),
             None => node,

@@ -3,6 +3,7 @@
 use super::account::FrontEndsAccount;
 use super::link::Link;
 use crate::drive::Drive;
+use crate::drive::event_sink::EventSink;
 use crate::drive::link::received;
 use crate::drive::storage::Storage;
 use crate::drive::table::EndpointTable;

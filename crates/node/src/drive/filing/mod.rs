@@ -16,8 +16,8 @@ mod lumisections;
 mod tests;
 mod whole_file;
 
-use super::storage::{Progress, Room};
-use super::writer::Filed;
+use super::event_sink::{EventSink, Filed, SinkEvent};
+use super::storage::{Progress, Room, StorageCounts};
 use crate::file_based::documents::{
     EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers,
 };
@@ -27,7 +27,7 @@ pub use lumisections::LumisectionTotal;
 use lumisections::Lumisections;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Cause, Instant, PoolAccount, RunNumber};
+use ropewalk_terms::{Cause, Incarnation, Instant, PoolAccount, RunNumber, StreamSet};
 use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, checksum_of};
 use ropewalk_wire::run_file::run_directory_name;
 use std::collections::VecDeque;
@@ -42,23 +42,6 @@ const OPEN: usize = 4;
 const CLOSING: usize = 8;
 /// Where files are until they have their names.
 const OPEN_DIRECTORY: &str = "open";
-
-/// What was written.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FilingCounts {
-    /// Events in files that have their names.
-    pub events: u64,
-    /// These files.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Events that do not fit into the format.
-    pub unfit: u64,
-    /// Work that the disk refused, each time it was offered.
-    pub refusals: u64,
-    /// Why the disk refuses at this moment.
-    pub refused: Option<DiskCause>,
-}
 
 /// The files of events of one builder unit: see the module's picture.
 pub struct Filing<D: Disk> {
@@ -79,7 +62,7 @@ pub struct Filing<D: Disk> {
     spare_documents: Vec<WholeFile>,
     lumisections: Lumisections,
     room: Room,
-    counts: FilingCounts,
+    counts: StorageCounts,
     completions: Vec<Completion>,
     /// Of one event, or of one document.
     pieces: Vec<Slice>,
@@ -112,7 +95,7 @@ impl<D: Disk> Filing<D> {
             documents: VecDeque::with_capacity(2 * OPEN),
             spare_documents: (0..OPEN).map(|_| WholeFile::new(1)).collect(),
             lumisections: Lumisections::default(),
-            counts: FilingCounts::default(),
+            counts: StorageCounts::default(),
             completions: Vec::with_capacity(16),
             pieces: Vec::with_capacity(4096),
             header: Vec::with_capacity(64),
@@ -121,35 +104,6 @@ impl<D: Disk> Filing<D> {
             given_up: false,
             finishing: false,
             is_ended: false,
-        }
-    }
-
-    /// The run begins for this life of the node. What an earlier one has closed counts on; what it has not is removed: the event
-    /// manager has not heard of it.
-    pub fn begin(&mut self, run: RunNumber) {
-        self.run = run;
-        self.directory = self.config.directory.join(run_directory_name(run));
-        self.open_directory = self.directory.join(OPEN_DIRECTORY);
-        (self.lumisections, self.counts) = (Lumisections::default(), FilingCounts::default());
-        (self.draining, self.given_up, self.next_index) = (None, false, 0);
-        (self.finishing, self.is_ended) = (false, false);
-        let unnamed = self.disk.enter_directory(&self.open_directory);
-        let names = self.disk.enter_directory(&self.directory);
-        let known = |name: &String| name.parse::<FileName>().ok().filter(|name| name.run == run);
-        let mut files: Vec<FileName> = names.iter().filter_map(known).collect();
-        // Lumisections' ends come behind their files.
-        files.sort_unstable();
-        for name in files {
-            self.recall(name, &unnamed);
-        }
-        // Behind their documents: a life that ends between both must not leave a document that seems to be of a file.
-        for name in &unnamed {
-            self.disk.remove(&self.open_directory.join(name), 0);
-        }
-        if !names.iter().any(|name| name == EndOfRun::LEGEND) {
-            self.legend::<RawFile>();
-            self.legend::<EndOfLumisection>();
-            self.legend::<EndOfRun>();
         }
     }
 
@@ -186,13 +140,22 @@ impl<D: Disk> Filing<D> {
         number: u64,
         fragments: impl Iterator<Item = Slice>,
     ) -> Filed {
-        // What a run has built when it ends is written as long as it goes.
-        if self.room.is_short() && self.draining.is_none() {
-            return Filed::NoRoom;
-        }
-        let Some(place) = self.ready(now, lumisection) else { return Filed::NoRoom };
         self.pieces.clear();
         self.pieces.extend(fragments);
+        self.add_pieces(now, slot, lumisection, number)
+    }
+
+    /// The same, whose fragments are in `pieces`.
+    fn add_pieces(&mut self, now: Instant, slot: u32, lumisection: u32, number: u64) -> Filed {
+        // What a run has built when it ends is written as long as it goes.
+        if self.room.is_short() && self.draining.is_none() {
+            self.pieces.clear();
+            return Filed::NoRoom;
+        }
+        let Some(place) = self.ready(now, lumisection) else {
+            self.pieces.clear();
+            return Filed::NoRoom;
+        };
         let data_bytes: usize = self.pieces.iter().map(|piece| piece.len()).sum();
         let version = self.config.version;
         let header = EventHeader {
@@ -209,7 +172,6 @@ impl<D: Disk> Filing<D> {
         let is_too_large = u32::try_from(data_bytes).is_err();
         if is_too_large || header.encode(&mut self.header).is_err() {
             self.pieces.clear();
-            self.counts.unfit += 1;
             return Filed::Refused(if is_too_large { Cause::TooLarge } else { Cause::WriteFailed });
         }
         let Some(staged) = self.staging.write(&self.header) else {
@@ -264,44 +226,6 @@ impl<D: Disk> Filing<D> {
         true
     }
 
-    /// No event of a lumisection comes any more: it is closed when its files are written.
-    pub fn close_lumisection(&mut self, lumisection: u32, total: LumisectionTotal) {
-        self.lumisections.close(lumisection, total);
-    }
-
-    /// Gives the disk what it may do now.
-    pub fn flush(&mut self, now: Instant) {
-        if self.given_up {
-            return;
-        }
-        let Self { closing, documents, disk, .. } = self;
-        closing.iter_mut().for_each(|file| file.flush(now, disk));
-        documents.iter_mut().for_each(|document| document.flush(now, disk, true));
-    }
-
-    /// Takes what the disk has done; appends how far events have come. Returns how much happened.
-    pub fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
-        let mut completions = std::mem::take(&mut self.completions);
-        let work = self.disk.poll(&mut completions);
-        for mut completion in completions.drain(..) {
-            self.take(now, &mut completion);
-        }
-        self.completions = completions;
-        self.collect(progress);
-        if self.give_up_at().is_some_and(|deadline| now >= deadline) {
-            self.given_up = true;
-        }
-        if self.given_up {
-            self.give_up(progress);
-        } else if self.run != RunNumber(0) {
-            self.close_what_is_due(now);
-            self.flush(now);
-            self.room.look(now, &mut self.disk, std::iter::once(self.directory.as_path()));
-        }
-        self.counts.refused = self.refusal().map(|(cause, _)| cause);
-        work
-    }
-
     fn take(&mut self, now: Instant, completion: &mut Completion) {
         let is_refused = match completion {
             Completion::Created { result, .. } | Completion::Published { result, .. } => result.is_err(),
@@ -339,7 +263,7 @@ impl<D: Disk> Filing<D> {
             }
             self.lumisections.file_written(file.lumisection, file.events, file.bytes);
             self.counts.events += file.events;
-            self.counts.files += 1;
+            self.counts.segments += 1;
             self.counts.bytes += file.bytes;
             self.spare.push(file);
         }
@@ -384,13 +308,124 @@ impl<D: Disk> Filing<D> {
         self.document(N::LEGEND);
     }
 
-    /// The run drains: from here on a disk that refuses everything is not waited for without an end.
-    pub fn drain(&mut self, now: Instant) {
+    /// Lets go of what the disk has not taken; its events have failed. What is with the disk this very moment ends as it ends.
+    fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) {
+        self.closing.extend(self.open.drain(..));
+        for _ in 0..self.closing.len() {
+            let Some(mut file) = self.closing.pop_front() else { return };
+            if file.is_with_disk() {
+                self.closing.push_back(file);
+                continue;
+            }
+            file.give_up();
+            progress.extend(file.slots.drain(..).map(|slot| (slot, Progress::Failed)));
+            self.spare.push(file);
+        }
+    }
+
+    /// Why the disk refuses the oldest work that it refuses, and since when; that it is full, where nothing is offered.
+    fn refusal(&self) -> Option<(DiskCause, Instant)> {
+        let files = self.closing.iter().filter_map(EventFile::refusal);
+        files.chain(self.documents.iter().filter_map(WholeFile::refusal)).min_by_key(|&(_, since)| since)
+    }
+
+    /// When the disk is given up if it goes on refusing.
+    fn give_up_at(&self) -> Option<Instant> {
+        let (draining, (_, since)) = (self.draining?, self.refusal()?);
+        (!self.given_up).then(|| since.max(draining).after(self.config.give_up_after))
+    }
+}
+
+impl<D: Disk> EventSink for Filing<D> {
+    fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, _: StreamSet) -> Filed {
+        if self.given_up {
+            return Filed::Refused(Cause::WriteFailed);
+        }
+        self.pieces.clear();
+        let (lumisection, number) = match event {
+            SinkEvent::Built(decided) => {
+                let event = decided.event();
+                self.pieces.extend(event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices()));
+                (event.lumisection, event.key.number())
+            }
+            SinkEvent::Gathered(event) => {
+                if !event.append_copies(&mut self.staging, &mut self.pieces) {
+                    self.pieces.clear();
+                    return Filed::NoRoom;
+                }
+                (0, event.key().number())
+            }
+        };
+        self.add_pieces(now, slot, lumisection, number)
+    }
+
+    fn end_lumisection(&mut self, lumisection: u32, total: LumisectionTotal) {
+        self.lumisections.close(lumisection, total);
+    }
+
+    fn begin(&mut self, _: Instant, run: RunNumber, _: Incarnation) {
+        self.run = run;
+        self.directory = self.config.directory.join(run_directory_name(run));
+        self.open_directory = self.directory.join(OPEN_DIRECTORY);
+        (self.lumisections, self.counts) = (Lumisections::default(), StorageCounts::default());
+        (self.draining, self.given_up, self.next_index) = (None, false, 0);
+        (self.finishing, self.is_ended) = (false, false);
+        let unnamed = self.disk.enter_directory(&self.open_directory);
+        let names = self.disk.enter_directory(&self.directory);
+        let known = |name: &String| name.parse::<FileName>().ok().filter(|name| name.run == run);
+        let mut files: Vec<FileName> = names.iter().filter_map(known).collect();
+        // Lumisections' ends come behind their files.
+        files.sort_unstable();
+        for name in files {
+            self.recall(name, &unnamed);
+        }
+        // Behind their documents: a life that ends between both must not leave a document that seems to be of a file.
+        for name in &unnamed {
+            self.disk.remove(&self.open_directory.join(name), 0);
+        }
+        if !names.iter().any(|name| name == EndOfRun::LEGEND) {
+            self.legend::<RawFile>();
+            self.legend::<EndOfLumisection>();
+            self.legend::<EndOfRun>();
+        }
+    }
+
+    fn flush(&mut self, now: Instant) {
+        if self.given_up {
+            return;
+        }
+        let Self { closing, documents, disk, .. } = self;
+        closing.iter_mut().for_each(|file| file.flush(now, disk));
+        documents.iter_mut().for_each(|document| document.flush(now, disk, true));
+    }
+
+    fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
+        let mut completions = std::mem::take(&mut self.completions);
+        let work = self.disk.poll(&mut completions);
+        for mut completion in completions.drain(..) {
+            self.take(now, &mut completion);
+        }
+        self.completions = completions;
+        self.collect(progress);
+        if self.give_up_at().is_some_and(|deadline| now >= deadline) {
+            self.given_up = true;
+        }
+        if self.given_up {
+            self.give_up(progress);
+        } else if self.run != RunNumber(0) {
+            self.close_what_is_due(now);
+            self.flush(now);
+            self.room.look(now, &mut self.disk, std::iter::once(self.directory.as_path()));
+        }
+        self.counts.refused = self.refusal().map(|(cause, _)| cause);
+        work
+    }
+
+    fn drain(&mut self, now: Instant) {
         self.draining.get_or_insert(now);
     }
 
-    /// No event comes any more: what is open is closed, and the run. To be called until [`Filing::is_closed`].
-    pub fn finish(&mut self, now: Instant) {
+    fn finish(&mut self, now: Instant) {
         self.drain(now);
         self.finishing = true;
         if self.given_up || self.run == RunNumber(0) {
@@ -411,73 +446,38 @@ impl<D: Disk> Filing<D> {
         self.flush(now);
     }
 
-    /// Everything is written, or nothing more will be.
-    pub fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         let is_whole = self.is_ended && self.documents.is_empty() && self.closing.is_empty();
         self.run == RunNumber(0) || is_whole || self.given_up && self.closing.is_empty()
     }
 
-    /// Lets go of what the disk has not taken; its events have failed. What is with the disk this very moment ends as it ends.
-    fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) {
-        self.closing.extend(self.open.drain(..));
-        for _ in 0..self.closing.len() {
-            let Some(mut file) = self.closing.pop_front() else { return };
-            if file.is_with_disk() {
-                self.closing.push_back(file);
-                continue;
-            }
-            file.give_up();
-            progress.extend(file.slots.drain(..).map(|slot| (slot, Progress::Failed)));
-            self.spare.push(file);
-        }
-    }
-
-    /// The disk was given up: what it has not taken will not be written, and what comes now will not either.
-    pub const fn has_given_up(&self) -> bool {
+    fn has_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// Why the disk refuses the oldest work that it refuses, and since when; that it is full, where nothing is offered.
-    fn refusal(&self) -> Option<(DiskCause, Instant)> {
-        let files = self.closing.iter().filter_map(EventFile::refusal);
-        files.chain(self.documents.iter().filter_map(WholeFile::refusal)).min_by_key(|&(_, since)| since)
-    }
-
-    /// When the disk is given up if it goes on refusing.
-    fn give_up_at(&self) -> Option<Instant> {
-        let (draining, (_, since)) = (self.draining?, self.refusal()?);
-        (!self.given_up).then(|| since.max(draining).after(self.config.give_up_after))
-    }
-
-    /// What was written.
-    pub fn counts(&self) -> FilingCounts {
+    fn counts(&self) -> StorageCounts {
         let full = self.room.is_short().then_some(DiskCause::Full);
-        FilingCounts { refused: self.counts.refused.or(full), ..self.counts }
+        StorageCounts { refused: self.counts.refused.or(full), ..self.counts }
     }
 
-    /// Whether the disk has something to write.
-    pub(super) fn is_writing(&self) -> bool {
-        self.disk.queued_bytes() > 0
-    }
-
-    /// Bytes that were copied to be written; what is staged does not count.
-    pub fn copied_bytes(&self) -> u64 {
+    fn copied_bytes(&self) -> u64 {
         self.disk.copied_bytes()
     }
 
-    /// Files that were deleted while they were written, and that were written once more.
-    pub fn restored_files(&self) -> u64 {
+    fn restored_files(&self) -> u64 {
         self.disk.restored_files()
     }
 
-    /// The account of the blocks that headers are staged in, those included that came home by now.
-    pub fn pool(&mut self) -> PoolAccount {
+    fn is_writing(&self) -> bool {
+        self.disk.queued_bytes() > 0
+    }
+
+    fn pool(&mut self) -> PoolAccount {
         self.staging.pool_mut().collect();
         self.staging.pool().account()
     }
 
-    /// When a file is old enough, refused work is offered again, or the disk is given up.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Instant> {
         let old = self.open.iter().map(|file| file.opened.after(self.config.file_time));
         let retries = self.closing.iter().filter_map(EventFile::retry);
         let documents = self.documents.iter().filter_map(WholeFile::retry);
@@ -485,13 +485,11 @@ impl<D: Disk> Filing<D> {
         old.chain(retries).chain(documents).chain(others).min()
     }
 
-    /// Before the thread sleeps: false if there is something to do now.
-    pub fn prepare_wait(&mut self) -> bool {
+    fn prepare_wait(&mut self) -> bool {
         self.disk.prepare_wait()
     }
 
-    /// Becomes readable when the disk has done something.
-    pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.disk.wait_descriptor()
     }
 }

@@ -44,7 +44,7 @@ impl Bench {
         let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
         let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
         let mut filing = Filing::new(disk, config, staging("headers"));
-        filing.begin(RUN);
+        filing.begin(clock.now(), RUN, Incarnation(1));
         Self { clock, medium, filing, payloads: staging("payloads"), reached: Vec::new() }
     }
 
@@ -53,7 +53,7 @@ impl Bench {
         let disk = self.medium.disk(SimulatedDiskConfig::default(), self.clock.clone());
         self.filing = Filing::new(disk, config(), staging("headers"));
         self.reached.clear();
-        self.filing.begin(RUN);
+        self.filing.begin(self.clock.now(), RUN, Incarnation(1));
     }
 
     fn add(&mut self, lumisection: u32, number: u64) -> Filed {
@@ -130,15 +130,15 @@ fn a_file_holds_events_of_one_lumisection_and_counts_with_its_name() {
     assert_eq!(bench.events("run000007_ls0001_index000002.raw"), [4], "it was open for a second");
     bench.reached.sort_unstable();
     assert_eq!(bench.reached, [1, 2, 3, 4].map(|slot| (slot, WRITTEN)), "each once");
-    assert_eq!(bench.filing.counts().files, 3);
+    assert_eq!(bench.filing.counts().segments, 3);
 }
 
 #[test]
 fn a_lumisection_is_closed_behind_its_files_and_the_run_behind_its_lumisections() {
     let mut bench = Bench::new(config());
     bench.add(1, 1);
-    bench.filing.close_lumisection(1, LumisectionTotal { events: 9, lost: 2 });
-    bench.filing.close_lumisection(2, LumisectionTotal::default());
+    bench.filing.end_lumisection(1, LumisectionTotal { events: 9, lost: 2 });
+    bench.filing.end_lumisection(2, LumisectionTotal::default());
     let (end, file) = ("run000007_ls0001_EoLS.jsn", "run000007_ls0001_index000000.raw");
     while !bench.names().iter().any(|name| name == end) {
         bench.turn();
@@ -223,7 +223,6 @@ fn what_the_disk_refuses_is_offered_again_and_given_up_only_while_the_run_drains
 fn what_is_on_its_way_is_bounded_and_what_does_not_fit_is_refused() {
     let mut bench = Bench::new(config());
     assert_eq!(bench.add(1, 1 << 32), Filed::Refused(Cause::WriteFailed));
-    assert_eq!(bench.filing.counts().unfit, 1);
     let taken = (1..).take_while(|&number| bench.add(1, number) == Filed::Taken).count();
     assert_eq!(taken, 2 * CLOSING, "the disk has done nothing meanwhile");
     bench.settle();

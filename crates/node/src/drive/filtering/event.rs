@@ -8,12 +8,19 @@ use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, Fragmen
 
 /// An event and what was decided of it.
 #[derive(Copy, Clone)]
-pub(in crate::drive) struct DecidedEvent<'a> {
+pub struct DecidedEvent<'a> {
     pub(super) event: EventView<'a>,
     /// What the filter said, as it is stored (`wire::filter_result`); none without a filter.
     pub(super) result: Option<&'a Slice>,
     /// No decision could be had.
     pub(super) is_set_aside: bool,
+}
+
+impl<'a> DecidedEvent<'a> {
+    /// The event as it was built.
+    pub const fn event(&self) -> &EventView<'a> {
+        &self.event
+    }
 }
 
 impl Recorded for DecidedEvent<'_> {

@@ -12,7 +12,7 @@ mod link;
 mod monitor;
 mod remote;
 
-pub(super) use event::DecidedEvent;
+pub use event::DecidedEvent;
 pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, Said, UnitDecision};
 pub use remote::{RemoteNotes, RemoteUnit};
 

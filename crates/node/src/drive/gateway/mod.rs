@@ -4,7 +4,7 @@
 //!  PacketSourceDrive --multi-event packets--> GatewayDrive --events--> FarmNodeDrive
 //!   trigger, sources  <--throttle, requests,    |    ^  <--credit, decisions--
 //!   of one flow          decision stream--------+    |
-//!                                               accepted events -> Storage -> io::disk
+//!                                               accepted events -> EventSink -> io::disk
 //! ```
 //! Everything travels in datagrams that may be lost; the machines know that. So nothing else is promised where gateways and
 //! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
@@ -36,6 +36,7 @@ mod watching;
 
 pub use config::{GatewayDriveConfig, Gathering};
 pub use connections::{Callers, Connections};
+pub use event::GatewayEvent;
 pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
 pub use filter::{EmulatedFilter, FilterConfig};
 pub use histograms::{CellsBySource, GatewayHistograms};

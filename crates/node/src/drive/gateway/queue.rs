@@ -9,7 +9,6 @@ use crate::drive::Drive;
 use crate::pages::NodePage;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
-use ropewalk_io::disk::Disk;
 use ropewalk_io::packet::{MemoryInUse, Receiver, Sender};
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;
@@ -35,9 +34,9 @@ impl Phase {
 }
 
 /// A gateway's input queue: see the module's picture.
-pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
+pub struct GatewayDrive<R: Receiver, L: Link, S: Sender> {
     receiving: Receiving<R, S>,
-    sending: Sending<L, S, D>,
+    sending: Sending<L, S>,
     drain: Duration,
     phase: Phase,
     notice: Notice<GatewayReport>,
@@ -45,7 +44,7 @@ pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
     renew_at: Instant,
 }
 
-impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
+impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
     /// A gateway that receives by some parts and speaks with nodes by others.
     ///
     /// # Errors
@@ -53,7 +52,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     pub fn new(
         config: GatewayDriveConfig,
         receiving: ReceivingParts<R, S>,
-        sending: SendingParts<L, S, D>,
+        sending: SendingParts<L, S>,
     ) -> Result<Self, GatewayConfigError> {
         let (receiver, sender) = Gateway::new(&config.machine)?.split();
         let (drain, notice, telling) = (config.drain, Notice::of_gateway(&config), Telling::new(&config));
@@ -133,7 +132,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     }
 }
 
-impl<R: Receiver, L: Link, S: Sender, D: Disk> Drive for GatewayDrive<R, L, S, D> {
+impl<R: Receiver, L: Link, S: Sender> Drive for GatewayDrive<R, L, S> {
     fn turn(&mut self, now: Instant) -> usize {
         let mut work = if self.phase.receives() { self.receiving.receive(now) } else { 0 };
         work += self.sending.hear(now);

@@ -7,11 +7,10 @@ use super::message::{contiguous, send_bytes, send_over};
 use super::readers::DecisionReaders;
 use super::report::GatewayReport;
 use super::watching::Watching;
-use crate::drive::{Filed, Progress, Storage};
+use crate::drive::{EventSink, Filed, Progress, SinkEvent};
 use crate::tap::Tap;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
-use ropewalk_io::disk::Disk;
 use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
 use ropewalk_terms::{Instant, NodeId, SourceId, StreamIndex, StreamSet};
@@ -21,7 +20,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// What the sending half of an input queue works with.
-pub struct SendingParts<L, S, D: Disk> {
+pub struct SendingParts<L, S> {
     /// To and from nodes.
     pub farm: L,
     /// Where decisions leave in the order of events.
@@ -29,7 +28,7 @@ pub struct SendingParts<L, S, D: Disk> {
     /// Who else reads a flow's decisions.
     pub readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Where accepted events are written, if they are.
-    pub storage: Option<Storage<D>>,
+    pub sink: Option<Box<dyn EventSink>>,
     /// Memory for heads of events that the kernel gathers.
     pub heads: Staging,
     /// Where copies of events are asked for, and whose they are then.
@@ -44,7 +43,7 @@ enum To {
 }
 
 /// The sending half: see the module's first line.
-pub(super) struct Sending<L, S, D: Disk> {
+pub(super) struct Sending<L, S> {
     config: Arc<GatewayDriveConfig>,
     machine: machine::Sender,
     farm: L,
@@ -52,7 +51,7 @@ pub(super) struct Sending<L, S, D: Disk> {
     readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Where each node was heard last.
     nodes: Vec<Option<SocketAddrV4>>,
-    storage: Option<Storage<D>>,
+    sink: Option<Box<dyn EventSink>>,
     staging: Staging,
     packets: Vec<Packet>,
     slices: Vec<Slice>,
@@ -75,12 +74,12 @@ const MESSAGES: usize = 64;
 /// Events to storage of one turn.
 const STORED: usize = 64;
 
-impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
-    pub(super) fn new(config: Arc<GatewayDriveConfig>, machine: machine::Sender, parts: SendingParts<L, S, D>) -> Self {
+impl<L: Link, S: Sender> Sending<L, S> {
+    pub(super) fn new(config: Arc<GatewayDriveConfig>, machine: machine::Sender, parts: SendingParts<L, S>) -> Self {
         let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
         let sources: Vec<Vec<_>> = config.machine.flows.iter().map(ids).collect();
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
-        let SendingParts { farm, triggers, readers, storage, heads, tap } = parts;
+        let SendingParts { farm, triggers, readers, sink, heads, tap } = parts;
         let most_sources = sources.iter().map(Vec::len).max().unwrap_or_default();
         let watching = tap.map(|(unit, tap)| Watching::new(unit, tap, most_sources));
         Self {
@@ -90,7 +89,7 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             triggers,
             readers,
             nodes,
-            storage,
+            sink,
             staging: heads,
             packets: Vec::with_capacity(1024),
             slices: Vec::with_capacity(1024),
@@ -116,8 +115,8 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
 
     /// The run's directory is entered.
     pub(super) fn begin(&mut self, now: Instant) {
-        if let Some(storage) = &mut self.storage {
-            storage.begin(now, self.config.run, self.config.machine.incarnation);
+        if let Some(sink) = &mut self.sink {
+            sink.begin(now, self.config.run, self.config.machine.incarnation);
         }
     }
 
@@ -234,17 +233,17 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         true
     }
 
-    /// Accepted events to storage.
+    /// Accepted events to the sink.
     pub(super) fn store(&mut self, now: Instant) -> usize {
         let farm = self.machine.farm();
-        let Some(storage) = &mut self.storage else {
+        let Some(sink) = &mut self.sink else {
             // Nothing is written: the events are counted and let go.
             while farm.next_stored().is_some() {
                 farm.stored();
             }
             return 0;
         };
-        let mut work = storage.poll(now, &mut self.progress);
+        let mut work = sink.poll(now, &mut self.progress);
         self.not_written +=
             self.progress.drain(..).filter(|(_, progress)| *progress == Progress::Failed).count() as u64;
         for _ in 0..STORED {
@@ -252,8 +251,8 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
                 break;
             }
             let Some(event) = farm.stored_view() else { break };
-            let event = GatewayEvent::new(event, &self.sources);
-            match storage.add(now, 0, &event, StreamSet::of(StreamIndex(0))) {
+            let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
+            match sink.add_event(now, 0, &event, StreamSet::of(StreamIndex(0))) {
                 Filed::Taken => {}
                 Filed::NoRoom => break,
                 Filed::Refused(_) => self.not_written += 1,
@@ -261,7 +260,7 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             farm.stored();
             work += 1;
         }
-        storage.flush(now);
+        sink.flush(now);
         work
     }
 
@@ -277,8 +276,8 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
 
     /// No packet comes any more: a disk that refuses everything is not waited for without an end.
     pub(super) fn drain(&mut self, now: Instant) {
-        if let Some(storage) = &mut self.storage {
-            storage.drain(now);
+        if let Some(sink) = &mut self.sink {
+            sink.drain(now);
         }
     }
 
@@ -288,9 +287,9 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         if !self.machine.farm().is_empty() {
             return false;
         }
-        let is_closed = self.storage.as_mut().is_none_or(|storage| {
-            storage.finish(now);
-            storage.is_closed() || storage.has_given_up()
+        let is_closed = self.sink.as_mut().is_none_or(|sink| {
+            sink.finish(now);
+            sink.is_closed() || sink.has_given_up()
         });
         let is_queued = self.unsent.is_some()
             || self.farm.is_queued()
@@ -305,15 +304,15 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             known.events = self.machine.account(flow);
         }
         report.sent = self.farm.sent();
-        report.storage = self.storage.as_ref().map(Storage::counts);
+        report.storage = self.sink.as_ref().map(|sink| sink.counts());
         report.not_written = self.not_written;
         report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
-        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
+        let sink = self.sink.as_ref().and_then(|sink| sink.next_deadline());
         let readers = self.readers.iter().flatten().filter_map(|readers| readers.next_deadline());
-        let others = storage.into_iter().chain(self.farm.next_deadline()).chain(readers);
+        let others = sink.into_iter().chain(self.farm.next_deadline()).chain(readers);
         others.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
@@ -322,13 +321,13 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         for readers in self.readers.iter_mut().flatten() {
             may_sleep &= readers.prepare_wait();
         }
-        self.storage.as_mut().is_none_or(Storage::prepare_wait) && may_sleep
+        self.sink.as_mut().is_none_or(|sink| sink.prepare_wait()) && may_sleep
     }
 
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.farm.wait_descriptor());
         into.extend(self.readers.iter().flatten().filter_map(|readers| readers.wait_descriptor()));
-        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+        into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
     }
 }
 

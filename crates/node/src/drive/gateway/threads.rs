@@ -18,7 +18,6 @@ use crate::drive::Drive;
 use crate::pages::NodePage;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
-use ropewalk_io::disk::Disk;
 use ropewalk_io::packet::{MemoryInUse, Receiver, Sender};
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -39,17 +38,17 @@ pub enum HalvesError {
 }
 
 /// The drives of a gateway's input queue.
-pub type Halves<R, L, S, D> = (ReceivingDrive<R, S>, SendingDrive<L, S, D>);
+pub type Halves<R, L, S> = (ReceivingDrive<R, S>, SendingDrive<L, S>);
 
 /// The two halves of a gateway's input queue, each for a thread of its own.
 ///
 /// # Errors
 /// [`HalvesError`].
-pub fn halves<R: Receiver, L: Link, S: Sender, D: Disk>(
+pub fn halves<R: Receiver, L: Link, S: Sender>(
     config: GatewayDriveConfig,
     receiving: ReceivingParts<R, S>,
-    sending: SendingParts<L, S, D>,
-) -> Result<Halves<R, L, S, D>, HalvesError> {
+    sending: SendingParts<L, S>,
+) -> Result<Halves<R, L, S>, HalvesError> {
     let (receiver, sender) = Gateway::new(&config.machine)?.split();
     let sets = config.machine.flows.iter().map(|flow| usize::from(flow.sets)).sum();
     let (here, there) = line(sets)?;
@@ -220,8 +219,8 @@ impl<R: Receiver, S: Sender> Drive for ReceivingDrive<R, S> {
 }
 
 /// The half that sends.
-pub struct SendingDrive<L: Link, S: Sender, D: Disk> {
-    half: Sending<L, S, D>,
+pub struct SendingDrive<L: Link, S: Sender> {
+    half: Sending<L, S>,
     end: End,
     /// Sets of each flow that came over.
     taken: Vec<u64>,
@@ -233,7 +232,7 @@ pub struct SendingDrive<L: Link, S: Sender, D: Disk> {
     renew_at: Instant,
 }
 
-impl<L: Link, S: Sender, D: Disk> SendingDrive<L, S, D> {
+impl<L: Link, S: Sender> SendingDrive<L, S> {
     /// The machine's half, for who looks on.
     pub const fn machine(&self) -> &machine::Sender {
         self.half.machine()
@@ -281,7 +280,7 @@ impl<L: Link, S: Sender, D: Disk> SendingDrive<L, S, D> {
     }
 }
 
-impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
+impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
     fn turn(&mut self, now: Instant) -> usize {
         self.end.wake();
         // Before the queue is looked at: behind this nothing more comes.
@@ -337,7 +336,6 @@ mod tests {
     use super::super::{Datagrams, Gathering, OrderBoard};
     use super::*;
     use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, GatewayConfig, PacketSource};
-    use ropewalk_io::disk::SimulatedDisk;
     use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork, SimulatedReceiver, SimulatedSender};
     use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
     use ropewalk_memory::{Pool, PoolConfig, Staging};
@@ -346,8 +344,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    type Parts =
-        Halves<SimulatedReceiver, Datagrams<SimulatedReceiver, SimulatedSender>, SimulatedSender, SimulatedDisk>;
+    type Parts = Halves<SimulatedReceiver, Datagrams<SimulatedReceiver, SimulatedSender>, SimulatedSender>;
 
     fn at(milliseconds: u64) -> Instant {
         Instant::ZERO.after(Duration::from_millis(milliseconds))
@@ -393,7 +390,7 @@ mod tests {
         let receiving = ReceivingParts { inputs: vec![hears(1)], triggers: speaks(), board: None, evacuated };
         let farm = Datagrams { receiver: hears(2), sender: speaks() };
         let heads = Staging::new(memory());
-        let sending = SendingParts { farm, triggers: speaks(), readers: vec![None], storage: None, heads, tap: None };
+        let sending = SendingParts { farm, triggers: speaks(), readers: vec![None], sink: None, heads, tap: None };
         halves(config, receiving, sending).expect("it can be")
     }
 

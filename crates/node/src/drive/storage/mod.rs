@@ -23,7 +23,7 @@ mod series;
 mod tests;
 mod watch;
 
-use super::writer::Filed;
+use super::event_sink::{EventSink, Filed, SinkEvent};
 pub use config::{StorageConfig, StreamStorage};
 use copies::{Copies, Ticket};
 pub use counts::StorageCounts;
@@ -146,21 +146,6 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// The run begins for this life of the node: its directory is entered, and segments are numbered behind those of an
-    /// earlier life.
-    pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
-        let Self { tools, series, .. } = self;
-        (tools.run, self.incarnation) = (run, incarnation);
-        tools.started = tools.utc(now);
-        let config = &tools.config;
-        tools.places = config.streams.iter().map(|stream| Places::of(config, stream, run)).collect();
-        let names: Vec<_> = tools.places.iter().flat_map(|places| places.enter(&mut tools.disk)).collect();
-        series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
-        self.kept.clear();
-        (self.kept_bytes, self.watch) = (0, Watch::default());
-        (self.draining, self.given_up) = (None, false);
-    }
-
     /// Takes an event for these streams, at least one and each of them configured: for all or for none.
     pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded, streams: StreamSet) -> Filed {
         debug_assert!(!streams.is_empty(), "an event that goes nowhere is not to be written");
@@ -233,42 +218,6 @@ impl<D: Disk> Storage<D> {
         }
         series.add_bytes(record.len() as u64, &mut tools.pieces);
         true
-    }
-
-    /// Hands gathered batches to the disk, as many of each segment as it may have.
-    pub fn flush(&mut self, now: Instant) {
-        if !self.given_up {
-            self.series.iter_mut().for_each(|series| series.flush(now, &mut self.tools));
-        }
-    }
-
-    /// Takes what the disk has done; appends how far events have come. Returns how much happened.
-    pub fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
-        let mut completions = std::mem::take(&mut self.completions);
-        let work = self.tools.disk.poll(&mut completions);
-        for completion in completions.drain(..) {
-            self.take(now, completion, progress);
-        }
-        self.completions = completions;
-        self.collect_closed();
-        self.look_for_closed(now);
-        if self.give_up_at().is_some_and(|deadline| now >= deadline) {
-            self.given_up = true;
-        }
-        if self.given_up {
-            let Self { series, copies, times, .. } = self;
-            let mut acknowledgements = Acknowledgements { now, copies, progress, times };
-            series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
-        } else {
-            self.flush(now);
-            if self.tools.run != RunNumber(0) {
-                self.room.look(now, &mut self.tools.disk, self.tools.places.iter().flat_map(Places::all));
-            }
-            for series in &mut self.series {
-                series.counts.refused = series.refusal().map(|(cause, _)| cause);
-            }
-        }
-        work
     }
 
     fn take(&mut self, now: Instant, completion: Completion, progress: &mut Vec<(u32, Progress)>) {
@@ -360,26 +309,78 @@ impl<D: Disk> Storage<D> {
         self.series.iter().filter_map(Series::refusal).min_by_key(|&(_, since)| since)
     }
 
-    /// The run drains: from here on a disk that refuses everything is not waited for without an end.
-    pub fn drain(&mut self, now: Instant) {
-        self.draining.get_or_insert(now);
-    }
-
-    /// The disk was given up: whatever it has not taken will not be written, and what comes now will not either. The files
-    /// stay as they are: whole up to the last record that the disk took.
-    pub const fn has_given_up(&self) -> bool {
-        self.given_up
-    }
-
     /// When the disk is given up if it goes on refusing.
     fn give_up_at(&self) -> Option<Instant> {
         let (draining, (_, since)) = (self.draining?, self.refusal()?);
         (!self.given_up).then(|| since.max(draining).after(self.tools.config.give_up_after))
     }
 
-    /// No event comes any more: each stream's last segment gets its end-of-run record and is closed. To be called until
-    /// [`Storage::is_closed`].
-    pub fn finish(&mut self, now: Instant) {
+    /// What was written and deleted in each stream, by its index.
+    pub fn streams(&self) -> impl Iterator<Item = StorageCounts> {
+        self.series.iter().map(|series| series.counts)
+    }
+}
+
+impl<D: Disk> EventSink for Storage<D> {
+    fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, streams: StreamSet) -> Filed {
+        match event {
+            SinkEvent::Built(event) => self.add(now, slot, event, streams),
+            SinkEvent::Gathered(event) => self.add(now, slot, event, streams),
+        }
+    }
+
+    fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
+        let Self { tools, series, .. } = self;
+        (tools.run, self.incarnation) = (run, incarnation);
+        tools.started = tools.utc(now);
+        let config = &tools.config;
+        tools.places = config.streams.iter().map(|stream| Places::of(config, stream, run)).collect();
+        let names: Vec<_> = tools.places.iter().flat_map(|places| places.enter(&mut tools.disk)).collect();
+        series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
+        self.kept.clear();
+        (self.kept_bytes, self.watch) = (0, Watch::default());
+        (self.draining, self.given_up) = (None, false);
+    }
+
+    fn flush(&mut self, now: Instant) {
+        if !self.given_up {
+            self.series.iter_mut().for_each(|series| series.flush(now, &mut self.tools));
+        }
+    }
+
+    fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
+        let mut completions = std::mem::take(&mut self.completions);
+        let work = self.tools.disk.poll(&mut completions);
+        for completion in completions.drain(..) {
+            self.take(now, completion, progress);
+        }
+        self.completions = completions;
+        self.collect_closed();
+        self.look_for_closed(now);
+        if self.give_up_at().is_some_and(|deadline| now >= deadline) {
+            self.given_up = true;
+        }
+        if self.given_up {
+            let Self { series, copies, times, .. } = self;
+            let mut acknowledgements = Acknowledgements { now, copies, progress, times };
+            series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
+        } else {
+            self.flush(now);
+            if self.tools.run != RunNumber(0) {
+                self.room.look(now, &mut self.tools.disk, self.tools.places.iter().flat_map(Places::all));
+            }
+            for series in &mut self.series {
+                series.counts.refused = series.refusal().map(|(cause, _)| cause);
+            }
+        }
+        work
+    }
+
+    fn drain(&mut self, now: Instant) {
+        self.draining.get_or_insert(now);
+    }
+
+    fn finish(&mut self, now: Instant) {
         self.drain(now);
         for series in &mut self.series {
             if self.given_up {
@@ -390,13 +391,15 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// All segments are closed and renamed, and were looked for since.
-    pub fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.tools.run == RunNumber(0) || self.series.iter().all(Series::is_closed) && self.watch.is_done()
     }
 
-    /// What was written and deleted, in all streams together.
-    pub fn counts(&self) -> StorageCounts {
+    fn has_given_up(&self) -> bool {
+        self.given_up
+    }
+
+    fn counts(&self) -> StorageCounts {
         let mut sum = StorageCounts::default();
         self.series.iter().for_each(|series| sum += series.counts);
         if self.room.is_short() {
@@ -405,51 +408,38 @@ impl<D: Disk> Storage<D> {
         sum
     }
 
-    /// How long batches took to be written, from when the disk was given them.
-    pub(super) const fn times(&self) -> &Recorder {
-        &self.times
-    }
-
-    /// Whether the disk has something to write.
-    pub(super) fn is_writing(&self) -> bool {
-        self.series.iter().any(Series::is_writing)
-    }
-
-    /// Bytes that were copied to be written; what is staged does not count.
-    pub fn copied_bytes(&self) -> u64 {
+    fn copied_bytes(&self) -> u64 {
         self.tools.disk.copied_bytes()
     }
 
-    /// Files that were deleted or moved while they were written, and that were written once more.
-    pub fn restored_files(&self) -> u64 {
+    fn restored_files(&self) -> u64 {
         self.tools.disk.restored_files()
     }
 
-    /// What was written and deleted in each stream, by its index.
-    pub fn streams(&self) -> impl Iterator<Item = StorageCounts> {
-        self.series.iter().map(|series| series.counts)
+    fn is_writing(&self) -> bool {
+        self.series.iter().any(Series::is_writing)
     }
 
-    /// The account of the blocks that heads and tails of records are staged in, those included that came home by now.
-    pub fn pool(&mut self) -> PoolAccount {
+    fn times(&self) -> Option<&Recorder> {
+        Some(&self.times)
+    }
+
+    fn pool(&mut self) -> PoolAccount {
         let staging = &mut self.tools.staging;
         staging.pool_mut().collect();
         staging.pool().account()
     }
 
-    /// When refused work is to be offered again, or the disk is given up.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Instant> {
         let retries = self.series.iter().filter_map(Series::retry);
         retries.chain(self.tools.disk.next_deadline()).chain(self.give_up_at()).chain(self.room.next_deadline()).min()
     }
 
-    /// Before the thread sleeps: false if there is something to do now.
-    pub fn prepare_wait(&mut self) -> bool {
+    fn prepare_wait(&mut self) -> bool {
         self.tools.disk.prepare_wait()
     }
 
-    /// Becomes readable when the disk has done something.
-    pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.tools.disk.wait_descriptor()
     }
 }

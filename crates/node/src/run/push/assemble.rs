@@ -11,7 +11,7 @@ use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
     PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
-use crate::drive::{Drive, Storage, StorageConfig};
+use crate::drive::{Drive, EventSink, Storage, StorageConfig};
 use crate::pages::{OwnerLabel, PageDirectory, PageRole};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::forecast::{DiskWatch, StartRoom};
@@ -320,7 +320,7 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.handle.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let storage = self.storage(queue)?;
+        let sink = self.sink(queue)?;
         let machine = resolve::machine(self.configuration, number, section, self.incarnation, directory.run);
         self.handle.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
@@ -349,7 +349,7 @@ impl Assembly<'_> {
         let readers = self.readers(queue)?;
         let unit = NodeId::builder(number);
         let tap = Some((unit, self.handle.tap.clone()));
-        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads, tap };
+        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, sink, heads, tap };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
         self.handle.gateways.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
@@ -390,7 +390,7 @@ impl Assembly<'_> {
         name: &str,
         config: GatewayDriveConfig,
         receiving: ReceivingParts<R, S>,
-        sending: SendingParts<L, S, RealDisk>,
+        sending: SendingParts<L, S>,
     ) -> Result<Notice<GatewayReport>, RunError>
     where
         R: Receiver + Send + 'static,
@@ -454,7 +454,8 @@ impl Assembly<'_> {
         }
     }
 
-    fn storage(&self, queue: &Queue<'_>) -> Result<Option<Storage<RealDisk>>, RunError> {
+    /// What takes its accepted events; none where nothing is written.
+    fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         if !self.configuration.run.write {
             return Ok(None);
         }
@@ -466,7 +467,7 @@ impl Assembly<'_> {
         let (block, least) = RECORDS_MEMORY;
         let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
         let records = Staging::new(pool(&format!("{name}-records"), (block, blocks))?);
-        Ok(Some(Storage::new(disk, config, records)))
+        Ok(Some(Box::new(Storage::new(disk, config, records))))
     }
 
     /// The emulated nodes of this process, on one thread.

@@ -5,7 +5,7 @@ use super::assigner::{SOURCES, payload};
 use super::scenario::{Mishap, Scenario};
 use ropewalk_flow::builder::Builder;
 use ropewalk_flow::filter::ERROR_STREAM;
-use ropewalk_io::disk::{SimulatedDisk, SimulatedStorage};
+use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_node::drive::EventOutput;
 use ropewalk_terms::{Cause, Ending, Outcome, SourceId, TriggerBits, Verdict};
 use ropewalk_wire::filter_result::FilterResult;
@@ -21,7 +21,7 @@ pub(super) fn judge(
     ended: &BTreeMap<u64, Ending>,
     medium: &SimulatedStorage,
     builder: &Builder,
-    output: &EventOutput<SimulatedDisk>,
+    output: &EventOutput,
     lost_connections: usize,
 ) -> Result<(), Broken> {
     for (&event, ending) in ended {

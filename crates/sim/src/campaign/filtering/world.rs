@@ -74,7 +74,7 @@ pub struct World {
     clock: SimulatedClock,
     medium: SimulatedStorage,
     builder: Builder,
-    output: EventOutput<SimulatedDisk>,
+    output: EventOutput,
     assigner: Assigner,
     kept: Kept,
     notes: Arc<Mutex<Notes>>,
@@ -138,7 +138,7 @@ impl World {
         let filtering = filtering.with_keeper(Box::new(kept.clone()));
         let storage = storage(&scenario, &medium, &clock);
         let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
-        let mut output = EventOutput::new(Some(storage), scenario.slots).with_filtering(filtering, patience);
+        let mut output = EventOutput::new(Some(Box::new(storage)), scenario.slots).with_filtering(filtering, patience);
         let (mut builder, now) = (builder(&scenario), clock.now());
         builder.manager_connected(now);
         builder.readout_connected(now, 0);

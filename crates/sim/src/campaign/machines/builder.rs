@@ -14,7 +14,7 @@ use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, PoolAccou
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 
 /// The drive on simulated endpoints and a simulated disk.
-pub(in super::super) type BuilderMachine = BuilderDrive<Endpoints, NodeDisk>;
+pub(in super::super) type BuilderMachine = BuilderDrive<Endpoints>;
 
 /// A life of the builder unit with this index.
 pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (BuilderMachine, Vec<u32>) {
@@ -52,7 +52,8 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
     };
     let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
     let storage = Storage::new(disk, storage, site.staging("records"));
-    let drive = BuilderDrive::new(config, peers, Some(storage), site.staging("builder")).expect("no address is wrong");
+    let drive = BuilderDrive::new(config, peers, Some(Box::new(storage)), site.staging("builder"))
+        .expect("no address is wrong");
     let drive = match &scenario.filters {
         None => drive,
         Some(filters) => {

@@ -1,6 +1,5 @@
 //! A gateway as the simulator turns it: one drive, or the halves of one that sleep and are woken by each other.
 
-use super::super::disk::NodeDisk;
 use super::lines::Lines;
 use super::wires::{Inlet, Outlet};
 use ropewalk_flow::gateway::{Receiver, Sender};
@@ -15,9 +14,9 @@ use std::os::fd::BorrowedFd;
 /// What gateways and nodes reach each other by: datagrams or connections.
 pub(super) type FarmLink = Box<dyn Link>;
 /// Both halves in one.
-pub(super) type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet, NodeDisk>;
+pub(super) type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
 /// The half that sends.
-pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet, NodeDisk>>;
+pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet>>;
 /// Who reads a flow's decisions.
 pub(super) type Readers = Option<Box<dyn DecisionReaders + Send>>;
 
@@ -38,7 +37,7 @@ impl Woken for ReceivingDrive<Inlet, Outlet> {
     }
 }
 
-impl Woken for SendingDrive<FarmLink, Outlet, NodeDisk> {
+impl Woken for SendingDrive<FarmLink, Outlet> {
     fn is_woken(&mut self) -> bool {
         Self::is_woken(self)
     }

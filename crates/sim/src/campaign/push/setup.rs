@@ -145,7 +145,7 @@ impl Site<'_> {
         gateway: u16,
         life: u64,
         clock: &NodeClock,
-    ) -> (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet, NodeDisk>) {
+    ) -> (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet>) {
         let (scenario, place) = (self.scenario, Place::Gateway(gateway));
         let rooms = scenario.rooms;
         let flows = 0..scenario.flows.len() as u8;
@@ -189,7 +189,7 @@ impl Site<'_> {
         let heads = Staging::new(pool("heads", LARGEST, 64));
         let readers = self.readers(gateway, clock);
         let tap = Some((NodeId::builder(gateway), self.watchers[usize::from(gateway)].tap.clone()));
-        let sending = SendingParts { farm, triggers, readers, storage: Some(storage), heads, tap };
+        let sending = SendingParts { farm, triggers, readers, sink: Some(Box::new(storage)), heads, tap };
         (config, receiving, sending)
     }
 

@@ -10,7 +10,7 @@ use super::scenario::{Accident, Scenario};
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::Staging;
-use ropewalk_node::drive::{Filed, Progress, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{EventSink, Filed, Progress, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, StreamIndex, StreamSet, Utc};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};

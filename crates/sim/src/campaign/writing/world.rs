@@ -9,8 +9,8 @@ use super::scenario::Scenario;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::Staging;
-use ropewalk_node::drive::{Filed, Filing, FilingConfig, LumisectionTotal, Progress};
-use ropewalk_terms::{AcknowledgementLevel, RunNumber, Utc};
+use ropewalk_node::drive::{EventSink, Filed, Filing, FilingConfig, LumisectionTotal, Progress};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, RunNumber, Utc};
 use ropewalk_wire::frd::Version;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn filing(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock
     };
     let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
     let mut filing = Filing::new(disk, config, Staging::new(pool("headers", 4 << 10, scenario.blocks)));
-    filing.begin(RunNumber(1));
+    filing.begin(clock.now(), RunNumber(1), Incarnation(1));
     filing
 }
 
@@ -90,7 +90,7 @@ impl World {
     /// Mixed from everything that came out: equal for equal histories.
     pub fn digest(&self) -> u64 {
         let counts = self.filing.counts();
-        mixed(self.step, mixed(self.events, counts.files, counts.refusals), self.given_again.len() as u64)
+        mixed(self.step, mixed(self.events, counts.segments, counts.refusals), self.given_again.len() as u64)
     }
 
     /// Takes the run.
@@ -189,7 +189,7 @@ impl World {
         let oldest = self.unacknowledged.first().map_or(u32::MAX, |&number| self.lumisection_of(number));
         if is_past && is_known && oldest > next {
             self.over = next;
-            self.filing.close_lumisection(next, LumisectionTotal::default());
+            self.filing.end_lumisection(next, LumisectionTotal::default());
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
         self.lost.extend(acknowledged.filter(|&number| !self.referee.has(number)));
         self.filing = filing(&self.scenario, &self.medium, &self.clock);
         self.progress.clear();
-        (1..=self.over).for_each(|one| self.filing.close_lumisection(one, LumisectionTotal::default()));
+        (1..=self.over).for_each(|one| self.filing.end_lumisection(one, LumisectionTotal::default()));
         self.waiting = self.unacknowledged.iter().copied().collect();
         self.given_again.extend(&self.waiting);
     }
