@@ -567,3 +567,31 @@ fn a_gateway_whose_disk_refuses_its_files_ends_its_run_and_names_what_is_not_wri
         assert!(summary.written < number(&summary, "events.accepted"), "{architecture}: {summary:#?}");
     }
 }
+
+#[test]
+fn closed_files_of_a_gateway_that_somebody_deletes_are_counted_by_their_events() {
+    for (port, architecture) in [25_600, 25_700].into_iter().zip(ARCHITECTURES) {
+        let output = TemporaryDirectory::new("push-gone");
+        let run = Run { architecture, sources: &at(port), segments: "segment_events = 100", ..Run::default() };
+        let mut handle = Run { flow: "emulate = { rate = \"2kHz\" }", ..run }.start(&output);
+        let directory = output.path().join("run000001");
+        let closed = || {
+            let names =
+                std::fs::read_dir(&directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+            names.into_iter().find(|path| path.extension().is_some_and(|end| end == "rwk"))
+        };
+        let begun = Instant::now();
+        let file = loop {
+            assert!(begun.elapsed() < Duration::from_secs(30) && !handle.is_ended(), "no file is closed");
+            if let Some(file) = closed() {
+                break file;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        std::fs::remove_file(file).expect("it is ours");
+        let summary = ended(handle);
+        let held = Held::in_directories(&[&directory]).events.len() as u64;
+        assert_eq!((summary.disk.events_gone, held, summary.written), (100, 1900, 2000), "{summary:#?}");
+        assert!(!summary.is_complete(), "{architecture}: {:?}", summary.status);
+    }
+}

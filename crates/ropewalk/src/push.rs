@@ -3,7 +3,7 @@
 use crate::arguments::{ControlOptions, FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
 use crate::exit::{self, Failure};
 use crate::files::print_json;
-use crate::render::grouped;
+use crate::render::{disk_lines, grouped};
 use crate::running::{Limits, Overruled, Watching, overrule, take_run, warn};
 use crate::signals::Interrupts;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -209,7 +209,7 @@ pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
         return print_json(summary);
     }
     say!("{}", table(summary));
-    restart_lines(summary).iter().for_each(|line| say!("{line}"));
+    restart_lines(summary).iter().chain(&disk_lines(&summary.disk)).for_each(|line| say!("{line}"));
     for broken in &summary.ledger.unbalanced {
         say!("UNBALANCED: {broken}");
     }

@@ -4,7 +4,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use ropewalk_flow::messages::NumberingKind;
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::{IncidentSummary, NumberingSummary, RunSummary, SynchronyVerdict};
+use ropewalk_node::run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronyVerdict};
 use ropewalk_terms::{Counter, Place};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -109,14 +109,11 @@ pub(crate) fn partial_lines(summary: &RunSummary) -> Vec<String> {
 }
 
 /// A line for each disk that failed to the end.
-pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
-    let failing = summary.disk.failing.iter().map(|disk| format!("{}: its disk failed: {}", disk.node, disk.error));
+pub(crate) fn disk_lines(disk: &DiskSummary) -> Vec<String> {
+    let failing = disk.failing.iter().map(|disk| format!("{}: its disk failed: {}", disk.node, disk.error));
     let said = counted([
-        (
-            summary.disk.files_restored,
-            "run files deleted or moved by somebody while they were written, and written once more",
-        ),
-        (summary.disk.events_gone, "events lost with deleted run files"),
+        (disk.files_restored, "run files deleted or moved by somebody while they were written, and written once more"),
+        (disk.events_gone, "events lost with deleted run files"),
     ]);
     failing.chain(said).collect()
 }

@@ -434,7 +434,7 @@ fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
         restart_lines,
         flag_lines,
         frame_lines,
-        disk_lines,
+        |summary: &RunSummary| disk_lines(&summary.disk),
         incident_lines,
     ];
     for line in lines.into_iter().flat_map(|lines| lines(summary)) {

@@ -229,7 +229,7 @@ impl EventOutput {
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),
             (Counter::BytesDeleted, counts.deleted_bytes),
-            (Counter::FilesRestored, sink.map_or(0, |sink| sink.restored_files())),
+            (Counter::FilesRestored, counts.restored_files),
             (Counter::EventsGone, counts.gone_events),
             (Counter::DiskRefusals, counts.refusals),
             (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),

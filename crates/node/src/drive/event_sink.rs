@@ -62,9 +62,6 @@ pub trait EventSink: Send {
     /// Bytes that were copied to be written; what is staged does not count.
     fn copied_bytes(&self) -> u64;
 
-    /// Files that were deleted while they were written, and that were written once more.
-    fn restored_files(&self) -> u64;
-
     /// Whether there is something to write.
     fn is_writing(&self) -> bool;
 

@@ -1,8 +1,7 @@
 //! Disk errors, free space and deleted run files: `disk` and `deleted` of an account.
 
 use super::forecast::DiskLeft;
-use crate::drive::RunSnapshot;
-use ropewalk_terms::{Cause, Counter, NodeId};
+use ropewalk_terms::{Cause, Counter};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,7 +11,7 @@ pub struct DiskSummary {
     /// Events that were written, in run files that were deleted: closed ones, and open ones that could not be written
     /// once more. They are lost.
     pub events_gone: u64,
-    /// Builder units whose disk fails for another reason than lack of space.
+    /// Builder units or gateways whose disk fails for another reason than lack of space.
     pub failing: Vec<FailingDisk>,
     /// Run files that were deleted or moved while they were written, and that were written once more.
     pub files_restored: u64,
@@ -29,7 +28,7 @@ pub struct DiskSummary {
 pub struct FailingDisk {
     /// The error message of the operating system.
     pub error: String,
-    /// The builder unit.
+    /// The builder unit or gateway.
     pub node: String,
 }
 
@@ -53,15 +52,14 @@ pub fn disk_error(number: i32) -> String {
 }
 
 impl DiskSummary {
-    /// The errors of the disks.
-    pub(super) fn new(snapshot: &RunSnapshot) -> Self {
-        let failing = |(node, error): &(NodeId, i32)| FailingDisk { error: disk_error(*error), node: node.to_string() };
+    /// From the sums of counters, and the numbers of the errors of disks that fail, by the name of the node.
+    pub(super) fn new(sum: impl Fn(Counter) -> u64, failing: impl Iterator<Item = (String, i32)>) -> Self {
         Self {
-            events_gone: snapshot.counter(Counter::EventsGone),
-            failing: snapshot.failing_disks.iter().map(failing).collect(),
-            files_restored: snapshot.counter(Counter::FilesRestored),
+            events_gone: sum(Counter::EventsGone),
+            failing: failing.map(|(node, error)| FailingDisk { error: disk_error(error), node }).collect(),
+            files_restored: sum(Counter::FilesRestored),
             free_bytes: None,
-            refusals: snapshot.counter(Counter::DiskRefusals),
+            refusals: sum(Counter::DiskRefusals),
             seconds_left: None,
         }
     }
@@ -75,13 +73,13 @@ impl DiskSummary {
 }
 
 impl DeletedSummary {
-    /// Run files that builder units deleted.
-    pub(super) fn new(snapshot: &RunSnapshot) -> Self {
+    /// From the sums of counters.
+    pub(super) fn new(sum: impl Fn(Counter) -> u64) -> Self {
         Self {
-            bytes: snapshot.counter(Counter::BytesDeleted),
+            bytes: sum(Counter::BytesDeleted),
             cause: Cause::KeptNewest.name(),
-            events: snapshot.counter(Counter::EventsDeleted),
-            segments: snapshot.counter(Counter::SegmentsDeleted),
+            events: sum(Counter::EventsDeleted),
+            segments: sum(Counter::SegmentsDeleted),
         }
     }
 }

@@ -322,8 +322,11 @@ impl RunSummary {
             copies: CopySummary { bytes: counter(Counter::BytesCopied) },
             cards: CardSummary::new(snapshot),
             synchrony: snapshot.synchrony.iter().map(SynchronySummary::new).collect(),
-            deleted: DeletedSummary::new(snapshot),
-            disk: DiskSummary::new(snapshot),
+            deleted: DeletedSummary::new(|counter| snapshot.counter(counter)),
+            disk: DiskSummary::new(
+                |counter| snapshot.counter(counter),
+                snapshot.failing_disks.iter().map(|(node, error)| (node.to_string(), *error)),
+            ),
             transfer: None,
             ledger: LedgerSummary::new(UnbalancedSummary::of_run(snapshot)),
             status: StatusSummary::default(),

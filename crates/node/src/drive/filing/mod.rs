@@ -457,15 +457,15 @@ impl<D: Disk> EventSink for Filing<D> {
 
     fn counts(&self) -> StorageCounts {
         let full = self.room.is_short().then_some(DiskCause::Full);
-        StorageCounts { refused: self.counts.refused.or(full), ..self.counts }
+        StorageCounts {
+            refused: self.counts.refused.or(full),
+            restored_files: self.disk.restored_files(),
+            ..self.counts
+        }
     }
 
     fn copied_bytes(&self) -> u64 {
         self.disk.copied_bytes()
-    }
-
-    fn restored_files(&self) -> u64 {
-        self.disk.restored_files()
     }
 
     fn is_writing(&self) -> bool {

@@ -133,13 +133,12 @@ impl GatewayReport {
     }
 
     /// What it counts as a whole.
-    pub fn numbers(&self) -> [(Counter, u64); 27] {
+    pub fn numbers(&self) -> [(Counter, u64); 28] {
         let mut events = EventAccount::default();
         self.flows.iter().for_each(|flow| events.merge(&flow.events.events));
         let farm = |count: fn(&FarmAccount) -> u64| -> u64 { self.flows.iter().map(|flow| count(&flow.events)).sum() };
         let storage = self.storage.unwrap_or_default();
         let is_full = storage.refused == Some(DiskCause::Full);
-        let failing = storage.refused.filter(|_| !is_full).map_or(0, |cause| cause.number().unsigned_abs().into());
         // Behind the sets of each flow: the memory, the queue, out of sync, error.
         let (sets, others) = self.stops.split_at(self.flows.len().min(self.stops.len()));
         let stopped = |time: Option<&(Duration, u64)>| time.map_or(0, |(time, _)| time.as_nanos() as u64);
@@ -156,9 +155,10 @@ impl GatewayReport {
             (Counter::EventsDeleted, storage.deleted_events),
             (Counter::BytesDeleted, storage.deleted_bytes),
             (Counter::EventsGone, storage.gone_events),
+            (Counter::FilesRestored, storage.restored_files),
             (Counter::DiskRefusals, storage.refusals),
             (Counter::DiskFull, u64::from(is_full)),
-            (Counter::DiskFailing, failing),
+            (Counter::DiskFailing, self.disk_error().map_or(0, |error| error.unsigned_abs().into())),
             (Counter::PoolHeld, self.sets.0),
             (Counter::PoolBlocks, self.sets.1),
             (Counter::BytesCopied, self.sent.bytes_copied),
@@ -172,6 +172,12 @@ impl GatewayReport {
             (Counter::DecidedByDefault, farm(|account| account.by_default)),
             (Counter::PushedAgain, farm(|account| account.pushed_again)),
         ]
+    }
+
+    /// The number of the error of a disk that fails; a full one does not.
+    pub fn disk_error(&self) -> Option<i32> {
+        let cause = self.storage?.refused.filter(|&cause| cause != DiskCause::Full)?;
+        Some(cause.number())
     }
 
     /// Takes over what another one says of nodes, decisions and files.

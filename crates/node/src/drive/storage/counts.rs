@@ -20,6 +20,8 @@ pub struct StorageCounts {
     pub deleted_bytes: u64,
     /// Event records that the disk had taken, in files that were deleted and that could not be written once more.
     pub gone_events: u64,
+    /// Files that were deleted or moved while they were written, and that were written once more.
+    pub restored_files: u64,
     /// Pieces of work that the disk refused; each is offered again.
     pub refusals: u64,
     /// Why the disk refuses what is offered now, or that it is fuller than it should be; none where it does its work.
@@ -35,6 +37,7 @@ impl AddAssign for StorageCounts {
         self.deleted_events += other.deleted_events;
         self.deleted_bytes += other.deleted_bytes;
         self.gone_events += other.gone_events;
+        self.restored_files += other.restored_files;
         self.refusals += other.refusals;
         self.refused = self.refused.or(other.refused);
     }

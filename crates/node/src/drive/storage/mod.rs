@@ -400,7 +400,8 @@ impl<D: Disk> EventSink for Storage<D> {
     }
 
     fn counts(&self) -> StorageCounts {
-        let mut sum = StorageCounts::default();
+        let restored_files = self.tools.disk.restored_files();
+        let mut sum = StorageCounts { restored_files, ..StorageCounts::default() };
         self.series.iter().for_each(|series| sum += series.counts);
         if self.room.is_short() {
             sum.refused = sum.refused.or(Some(DiskCause::Full));
@@ -410,10 +411,6 @@ impl<D: Disk> EventSink for Storage<D> {
 
     fn copied_bytes(&self) -> u64 {
         self.tools.disk.copied_bytes()
-    }
-
-    fn restored_files(&self) -> u64 {
-        self.tools.disk.restored_files()
     }
 
     fn is_writing(&self) -> bool {

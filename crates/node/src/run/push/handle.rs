@@ -21,7 +21,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_terms::{Instant, Parameter, RunNumber, SourceId};
+use ropewalk_terms::{Counter, Instant, Parameter, RunNumber, SourceId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +63,14 @@ pub struct PushSnapshot {
     pub sources: Vec<(usize, PacketSourceReport)>,
     /// The emulated nodes of this process.
     pub nodes: Vec<FarmNodeReport>,
+}
+
+impl PushSnapshot {
+    /// The sum of a counter over the gateways of this process.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        let numbers = self.gateways.iter().flat_map(|(_, gateway)| gateway.numbers());
+        numbers.filter(|&(known, _)| known == counter).map(|(_, count)| count).sum()
+    }
 }
 
 /// A run that goes on on its own threads.
@@ -402,6 +410,7 @@ impl PushHandle {
             transfer,
             ..summary
         }
+        .with_disk_left(ConductedRun::disk_left(self))
         .with_panicked(&self.ending.panicked())
     }
 }

@@ -9,6 +9,8 @@ use crate::drive::gateway::{FarmNodeReport, GatewayReport};
 use crate::fields::Fields;
 use crate::run::clock_summary::ClockSummary;
 use crate::run::configured::ConfigurationSummary;
+use crate::run::disk_summary::{DeletedSummary, DiskSummary};
+use crate::run::forecast::DiskLeft;
 use crate::run::histograms::SourceHistograms;
 use crate::run::ledger_summary::{LedgerSummary, UnbalancedSummary};
 use crate::run::takeover_record::ACCOUNT;
@@ -59,6 +61,10 @@ pub struct PushSummary {
     pub nodes: NodeSummary,
     /// Events in files.
     pub written: u64,
+    /// Run files deleted to stay within `keep`.
+    pub deleted: DeletedSummary,
+    /// Disk errors, failing disks, run files deleted while they were written, and free space.
+    pub disk: DiskSummary,
     /// Transfers of closed run files since this process started; null if no transfer is configured.
     pub transfer: Option<TransferSummary>,
     /// Whether the account adds up.
@@ -186,6 +192,9 @@ impl PushSummary {
         let of_gateways = snapshot.gateways.iter().flat_map(|(_, gateway)| facts_of(gateway));
         let found = totals.iter().fold(Facts::default(), |all, flow| all.and(&flow.facts())).with(of_gateways);
         let gateways = snapshot.gateways.iter().zip(&snapshot.hardware);
+        let sum = |counter| snapshot.counter(counter);
+        let failing =
+            snapshot.gateways.iter().filter_map(|(name, gateway)| Some((name.clone(), gateway.disk_error()?)));
         Self {
             schema: PUSH_SUMMARY_SCHEMA,
             run: run.0,
@@ -207,6 +216,8 @@ impl PushSummary {
                 .filter_map(|(_, gateway)| gateway.storage)
                 .map(|storage| storage.events)
                 .sum(),
+            deleted: DeletedSummary::new(sum),
+            disk: DiskSummary::new(sum, failing),
             transfer: None,
             histograms: Vec::new(),
             ledger: LedgerSummary::new(unbalanced),
@@ -220,8 +231,19 @@ impl PushSummary {
     /// The same with its status, after whatever was added to it.
     fn judged(mut self) -> Self {
         let unbalanced = self.ledger.unbalanced.len() as u64;
-        let facts = [(Fact::Forced, u64::from(self.state == PushState::Forced)), (Fact::Unbalanced, unbalanced)];
+        let facts = [
+            (Fact::Forced, u64::from(self.state == PushState::Forced)),
+            (Fact::Unbalanced, unbalanced),
+            (Fact::EventsGone, self.disk.events_gone),
+            (Fact::KeptNewest, self.deleted.events),
+        ];
         self.status = StatusSummary::of(&self.facts.with(facts), Asked::Taken);
+        self
+    }
+
+    /// The same with the free space of the disks of this process.
+    pub(super) fn with_disk_left(mut self, left: Option<DiskLeft>) -> Self {
+        self.disk = self.disk.with_left(left);
         self
     }
 
