@@ -595,3 +595,48 @@ fn closed_files_of_a_gateway_that_somebody_deletes_are_counted_by_their_events()
         assert!(!summary.is_complete(), "{architecture}: {:?}", summary.status);
     }
 }
+
+#[test]
+fn gateways_divide_accepted_events_into_streams() {
+    for (port, architecture) in [25_800, 25_900].into_iter().zip(ARCHITECTURES) {
+        let [output, other] = ["push-streams", "push-streams-other"].map(TemporaryDirectory::new);
+        // Emulated nodes set bit 0 of the word where they accept.
+        let rest = format!(
+            "[[stream]]\nname = \"express\"\nprescale = 10\noutputs = [{:?}]\ncompress = \"lz4\"\n\
+             [[stream]]\nname = \"zero\"\ntriggers = [0]\nprescale = 3\n[[stream]]\nname = \"muon\"\ntriggers = [7]",
+            other.path()
+        );
+        let summary = Run { architecture, sources: &at(port), rest: &rest, ..Run::default() }.whole(&output);
+        assert!(summary.is_complete(), "{:?}", summary.status);
+        let account = |name: &str| {
+            let stream = summary.streams[name];
+            (stream.selected, stream.prescaled_away, stream.written, stream.failed + stream.in_flight)
+        };
+        assert_eq!(account("express"), (2000, 1800, 200, 0));
+        assert_eq!(account("zero"), (2000, 1333, 667, 0));
+        assert_eq!(account("muon"), (0, 0, 0, 0));
+        let held = |place: &TemporaryDirectory| Held::in_directories(&[place.path().join("run000001")]).events;
+        let (zero, express) = (held(&output), held(&other));
+        assert_eq!((zero.len(), express.len()), (667, 200));
+        let written = zero.keys().chain(express.keys()).collect::<BTreeSet<_>>().len() as u64;
+        let gateway = &summary.gateways["gw0"].written;
+        assert_eq!((summary.written, gateway.events, gateway.left_out), (written, written, 2000 - written));
+    }
+}
+
+#[test]
+fn what_gateways_cannot_do_with_streams_is_refused_with_the_key() {
+    let with = |stream: &str| {
+        let text = format!(
+            "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\nsources = {{ count = 2, first = 0, address = \"127.0.0.1:23000\" }}\n\
+             [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n[[stream]]\nname = \"one\"\n{stream}\n"
+        );
+        parse("streams", &text, &|_| None).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(with("triggers = [31]"), Ok(()));
+    for (stream, key) in [("ordered = true", "ordered"), ("triggers = [32]", "triggers"), ("prescale = 0", "prescale")]
+    {
+        let refused = with(stream).expect_err(stream);
+        assert!(refused.contains(key), "{stream}: {refused}");
+    }
+}

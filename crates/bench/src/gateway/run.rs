@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{Address, FarmConfig, Gateway, GatewayConfig, Receiver as Building};
 use ropewalk_io::packet::cable::{SINK, SOURCE};
 use ropewalk_io::packet::{
@@ -282,7 +283,15 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
     let receiving = ReceivingParts { inputs: vec![input], triggers: triggers()?, board: None, evacuated };
     let heads = staging().map_err(BenchError::wrong)?;
     let readers = vec![None];
-    let sending = SendingParts { farm, triggers: triggers()?, readers, sink: None, heads, tap: None };
+    let sending = SendingParts {
+        farm,
+        triggers: triggers()?,
+        readers,
+        sink: None,
+        streams: Streams::everything(),
+        heads,
+        tap: None,
+    };
     if setup.architecture == Architecture::ProducerConsumer {
         let (receiving, sending) = halves(config, receiving, sending).map_err(BenchError::wrong)?;
         let notice = receiving.notice();

@@ -131,18 +131,19 @@ pub struct StreamSection {
     /// Name, part of the names of its files: 1 to 32 lower-case letters, digits and `_`. Not `error` if there is a
     /// filter.
     pub name: String,
-    /// The stream takes events that passed any of these triggers, given by number. Without `triggers` and
-    /// `trigger_types` it takes every accepted event.
+    /// The stream takes events that passed any of these triggers, given by number. In a gateway trigger N is bit N of the
+    /// word of the decision, 0 to 31. Without `triggers` and `trigger_types` it takes every accepted event.
     #[serde(default)]
     pub triggers: Vec<u32>,
-    /// The stream takes events to which the trigger source gave any of these trigger types.
+    /// The stream takes events to which the trigger source gave any of these trigger types. In a gateway the trigger type
+    /// is the lower half of the word of the decision.
     #[serde(default)]
     pub trigger_types: Vec<u16>,
-    /// One of this many events that the stream would take is kept, in each builder unit; the first one is.
+    /// One of this many events that the stream would take is kept, in each builder unit or gateway; the first one is.
     #[serde(default = "prescale")]
     pub prescale: u32,
     /// Each builder unit writes the events in the order of their numbers. An event then waits for the decisions on
-    /// those before it.
+    /// those before it. Not in a gateway.
     #[serde(default)]
     pub ordered: bool,
     /// Directories for the run directories of this stream, instead of `output` and `more_outputs`. Its run files go to
@@ -290,37 +291,50 @@ impl Configuration {
             // Filter units choose streams; what they choose from is everything.
             return Streams::everything();
         }
-        let configured: Vec<StreamConfig> = self.stream.iter().filter_map(StreamSection::stream).collect();
-        let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };
-        Streams::new(configured, self.filter.is_some()).unwrap_or_else(|_| Streams::everything())
+        streams_of(&self.stream, self.filter.is_some())
     }
+}
+
+/// The streams of these sections, or one that takes everything; with a filter one more for events without a decision. The sections
+/// must have been checked.
+pub(super) fn streams_of(sections: &[StreamSection], is_filtered: bool) -> Streams {
+    let configured: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
+    let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };
+    Streams::new(configured, is_filtered).unwrap_or_else(|_| Streams::everything())
+}
+
+/// Checks streams; `unset` says why one of them waits for a trigger that nobody sets.
+pub(super) fn check_streams(
+    sections: &[StreamSection],
+    is_filtered: bool,
+    unset: impl Fn(&StreamSection) -> Option<String>,
+) -> Result<(), Fault> {
+    for (index, stream) in sections.iter().enumerate() {
+        let key = |field: &str| format!("stream[{index}].{field}");
+        stream.check().map_err(|(field, message)| fault(key(field), message))?;
+        if let Some(message) = unset(stream) {
+            return Err(fault(key("triggers"), message));
+        }
+    }
+    let streams: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
+    if streams.is_empty() {
+        return Ok(());
+    }
+    Streams::new(streams, is_filtered).map(drop).map_err(|error| fault("stream", error.to_string()))
 }
 
 /// The first thing that is wrong with filter and streams.
 pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     let has_triggers = configuration.filter.is_some() || configuration.file_based.is_some();
-    for (index, stream) in configuration.stream.iter().enumerate() {
-        let key = |field: &str| format!("stream[{index}].{field}");
-        if let Err((field, message)) = stream.check() {
-            return Err(fault(key(field), message));
-        }
+    check_streams(&configuration.stream, configuration.filter.is_some(), |stream| {
         if !stream.triggers.is_empty() && !has_triggers {
-            let message = "nobody sets triggers: give a [filter], or choose by `trigger_types`";
-            return Err(fault(key("triggers"), message));
+            return Some("nobody sets triggers: give a [filter], or choose by `trigger_types`".to_owned());
         }
-        if let Some((section, trigger, count)) = unheard_of(stream, configuration) {
-            let message = format!(
-                "nobody sets trigger {trigger}: [{section}] has {count}, counted from 0, and this stream would wait for it in vain"
-            );
-            return Err(fault(key("triggers"), message));
-        }
-    }
-    let streams: Vec<StreamConfig> = configuration.stream.iter().filter_map(StreamSection::stream).collect();
-    if !streams.is_empty()
-        && let Err(error) = Streams::new(streams, configuration.filter.is_some())
-    {
-        return Err(fault("stream", error.to_string()));
-    }
+        let (section, trigger, count) = unheard_of(stream, configuration)?;
+        Some(format!(
+            "nobody sets trigger {trigger}: [{section}] has {count}, counted from 0, and this stream would wait for it in vain"
+        ))
+    })?;
     configuration.filter.as_ref().map_or(Ok(()), |filter| self::filter(filter, configuration))
 }
 

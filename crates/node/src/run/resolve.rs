@@ -19,7 +19,7 @@ use ropewalk_flow::manager::{LumisectionLength, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, SourceConfig};
 use ropewalk_io::tcp::TcpConfig;
 use ropewalk_memory::{MemoryKind, PoolConfig};
-use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, Requirement, SourceId, StreamIndex, Utc};
+use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, Requirement, SourceId, Utc};
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::ForeignFormat;
@@ -446,7 +446,7 @@ impl Resolved {
         if !run.write || self.configuration.file_based.is_some() {
             return None;
         }
-        let (section, disk) = (&self.configuration.builder[usize::from(index)], &self.configuration.storage);
+        let section = &self.configuration.builder[usize::from(index)];
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
             format: match source.format {
@@ -465,27 +465,16 @@ impl Resolved {
             format: SourceFormat::FILTER_RESULT,
             name: "filter".to_owned(),
         });
-        let known = self.configuration.streams();
-        let stream = |(name, index): (StreamName, _)| {
-            let own = self.configuration.stream.iter().find(|stream| stream.name == name.as_str());
-            StreamStorage {
-                name,
-                selected: !known.takes_all(StreamIndex(index)),
-                compression: own.and_then(|stream| stream.compress).unwrap_or(disk.compress),
-                outputs: own.map(|stream| stream.outputs.clone()).unwrap_or_default(),
-                hand_over: own.and_then(|stream| stream.hand_over.clone()),
-            }
-        };
-        let streams = known.names().zip(0..).map(stream).collect();
         Some(StorageConfig {
             epoch,
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
-            streams,
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == AcknowledgementLevel::Synced,
-            ..self
-                .run_files()
-                .storage_config(NodeId::builder(index), section.output.clone().unwrap_or_else(|| run.output.clone()))
+            ..self.run_files().storage_config(
+                NodeId::builder(index),
+                section.output.clone().unwrap_or_else(|| run.output.clone()),
+                &self.configuration.streams(),
+            )
         })
     }
 

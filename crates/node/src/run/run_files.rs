@@ -2,17 +2,20 @@
 
 use super::transfer::TransferConfig;
 use crate::configuration::push::PushConfiguration;
-use crate::configuration::{Configuration, StorageSection, SyncChoice};
+use crate::configuration::{Configuration, StorageSection, StreamSection, SyncChoice};
 use crate::drive::{StorageConfig, StreamStorage};
 use crate::quantity::{Bytes, Time};
+use ropewalk_flow::filter::Streams;
 use ropewalk_io::disk::RealDiskConfig;
-use ropewalk_terms::NodeId;
+use ropewalk_terms::{NodeId, StreamIndex};
+use ropewalk_wire::run_file::StreamName;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the writers of a run write: builder units, or input queues of gateways.
 pub(super) struct RunFiles<'a> {
     storage: &'a StorageSection,
+    streams: &'a [StreamSection],
     sync: SyncChoice,
     segment_bytes: Bytes,
     segment_events: Option<u64>,
@@ -29,6 +32,7 @@ impl<'a> RunFiles<'a> {
         let run = &configuration.run;
         Self {
             storage: &configuration.storage,
+            streams: &configuration.stream,
             sync: run.sync,
             segment_bytes: run.segment_bytes,
             segment_events: run.segment_events,
@@ -44,6 +48,7 @@ impl<'a> RunFiles<'a> {
         let run = &configuration.run;
         Self {
             storage: &configuration.storage,
+            streams: &configuration.stream,
             sync: run.sync,
             segment_bytes: run.segment_bytes,
             segment_events: run.segment_events,
@@ -54,16 +59,26 @@ impl<'a> RunFiles<'a> {
         }
     }
 
-    /// What a writer is given: one stream without a name, no sources.
-    pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf) -> StorageConfig {
+    /// What a writer of these streams is given, without sources.
+    pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf, streams: &Streams) -> StorageConfig {
         let Self { storage, .. } = self;
+        let stream = |(name, index): (StreamName, _)| {
+            let own = self.streams.iter().find(|stream| stream.name == name.as_str());
+            StreamStorage {
+                name,
+                selected: !streams.takes_all(StreamIndex(index)),
+                compression: own.and_then(|stream| stream.compress).unwrap_or(storage.compress),
+                outputs: own.map(|stream| stream.outputs.clone()).unwrap_or_default(),
+                hand_over: own.and_then(|stream| stream.hand_over.clone()),
+            }
+        };
         StorageConfig {
             more_outputs: storage.more_outputs.clone(),
             checksums: storage.checksums,
             hand_over: storage.hand_over.clone(),
             taken_away: storage.transfer.is_some(),
             room: storage.room(),
-            streams: vec![StreamStorage { compression: storage.compress, ..StreamStorage::default() }],
+            streams: streams.names().zip(0..).map(stream).collect(),
             sync_batches: self.sync == SyncChoice::Batch,
             segment_bytes: self.segment_bytes.0,
             packing_threads: storage.compress_threads.get(),

@@ -3,8 +3,9 @@
 use super::address::ListenAddress;
 use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice};
 use crate::configuration::check::required_fields;
+use crate::configuration::filter::check_streams;
 use crate::configuration::parse::Fault;
-use crate::configuration::{alarms, control, histogram, policy_of};
+use crate::configuration::{StreamSection, alarms, control, histogram, policy_of};
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::Output;
 use std::collections::BTreeSet;
@@ -33,11 +34,24 @@ pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
     }
     listeners_apart(configuration)?;
     required_fields(&configuration.run.required_fields)?;
-    configuration.storage.check(false, configuration.run.keep)?;
+    streams(&configuration.stream)?;
+    let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
+    configuration.storage.check(hands_over, configuration.run.keep)?;
     alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
     control::check(&configuration.control)?;
     histogram::check(&configuration.histogram, &configuration.source_ids())?;
     farm(configuration)
+}
+
+fn streams(sections: &[StreamSection]) -> Result<(), Fault> {
+    if let Some(index) = sections.iter().position(|stream| stream.ordered) {
+        let message = "a gateway writes events in the order of their decisions; leave it out";
+        return Err(Fault::new(format!("stream[{index}].ordered"), message));
+    }
+    check_streams(sections, false, |stream| {
+        let trigger = stream.triggers.iter().find(|&&trigger| trigger >= u32::BITS)?;
+        Some(format!("nobody sets trigger {trigger}: the word of a decision has bits 0 to 31"))
+    })
 }
 
 fn names(configuration: &PushConfiguration) -> Result<(), Fault> {

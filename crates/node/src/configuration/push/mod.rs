@@ -16,8 +16,10 @@ pub use model::{
     ThrottleSection, TransportChoice, TriggerNaming, TriggerSection,
 };
 
+use super::filter::streams_of;
 use super::parse::{parse_as, read_text, written};
 use super::{ConfigurationError, histogram};
+use ropewalk_flow::filter::Streams;
 use ropewalk_flow::histogram::HistogramConfig;
 use ropewalk_terms::SourceId;
 use std::path::Path;
@@ -27,6 +29,11 @@ impl PushConfiguration {
     /// The histograms of its sources, in the words of gateways.
     pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
         histogram::configs(&self.histogram, &self.source_ids())
+    }
+
+    /// The streams of run files: those that are configured, or one that takes everything. The configuration must have been checked.
+    pub fn streams(&self) -> Streams {
+        streams_of(&self.stream, false)
     }
 
     /// The sources that are wanted, of all flows.

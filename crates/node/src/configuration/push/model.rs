@@ -4,7 +4,7 @@
 use super::address::{Addresses, ListenAddress};
 use crate::configuration::{
     AlarmSection, AlarmsSection, ControlSection, HistogramSection, LogbookSection, MonitorSection, RestartChoice,
-    StorageSection, SyncChoice, ThreadRule, Written,
+    StorageSection, StreamSection, SyncChoice, ThreadRule, Written,
 };
 use crate::drive::StorageConfig;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
@@ -52,6 +52,9 @@ pub struct PushConfiguration {
     /// How run files get onto the disk.
     #[serde(default)]
     pub storage: StorageSection,
+    /// Streams: accepted events that are written together.
+    #[serde(default)]
+    pub stream: Vec<StreamSection>,
     /// Receivers of logbook entries.
     #[serde(default)]
     pub logbook: LogbookSection,

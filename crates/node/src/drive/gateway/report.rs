@@ -9,7 +9,7 @@ use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, Masking, Sour
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_io::disk::DiskCause;
 use ropewalk_io::packet::{QueueInUse, ReceiveCounters, SendCounters};
-use ropewalk_terms::{Cause, Counter, EventAccount, EventKey, RunNumber, SourceId};
+use ropewalk_terms::{Cause, Counter, EventAccount, EventKey, RunNumber, SourceId, StreamAccount, StreamIndex};
 use ropewalk_wire::gateway::ThrottleState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -85,6 +85,12 @@ pub struct GatewayReport {
     pub storage: Option<StorageCounts>,
     /// Accepted events that could not be written: the disk was given up.
     pub not_written: u64,
+    /// Accepted events in files, in all their streams.
+    pub written: u64,
+    /// Accepted events that no stream takes.
+    pub left_out: u64,
+    /// The account of each stream, by its index.
+    pub streams: Vec<StreamAccount>,
     /// What the throttle says.
     pub state: ThrottleState,
     /// How long triggers could come.
@@ -118,6 +124,7 @@ impl GatewayReport {
             flows: reports,
             received: vec![ReceiveCounters::default(); flows],
             stops: Vec::with_capacity(flows + 5),
+            streams: Vec::with_capacity(StreamIndex::MOST),
             ..Self::default()
         }
     }
@@ -148,7 +155,7 @@ impl GatewayReport {
             (Counter::EventsAccepted, events.accepted),
             (Counter::EventsRejected, events.rejected),
             (Counter::EventsInFlight, events.in_flight),
-            (Counter::EventsWritten, storage.events),
+            (Counter::EventsWritten, self.written),
             (Counter::BytesWritten, storage.bytes),
             (Counter::SegmentsClosed, storage.segments),
             (Counter::SegmentsDeleted, storage.deleted_segments),
@@ -186,7 +193,9 @@ impl GatewayReport {
             (own.events, own.claimed) = (other.events, other.claimed);
         }
         (self.sent, self.storage) = (other.sent, other.storage);
-        (self.not_written, self.cut_off) = (other.not_written, other.cut_off);
+        (self.written, self.not_written, self.left_out) = (other.written, other.not_written, other.left_out);
+        self.cut_off = other.cut_off;
+        self.streams.clone_from(&other.streams);
     }
 }
 

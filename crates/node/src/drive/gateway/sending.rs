@@ -9,11 +9,12 @@ use super::report::GatewayReport;
 use super::watching::Watching;
 use crate::drive::{EventSink, Filed, Progress, SinkEvent};
 use crate::tap::Tap;
+use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
 use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
-use ropewalk_terms::{Instant, NodeId, SourceId, StreamIndex, StreamSet};
+use ropewalk_terms::{Instant, NodeId, SourceId, StreamAccount, StreamSet, TriggerBits};
 use ropewalk_wire::gateway::{Frame, Message};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
@@ -29,6 +30,8 @@ pub struct SendingParts<L, S> {
     pub readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Where accepted events are written, if they are.
     pub sink: Option<Box<dyn EventSink>>,
+    /// The streams of these events.
+    pub streams: Streams,
     /// Memory for heads of events that the kernel gathers.
     pub heads: Staging,
     /// Where copies of events are asked for, and whose they are then.
@@ -52,6 +55,9 @@ pub(super) struct Sending<L, S> {
     /// Where each node was heard last.
     nodes: Vec<Option<SocketAddrV4>>,
     sink: Option<Box<dyn EventSink>>,
+    streams: Streams,
+    /// Of the event that is stored next, where its streams were chosen before and the sink had no room for it.
+    selected: Option<StreamSet>,
     staging: Staging,
     packets: Vec<Packet>,
     slices: Vec<Slice>,
@@ -59,8 +65,14 @@ pub(super) struct Sending<L, S> {
     message: Vec<u8>,
     unsent: Option<To>,
     scratch: Vec<u8>,
+    /// Accepted events in files, in all their streams.
+    written: u64,
     /// Accepted events that could not be written.
     not_written: u64,
+    /// Accepted events that no stream takes.
+    left_out: u64,
+    /// Events that the sink has taken and not reported yet, by stream.
+    in_flight: Vec<u64>,
     /// The ids of each flow's sources.
     sources: Vec<Vec<SourceId>>,
     watching: Option<Watching>,
@@ -79,8 +91,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
         let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
         let sources: Vec<Vec<_>> = config.machine.flows.iter().map(ids).collect();
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
-        let SendingParts { farm, triggers, readers, sink, heads, tap } = parts;
+        let SendingParts { farm, triggers, readers, sink, streams, heads, tap } = parts;
         let most_sources = sources.iter().map(Vec::len).max().unwrap_or_default();
+        let in_flight = vec![0; streams.names().count()];
         let watching = tap.map(|(unit, tap)| Watching::new(unit, tap, most_sources));
         Self {
             config,
@@ -90,13 +103,18 @@ impl<L: Link, S: Sender> Sending<L, S> {
             readers,
             nodes,
             sink,
+            streams,
+            selected: None,
             staging: heads,
             packets: Vec::with_capacity(1024),
             slices: Vec::with_capacity(1024),
             message: Vec::with_capacity(2048),
             unsent: None,
             scratch: Vec::with_capacity(2048),
+            written: 0,
             not_written: 0,
+            left_out: 0,
+            in_flight,
             sources,
             watching,
             progress: Vec::with_capacity(1024),
@@ -244,18 +262,42 @@ impl<L: Link, S: Sender> Sending<L, S> {
             return 0;
         };
         let mut work = sink.poll(now, &mut self.progress);
-        self.not_written +=
-            self.progress.drain(..).filter(|(_, progress)| *progress == Progress::Failed).count() as u64;
+        for (streams, progress) in self.progress.drain(..) {
+            let streams = StreamSet::from_bits(streams);
+            streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] -= 1);
+            if progress == Progress::Failed {
+                self.not_written += 1;
+                self.streams.failed(streams);
+            } else {
+                self.written += 1;
+                self.streams.written(streams);
+            }
+        }
         for _ in 0..STORED {
             if farm.next_stored().is_none() {
                 break;
             }
             let Some(event) = farm.stored_view() else { break };
+            let word = event.word();
+            let select = || self.streams.select(TriggerBits(word.into()), word as u16);
+            // Once for each event: a prescale counts.
+            let streams = self.selected.take().unwrap_or_else(select);
             let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
-            match sink.add_event(now, 0, &event, StreamSet::of(StreamIndex(0))) {
-                Filed::Taken => {}
-                Filed::NoRoom => break,
-                Filed::Refused(_) => self.not_written += 1,
+            if streams.is_empty() {
+                self.left_out += 1;
+            } else {
+                // The sink is told the streams as the name of the event, and says them again with what became of it.
+                match sink.add_event(now, streams.to_bits(), &event, streams) {
+                    Filed::Taken => streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] += 1),
+                    Filed::NoRoom => {
+                        self.selected = Some(streams);
+                        break;
+                    }
+                    Filed::Refused(_) => {
+                        self.not_written += 1;
+                        self.streams.failed(streams);
+                    }
+                }
             }
             farm.stored();
             work += 1;
@@ -305,7 +347,14 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
         report.sent = self.farm.sent();
         report.storage = self.sink.as_ref().map(|sink| sink.counts());
-        report.not_written = self.not_written;
+        (report.written, report.not_written, report.left_out) = (self.written, self.not_written, self.left_out);
+        report.streams.clear();
+        let waits = |stream| self.selected.is_some_and(|streams| streams.contains(stream));
+        let accounts = self.streams.accounts().zip(&self.in_flight);
+        report.streams.extend(accounts.map(|((stream, account), &in_flight)| {
+            let in_flight = in_flight + u64::from(waits(stream));
+            StreamAccount { in_flight, ..account }
+        }));
         report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
     }
 

@@ -335,6 +335,7 @@ mod tests {
     use super::super::message::send_bytes;
     use super::super::{Datagrams, Gathering, OrderBoard};
     use super::*;
+    use ropewalk_flow::filter::Streams;
     use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, GatewayConfig, PacketSource};
     use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork, SimulatedReceiver, SimulatedSender};
     use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
@@ -390,7 +391,15 @@ mod tests {
         let receiving = ReceivingParts { inputs: vec![hears(1)], triggers: speaks(), board: None, evacuated };
         let farm = Datagrams { receiver: hears(2), sender: speaks() };
         let heads = Staging::new(memory());
-        let sending = SendingParts { farm, triggers: speaks(), readers: vec![None], sink: None, heads, tap: None };
+        let sending = SendingParts {
+            farm,
+            triggers: speaks(),
+            readers: vec![None],
+            sink: None,
+            streams: Streams::everything(),
+            heads,
+            tap: None,
+        };
         halves(config, receiving, sending).expect("it can be")
     }
 

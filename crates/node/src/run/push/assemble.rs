@@ -349,7 +349,15 @@ impl Assembly<'_> {
         let readers = self.readers(queue)?;
         let unit = NodeId::builder(number);
         let tap = Some((unit, self.handle.tap.clone()));
-        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, sink, heads, tap };
+        let sending = SendingParts {
+            farm,
+            triggers: trigger_sender(&name)?,
+            readers,
+            sink,
+            streams: self.configuration.streams(),
+            heads,
+            tap,
+        };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
         self.handle.gateways.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
@@ -450,7 +458,11 @@ impl Assembly<'_> {
         StorageConfig {
             epoch: epoch(),
             sources: entries.collect(),
-            ..files.storage_config(NodeId::builder(queue.number), self.configuration.run.output.clone())
+            ..files.storage_config(
+                NodeId::builder(queue.number),
+                self.configuration.run.output.clone(),
+                &self.configuration.streams(),
+            )
         }
     }
 

@@ -101,6 +101,8 @@ pub struct WritingSummary {
     pub events: u64,
     /// Accepted events that were lost because the disk failed.
     pub failed: u64,
+    /// Accepted events that no stream takes.
+    pub left_out: u64,
 }
 
 impl GatewaySummary {
@@ -119,7 +121,12 @@ impl GatewaySummary {
             sent: SendingSummary { bytes: sent.bytes, failed: sent.failed, packets: sent.packets },
             throttle: ThrottleSummary::new(report, hardware, flows),
             waiting: WaitingSummary { most_bytes: waiting.used, room_bytes: waiting.room },
-            written: WritingSummary { bytes: written.bytes, events: written.events, failed: report.not_written },
+            written: WritingSummary {
+                bytes: written.bytes,
+                events: report.written,
+                failed: report.not_written,
+                left_out: report.left_out,
+            },
         }
     }
 }

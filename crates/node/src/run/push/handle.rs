@@ -22,6 +22,7 @@ use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::{Counter, Instant, Parameter, RunNumber, SourceId};
+use ropewalk_wire::run_file::StreamName;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,6 +107,8 @@ pub struct PushHandle {
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
     flows: Vec<FlowSection>,
+    /// The names of the streams.
+    streams: Vec<StreamName>,
     /// What is counted of sources' fragments.
     histograms: Arc<[HistogramDefinition]>,
     fields: Fields,
@@ -157,6 +160,7 @@ impl PushHandle {
             is_over: Arc::clone(is_over),
             ending: Arc::clone(ending),
             flows: configuration.flow.clone(),
+            streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             fields: Fields::default(),
             configured: Configured::of_push(configuration),
@@ -410,6 +414,7 @@ impl PushHandle {
             transfer,
             ..summary
         }
+        .with_streams(&self.streams, &self.snapshot())
         .with_disk_left(ConductedRun::disk_left(self))
         .with_panicked(&self.ending.panicked())
     }

@@ -10,6 +10,7 @@ use crate::fields::Fields;
 use crate::run::clock_summary::ClockSummary;
 use crate::run::configured::ConfigurationSummary;
 use crate::run::disk_summary::{DeletedSummary, DiskSummary};
+use crate::run::filter_summary::StreamSummary;
 use crate::run::forecast::DiskLeft;
 use crate::run::histograms::SourceHistograms;
 use crate::run::ledger_summary::{LedgerSummary, UnbalancedSummary};
@@ -17,7 +18,8 @@ use crate::run::takeover_record::ACCOUNT;
 use crate::run::transfer::TransferSummary;
 use crate::status::StatusSummary;
 use crate::whole_file;
-use ropewalk_terms::{Asked, Fact, Facts, RunNumber};
+use ropewalk_terms::{Asked, Fact, Facts, RunNumber, StreamAccount};
+use ropewalk_wire::run_file::StreamName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -61,6 +63,8 @@ pub struct PushSummary {
     pub nodes: NodeSummary,
     /// Events in files.
     pub written: u64,
+    /// Each stream with a name.
+    pub streams: BTreeMap<String, StreamSummary>,
     /// Run files deleted to stay within `keep`.
     pub deleted: DeletedSummary,
     /// Disk errors, failing disks, run files deleted while they were written, and free space.
@@ -137,10 +141,17 @@ fn of_gateway(equation: &str, gateway: &str) -> UnbalancedSummary {
 
 /// The equation of a gateway's files, where it does not hold.
 fn unwritten((name, report): &(String, GatewayReport)) -> Option<UnbalancedSummary> {
-    let written = report.storage.filter(|_| report.is_over)?.events;
+    report.storage.filter(|_| report.is_over)?;
     let stored: u64 = report.flows.iter().map(|flow| flow.events.stored).sum();
-    let equation = "events to storage = written + failed";
-    (stored != written + report.not_written).then(|| of_gateway(equation, name))
+    let equation = "events to storage = written + failed + left out by streams";
+    (stored != report.written + report.not_written + report.left_out).then(|| of_gateway(equation, name))
+}
+
+/// The equation of a gateway's streams, where it does not hold for one.
+fn astray((name, report): &(String, GatewayReport)) -> Option<UnbalancedSummary> {
+    let holds = |stream: &StreamAccount| stream.selected == stream.accounted();
+    let equation = "selected by a stream = prescaled away + written + failed + in flight";
+    (!report.streams.iter().all(holds)).then(|| of_gateway(equation, name))
 }
 
 /// The equation of a gateway's inputs, where it does not hold. Of what they count it asks now and then, and once more at its
@@ -185,6 +196,7 @@ impl PushSummary {
         let totals: Vec<FlowTotals> = each.map(|(index, flow)| FlowTotals::new(snapshot, index, flow)).collect();
         let unbalanced = totals.iter().flat_map(|flow| flow.unbalanced.iter().cloned());
         let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(unwritten));
+        let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(astray));
         let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(not_taken));
         let unbalanced = unbalanced.chain(unexplained_together(snapshot, &totals));
         let summary =
@@ -210,12 +222,8 @@ impl PushSummary {
                 .map(|((name, one), told)| (name.clone(), GatewaySummary::new(one, told.as_ref(), flows)))
                 .collect(),
             nodes: NodeSummary::new(&snapshot.nodes),
-            written: snapshot
-                .gateways
-                .iter()
-                .filter_map(|(_, gateway)| gateway.storage)
-                .map(|storage| storage.events)
-                .sum(),
+            written: snapshot.gateways.iter().map(|(_, gateway)| gateway.written).sum(),
+            streams: BTreeMap::new(),
             deleted: DeletedSummary::new(sum),
             disk: DiskSummary::new(sum, failing),
             transfer: None,
@@ -234,10 +242,24 @@ impl PushSummary {
         let facts = [
             (Fact::Forced, u64::from(self.state == PushState::Forced)),
             (Fact::Unbalanced, unbalanced),
+            (Fact::StreamFailed, self.streams.values().map(|stream| stream.failed).sum()),
             (Fact::EventsGone, self.disk.events_gone),
             (Fact::KeptNewest, self.deleted.events),
         ];
         self.status = StatusSummary::of(&self.facts.with(facts), Asked::Taken);
+        self
+    }
+
+    /// The same with the accounts of the streams of these names.
+    pub(super) fn with_streams(mut self, names: &[StreamName], snapshot: &PushSnapshot) -> Self {
+        let sum = |index: usize| {
+            let mut sum = StreamAccount::default();
+            let accounts = snapshot.gateways.iter().filter_map(|(_, gateway)| gateway.streams.get(index));
+            accounts.for_each(|account| sum.merge(account));
+            sum
+        };
+        let named = names.iter().enumerate().filter(|(_, name)| !name.is_unnamed());
+        self.streams = named.map(|(index, name)| (name.to_string(), StreamSummary::from(&sum(index)))).collect();
         self
     }
 

@@ -11,6 +11,7 @@ use super::referee::Shared;
 use super::samples::Watcher;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Inlet, Outlet, Tampering};
+use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, TriggerConfig};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};
 use ropewalk_io::disk::SimulatedStorage;
@@ -189,7 +190,15 @@ impl Site<'_> {
         let heads = Staging::new(pool("heads", LARGEST, 64));
         let readers = self.readers(gateway, clock);
         let tap = Some((NodeId::builder(gateway), self.watchers[usize::from(gateway)].tap.clone()));
-        let sending = SendingParts { farm, triggers, readers, sink: Some(Box::new(storage)), heads, tap };
+        let sending = SendingParts {
+            farm,
+            triggers,
+            readers,
+            sink: Some(Box::new(storage)),
+            streams: Streams::everything(),
+            heads,
+            tap,
+        };
         (config, receiving, sending)
     }
 
