@@ -2,11 +2,12 @@
 
 mod support;
 
+use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_node::configuration::push::parse;
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
-use ropewalk_terms::Cause;
+use ropewalk_terms::{Cause, Parameter};
 use ropewalk_wire::gateway::{Frame, Message};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -639,4 +640,21 @@ fn what_gateways_cannot_do_with_streams_is_refused_with_the_key() {
         let refused = with(stream).expect_err(stream);
         assert!(refused.contains(key), "{stream}: {refused}");
     }
+}
+
+#[test]
+fn the_prescale_of_a_gateway_s_stream_may_be_changed_while_the_run_goes_on() {
+    let output = TemporaryDirectory::new("push-prescale");
+    let rest = "[[stream]]\nname = \"some\"\nprescale = 2";
+    let flow = "emulate = { rate = \"2kHz\" }";
+    let handle = Run { sources: &at(26_000), flow, rest, ..Run::default() }.start(&output);
+    let begun = Instant::now();
+    while handle.summary().streams["some"].selected < 100 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", handle.snapshot());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    handle.set(Setting { parameter: Parameter::Prescale, of: 0, value: 1 << 30 });
+    let stream = ended(handle).streams["some"];
+    assert_eq!((stream.selected, stream.written + stream.prescaled_away), (2000, 2000));
+    assert!((50..800).contains(&stream.written), "{stream:?}");
 }

@@ -2,9 +2,10 @@
 
 use super::control_handle::RequestRefusal;
 use crate::configuration::push::{FlowSection, PushConfiguration};
-use crate::configuration::{Configuration, LogLevel};
+use crate::configuration::{Configuration, LogLevel, StreamSection};
 use crate::drive::gateway::OrderBoard;
 use crate::quantity::Time;
+use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::Setting;
 use ropewalk_terms::{Parameter, StreamIndex};
 use std::time::Duration;
@@ -126,15 +127,8 @@ impl Parameters {
             time(Parameter::DrainTimeout, times.drain.0),
             time(Parameter::ReportInterval, REPORT_INTERVAL),
         ];
-        let prescale = |(index, stream): (u16, &crate::configuration::StreamSection)| {
-            let name = format!("stream.{}.{}", stream.name, Parameter::Prescale.name());
-            LiveParameter { of: index, ..new(&name, Subject::Nodes(Parameter::Prescale), stream.prescale.into()) }
-        };
-        // Whoever checks the files of one that is meant to have every event would miss those that are left out; where filter units
-        // take events as files they choose streams, and read their task once.
-        let may_change = |(index, _): &(u16, _)| !streams.takes_all(StreamIndex(*index as u8));
-        let prescales = (0..).zip(&configuration.stream).filter(may_change).map(prescale);
-        let prescales = prescales.filter(|_| configuration.file_based.is_none());
+        // Where filter units take events as files they choose streams, and read their task once.
+        let prescales = prescales(&configuration.stream, &streams).filter(|_| configuration.file_based.is_none());
         Self(times.into_iter().chain(prescales).chain([log(configuration.monitor.log_level)]).collect())
     }
 
@@ -148,8 +142,10 @@ impl Parameters {
         };
         let interval = Parameter::ReportInterval;
         let interval = new(interval.name(), Subject::Nodes(interval), OrderBoard::INTERVAL.as_nanos() as u64);
-        let others = [interval, log(configuration.monitor.log_level)];
-        Self((0..).zip(&configuration.flow).map(timeout).chain(others).collect())
+        let streams = configuration.streams();
+        let prescales = prescales(&configuration.stream, &streams);
+        let log = log(configuration.monitor.log_level);
+        Self((0..).zip(&configuration.flow).map(timeout).chain([interval]).chain(prescales).chain([log]).collect())
     }
 
     /// All of them.
@@ -193,6 +189,16 @@ impl Parameters {
         self.0 = next;
         Ok(told)
     }
+}
+
+/// The prescales of streams. Whoever checks the files of a stream that is meant to have every event would miss those that are left
+/// out: its prescale is not among them.
+fn prescales<'a>(sections: &'a [StreamSection], streams: &'a Streams) -> impl Iterator<Item = LiveParameter> + 'a {
+    let may_change = |(index, _): &(u16, _)| !streams.takes_all(StreamIndex(*index as u8));
+    (0..).zip(sections).filter(may_change).map(|(index, stream): (u16, &StreamSection)| {
+        let name = format!("stream.{}.{}", stream.name, Parameter::Prescale.name());
+        LiveParameter { of: index, ..new(&name, Subject::Nodes(Parameter::Prescale), stream.prescale.into()) }
+    })
 }
 
 /// How often nodes report their numbers now.
@@ -336,7 +342,8 @@ mod tests {
                 "version = 1\n[[flow]]\nname = \"l1\"\npacking = 5\nsources = {{ count = 3, first = 0, address = \"127.0.0.1:23000\" }}\n\
                  [[flow]]\nname = \"hlt\"\npacking = 5\ntimeout = \"300ms\"\ndecision_timeout = \"{decisions}\"\n\
                  sources = {{ count = 2, first = 10, address = \"127.0.0.1:24000\" }}\n\
-                 [[gateway]]\nname = \"gw0\"\nlisten = {{ l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }}\n[farm]\nnodes = 1\nemulate = {{}}\n"
+                 [[gateway]]\nname = \"gw0\"\nlisten = {{ l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }}\n[farm]\nnodes = 1\nemulate = {{}}\n\
+                 [[stream]]\nname = \"all\"\n[[stream]]\nname = \"some\"\nprescale = 10\n"
             );
             let read = crate::configuration::push::parse("parameters", &text, &|_| None);
             Parameters::of_push(&read.unwrap_or_else(|error| panic!("{error}")))
@@ -345,7 +352,7 @@ mod tests {
         let told: Vec<_> = all.all().iter().map(|one| format!("{} = {}", one.name, one.text(one.value))).collect();
         let configured = ["flow.l1.timeout = 100ms", "flow.hlt.timeout = 300ms", "monitoring.interval = 50ms"];
         assert_eq!(told[..3], configured);
-        assert_eq!(told[3..], ["monitor.log_level = warning"]);
+        assert_eq!(told[3..], ["stream.some.prescale = 10", "monitor.log_level = warning"]);
         let changes = [("flow.hlt.timeout", "1s"), ("monitoring.interval", "200ms")];
         assert_eq!(ask(&mut all, &changes).map(|told| told.len()), Ok(2));
         let timeout = Setting { parameter: Parameter::SetTimeout, of: 1, value: 1_000_000_000 };

@@ -13,6 +13,8 @@ pub enum Order {
     Mask(SourceId, bool),
     /// Sets of a flow, by its place in the configuration, wait so long for their packets.
     SetTimeout(u16, Duration),
+    /// A stream, by its place in the configuration, keeps one of so many of its events.
+    SetPrescale(u16, u64),
 }
 
 /// How far somebody has read.
@@ -30,6 +32,8 @@ struct Said {
     masks: Vec<(SourceId, bool)>,
     /// By flow, the last time-out, if there was one.
     timeouts: BTreeMap<u16, Duration>,
+    /// By stream, the last prescale, if there was one.
+    prescales: BTreeMap<u16, u64>,
 }
 
 /// A board that all input queues of a process read. Each looks in its turns whether anything was said since, and takes the lock only if so.
@@ -66,6 +70,12 @@ impl OrderBoard {
         self.changed();
     }
 
+    /// A stream keeps one of so many of its events from now on.
+    pub fn set_prescale(&self, stream: u16, prescale: u64) {
+        self.lock().prescales.insert(stream, prescale);
+        self.changed();
+    }
+
     /// Gateways tell of themselves this often.
     pub fn set_interval(&self, interval: Duration) {
         self.interval.store(interval.as_nanos() as u64, Ordering::Relaxed);
@@ -85,7 +95,7 @@ impl OrderBoard {
         self.changes.load(Ordering::Acquire) != read.changes
     }
 
-    /// Reads on: `hear` gets what was said since, and each time-out as it is now.
+    /// Reads on: `hear` gets what was said since, and each time-out and prescale as it is now.
     pub fn read(&self, read: &mut Read, mut hear: impl FnMut(Order)) {
         // Before what is read: what comes behind it is looked at once more.
         read.changes = self.changes.load(Ordering::Acquire);
@@ -93,6 +103,7 @@ impl OrderBoard {
         let news = said.masks.get(read.masks..).unwrap_or_default();
         news.iter().for_each(|&(source, is_masked)| hear(Order::Mask(source, is_masked)));
         said.timeouts.iter().for_each(|(&flow, &timeout)| hear(Order::SetTimeout(flow, timeout)));
+        said.prescales.iter().for_each(|(&stream, &prescale)| hear(Order::SetPrescale(stream, prescale)));
         read.masks = said.masks.len();
     }
 }

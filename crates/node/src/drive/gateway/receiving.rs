@@ -173,6 +173,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         config.orders.read(read, |order| match order {
             Order::Mask(source, is_masked) => machine.mask(source, is_masked),
             Order::SetTimeout(flow, timeout) => machine.set_timeout(flow as u8, timeout, now),
+            // The other half's.
+            Order::SetPrescale(..) => {}
         });
     }
 

@@ -4,6 +4,7 @@ use super::config::{GatewayDriveConfig, Gathering};
 use super::event::GatewayEvent;
 use super::link::Link;
 use super::message::{contiguous, send_bytes, send_over};
+use super::order_board::{Order, Read};
 use super::readers::DecisionReaders;
 use super::report::GatewayReport;
 use super::watching::Watching;
@@ -56,6 +57,8 @@ pub(super) struct Sending<L, S> {
     nodes: Vec<Option<SocketAddrV4>>,
     sink: Option<Box<dyn EventSink>>,
     streams: Streams,
+    /// How far the orders were read.
+    read: Read,
     /// Of the event that is stored next, where its streams were chosen before and the sink had no room for it.
     selected: Option<StreamSet>,
     staging: Staging,
@@ -104,6 +107,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
             nodes,
             sink,
             streams,
+            read: Read::default(),
             selected: None,
             staging: heads,
             packets: Vec::with_capacity(1024),
@@ -251,8 +255,22 @@ impl<L: Link, S: Sender> Sending<L, S> {
         true
     }
 
+    /// Takes over prescales that run control has changed since.
+    #[cold]
+    fn read_orders(&mut self) {
+        let Self { config, streams, read, .. } = self;
+        config.orders.read(read, |order| match order {
+            Order::SetPrescale(stream, prescale) => streams.set_prescale(stream, prescale),
+            // The other half's.
+            Order::Mask(..) | Order::SetTimeout(..) => {}
+        });
+    }
+
     /// Accepted events to the sink.
     pub(super) fn store(&mut self, now: Instant) -> usize {
+        if self.config.orders.has_news(&self.read) {
+            self.read_orders();
+        }
         let farm = self.machine.farm();
         let Some(sink) = &mut self.sink else {
             // Nothing is written: the events are counted and let go.

@@ -264,6 +264,7 @@ impl PushHandle {
         match setting.parameter {
             Parameter::SetTimeout => self.orders.set_timeout(setting.of, setting.time()),
             Parameter::ReportInterval => self.orders.set_interval(setting.time()),
+            Parameter::Prescale => self.orders.set_prescale(setting.of, setting.value),
             // Those of systems that pull.
             _ => return,
         }
