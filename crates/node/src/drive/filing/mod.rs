@@ -140,22 +140,13 @@ impl<D: Disk> Filing<D> {
         number: u64,
         fragments: impl Iterator<Item = Slice>,
     ) -> Filed {
-        self.pieces.clear();
-        self.pieces.extend(fragments);
-        self.add_pieces(now, slot, lumisection, number)
-    }
-
-    /// The same, whose fragments are in `pieces`.
-    fn add_pieces(&mut self, now: Instant, slot: u32, lumisection: u32, number: u64) -> Filed {
         // What a run has built when it ends is written as long as it goes.
         if self.room.is_short() && self.draining.is_none() {
-            self.pieces.clear();
             return Filed::NoRoom;
         }
-        let Some(place) = self.ready(now, lumisection) else {
-            self.pieces.clear();
-            return Filed::NoRoom;
-        };
+        let Some(place) = self.ready(now, lumisection) else { return Filed::NoRoom };
+        self.pieces.clear();
+        self.pieces.extend(fragments);
         let data_bytes: usize = self.pieces.iter().map(|piece| piece.len()).sum();
         let version = self.config.version;
         let header = EventHeader {
@@ -338,25 +329,14 @@ impl<D: Disk> Filing<D> {
 
 impl<D: Disk> EventSink for Filing<D> {
     fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, _: StreamSet) -> Filed {
+        // A file of events holds FED fragments; those of gateways are banks, and no configuration asks for it.
+        let SinkEvent::Built(decided) = event else { return Filed::Refused(Cause::WriteFailed) };
         if self.given_up {
             return Filed::Refused(Cause::WriteFailed);
         }
-        self.pieces.clear();
-        let (lumisection, number) = match event {
-            SinkEvent::Built(decided) => {
-                let event = decided.event();
-                self.pieces.extend(event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices()));
-                (event.lumisection, event.key.number())
-            }
-            SinkEvent::Gathered(event) => {
-                if !event.append_copies(&mut self.staging, &mut self.pieces) {
-                    self.pieces.clear();
-                    return Filed::NoRoom;
-                }
-                (0, event.key().number())
-            }
-        };
-        self.add_pieces(now, slot, lumisection, number)
+        let event = decided.event();
+        let fragments = event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices());
+        self.add(now, slot, event.lumisection, event.key.number(), fragments)
     }
 
     fn end_lumisection(&mut self, lumisection: u32, total: LumisectionTotal) {

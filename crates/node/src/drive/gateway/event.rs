@@ -4,7 +4,7 @@ use crate::drive::Recorded;
 use crate::tap::Sampled;
 use ropewalk_flow::gateway::GatheredEvent;
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{EventKey, Incarnation, SourceId};
+use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::EventFlags as PushFlags;
 use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 
@@ -21,16 +21,6 @@ impl<'a> GatewayEvent<'a> {
     pub(super) fn new(event: GatheredEvent<'a>, sources: &'a [Vec<SourceId>]) -> Self {
         let flow = usize::from(event.head().flow);
         Self { event, sources: sources.get(flow).map(Vec::as_slice).unwrap_or_default() }
-    }
-
-    /// The number of the event.
-    pub fn key(&self) -> EventKey {
-        self.event.head().key
-    }
-
-    /// Appends copies of its fragments, one after the other. False where there is no room for one.
-    pub(in crate::drive) fn append_copies(&self, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
-        self.event.pieces().all(|piece| append_copy(piece, staging, pieces))
     }
 
     fn id(&self, source: u16) -> SourceId {
@@ -61,23 +51,15 @@ impl Recorded for GatewayEvent<'_> {
     fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
         for piece in self.event.pieces() {
             encoder.payload(piece);
-            if !append_copy(piece, staging, pieces) {
-                return false;
-            }
+            let Some(copy) = staging.write(piece) else { return false };
+            let apart = match pieces.last_mut() {
+                Some(last) => last.join(copy).err(),
+                None => Some(copy),
+            };
+            pieces.extend(apart);
         }
         true
     }
-}
-
-/// Appends a copy of these bytes, behind those before where they are in one block.
-fn append_copy(bytes: &[u8], staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
-    let Some(copy) = staging.write(bytes) else { return false };
-    let apart = match pieces.last_mut() {
-        Some(last) => last.join(copy).err(),
-        None => Some(copy),
-    };
-    pieces.extend(apart);
-    true
 }
 
 impl Sampled for GatewayEvent<'_> {
