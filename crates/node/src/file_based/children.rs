@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(200);
 /// So many units, for each that there should be, may end before one of them has had a file.
 const IN_VAIN: u32 = 5;
+/// A unit that has not ended so long after everything was decided is killed: stopped, or stuck in its library.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The program that is a filter unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,7 +36,8 @@ pub(super) struct Children {
     restarts: u64,
     /// How many ended in a row without any having had a file.
     in_vain: u32,
-    is_over: bool,
+    /// Since when everything is decided: who ends is not started again.
+    over: Option<Instant>,
 }
 
 impl Children {
@@ -42,7 +45,7 @@ impl Children {
     pub(super) fn new(command: Option<UnitCommand>, units: u32) -> Self {
         let units = if command.is_some() { units } else { 0 };
         let places = (0..units).map(|_| Place { child: None, due: Instant::now() }).collect();
-        Self { command, places, restarts: 0, in_vain: 0, is_over: false }
+        Self { command, places, restarts: 0, in_vain: 0, over: None }
     }
 
     /// How many were started in the place of another one.
@@ -55,9 +58,9 @@ impl Children {
         self.in_vain = 0;
     }
 
-    /// Who ends from now on is not started again.
-    pub(super) const fn finish(&mut self) {
-        self.is_over = true;
+    /// Everything is decided: who ends is not started again, and who does not end is killed after a while.
+    pub(super) fn finish(&mut self) {
+        self.over.get_or_insert_with(Instant::now);
     }
 
     /// Whether none runs.
@@ -86,7 +89,7 @@ impl Children {
             let ended = place.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 (place.child, place.due) = (None, now + PAUSE);
-                if !self.is_over {
+                if self.over.is_none() {
                     self.restarts += 1;
                     self.in_vain += 1;
                 }
@@ -94,7 +97,12 @@ impl Children {
                     return Err(FilesError::Units { times: self.in_vain, last: status.to_string() });
                 }
             }
-            if place.child.is_none() && now >= place.due && !self.is_over {
+            let is_late = self.over.is_some_and(|since| now.duration_since(since) >= PATIENCE);
+            if let Some(child) = place.child.as_mut().filter(|_| is_late) {
+                // It may have ended by itself.
+                let _ = child.kill();
+            }
+            if place.child.is_none() && now >= place.due && self.over.is_none() {
                 let mut unit = Command::new(&command.program);
                 // A group of its own: what is typed at a terminal to stop the run is not for the units.
                 let started = unit.args(&command.arguments).stdin(Stdio::null()).process_group(0).spawn();
@@ -112,5 +120,27 @@ impl Drop for Children {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_that_does_not_end_when_everything_is_decided_is_killed() {
+        let command = UnitCommand { program: "sleep".into(), arguments: vec!["600".to_owned()] };
+        let mut children = Children::new(Some(command), 2);
+        children.tend().expect("they are started");
+        assert!(!children.are_gone());
+        let since = Instant::now();
+        while !children.are_gone() {
+            children.finish();
+            children.tend().expect("nobody ends in vain");
+            assert!(since.elapsed() < PATIENCE * 4, "they go on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(since.elapsed() >= PATIENCE, "they had time to end by themselves");
+        assert_eq!(children.restarts(), 0);
     }
 }
