@@ -242,7 +242,7 @@ mod tests {
             ("[file_based]\n[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream"),
             ("[file_based]\n[[stream]]\nname = \"a\"\nprescale = 0", "stream"),
             ("[file_based]\n[[stream]]\nname = \"a\"\ntriggers = [128]", "stream[0].triggers"),
-            ("[file_based]\n[[stream]]\nname = \"a\"\ntriggers = [1]", "nobody sets trigger 1: [file_based] has 1"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\ntriggers = [1]", "trigger 1 does not exist: [file_based] has 1"),
             ("[file_based]\n[[stream]]\nname = \"a\"\nordered = true", "stream[0].ordered"),
             ("[file_based]\n[[stream]]\nname = \"a\"\ncompress = \"lz4\"", "stream[0].compress"),
             ("[file_based]\n[run]\nkeep = \"1GiB\"", "run.keep"),

@@ -295,15 +295,15 @@ impl Configuration {
     }
 }
 
-/// The streams of these sections, or one that takes everything; with a filter one more for events without a decision. The sections
-/// must have been checked.
+/// The streams of these sections; without any, one stream for all events. With a filter, adds the error stream. Expects checked
+/// sections.
 pub(super) fn streams_of(sections: &[StreamSection], is_filtered: bool) -> Streams {
     let configured: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
     let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };
     Streams::new(configured, is_filtered).unwrap_or_else(|_| Streams::everything())
 }
 
-/// Checks streams; `unset` says why one of them waits for a trigger that nobody sets.
+/// Checks streams. `unset` returns an error message for a stream that selects a trigger which is never set.
 pub(super) fn check_streams(
     sections: &[StreamSection],
     is_filtered: bool,
@@ -328,12 +328,10 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     let has_triggers = configuration.filter.is_some() || configuration.file_based.is_some();
     check_streams(&configuration.stream, configuration.filter.is_some(), |stream| {
         if !stream.triggers.is_empty() && !has_triggers {
-            return Some("nobody sets triggers: give a [filter], or choose by `trigger_types`".to_owned());
+            return Some("without a [filter] no trigger is ever set: add one, or select by `trigger_types`".to_owned());
         }
         let (section, trigger, count) = unheard_of(stream, configuration)?;
-        Some(format!(
-            "nobody sets trigger {trigger}: [{section}] has {count}, counted from 0, and this stream would wait for it in vain"
-        ))
+        Some(format!("trigger {trigger} does not exist: [{section}] has {count}, numbered from 0"))
     })?;
     configuration.filter.as_ref().map_or(Ok(()), |filter| self::filter(filter, configuration))
 }
@@ -442,7 +440,7 @@ mod tests {
             (
                 "[filter]\ntriggers = [\"all\", \"all\"]\n[[stream]]\nname = \"a\"\ntriggers = [1, 2]",
                 "stream[0].triggers",
-                "nobody sets trigger 2",
+                "trigger 2 does not exist",
             ),
             ("[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream", "two streams"),
             ("[filter]\ntriggers = [\"all\"]\n[[stream]]\nname = \"error\"", "stream", "two streams"),

@@ -89,7 +89,7 @@ const RETRY: Duration = Duration::from_millis(200);
 const UNSENT: usize = 256;
 
 impl<P: Dispatcher> BuilderDrive<P> {
-    /// A builder unit that writes to `sink`, or builds and checks only where there is none.
+    /// A builder unit that writes to `sink`. Without a sink it only builds and checks events.
     ///
     /// # Errors
     /// Where an address cannot be understood.

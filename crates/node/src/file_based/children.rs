@@ -36,7 +36,7 @@ pub(super) struct Children {
     restarts: u64,
     /// How many ended in a row without any having had a file.
     in_vain: u32,
-    /// Since when everything is decided: who ends is not started again.
+    /// When all files were decided; units that end after that are not restarted.
     over: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Children {
         self.in_vain = 0;
     }
 
-    /// Everything is decided: who ends is not started again, and who does not end is killed after a while.
+    /// All files are decided: units are no longer restarted, and those that do not end are killed after [`PATIENCE`].
     pub(super) fn finish(&mut self) {
         self.over.get_or_insert_with(Instant::now);
     }
@@ -136,8 +136,8 @@ mod tests {
         let since = Instant::now();
         while !children.are_gone() {
             children.finish();
-            children.tend().expect("nobody ends in vain");
-            assert!(since.elapsed() < PATIENCE * 4, "they go on");
+            children.tend().expect("units start");
+            assert!(since.elapsed() < PATIENCE * 4, "units still run");
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(since.elapsed() >= PATIENCE, "they had time to end by themselves");

@@ -86,7 +86,7 @@ impl<'a> RunFiles<'a> {
             segment_events: self.segment_events.unwrap_or(u64::MAX),
             segment_time: self.segment_time.map(|time| time.0),
             keep: self.keep.map(|keep| keep.0 / self.writers.max(1)),
-            // Before the drain ends and what is left is dropped, so that the loss has its right name.
+            // Earlier than the end of draining, so that lost events are counted as `write_failed`.
             give_up_after: self.give_up_after(),
             ..StorageConfig::new(writer, output)
         }
@@ -108,7 +108,7 @@ impl<'a> RunFiles<'a> {
         }
     }
 
-    /// How the closed files of these writers are taken away; none where they are not.
+    /// The transfer of closed files; `None` without a transfer command or writers.
     pub(super) fn transfer_config(&self, writers: &[StorageConfig]) -> Option<TransferConfig> {
         let section = self.storage.transfer.as_ref()?;
         let places = places(writers);

@@ -191,8 +191,8 @@ impl Parameters {
     }
 }
 
-/// The prescales of streams. Whoever checks the files of a stream that is meant to have every event would miss those that are left
-/// out: its prescale is not among them.
+/// The prescales that can be changed. Excludes streams that take every event: `verify` would report the events that they leave out as
+/// missing.
 fn prescales<'a>(sections: &'a [StreamSection], streams: &'a Streams) -> impl Iterator<Item = LiveParameter> + 'a {
     let may_change = |(index, _): &(u16, _)| !streams.takes_all(StreamIndex(*index as u8));
     (0..).zip(sections).filter(may_change).map(|(index, stream): (u16, &StreamSection)| {

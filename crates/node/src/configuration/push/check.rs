@@ -50,7 +50,7 @@ fn streams(sections: &[StreamSection]) -> Result<(), Fault> {
     }
     check_streams(sections, false, |stream| {
         let trigger = stream.triggers.iter().find(|&&trigger| trigger >= u32::BITS)?;
-        Some(format!("nobody sets trigger {trigger}: the word of a decision has bits 0 to 31"))
+        Some(format!("trigger {trigger} does not exist: the word of a decision has bits 0 to 31"))
     })
 }
 

@@ -31,7 +31,7 @@ impl PushConfiguration {
         histogram::configs(&self.histogram, &self.source_ids())
     }
 
-    /// The streams of run files: those that are configured, or one that takes everything. The configuration must have been checked.
+    /// The configured streams; without any, one stream for all events. Expects a checked configuration.
     pub fn streams(&self) -> Streams {
         streams_of(&self.stream, false)
     }

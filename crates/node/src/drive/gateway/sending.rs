@@ -59,7 +59,7 @@ pub(super) struct Sending<L, S> {
     streams: Streams,
     /// How far the orders were read.
     read: Read,
-    /// Of the event that is stored next, where its streams were chosen before and the sink had no room for it.
+    /// The streams of the next event, if the sink had no room for it when they were selected.
     selected: Option<StreamSet>,
     staging: Staging,
     packets: Vec<Packet>,
@@ -255,7 +255,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         true
     }
 
-    /// Takes over prescales that run control has changed since.
+    /// Applies changed prescales.
     #[cold]
     fn read_orders(&mut self) {
         let Self { config, streams, read, .. } = self;
@@ -298,13 +298,13 @@ impl<L: Link, S: Sender> Sending<L, S> {
             let Some(event) = farm.stored_view() else { break };
             let word = event.word();
             let select = || self.streams.select(TriggerBits(word.into()), word as u16);
-            // Once for each event: a prescale counts.
+            // Select once per event: each selection advances the prescale counters.
             let streams = self.selected.take().unwrap_or_else(select);
             let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
             if streams.is_empty() {
                 self.left_out += 1;
             } else {
-                // The sink is told the streams as the name of the event, and says them again with what became of it.
+                // The slot carries the set of streams, so that progress reports update the right stream accounts.
                 match sink.add_event(now, streams.to_bits(), &event, streams) {
                     Filed::Taken => streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] += 1),
                     Filed::NoRoom => {

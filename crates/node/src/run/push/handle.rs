@@ -95,7 +95,7 @@ pub struct PushHandle {
     pub(super) run: RunNumber,
     pub(super) disk_watch: Option<DiskWatch>,
     pub(super) start_room: StartRoom,
-    /// Who takes closed run files away.
+    /// Transfers closed run files.
     pub(super) transfer: Option<TransferService>,
     /// Where copies of its gateways' events are asked for.
     pub(super) tap: Tap,
@@ -370,7 +370,7 @@ impl PushHandle {
     /// Ends all threads and gives the final account.
     pub fn finish(mut self) -> PushSummary {
         self.end_threads();
-        // Whoever forces an end does not wait for others' programs.
+        // A forced end does not wait for transfer commands.
         if let Some(transfer) = self.transfer.as_mut().filter(|_| !self.forced) {
             transfer.finish();
         }

@@ -314,7 +314,7 @@ impl Twin {
                 flows[usize::from(flow)].mask(source, is_masked);
             }
             Order::SetTimeout(flow, timeout) => flows[usize::from(flow)].set_timeout(timeout, now),
-            // The simulated gateways have one stream, which has every event.
+            // Simulated gateways have one stream for all events.
             Order::SetPrescale(..) => {}
         });
     }
