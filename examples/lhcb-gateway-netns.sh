@@ -56,6 +56,9 @@ plug_in() {
 plug_in sources 10.88.0.1
 plug_in gateway 10.88.0.2
 plug_in farm 10.88.0.3
+# With a program at its card, a virtual card has room for 256 frames and drops the next one. With a queue in front of it the
+# switch waits instead (since Linux 6.16), as one with flow control does.
+tc -n "$(host switch)" qdisc add dev gateway root pfifo limit 10000
 # All of these are the sources' host.
 ip -n "$(host sources)" route add local 10.88.1.0/24 dev lo
 ip -n "$(host sources)" route add local 10.88.2.0/23 dev lo
@@ -126,6 +129,9 @@ finish() {
     wait "$2" && return
     echo "$1 ended with status $?:" >&2
     tail -5 "$scratch/$1.log" >&2
+    echo "frames that the switch dropped:" >&2
+    ip -n "$(host switch)" -s -json link | python3 -c 'import json, sys
+for port in json.load(sys.stdin): print(" ", port["ifname"], port["stats64"]["tx"]["dropped"])' >&2
     return 1
 }
 

@@ -324,6 +324,8 @@ pub(super) struct FlowTotals {
     /// It shares an address with other flows: losses there are not known by flow.
     pub(super) is_mixed: bool,
     sources: Option<PacketSourceReport>,
+    /// A gateway of this process receives it.
+    is_received_here: bool,
     pub(super) unbalanced: Vec<UnbalancedSummary>,
 }
 
@@ -345,6 +347,7 @@ impl FlowTotals {
             check("packets received = where they went; sets opened = how they ended", packets.is_balanced());
             check("events assigned = where they went; decided = accepted + rejected", events.is_balanced());
             check("sets finished = sets in the farm + on their way there", known.is_handed_over(section.packing));
+            summary.is_received_here = true;
             summary.packets.merge(packets);
             summary.by_source.iter_mut().zip(&known.by_source).for_each(|(all, one)| all.merge(one));
             summary.events.merge(events);
@@ -365,10 +368,15 @@ impl FlowTotals {
         summary
     }
 
-    /// Packets sent that neither arrived nor have a cause; 0 if the number sent is unknown, or without a gateway here.
+    /// Whether this process both sends and receives it, so that the numbers can be compared.
+    pub(super) const fn is_comparable(&self) -> bool {
+        self.sources.is_some() && self.is_received_here
+    }
+
+    /// Packets sent that neither arrived nor have a cause; 0 if this process does not know both numbers.
     /// If flows share an address, their common losses are included. Packets of strangers are left out.
     pub(super) fn unexplained(&self) -> i64 {
-        let Some(sources) = self.sources.filter(|_| self.packets.opened > 0) else { return 0 };
+        let Some(sources) = self.sources.filter(|_| self.is_received_here) else { return 0 };
         let received = self.packets.packets.received - self.strangers();
         sources.packets as i64 - received as i64 - self.lost.total() as i64
     }

@@ -163,10 +163,12 @@ fn not_taken((name, report): &(String, GatewayReport)) -> Option<UnbalancedSumma
     (report.is_over && handed_on != received).then(|| of_gateway(equation, name))
 }
 
-/// The equation of what was sent, of all flows together, where some of them come in together.
+/// The equation of what was sent, of all flows together, where some of them share an input. It needs the number of packets
+/// that each of those flows sent, which only the process of its sources knows.
 fn unexplained_together(snapshot: &PushSnapshot, flows: &[FlowTotals]) -> Option<UnbalancedSummary> {
     let is_over = snapshot.gateways.iter().all(|(_, gateway)| gateway.is_over);
-    if !is_over || !flows.iter().any(|flow| flow.is_mixed) {
+    let mut mixed = flows.iter().filter(|flow| flow.is_mixed).peekable();
+    if !is_over || mixed.peek().is_none() || !mixed.all(FlowTotals::is_comparable) {
         return None;
     }
     let lost: u64 = snapshot
@@ -296,4 +298,33 @@ impl PushSummary {
     pub const fn is_complete(&self) -> bool {
         self.status.is_good()
     }
+}
+
+#[cfg(test)]
+#[test]
+fn losses_of_a_shared_input_are_compared_with_what_was_sent_only_where_that_is_known() {
+    use crate::drive::gateway::{FlowReport, PacketSourceReport};
+    use ropewalk_io::packet::ReceiveCounters;
+    use ropewalk_terms::Cause;
+
+    let mut input = ReceiveCounters::default();
+    input.lost.add(Cause::NoFrame, 7);
+    let flows = vec![FlowReport::default(), FlowReport::default()];
+    let gateway = GatewayReport { flows, received: vec![input], is_over: true, ..GatewayReport::default() };
+    let mut snapshot = PushSnapshot { gateways: vec![("gw0".to_owned(), gateway)], ..PushSnapshot::default() };
+    let totals = |snapshot: &PushSnapshot| {
+        let text = "name = \"l1\"\npacking = 1\nsources = { count = 1, first = 0, address = \"10.0.0.1\" }\ntimeout = \"1s\"";
+        let section: FlowSection = toml::from_str(text).expect("a flow");
+        [0, 1].map(|flow| FlowTotals::new(snapshot, flow, &section))
+    };
+    assert_eq!(unexplained_together(&snapshot, &totals(&snapshot)), None, "the sources are in another process");
+
+    let sent = |packets| PacketSourceReport { packets, ..PacketSourceReport::default() };
+    snapshot.sources = vec![(0, sent(3))];
+    assert_eq!(unexplained_together(&snapshot, &totals(&snapshot)), None, "those of one flow are");
+    snapshot.sources = vec![(0, sent(3)), (1, sent(4))];
+    assert_eq!(unexplained_together(&snapshot, &totals(&snapshot)), None, "all were lost by a named cause");
+    snapshot.sources = vec![(0, sent(3)), (1, sent(5))];
+    let unbalanced = unexplained_together(&snapshot, &totals(&snapshot)).expect("one packet vanished");
+    assert_eq!(unbalanced.unexplained, Some(1));
 }
