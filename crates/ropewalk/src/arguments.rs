@@ -4,7 +4,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ropewalk_node::configuration::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_wire::foreign::ForeignFormat;
-use ropewalk_wire::frd::Version;
 use std::path::PathBuf;
 
 /// Gathers the fragments of a particle detector's front ends into whole events, losslessly.
@@ -255,8 +254,8 @@ pub(crate) struct ConvertOptions {
     #[arg(long, value_name = "NAME", requires = "by")]
     pub(crate) source: Vec<String>,
     /// The version of FRD headers, of events that had none before: 4 has room for event numbers beyond 32 bits.
-    #[arg(long, value_name = "3|4|5", value_parser = frd_version, default_value = "5")]
-    pub(crate) frd_version: Version,
+    #[arg(long, value_name = "3|4|5", default_value_t = FileBasedSection::FRD_VERSION)]
+    pub(crate) frd_version: u32,
     /// With --to frd: a directory of the run with files of so many events each, as builder units write them for filter units.
     #[arg(long, value_name = "N", requires = "lumisection_events", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) file_events: Option<u32>,
@@ -279,15 +278,6 @@ pub(crate) enum ConvertTo {
     Mdf,
     /// The fragments of all events back to back.
     Raw,
-}
-
-fn frd_version(text: &str) -> Result<Version, String> {
-    match text {
-        "3" => Ok(Version::V3),
-        "4" => Ok(Version::V4),
-        "5" => Ok(Version::V5),
-        _ => Err("FRD events are written in version 3, 4 or 5".to_owned()),
-    }
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use crate::foreign::is_meant;
 use crate::output::write_results;
 use crate::render::grouped;
 use crate::running::{Limits, take_run};
-use ropewalk_node::configuration;
+use ropewalk_node::configuration::{self, written_version};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
@@ -23,7 +23,10 @@ pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
         (None, ConvertTo::Frd) => {
             let files = options.file_events.zip(options.lumisection_events);
             let files = files.map(|(events, lumisection_events)| RunFiles { events, lumisection_events });
-            from_run(options, ExportFormat::Frd(FrdOptions { version: options.frd_version, files }))
+            let version = written_version(options.frd_version).ok_or_else(|| {
+                Failure::Usage("--frd-version: FRD events are written in version 3, 4 or 5".to_owned())
+            })?;
+            from_run(options, ExportFormat::Frd(FrdOptions { version, files }))
         }
         (None, ConvertTo::Mdf) => from_run(options, ExportFormat::Mdf),
         (None, ConvertTo::Raw) => from_run(options, ExportFormat::Raw),

@@ -4,7 +4,7 @@ use super::config::BrokerConfig;
 use super::table::{Entry, State, Table};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Instant};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A file of events.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -38,7 +38,7 @@ pub enum BrokerAction {
         /// What.
         work: Work,
     },
-    /// The unit takes too long: its connection is closed, and its process ended.
+    /// The unit takes too long with its file, or to ask for one: its connection is closed, and its process ended.
     Dismiss {
         /// Who.
         unit: UnitId,
@@ -93,6 +93,8 @@ pub struct Broker {
     files: Table,
     /// Units that want a file, the first one first.
     waiting: VecDeque<UnitId>,
+    /// Units that are connected, and neither have a file nor want one; and since when.
+    idle: BTreeMap<UnitId, Instant>,
     actions: VecDeque<BrokerAction>,
     is_last: bool,
     counts: BrokerCounts,
@@ -105,6 +107,7 @@ impl Broker {
             config,
             files: Table::default(),
             waiting: VecDeque::new(),
+            idle: BTreeMap::new(),
             actions: VecDeque::new(),
             is_last: false,
             counts: BrokerCounts::default(),
@@ -154,20 +157,27 @@ impl Broker {
         self.is_last = true;
     }
 
+    /// A unit has connected.
+    pub fn joined(&mut self, now: Instant, unit: UnitId) {
+        self.idle.insert(unit, now);
+    }
+
     /// A unit wants a file. It has none.
     pub fn request(&mut self, unit: UnitId) {
+        self.idle.remove(&unit);
         if !self.waiting.contains(&unit) && self.files.of(unit).is_none() {
             self.waiting.push_back(unit);
         }
     }
 
     /// A unit has written everything for its file.
-    pub fn done(&mut self, unit: UnitId, work: Work) {
+    pub fn done(&mut self, now: Instant, unit: UnitId, work: Work) {
         let is_any = is_planted(Flaw::StaleResultCommitted);
         match self.files.get(work.file) {
             Some(entry @ Entry { attempt, state: State::Given { unit: one, .. }, .. })
                 if is_any || (attempt, one) == (work.attempt, unit) =>
             {
+                self.idle.insert(unit, now);
                 self.files.put(work.file, Entry { state: State::Committing { retry: None }, ..entry });
                 if is_planted(Flaw::DeletedBeforeCommitted) {
                     self.actions.push_back(BrokerAction::Delete { file: work.file });
@@ -178,12 +188,13 @@ impl Broker {
         }
     }
 
-    /// A unit cannot filter its file, and lives on.
-    pub fn failed(&mut self, unit: UnitId, work: Work) {
+    /// A unit cannot filter its file, and goes on.
+    pub fn failed(&mut self, now: Instant, unit: UnitId, work: Work) {
         match self.files.get(work.file) {
             Some(Entry { attempt, state: State::Given { unit: one, .. }, .. })
                 if (one, attempt) == (unit, work.attempt) =>
             {
+                self.idle.insert(unit, now);
                 self.give_back(work.file);
             }
             _ => self.counts.stale += 1,
@@ -193,6 +204,7 @@ impl Broker {
     /// A unit is gone: what it had goes to another one.
     pub fn lost(&mut self, unit: UnitId) {
         self.waiting.retain(|waiting| *waiting != unit);
+        self.idle.remove(&unit);
         if let Some(file) = self.files.of(unit).filter(|_| !is_planted(Flaw::LostFileForgotten)) {
             self.give_back(file);
         }
@@ -229,14 +241,20 @@ impl Broker {
 
     /// When something is to be done although nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let late = self.files.given().map(|(_, since)| since.after(self.config.time_out)).min();
+        let late = self.files.given().chain(self.wanting()).map(|(_, since)| since.after(self.config.time_out)).min();
         late.into_iter().chain(self.files.to_repeat().map(|(_, _, retry)| retry)).min()
     }
 
-    /// Ends the patience with a unit that has had its file for too long.
+    /// Units that should ask for a file, because one is ready and no other unit asks for it; and since when they are idle.
+    fn wanting(&self) -> impl Iterator<Item = (UnitId, Instant)> {
+        let is_wanted = self.waiting.is_empty() && self.files.first_ready().is_some();
+        self.idle.iter().filter(move |_| is_wanted).map(|(&unit, &since)| (unit, since))
+    }
+
+    /// Dismisses a unit that has had its file for too long, or does not ask for one that is ready.
     fn time_out(&mut self, now: Instant) -> Option<BrokerAction> {
         let is_late = |since: Instant| now >= since.after(self.config.time_out);
-        let (unit, _) = self.files.given().find(|(_, since)| is_late(*since))?;
+        let (unit, _) = self.files.given().chain(self.wanting()).find(|(_, since)| is_late(*since))?;
         self.lost(unit);
         Some(BrokerAction::Dismiss { unit })
     }

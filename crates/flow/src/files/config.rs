@@ -5,7 +5,7 @@ use core::time::Duration;
 /// How patient a broker is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BrokerConfig {
-    /// How long a filter unit may take over one file.
+    /// How long a filter unit may take over one file, and to ask for a file when one is ready.
     pub time_out: Duration,
     /// How often a file is tried before it is set aside, 1 or more.
     pub tries: u16,

@@ -56,7 +56,7 @@ fn each_unit_has_one_file_and_the_oldest_goes_first() {
 fn a_file_is_deleted_when_its_document_has_its_name_and_not_before() {
     let mut broker = broker(1);
     let first = given(&mut broker, ONE, at(0));
-    broker.done(ONE, first);
+    broker.done(at(0), ONE, first);
     assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Commit { work: first }]);
     assert_eq!((broker.undecided(), broker.counts().decided), (1, 0));
     broker.lost(ONE);
@@ -84,13 +84,13 @@ fn the_file_of_a_lost_unit_goes_to_another_one_with_the_next_attempt() {
     assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Discard { work: first }]);
     assert_eq!(given(&mut broker, TWO, at(0)), work(0, 2));
     // What the first one still says is about nothing any more.
-    broker.done(ONE, first);
-    broker.done(TWO, first);
-    broker.failed(ONE, first);
+    broker.done(at(0), ONE, first);
+    broker.done(at(0), TWO, first);
+    broker.failed(at(0), ONE, first);
     assert_eq!((actions(&mut broker, at(0)), broker.counts().stale), (vec![], 3));
-    broker.done(TWO, work(0, 2));
+    broker.done(at(0), TWO, work(0, 2));
     assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Commit { work: work(0, 2) }]);
-    broker.done(TWO, work(0, 2));
+    broker.done(at(0), TWO, work(0, 2));
     assert_eq!((actions(&mut broker, at(0)), broker.counts().stale), (vec![], 4));
 }
 
@@ -98,7 +98,7 @@ fn the_file_of_a_lost_unit_goes_to_another_one_with_the_next_attempt() {
 fn a_file_that_units_die_over_is_set_aside() {
     let mut broker = broker(2);
     let first = given(&mut broker, ONE, at(0));
-    broker.failed(ONE, first);
+    broker.failed(at(0), ONE, first);
     assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Discard { work: first }]);
     let second = given(&mut broker, ONE, at(0));
     assert_eq!(second, work(0, 2));
@@ -123,13 +123,50 @@ fn a_unit_that_takes_too_long_is_dismissed() {
 }
 
 #[test]
+fn a_unit_that_does_not_ask_for_a_file_that_is_ready_is_dismissed() {
+    let mut broker = Broker::new(CONFIG);
+    broker.joined(at(0), ONE);
+    assert_eq!((actions(&mut broker, at(20)), broker.next_deadline()), (vec![], None), "no file is ready");
+    broker.add(file(0), Attempt(0));
+    assert_eq!(actions(&mut broker, at(20)), [BrokerAction::Dismiss { unit: ONE }]);
+    // One that stands still behind its file is no better than one that has never asked.
+    broker.add(file(1), Attempt(0));
+    broker.add(file(2), Attempt(0));
+    broker.joined(at(20), ONE);
+    let first = given(&mut broker, ONE, at(20));
+    broker.joined(at(20), TWO);
+    let second = given(&mut broker, TWO, at(20));
+    broker.done(at(21), ONE, first);
+    broker.failed(at(22), TWO, second);
+    let expected = [BrokerAction::Commit { work: first }, BrokerAction::Discard { work: second }];
+    assert_eq!(actions(&mut broker, at(22)), expected);
+    assert_eq!((actions(&mut broker, at(30)), broker.next_deadline()), (vec![], Some(at(31))));
+    assert_eq!(actions(&mut broker, at(31)), [BrokerAction::Dismiss { unit: ONE }]);
+    assert_eq!(broker.next_deadline(), Some(at(32)));
+    assert_eq!(actions(&mut broker, at(32)), [BrokerAction::Dismiss { unit: TWO }]);
+    assert_eq!((actions(&mut broker, at(60)), broker.next_deadline()), (vec![], None), "nobody is there");
+}
+
+#[test]
+fn a_unit_that_does_not_ask_stays_while_another_one_waits_for_files() {
+    let mut broker = broker(1);
+    broker.joined(at(0), ONE);
+    broker.joined(at(0), TWO);
+    broker.request(TWO);
+    assert_eq!(actions(&mut broker, at(20)), [BrokerAction::Give { unit: TWO, work: work(0, 1) }]);
+    broker.lost(ONE);
+    broker.lost(TWO);
+    assert_eq!(broker.next_deadline(), None);
+}
+
+#[test]
 fn units_may_go_when_everything_is_decided() {
     let mut broker = broker(1);
     let first = given(&mut broker, ONE, at(0));
     broker.no_more_files();
     broker.request(TWO);
     assert_eq!(actions(&mut broker, at(0)), [], "the file may come back");
-    broker.done(ONE, first);
+    broker.done(at(0), ONE, first);
     broker.request(ONE);
     assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Commit { work: first }]);
     broker.committed(file(0));

@@ -75,7 +75,7 @@ pub struct FileBasedSection {
 }
 
 const fn frd_version() -> u32 {
-    5
+    FileBasedSection::FRD_VERSION
 }
 
 const fn file_events() -> u32 {
@@ -105,25 +105,32 @@ const fn tries() -> u16 {
 impl FileBasedSection {
     /// The default of `memory`.
     pub const MEMORY: Bytes = Bytes(MEMORY);
-    /// The default of `time_out`.
+    /// The default of `frd_version`.
+    pub const FRD_VERSION: u32 = 5;
+    /// The default of `timeout`.
     pub const TIMEOUT: Time = Time(Duration::from_secs(60));
     /// The default of `tries`.
     pub const TRIES: u16 = 3;
 
-    /// The version of the events' headers; none where it is none that is written.
+    /// The version of the events' headers; none if it is not a version that Ropewalk writes.
     pub(crate) const fn version(&self) -> Option<Version> {
-        match self.frd_version {
-            3 => Some(Version::V3),
-            4 => Some(Version::V4),
-            5 => Some(Version::V5),
-            _ => None,
-        }
+        written_version(self.frd_version)
     }
 
     /// How full the file system may become, where anything is said of it.
     pub(crate) fn room(&self) -> Option<RoomLimits> {
         let least = self.least_free?.0;
         Some(RoomLimits { least, resume: self.resume_free.map_or(least + least / 10, |resume| resume.0) })
+    }
+}
+
+/// The layout of event headers of this version, if Ropewalk writes it.
+pub const fn written_version(number: u32) -> Option<Version> {
+    match number {
+        3 => Some(Version::V3),
+        4 => Some(Version::V4),
+        5 => Some(Version::V5),
+        _ => None,
     }
 }
 

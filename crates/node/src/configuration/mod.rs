@@ -51,7 +51,7 @@ pub use felix::{
 };
 pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
-pub use file_based::FileBasedSection;
+pub use file_based::{FileBasedSection, written_version};
 pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
 pub use filter_text::NotThis;
 pub use format::FormatName;

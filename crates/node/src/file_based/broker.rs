@@ -1,6 +1,6 @@
 //! A broker at work: looks into the directory, listens to filter units, and does what its machines say.
 
-use super::children::{Children, UnitCommand};
+use super::children::{Children, LEAST_START, UnitCommand};
 use super::documents::{EndOfLumisection, FilteredFile, read_numbers, read_whole, write_whole};
 use super::error::FilesError;
 use super::line::{FromUnit, ToUnit};
@@ -41,6 +41,7 @@ pub struct BrokerOptions {
 
 /// Something that a connection brought.
 enum Heard {
+    Joined(UnitId),
     Said(UnitId, FromUnit),
     Gone(UnitId),
 }
@@ -63,7 +64,7 @@ pub fn serve_files(
         clock: MonotonicClock,
         broker: Broker::new(options.broker),
         merger: Merger::default(),
-        children: Children::new(command, options.units),
+        children: Children::new(command, options.units, options.broker.time_out.max(LEAST_START)),
         connections: Arc::clone(&entrance.connections),
         next_look: Some(Instant::ZERO),
         lumisections: BTreeSet::new(),
@@ -146,6 +147,8 @@ fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said
     let Ok(reader) = connection.try_clone() else { return };
     let connections = Arc::clone(connections);
     locked(&connections).insert(unit, connection);
+    // Nobody hears it where the broker has ended.
+    let _ = said.send(Heard::Joined(unit));
     thread::spawn(move || {
         for line in BufReader::new(reader).lines() {
             // Who says what nobody understands is not listened to any more.
@@ -157,7 +160,6 @@ fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said
         if let Some(connection) = locked(&connections).remove(&unit) {
             close(&connection);
         }
-        // Nobody hears it where the broker has ended.
         let _ = said.send(Heard::Gone(unit));
     });
 }
@@ -258,16 +260,23 @@ impl Service<'_> {
     }
 
     fn hear(&mut self, heard: Heard) {
+        let now = self.clock.now();
         match heard {
+            Heard::Joined(unit) => {
+                self.broker.joined(now, unit);
+                if let Some(pid) = locked(&self.connections).get(&unit).and_then(peer) {
+                    self.children.connected(pid);
+                }
+            }
             Heard::Said(unit, FromUnit::Want) => self.broker.request(unit),
             Heard::Said(unit, FromUnit::Failed(work, why)) => {
                 if !why.is_empty() && self.failures.len() < MOST_FAILURES {
                     self.failures.push(format!("{why} (try {})", work.attempt.0));
                 }
-                self.broker.failed(unit, work);
+                self.broker.failed(now, unit, work);
             }
-            Heard::Said(unit, FromUnit::Done(work)) if self.is_written(work) => self.broker.done(unit, work),
-            Heard::Said(unit, FromUnit::Done(work)) => self.broker.failed(unit, work),
+            Heard::Said(unit, FromUnit::Done(work)) if self.is_written(work) => self.broker.done(now, unit, work),
+            Heard::Said(unit, FromUnit::Done(work)) => self.broker.failed(now, unit, work),
             Heard::Gone(unit) => self.broker.lost(unit),
         }
     }
@@ -340,11 +349,17 @@ impl Service<'_> {
     /// Ends a connection, and the process at its other end where it is one of ours.
     fn dismiss(&mut self, unit: UnitId) {
         let Some(connection) = locked(&self.connections).remove(&unit) else { return };
-        if let Ok(peer) = rustix::net::sockopt::socket_peercred(&connection) {
-            self.children.kill(peer.pid.as_raw_nonzero().get().unsigned_abs());
+        if let Some(pid) = peer(&connection) {
+            self.children.kill(pid);
         }
         close(&connection);
     }
+}
+
+/// The process at the other end of a connection.
+fn peer(connection: &UnixStream) -> Option<u32> {
+    let peer = rustix::net::sockopt::socket_peercred(connection).ok()?;
+    Some(peer.pid.as_raw_nonzero().get().unsigned_abs())
 }
 
 fn remove(paths: &[PathBuf]) {

@@ -12,6 +12,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const IN_VAIN: u32 = 5;
 /// A unit that has not ended so long after everything was decided is killed: stopped, or stuck in its library.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The shortest time that a unit has to start, load its library and connect.
+pub(super) const LEAST_START: Duration = Duration::from_secs(10);
 
 /// The program that is a filter unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,8 +26,16 @@ pub(super) struct UnitCommand {
 #[derive(Debug)]
 struct Place {
     child: Option<Child>,
+    /// When it is to have connected; none once it has.
+    connects_by: Option<Instant>,
     /// When another one is started.
     due: Instant,
+}
+
+impl Place {
+    fn has(&self, pid: u32) -> bool {
+        self.child.as_ref().is_some_and(|child| child.id() == pid)
+    }
 }
 
 /// Processes that filter.
@@ -33,6 +43,8 @@ struct Place {
 pub(super) struct Children {
     command: Option<UnitCommand>,
     places: Vec<Place>,
+    /// How long a unit may take to connect.
+    start: Duration,
     restarts: u64,
     /// How many ended in a row without any having had a file.
     in_vain: u32,
@@ -41,11 +53,11 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// So many units; none where there is no program.
-    pub(super) fn new(command: Option<UnitCommand>, units: u32) -> Self {
+    /// So many units, each of which is to connect within `start`; none where there is no program.
+    pub(super) fn new(command: Option<UnitCommand>, units: u32, start: Duration) -> Self {
         let units = if command.is_some() { units } else { 0 };
-        let places = (0..units).map(|_| Place { child: None, due: Instant::now() }).collect();
-        Self { command, places, restarts: 0, in_vain: 0, over: None }
+        let places = (0..units).map(|_| Place { child: None, connects_by: None, due: Instant::now() }).collect();
+        Self { command, places, start, restarts: 0, in_vain: 0, over: None }
     }
 
     /// How many were started in the place of another one.
@@ -68,10 +80,14 @@ impl Children {
         self.places.iter().all(|place| place.child.is_none())
     }
 
+    /// The unit with this process id has connected, if it is one of these.
+    pub(super) fn connected(&mut self, pid: u32) {
+        self.places.iter_mut().filter(|place| place.has(pid)).for_each(|place| place.connects_by = None);
+    }
+
     /// Ends the unit with this process id, if it is one of these.
     pub(super) fn kill(&mut self, pid: u32) {
-        if let Some(child) =
-            self.places.iter_mut().filter_map(|place| place.child.as_mut()).find(|child| child.id() == pid)
+        if let Some(child) = self.places.iter_mut().find(|place| place.has(pid)).and_then(|place| place.child.as_mut())
         {
             // It may have ended by itself.
             let _ = child.kill();
@@ -88,7 +104,7 @@ impl Children {
         for place in &mut self.places {
             let ended = place.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
-                (place.child, place.due) = (None, now + PAUSE);
+                (place.child, place.connects_by, place.due) = (None, None, now + PAUSE);
                 if self.over.is_none() {
                     self.restarts += 1;
                     self.in_vain += 1;
@@ -97,7 +113,8 @@ impl Children {
                     return Err(FilesError::Units { times: self.in_vain, last: status.to_string() });
                 }
             }
-            let is_late = self.over.is_some_and(|since| now.duration_since(since) >= PATIENCE);
+            let is_late = self.over.is_some_and(|since| now.duration_since(since) >= PATIENCE)
+                || place.connects_by.is_some_and(|by| now >= by);
             if let Some(child) = place.child.as_mut().filter(|_| is_late) {
                 // It may have ended by itself.
                 let _ = child.kill();
@@ -107,6 +124,7 @@ impl Children {
                 // A group of its own: what is typed at a terminal to stop the run is not for the units.
                 let started = unit.args(&command.arguments).stdin(Stdio::null()).process_group(0).spawn();
                 place.child = Some(started.map_err(FilesError::system("start a filter unit by", &command.program))?);
+                place.connects_by = Some(now + self.start);
             }
         }
         Ok(())
@@ -130,7 +148,7 @@ mod tests {
     #[test]
     fn a_unit_that_does_not_end_when_everything_is_decided_is_killed() {
         let command = UnitCommand { program: "sleep".into(), arguments: vec!["600".to_owned()] };
-        let mut children = Children::new(Some(command), 2);
+        let mut children = Children::new(Some(command), 2, LEAST_START);
         children.tend().expect("they are started");
         assert!(!children.are_gone());
         let since = Instant::now();
@@ -142,5 +160,19 @@ mod tests {
         }
         assert!(since.elapsed() >= PATIENCE, "they had time to end by themselves");
         assert_eq!(children.restarts(), 0);
+    }
+
+    #[test]
+    fn a_unit_that_does_not_connect_is_killed_and_another_one_is_started() {
+        let command = UnitCommand { program: "sleep".into(), arguments: vec!["600".to_owned()] };
+        let mut children = Children::new(Some(command), 2, Duration::from_millis(300));
+        children.tend().expect("they are started");
+        let connected = children.places[0].child.as_ref().map(Child::id).expect("it runs");
+        children.connected(connected);
+        while children.restarts() < 2 {
+            children.tend().expect("units start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(children.places[0].has(connected), "the one that has connected stays");
     }
 }

@@ -269,6 +269,27 @@ fn nothing_is_written_over_what_somebody_else_wrote_for_the_same_try() {
 }
 
 #[test]
+fn a_unit_that_does_not_ask_while_files_wait_is_closed() {
+    let run = Run::new();
+    run.write(2, 20);
+    let summary = served(&run, &options(3, Duration::from_millis(100)), |place| {
+        let silent = UnixStream::connect(place.socket()).expect("there is a broker");
+        // One that has asked, and stands still behind its file.
+        let mut stopped = UnixStream::connect(place.socket()).expect("there is a broker");
+        writeln!(stopped, "want").expect("it listens");
+        let mut given = String::new();
+        BufReader::new(&stopped).read_line(&mut given).expect("it is given a file");
+        writeln!(stopped, "{}", given.replace("give", "failed")).expect("it listens");
+        for mut unit in [silent, stopped] {
+            assert_eq!(std::io::copy(&mut unit, &mut std::io::sink()).expect("it is closed"), 0);
+        }
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
+    });
+    assert_eq!((summary.decided, summary.given_back, summary.balanced), (2, 1, true), "{summary:#?}");
+    assert_eq!(run.accepted(), (0..40).collect::<Vec<u64>>());
+}
+
+#[test]
 fn units_that_end_before_they_have_a_file_end_the_broker() {
     let run = Run::new();
     run.write(1, 20);

@@ -124,7 +124,9 @@ fn a_filter_unit_that_stands_still_is_ended_and_its_file_goes_to_another_one() {
     kill_process(unit, Signal::STOP).expect("it lives");
     let account = broker.end().expect_status(0).account();
     let count = |name: &str| account[name].as_u64().unwrap_or_default();
-    assert_eq!((count("restarts"), count("given_back"), count("decided")), (1, 1, 400), "{account:#}");
+    assert_eq!((count("restarts"), count("decided")), (1, 400), "{account:#}");
+    // None is given back where it was stopped between two files.
+    assert!(count("given_back") <= 1, "{account:#}");
     assert_eq!(account["balanced"], true, "{account:#}");
     assert!(kill_process(unit, Signal::CONT).is_err(), "it is gone");
 }

@@ -313,7 +313,8 @@ fn losses_of_a_shared_input_are_compared_with_what_was_sent_only_where_that_is_k
     let gateway = GatewayReport { flows, received: vec![input], is_over: true, ..GatewayReport::default() };
     let mut snapshot = PushSnapshot { gateways: vec![("gw0".to_owned(), gateway)], ..PushSnapshot::default() };
     let totals = |snapshot: &PushSnapshot| {
-        let text = "name = \"l1\"\npacking = 1\nsources = { count = 1, first = 0, address = \"10.0.0.1\" }\ntimeout = \"1s\"";
+        let text =
+            "name = \"l1\"\npacking = 1\nsources = { count = 1, first = 0, address = \"10.0.0.1\" }\ntimeout = \"1s\"";
         let section: FlowSection = toml::from_str(text).expect("a flow");
         [0, 1].map(|flow| FlowTotals::new(snapshot, flow, &section))
     };

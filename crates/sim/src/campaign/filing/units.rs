@@ -51,6 +51,10 @@ impl Unit {
         self.pause = steps;
     }
 
+    pub(super) const fn is_hung(&self) -> bool {
+        self.pause > 0
+    }
+
     pub(super) const fn finish(&mut self) {
         self.state = State::Finished;
     }

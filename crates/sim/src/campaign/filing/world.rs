@@ -109,6 +109,7 @@ impl World {
     fn start_unit(&mut self) {
         self.next_unit += 1;
         self.units.push(Unit::new(self.next_unit));
+        self.broker.joined(self.now, UnitId(self.next_unit));
     }
 
     fn turn(&mut self) -> Result<(), Broken> {
@@ -154,8 +155,8 @@ impl World {
             if draw.one_in(self.scenario.delay) {
                 match unit.said.pop_front() {
                     Some(Said::Request) => broker.request(unit.id),
-                    Some(Said::Done(work)) => broker.done(unit.id, work),
-                    Some(Said::Failed(work)) => broker.failed(unit.id, work),
+                    Some(Said::Done(work)) => broker.done(self.now, unit.id, work),
+                    Some(Said::Failed(work)) => broker.failed(self.now, unit.id, work),
                     Some(Said::Gone) => broker.lost(unit.id),
                     None => {}
                 }
@@ -231,10 +232,10 @@ impl World {
             self.deaths += 1;
             self.begin();
         }
-        // What hung without a file is waited for by nobody: in the end somebody ends it by hand.
-        if self.step == self.scenario.steps {
-            let all: Vec<UnitId> = self.units.iter().map(|unit| unit.id).collect();
-            all.into_iter().for_each(|unit| self.end(unit));
+        // A unit that hangs when everything is decided is killed by who has started it.
+        if self.step > self.scenario.steps && self.broker.is_done() {
+            let hung: Vec<UnitId> = self.units.iter().filter(|unit| unit.is_hung()).map(|unit| unit.id).collect();
+            hung.into_iter().for_each(|unit| self.end(unit));
         }
         if self.unwritten.is_empty() {
             self.broker.no_more_files();
