@@ -3,9 +3,11 @@
 //! The same texts stand in configurations and on the command line. Every reader says what would be right.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -381,12 +383,35 @@ fn size(text: &str, wanted: &'static str, may_be: fn(u32) -> bool) -> Result<Siz
     }
 }
 
+/// Reads a text whose type has a form of its own, and says what it should be where it is something else.
+pub(crate) struct TextVisitor<T> {
+    wanted: &'static str,
+    kind: PhantomData<T>,
+}
+
+impl<T: FromStr<Err: fmt::Display>> TextVisitor<T> {
+    pub(crate) fn read<'de, D: Deserializer<'de>>(from: D, wanted: &'static str) -> Result<T, D::Error> {
+        from.deserialize_str(Self { wanted, kind: PhantomData })
+    }
+}
+
+impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}, in quotes", self.wanted)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
 macro_rules! read_from_text {
     ($($name:ident: $wanted:expr),*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = Cow::<'de, str>::deserialize(from)?;
-                text.parse().map_err(serde::de::Error::custom)
+                crate::quantity::TextVisitor::read(from, $wanted)
             }
         }
 

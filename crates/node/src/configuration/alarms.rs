@@ -1,7 +1,6 @@
 //! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it.
 
-use super::check::fault;
-use super::parse::Fault;
+use super::parse::Faults;
 use crate::quantity::Time;
 use ropewalk_monitor::alarms::{Condition, Quantity, Rule, Severity, built_in};
 use schemars::JsonSchema;
@@ -193,36 +192,36 @@ pub fn alarm_rules(sections: &[AlarmSection]) -> Vec<Rule> {
     of_every_run.chain(own).collect()
 }
 
-pub(super) fn check(sections: &[AlarmSection], told: &AlarmsSection, logbook: &LogbookSection) -> Result<(), Fault> {
+pub(super) fn check(sections: &[AlarmSection], told: &AlarmsSection, logbook: &LogbookSection, faults: &mut Faults) {
     let mut names = BTreeSet::new();
     for (index, alarm) in sections.iter().enumerate() {
         let key = |field: &str| format!("alarm[{index}].{field}");
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         if alarm.name.is_empty() || alarm.name.len() > 64 || !alarm.name.chars().all(is_letter) {
-            return Err(fault(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses"));
+            faults.add(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses");
         }
         if !names.insert(&alarm.name) {
-            return Err(fault(key("name"), format!("two alarms are named `{}`", alarm.name)));
+            faults.add(key("name"), format!("two alarms are named `{}`", alarm.name));
         }
         if alarm.enabled
             && let Err((field, message)) = alarm.rule()
         {
-            return Err(fault(key(field), message));
+            faults.add(key(field), message);
         }
     }
-    check_hearers("logbook", &logbook.command, logbook.webhook.as_deref(), logbook.timeout)?;
-    check_hearers("alarms", &told.command, told.webhook.as_deref(), told.timeout)?;
+    check_hearers("logbook", &logbook.command, logbook.webhook.as_deref(), logbook.timeout, faults);
+    check_hearers("alarms", &told.command, told.webhook.as_deref(), told.timeout, faults);
     match told.alive_every {
         Some(_) if told.webhook.is_none() && told.command.is_empty() => {
-            Err(fault("alarms.alive_every", "to whom? Give `command` or `webhook`"))
+            faults.add("alarms.alive_every", "to whom? Give `command` or `webhook`")
         }
-        Some(time) if time.0 < Duration::from_secs(1) => Err(fault("alarms.alive_every", "once a second at most")),
-        _ => Ok(()),
+        Some(time) if time.0 < Duration::from_secs(1) => faults.add("alarms.alive_every", "once a second at most"),
+        _ => {}
     }
 }
 
 /// Whether a command and a webhook can hear anything.
-fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Time) -> Result<(), Fault> {
+fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Time, faults: &mut Faults) {
     let wrong = match webhook {
         _ if command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),
         Some(address) if !["http://", "https://"].iter().any(|scheme| address.starts_with(scheme)) => {
@@ -231,5 +230,7 @@ fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeo
         _ if timeout.0.is_zero() => Some(("timeout", "longer than no time at all")),
         _ => None,
     };
-    wrong.map_or(Ok(()), |(field, message)| Err(fault(format!("{section}.{field}"), message)))
+    if let Some((field, message)) = wrong {
+        faults.add(format!("{section}.{field}"), message);
+    }
 }

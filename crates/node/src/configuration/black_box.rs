@@ -1,7 +1,6 @@
 //! The key `black_box` of a source.
 
-use super::check::fault;
-use super::parse::Fault;
+use super::parse::Faults;
 use super::source::SourceSection;
 use crate::quantity::{Bytes, Time};
 use schemars::JsonSchema;
@@ -25,18 +24,17 @@ impl Default for BlackBoxSection {
 }
 
 /// The first thing that is wrong with the black box of a source.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
-    let Some(black_box) = &source.black_box else { return Ok(()) };
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let Some(black_box) = &source.black_box else { return };
     if source.felix.is_some() {
         let message =
             "what an e-link sends lies in the ring of its card; only a source with a way in of its own has a black box";
-        return Err(fault(key("black_box"), message));
+        faults.add(key("black_box"), message);
     }
     if !(4096..=1 << 30).contains(&black_box.max.0) {
-        return Err(fault(key("black_box.max"), "between 4KiB and 1GiB are kept, and twice as much memory is taken"));
+        faults.add(key("black_box.max"), "between 4KiB and 1GiB are kept, and twice as much memory is taken");
     }
     if black_box.last.0.is_zero() {
-        return Err(fault(key("black_box.last"), "how much time is kept at most, such as \"2s\""));
+        faults.add(key("black_box.last"), "how much time is kept at most, such as \"2s\"");
     }
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! What a configuration must fulfil beyond its syntax.
 
+use super::error::no_such;
 use super::model::Configuration;
-use super::parse::Fault;
+use super::parse::{Fault, Faults};
 use super::run::LumisectionChoice;
 use super::source::SourceSection;
 use crate::fields::is_field_name;
@@ -16,28 +17,27 @@ pub(super) fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault
     Fault::new(key, message)
 }
 
-/// Checks everything; the first fault is returned.
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+/// Checks everything.
+pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
     if configuration.version != 1 {
-        return Err(fault("version", format!("this program reads version 1, not {}", configuration.version)));
+        faults.add("version", format!("this program reads version 1, not {}", configuration.version));
     }
-    nodes(configuration)?;
-    timeouts(configuration)?;
+    nodes(configuration, faults);
+    timeouts(configuration, faults);
     let readouts: BTreeSet<&str> = configuration.readout.iter().map(|readout| readout.name.as_str()).collect();
     if configuration.source.is_empty() {
-        return Err(fault("source", "at least one [[source]] is needed"));
+        faults.add("source", "at least one [[source]] is needed");
     }
     let mut ids = BTreeMap::new();
     for (index, source) in configuration.source.iter().enumerate() {
         let key = |field: &str| format!("source[{index}].{field}");
         if !readouts.contains(source.readout.as_str()) {
-            let known = readouts.iter().copied().collect::<Vec<_>>().join(", ");
-            let message = format!("no readout unit is named `{}`; there are: {known}", source.readout);
-            return Err(fault(key("readout"), message));
+            let known = readouts.iter().copied();
+            faults.add(key("readout"), no_such("readout unit is named", &source.readout, known));
         }
         if let Some(first) = ids.insert(source.id, index) {
             let message = format!("source[{first}] has the id {} already; ids must be unique", source.id);
-            return Err(fault(key("id"), message));
+            faults.add(key("id"), message);
         }
         if SourceId(source.id).is_reserved() {
             let most = SourceId::FIRST_RESERVED.0 - 1;
@@ -45,31 +45,31 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
                 "the ids above {most} are those of what is stored with events besides fragments, such as a filter's \
                  results and what was around a converted event: give another one"
             );
-            return Err(fault(key("id"), message));
+            faults.add(key("id"), message);
         }
-        self::source(source, key)?;
+        self::source(source, key, faults);
     }
-    triggers(configuration)?;
-    growing(configuration)?;
-    super::shared::check(configuration)?;
-    super::felix_check::check(configuration)?;
-    super::filter::check(configuration)?;
-    super::file_based::check(configuration)?;
-    super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook)?;
-    super::control::check(&configuration.control)?;
-    super::histogram::check(&configuration.histogram, &configuration.source_ids())?;
-    pools(configuration)?;
-    references(configuration)?;
+    triggers(configuration, faults);
+    growing(configuration, faults);
+    super::shared::check(configuration, faults);
+    super::felix_check::check(configuration, faults);
+    super::filter::check(configuration, faults);
+    super::file_based::check(configuration, faults);
+    super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
+    super::control::check(&configuration.control, faults);
+    super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
+    pools(configuration, faults);
+    references(configuration, faults);
     // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).
-    super::placement::policy(configuration).map(drop)
+    faults.keep(super::placement::policy(configuration));
 }
 
-fn nodes(configuration: &Configuration) -> Result<(), Fault> {
+fn nodes(configuration: &Configuration, faults: &mut Faults) {
     if configuration.readout.is_empty() {
-        return Err(fault("readout", "at least one [[readout]] is needed"));
+        faults.add("readout", "at least one [[readout]] is needed");
     }
     if configuration.builder.is_empty() {
-        return Err(fault("builder", "at least one [[builder]] is needed"));
+        faults.add("builder", "at least one [[builder]] is needed");
     }
     let readouts = configuration.readout.iter().enumerate().map(|(at, it)| (format!("readout[{at}].name"), &it.name));
     let builders = configuration.builder.iter().enumerate().map(|(at, it)| (format!("builder[{at}].name"), &it.name));
@@ -80,25 +80,25 @@ fn nodes(configuration: &Configuration) -> Result<(), Fault> {
             || name.len() > 32
             || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         {
-            return Err(fault(key, "a name has 1 to 32 letters, digits, `-` or `_`"));
+            faults.add(&key, "a name has 1 to 32 letters, digits, `-` or `_`");
         }
         if !names.insert(name) {
-            return Err(fault(key, format!("the name `{name}` is used twice")));
+            faults.add(key, format!("the name `{name}` is used twice"));
         }
     }
     for (index, readout) in configuration.readout.iter().enumerate() {
         let key = |field: &str| format!("readout[{index}].{field}");
         if !readout.capacity.is_power_of_two() || readout.capacity < 64 {
-            return Err(fault(key("capacity"), "the number of events held is a power of two, 64 or more"));
+            faults.add(key("capacity"), "the number of events held is a power of two, 64 or more");
         }
         if readout.window == 0 || readout.window > readout.capacity / 2 {
             let message = format!("the window lies between 1 and half the capacity ({})", readout.capacity / 2);
-            return Err(fault(key("window"), message));
+            faults.add(key("window"), message);
         }
     }
     for (index, builder) in configuration.builder.iter().enumerate() {
         if builder.events == 0 || builder.events > 1 << 20 {
-            return Err(fault(format!("builder[{index}].events"), "between 1 and 1048576 events in work"));
+            faults.add(format!("builder[{index}].events"), "between 1 and 1048576 events in work");
         }
     }
     let manager = &configuration.manager;
@@ -106,16 +106,15 @@ fn nodes(configuration: &Configuration) -> Result<(), Fault> {
         let is_fixed = !address.ends_with(":0");
         if !is_fixed || *address == manager.address || manager.standby[..index].contains(address) {
             let message = "each event manager that stands by needs an address of its own with a fixed port";
-            return Err(fault(format!("manager.standby[{index}]"), message));
+            faults.add(format!("manager.standby[{index}]"), message);
         }
     }
     if !(1..=64).contains(&configuration.manager.batch) {
-        return Err(fault("manager.batch", "between 1 and 64 events are assigned at once"));
+        faults.add("manager.batch", "between 1 and 64 events are assigned at once");
     }
-    Ok(())
 }
 
-fn timeouts(configuration: &Configuration) -> Result<(), Fault> {
+fn timeouts(configuration: &Configuration, faults: &mut Faults) {
     let times = &configuration.timeouts;
     let ordered = [
         ("timeouts.builder", times.readout, times.builder, "readout"),
@@ -128,39 +127,38 @@ fn timeouts(configuration: &Configuration) -> Result<(), Fault> {
                 "{longer} is not longer than timeouts.{name} ({shorter}): each waits for the one before it, so \
                  readout < builder < manager < drain"
             );
-            return Err(fault(key, message));
+            faults.add(key, message);
         }
     }
-    Ok(())
 }
 
-fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     use super::format::FormatName;
     let is_elink = source.felix.is_some();
     if is_elink && (source.emulate.is_some() || source.play.is_some()) {
-        return Err(fault(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]"));
+        faults.add(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]");
     }
     if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink && !source.has_layout() {
-        return Err(fault(key("id"), "a FED id has 12 bits: 0 to 4095"));
+        faults.add(key("id"), "a FED id has 12 bits: 0 to 4095");
     }
-    super::entrance::check(source, &key)?;
-    super::entrance::check_controlled(source, &key)?;
-    super::layout::check(source, &key)?;
-    super::black_box::check(source, &key)?;
-    super::splitter::check(source, &key)?;
-    super::gathering::check(source, &key)?;
-    super::emulate::check(source, &key)?;
+    super::entrance::check(source, &key, faults);
+    super::entrance::check_controlled(source, &key, faults);
+    super::layout::check(source, &key, faults);
+    super::black_box::check(source, &key, faults);
+    super::splitter::check(source, &key, faults);
+    super::gathering::check(source, &key, faults);
+    super::emulate::check(source, &key, faults);
     if source.emulate.is_some() && source.play.is_some() {
-        return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));
+        faults.add(key("play"), "a source is either emulated or played from a file, not both");
     }
     if source.format != FormatName::Ferol && source.play.is_some() {
-        return Err(fault(key("play"), "only S-LINK64 files can be played: set format = \"ferol\""));
+        faults.add(key("play"), "only S-LINK64 files can be played: set format = \"ferol\"");
     }
     if source.counter_bits.is_some_and(|bits| !(8..=64).contains(&bits)) {
-        return Err(fault(key("counter_bits"), "a counter has 8 to 64 bits"));
+        faults.add(key("counter_bits"), "a counter has 8 to 64 bits");
     }
-    if !(16..=1 << 30).contains(&source.max_fragment.0) {
-        return Err(fault(key("max_fragment"), "between 16 bytes and 1 GiB"));
+    if !(16..=MAX_FRAGMENT).contains(&source.max_fragment.0) {
+        faults.add(key("max_fragment"), "between 16 bytes and 1 GiB");
     }
     // Described frames are as long as their description allows.
     let is_described = source.has_layout() || matches!(source.format, FormatName::Foreign(_));
@@ -168,54 +166,54 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
         && !is_described
         && u64::from(emulate.fragment_size.0.largest()) > source.max_fragment.0
     {
-        return Err(fault(key("emulate"), "the emulated fragments are larger than max_fragment allows"));
+        faults.add(key("emulate"), "the emulated fragments are larger than max_fragment allows");
     }
-    Ok(())
 }
 
-fn triggers(configuration: &Configuration) -> Result<(), Fault> {
+/// The largest `max_fragment`.
+const MAX_FRAGMENT: u64 = 1 << 30;
+
+fn triggers(configuration: &Configuration, faults: &mut Faults) {
     let mut triggers = configuration.source.iter().enumerate().filter(|(_, source)| source.trigger);
     let first = triggers.next();
-    match (first, triggers.next()) {
-        (Some((first, _)), Some((second, _))) => {
-            let message = format!("source[{first}] is the trigger source already; there can be one");
-            Err(fault(format!("source[{second}].trigger"), message))
-        }
-        _ => Ok(()),
+    if let (Some((first, _)), Some((second, _))) = (first, triggers.next()) {
+        let message = format!("source[{first}] is the trigger source already; there can be one");
+        faults.add(format!("source[{second}].trigger"), message);
     }
 }
 
 /// Events whose own numbers only grow are numbered where their fragments come together: in one readout unit.
-fn growing(configuration: &Configuration) -> Result<(), Fault> {
+fn growing(configuration: &Configuration, faults: &mut Faults) {
     let mut sources = configuration.source.iter().enumerate();
-    let Some((first, known)) = sources.find(|(_, source)| source.numbers_grow()) else { return Ok(()) };
+    let Some((first, known)) = sources.find(|(_, source)| source.numbers_grow()) else { return };
     for (index, source) in configuration.source.iter().enumerate() {
         if !source.numbers_grow() {
             let message = format!(
                 "source[{first}] has event numbers that grow in any steps; all sources must, or none (`numbers` in `event`)"
             );
-            return Err(fault(format!("source[{index}]"), message));
+            faults.add(format!("source[{index}]"), message);
         }
         if source.readout != known.readout {
             let message =
                 format!("sources whose event numbers grow in any steps are in one readout unit: `{}`", known.readout);
-            return Err(fault(format!("source[{index}].readout"), message));
+            faults.add(format!("source[{index}].readout"), message);
         }
     }
-    Ok(())
 }
 
 /// Every source needs blocks of its own for its largest fragment, one that is being filled and one that waits, or a fast
 /// source could take what a slow one needs to complete the event that everybody waits for.
-fn pools(configuration: &Configuration) -> Result<(), Fault> {
+fn pools(configuration: &Configuration, faults: &mut Faults) {
     for (index, readout) in configuration.readout.iter().enumerate() {
         let sources = configuration.source.iter().filter(|source| source.readout == readout.name);
         let sources = sources.filter(|source| source.felix.is_none());
         let block = readout.block.0;
         if !block.is_power_of_two() || !(4096..=1 << 24).contains(&block) {
-            return Err(fault(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB"));
+            faults.add(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB");
+            continue;
         }
-        let needed: u64 = sources.map(|source| (source.max_fragment.0.div_ceil(block) + 2) * block).sum();
+        let most = |source: &SourceSection| source.max_fragment.0.min(MAX_FRAGMENT);
+        let needed: u64 = sources.map(|source| (most(source).div_ceil(block) + 2) * block).sum();
         if readout.pool.0 < needed {
             let message = format!(
                 "{} hold too little for its sources: each needs its largest fragment and two blocks, {} in all; \
@@ -223,10 +221,9 @@ fn pools(configuration: &Configuration) -> Result<(), Fault> {
                 readout.pool,
                 Bytes(needed)
             );
-            return Err(fault(format!("readout[{index}].pool"), message));
+            faults.add(format!("readout[{index}].pool"), message);
         }
     }
-    Ok(())
 }
 
 impl Configuration {
@@ -247,39 +244,38 @@ impl Configuration {
     }
 }
 
-fn references(configuration: &Configuration) -> Result<(), Fault> {
+fn references(configuration: &Configuration, faults: &mut Faults) {
     if let Some(reference) = configuration.synchrony.reference
         && !configuration.source.iter().any(|source| source.id == reference)
     {
-        return Err(fault("synchrony.reference", format!("no source has the id {reference}")));
+        faults.add("synchrony.reference", format!("no source has the id {reference}"));
     }
     let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
-    configuration.storage.check(hands_over, configuration.run.keep)?;
+    configuration.storage.check(hands_over, configuration.run.keep, faults);
     match configuration.run.lumisection {
-        Some(LumisectionChoice::Events(0)) => return Err(fault("run.lumisection", "it has at least one event")),
+        Some(LumisectionChoice::Events(0)) => faults.add("run.lumisection", "it has at least one event"),
         Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
-            return Err(fault("run.lumisection", "it lasts for 100 ms at least: each is told to every node"));
+            faults.add("run.lumisection", "it lasts for 100 ms at least: each is told to every node");
         }
         _ => {}
     }
-    required_fields(&configuration.run.required_fields)?;
+    required_fields(&configuration.run.required_fields, faults);
     if !(64..=4096).contains(&configuration.synchrony.window) {
-        return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));
+        faults.add("synchrony.window", "a relation is judged over 64 to 4096 events");
     }
     if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
         let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
-        return Err(fault("run.acknowledge", message));
+        faults.add("run.acknowledge", message);
     }
-    Ok(())
 }
 
 /// Each is told to every node, and has a line in the run's account.
 const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
 
 /// Whether everything that has to be said of a run can be a field's name.
-pub(super) fn required_fields(names: &[String]) -> Result<(), Fault> {
-    let Some(name) = names.iter().find(|name| !is_field_name(name)) else { return Ok(()) };
+pub(super) fn required_fields(names: &[String], faults: &mut Faults) {
+    let Some(name) = names.iter().find(|name| !is_field_name(name)) else { return };
     let message =
         format!("`{name}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first");
-    Err(fault("run.required_fields", message))
+    faults.add("run.required_fields", message)
 }

@@ -1,7 +1,6 @@
 //! `[control]`: how run control is served.
 
-use super::check::fault;
-use super::parse::Fault;
+use super::parse::Faults;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -18,10 +17,10 @@ pub struct ControlSection {
     pub key: Option<PathBuf>,
 }
 
-pub(super) fn check(section: &ControlSection) -> Result<(), Fault> {
+pub(super) fn check(section: &ControlSection, faults: &mut Faults) {
     match (&section.certificate, &section.key) {
-        (Some(_), None) => Err(fault("control.key", "a certificate needs its private key, in a file of mode 0600")),
-        (None, Some(_)) => Err(fault("control.certificate", "which certificate does the key belong to?")),
-        _ => Ok(()),
+        (Some(_), None) => faults.add("control.key", "a certificate needs its private key, in a file of mode 0600"),
+        (None, Some(_)) => faults.add("control.certificate", "which certificate does the key belong to?"),
+        _ => {}
     }
 }

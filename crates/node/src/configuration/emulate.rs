@@ -1,7 +1,6 @@
 //! The key `emulate` of a source.
 
-use super::check::fault;
-use super::parse::Fault;
+use super::parse::Faults;
 use super::source::SourceSection;
 use crate::quantity::{Rate, Size, SizeDistribution};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -33,16 +32,16 @@ impl Emulate {
 }
 
 /// The first thing that is wrong with the emulator of a source.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     match source.emulate.as_ref().and_then(|emulate| emulate.packing) {
-        None => Ok(()),
+        None => {}
         Some(_) if source.has_layout() || !source.format.has_several_events() => {
             let message =
                 "frames of this source hold one event each: leave it out, or give a format such as `lhcb-mep`";
-            Err(fault(key("emulate.packing"), message))
+            faults.add(key("emulate.packing"), message)
         }
-        Some(0) => Err(fault(key("emulate.packing"), "how many events a frame holds, 1 or more")),
-        Some(_) => Ok(()),
+        Some(0) => faults.add(key("emulate.packing"), "how many events a frame holds, 1 or more"),
+        Some(_) => {}
     }
 }
 

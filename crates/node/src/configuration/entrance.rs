@@ -1,10 +1,9 @@
 //! From where a source comes: its keys `listen`, `connect`, `input` and `program`.
 
-use super::check::fault;
 use super::format::FormatName;
 use super::layout::{DemuxTable, FrameChoice, FrameTable};
 use super::layout_text::PeerOrPlace;
-use super::parse::Fault;
+use super::parse::Faults;
 use super::source::SourceSection;
 use crate::offline::ByteOrigin;
 use crate::offline::foreign::{Chosen, Wanted};
@@ -272,35 +271,36 @@ const fn ways(source: &SourceSection) -> [(&'static str, bool); 6] {
 }
 
 /// What cannot be of a source under run control: its way in and its numbers are what run control tells it.
-pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if !source.controlled {
-        let message = "only a source with `controlled = true` is sent settings";
-        return if source.settings.is_some() { Err(fault(key("settings"), message)) } else { Ok(()) };
+        if source.settings.is_some() {
+            faults.add(key("settings"), "only a source with `controlled = true` is sent settings");
+        }
+        return;
     }
     if let Some((way, _)) = ways(source).iter().find(|(_, is_given)| *is_given) {
         let message = format!("run control tells a source with `controlled` where to send: leave out `{way}`");
-        return Err(fault(key(way), message));
+        faults.add(key(way), message);
     }
     if source.emulate.is_none() && source.format != FormatName::Generic {
         let message = "a source with `controlled` sends generic fragments: format = \"generic\"";
-        return Err(fault(key("format"), message));
+        faults.add(key("format"), message);
     }
     if source.first.is_some_and(|first| first != 1) {
-        return Err(fault(key("first"), "run control tells a source with `controlled` its first event's number, 1"));
+        faults.add(key("first"), "run control tells a source with `controlled` its first event's number, 1");
     }
     let most = LARGEST_SETTINGS_BYTES;
     if source.settings.as_ref().is_some_and(|settings| settings.0.len() > most) {
-        return Err(fault(key("settings"), format!("settings have at most {most} bytes")));
+        faults.add(key("settings"), format!("settings have at most {most} bytes"));
     }
-    Ok(())
 }
 
-/// The first thing that is wrong with the ways in of a source.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+/// What is wrong with the ways in of a source.
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     let ways = ways(source);
     let mut given = ways.iter().filter(|(_, is_given)| *is_given);
     if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
-        return Err(fault(key(second), format!("it has `{first}` already; a source comes in by one way")));
+        faults.add(key(second), format!("it has `{first}` already; a source comes in by one way"));
     }
     if let FormatName::Foreign(format) = source.format
         && !source.comes_in_datagrams()
@@ -309,7 +309,7 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
         && format.needs_datagrams()
     {
         let message = format!("frames of `{}` come in datagrams: listen = \"udp://0.0.0.0:9000\"", format.name());
-        return Err(fault(key("format"), message));
+        faults.add(key("format"), message);
     }
     if let FormatName::Foreign(format) = source.format
         && source.emulate.is_none()
@@ -317,19 +317,20 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
     {
         let message =
             format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
-        return Err(fault(key("format"), message));
+        faults.add(key("format"), message);
     }
-    check_demux(source).map_err(|message| fault(key("demux"), message))?;
+    if let Err(message) = check_demux(source) {
+        faults.add(key("demux"), message);
+    }
     if source.packets.is_some() && source.input.is_none() {
-        return Err(fault(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`"));
+        faults.add(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`");
     }
     if source.program.as_ref().is_some_and(Vec::is_empty) {
-        return Err(fault(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]"));
+        faults.add(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]");
     }
     if let Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) = source.connect {
-        return Err(fault(key("connect"), "only TCP connects; datagrams are listened for: `listen`"));
+        faults.add(key("connect"), "only TCP connects; datagrams are listened for: `listen`");
     }
-    Ok(())
 }
 
 /// Whether boards can be told apart in the way in which the source comes.

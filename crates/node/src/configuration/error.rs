@@ -18,7 +18,14 @@ pub struct ConfigurationError {
     pub message: String,
     excerpt: String,
     caret: usize,
+    /// A right value, as it would stand in the file.
+    example: Option<String>,
+    /// What else is wrong with the file, behind this.
+    others: Vec<Self>,
 }
+
+/// So many errors are shown.
+const MOST_SHOWN: usize = 20;
 
 impl ConfigurationError {
     /// An error at a byte range of the text.
@@ -37,6 +44,8 @@ impl ConfigurationError {
             message: message.into(),
             excerpt: String::new(),
             caret: 1,
+            example: None,
+            others: Vec::new(),
         };
         if let Some(place) = place {
             let start = place.start.min(text.len());
@@ -53,8 +62,26 @@ impl ConfigurationError {
     }
 }
 
-impl fmt::Display for ConfigurationError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ConfigurationError {
+    /// With an example of a right value.
+    pub(super) fn with_example(self, example: Option<String>) -> Self {
+        Self { example, ..self }
+    }
+
+    /// One error for all of these, in the order of the file; none if nothing is wrong.
+    pub(super) fn all(mut errors: Vec<Self>) -> Option<Self> {
+        errors.sort_by_key(|error| (error.line == 0, error.line, error.column));
+        let mut errors = errors.into_iter();
+        let first = errors.next()?;
+        Some(Self { others: errors.collect(), ..first })
+    }
+
+    /// This and all others, in the order of the file.
+    pub fn each(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = if self.key.is_empty() { String::new() } else { format!("{}: ", self.key) };
         if self.line == 0 {
             return write!(out, "{}: {key}{}", self.file, self.message);
@@ -70,8 +97,99 @@ impl fmt::Display for ConfigurationError {
             "^".repeat(self.caret),
             margin = margin.len(),
             column = self.column - 1
-        )
+        )?;
+        let Some(example) = &self.example else { return Ok(()) };
+        let name = self.key.rsplit_once('.').map_or(self.key.as_str(), |(_, name)| name);
+        write!(out, "\n {:margin$} = example: {name} = {example} (the default)", "", margin = margin.len())
+    }
+}
+
+impl fmt::Display for ConfigurationError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(out)?;
+        for other in self.others.iter().take(MOST_SHOWN - 1) {
+            out.write_str("\n\n")?;
+            other.show(out)?;
+        }
+        match self.others.len() + 1 {
+            1 => Ok(()),
+            count @ ..=MOST_SHOWN => write!(out, "\n\n{count} errors in {}", self.file),
+            count => write!(out, "\n\n{count} errors in {}; the first {MOST_SHOWN} are shown", self.file),
+        }
     }
 }
 
 impl std::error::Error for ConfigurationError {}
+
+/// The message for a name that does not exist, where `what` says what would have it (`flow is named`).
+pub(super) fn no_such<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let listed = match known.as_slice() {
+        [] => "there are none".to_owned(),
+        some if some.len() > MOST_NAMES => {
+            format!("there are {}, and {} more", some[..MOST_NAMES].join(", "), some.len() - MOST_NAMES)
+        }
+        some => format!("there are: {}", some.join(", ")),
+    };
+    match nearest(name, &known) {
+        Some(near) => format!("no {what} `{name}`; did you mean `{near}`?"),
+        None => format!("no {what} `{name}`; {listed}"),
+    }
+}
+
+/// So many names are listed.
+const MOST_NAMES: usize = 12;
+
+/// The name that was probably meant.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |known: &&&str| strsim::osa_distance(&name.to_lowercase(), &known.to_lowercase());
+    let near = known.iter().min_by_key(distance)?;
+    // Two mistakes in a word of six letters; a short word is another word with one letter changed out of two.
+    (distance(&near) * 3 <= name.len().max(3)).then_some(*near)
+}
+
+/// The key that a message of the reader says is missing.
+pub(super) fn missing_key(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
+}
+
+/// The key that was probably meant by one that a message of the reader says is unknown.
+pub(super) fn meant_key(message: &str) -> Option<&str> {
+    let mut names = message.strip_prefix("unknown field `")?.split('`');
+    let name = names.next()?;
+    nearest(name, &names.skip(1).step_by(2).collect::<Vec<_>>())
+}
+
+/// Types in the reader's messages, in the words of configurations.
+const TYPES: [(&str, &str); 4] =
+    [("a boolean", "true or false"), ("a sequence", "a list"), ("a map", "a table"), ("f64", "a number")];
+
+/// A message of the reader in the words of configurations, with the name that was probably meant.
+pub(super) fn plain(message: &str) -> String {
+    if let Some(name) = missing_key(message) {
+        return format!("`{name}` is missing");
+    }
+    if let Some((found, expected)) = message.split_once(", expected ")
+        && found.starts_with("invalid ")
+    {
+        let is_integer = |name: &str| name.strip_prefix(['u', 'i']).is_some_and(|bits| bits.parse::<u8>().is_ok());
+        let known = TYPES.iter().find(|(name, _)| *name == expected).map(|(_, words)| *words);
+        let words = match known {
+            _ if is_integer(expected) => "a whole number",
+            None if expected.starts_with("struct ") => "a table",
+            known => known.unwrap_or(expected),
+        };
+        return format!("{found}, expected {words}");
+    }
+    let (what, rest) = match message.strip_prefix("unknown field `") {
+        Some(rest) => ("key is named", rest),
+        None => match message.strip_prefix("unknown variant `") {
+            Some(rest) => ("value is", rest),
+            None => return message.to_owned(),
+        },
+    };
+    // unknown field `a`, expected one of `b`, `c`: every second piece is a name.
+    let mut names = rest.split('`');
+    let name = names.next().unwrap_or_default();
+    no_such(what, name, names.skip(1).step_by(2))
+}

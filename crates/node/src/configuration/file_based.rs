@@ -1,10 +1,9 @@
 //! `[file_based]`: events go to filter units as files.
 
-use super::check::fault;
 use super::filter::{StreamSection, TriggerChoice, triggers};
 use super::format::FormatName;
 use super::model::Configuration;
-use super::parse::Fault;
+use super::parse::Faults;
 use super::source::SourceSection;
 use crate::drive::RoomLimits;
 use crate::file_based::UnitTask;
@@ -134,42 +133,43 @@ pub const fn written_version(number: u32) -> Option<Version> {
     }
 }
 
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
-    let Some(section) = &configuration.file_based else { return Ok(()) };
+pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
+    let Some(section) = &configuration.file_based else { return };
     let key = |field: &str| format!("file_based.{field}");
     if section.version().is_none() {
-        return Err(fault(key("frd_version"), "headers of events are of version 3, 4 or 5"));
+        faults.add(key("frd_version"), "headers of events are of version 3, 4 or 5");
     }
-    if section.file_events == 0 || section.tries == 0 {
-        let field = if section.tries == 0 { "tries" } else { "file_events" };
-        return Err(fault(key(field), "at least 1"));
+    for (field, _) in
+        [("file_events", section.file_events), ("tries", section.tries.into())].iter().filter(|it| it.1 == 0)
+    {
+        faults.add(key(field), "at least 1");
     }
     if section.filter.is_some() {
         let message =
             "that is `triggers` now, with the words of a [filter]: `triggers = [{ random = { share = 0.1 } }]`";
-        return Err(fault(key("filter"), message));
+        faults.add(key("filter"), message);
     }
     if section.library.is_some() && !section.triggers.is_empty() {
-        return Err(fault(key("triggers"), "who decides? Give one of `triggers` and `library`"));
+        faults.add(key("triggers"), "who decides? Give one of `triggers` and `library`");
     }
     if section.memory.0 < 1 << 20 {
-        return Err(fault(key("memory"), "at least 1MiB, of which a library's process has to live"));
+        faults.add(key("memory"), "at least 1MiB, of which a library's process has to live");
     }
-    triggers("file_based", &section.triggers, configuration)?;
+    triggers("file_based", &section.triggers, configuration, faults);
     if let Err(error) = UnitTask::of(section, &configuration.stream).streams() {
-        return Err(fault("stream", error.to_string()));
+        faults.add("stream", error.to_string());
     }
-    configuration.stream.iter().enumerate().try_for_each(|(index, stream)| of_run_files(index, stream))?;
+    configuration.stream.iter().enumerate().for_each(|(index, stream)| of_run_files(index, stream, faults));
     if configuration.filter.is_some() {
         let message =
             "events are decided once: by the filter units that take files, or by a [filter] in the builder unit";
-        return Err(fault("filter", message));
+        faults.add("filter", message);
     }
     if !configuration.run.write {
-        return Err(fault("run.write", "with [file_based] events are written: leave it out"));
+        faults.add("run.write", "with [file_based] events are written: leave it out");
     }
     if configuration.run.keep.is_some() {
-        return Err(fault("run.keep", "files of events are deleted when they are decided: leave it out"));
+        faults.add("run.keep", "files of events are deleted when they are decided: leave it out");
     }
     let storage = &configuration.storage;
     let of_run_files = [
@@ -177,39 +177,36 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         ("transfer", storage.transfer.is_some()),
         ("more_outputs", !storage.more_outputs.is_empty()),
     ];
-    if let Some((field, _)) = of_run_files.into_iter().find(|&(_, is_given)| is_given) {
+    for (field, _) in of_run_files.into_iter().filter(|&(_, is_given)| is_given) {
         let message = "that is for run files, and with [file_based] there are none: leave it out";
-        return Err(fault(format!("storage.{field}"), message));
+        faults.add(format!("storage.{field}"), message);
     }
     for (index, source) in configuration.source.iter().enumerate() {
         if !is_fed(source) {
             let message = "files of events (FRD) hold FED fragments alone: `format = \"ferol\"` or `\"fed\"`";
-            return Err(fault(format!("source[{index}].format"), message));
+            faults.add(format!("source[{index}].format"), message);
         }
     }
     match (section.least_free, section.resume_free) {
-        (None, Some(_)) => Err(fault(key("resume_free"), "it goes with least_free: with less room the run waits")),
+        (None, Some(_)) => faults.add(key("resume_free"), "it goes with least_free: with less room the run waits"),
         (Some(least), Some(resume)) if resume.0 < least.0 => {
-            Err(fault(key("resume_free"), "the run would wait again at once: let it be at least least_free"))
+            faults.add(key("resume_free"), "the run would wait again at once: let it be at least least_free")
         }
-        _ => Ok(()),
+        _ => {}
     }
 }
 
 /// What a stream says of run files, where there are none.
-fn of_run_files(index: usize, stream: &StreamSection) -> Result<(), Fault> {
+fn of_run_files(index: usize, stream: &StreamSection, faults: &mut Faults) {
     let said = [
         ("ordered", stream.ordered),
         ("outputs", !stream.outputs.is_empty()),
         ("hand_over", stream.hand_over.is_some()),
         ("compress", stream.compress.is_some()),
     ];
-    match said.into_iter().find(|&(_, is_given)| is_given) {
-        Some((field, _)) => {
-            let message = "that is for run files, and with [file_based] filter units write streams: leave it out";
-            Err(fault(format!("stream[{index}].{field}"), message))
-        }
-        None => Ok(()),
+    for (field, _) in said.into_iter().filter(|&(_, is_given)| is_given) {
+        let message = "that is for run files, and with [file_based] filter units write streams: leave it out";
+        faults.add(format!("stream[{index}].{field}"), message);
     }
 }
 

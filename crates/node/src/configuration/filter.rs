@@ -1,9 +1,8 @@
 //! The sections `[filter]` and `[[stream]]`: what becomes of built events.
 
-use super::check::fault;
 use super::layout_text::BytesChoice;
 use super::model::Configuration;
-use super::parse::Fault;
+use super::parse::Faults;
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::filter::{Builtin, Comparison, StreamConfig, Streams};
 use ropewalk_terms::{SourceId, TriggerBits};
@@ -308,32 +307,40 @@ pub(super) fn check_streams(
     sections: &[StreamSection],
     is_filtered: bool,
     unset: impl Fn(&StreamSection) -> Option<String>,
-) -> Result<(), Fault> {
+    faults: &mut Faults,
+) {
     for (index, stream) in sections.iter().enumerate() {
         let key = |field: &str| format!("stream[{index}].{field}");
-        stream.check().map_err(|(field, message)| fault(key(field), message))?;
+        if let Err((field, message)) = stream.check() {
+            faults.add(key(field), message);
+        }
         if let Some(message) = unset(stream) {
-            return Err(fault(key("triggers"), message));
+            faults.add(key("triggers"), message);
         }
     }
     let streams: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
     if streams.is_empty() {
-        return Ok(());
+        return;
     }
-    Streams::new(streams, is_filtered).map(drop).map_err(|error| fault("stream", error.to_string()))
+    if let Err(error) = Streams::new(streams, is_filtered) {
+        faults.add("stream", error.to_string());
+    }
 }
 
-/// The first thing that is wrong with filter and streams.
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+/// What is wrong with filter and streams.
+pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
     let has_triggers = configuration.filter.is_some() || configuration.file_based.is_some();
-    check_streams(&configuration.stream, configuration.filter.is_some(), |stream| {
+    let unset = |stream: &StreamSection| {
         if !stream.triggers.is_empty() && !has_triggers {
             return Some("without a [filter] no trigger is ever set: add one, or select by `trigger_types`".to_owned());
         }
         let (section, trigger, count) = unheard_of(stream, configuration)?;
         Some(format!("trigger {trigger} does not exist: [{section}] has {count}, numbered from 0"))
-    })?;
-    configuration.filter.as_ref().map_or(Ok(()), |filter| self::filter(filter, configuration))
+    };
+    check_streams(&configuration.stream, configuration.filter.is_some(), unset, faults);
+    if let Some(filter) = &configuration.filter {
+        self::filter(filter, configuration, faults);
+    }
 }
 
 /// A trigger that a stream takes and that is none of those that are built in, where these stand and how many they are. What
@@ -349,33 +356,33 @@ fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(
     unknown.map(|&trigger| (section, trigger, count))
 }
 
-fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), Fault> {
+fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Faults) {
     let ways = [!filter.triggers.is_empty(), filter.library.is_some(), filter.program.is_some()];
     if ways.into_iter().filter(|&is_given| is_given).count() != 1 {
-        return Err(fault("filter", "who decides? Give one of `triggers`, `library` and `program`"));
+        faults.add("filter", "who decides? Give one of `triggers`, `library` and `program`");
     }
     if filter.program.as_ref().is_some_and(Vec::is_empty) {
-        return Err(fault("filter.program", "the program's path, and its arguments"));
+        faults.add("filter.program", "the program's path, and its arguments");
     }
     if filter.trusted && filter.library.is_none() {
-        return Err(fault("filter.trusted", "only a `library` can be called in the builder unit's thread"));
+        faults.add("filter.trusted", "only a `library` can be called in the builder unit's thread");
     }
     if !filter.nodes.is_empty() && !filter.has_processes() {
         let message = "only a `library` that is not trusted, or a `program`, can be on another machine";
-        return Err(fault("filter.nodes", message));
+        faults.add("filter.nodes", message);
     }
     if filter.node_memory.0 < 1 << 20 {
-        return Err(fault("filter.node_memory", "at least 1MiB: more than the longest event"));
+        faults.add("filter.node_memory", "at least 1MiB: more than the longest event");
     }
     let key = |field: &str| format!("filter.{field}");
     if !(1..=256).contains(&filter.units) {
-        return Err(fault(key("units"), "1 to 256 filter units of each builder unit"));
+        faults.add(key("units"), "1 to 256 filter units of each builder unit");
     }
     if !(1..=4096).contains(&filter.events) {
-        return Err(fault(key("events"), "a filter unit has 1 to 4096 events at once"));
+        faults.add(key("events"), "a filter unit has 1 to 4096 events at once");
     }
     if filter.timeout.0 < Duration::from_millis(1) {
-        return Err(fault(key("timeout"), "how long it may take over an event, 1ms or more"));
+        faults.add(key("timeout"), "how long it may take over an event, 1ms or more");
     }
     // It is tried twice, and from half of the time for draining on nothing is waited for.
     if filter.timeout.0 * 4 > configuration.timeouts.drain.0 {
@@ -383,26 +390,28 @@ fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), F
             "an event is tried twice in half of timeouts.drain ({}), so that a quarter of that is the most",
             configuration.timeouts.drain
         );
-        return Err(fault(key("timeout"), message));
+        faults.add(key("timeout"), message);
     }
     if filter.memory.0 < 1 << 20 {
-        return Err(fault(key("memory"), "at least 1MiB, of which it has to live"));
+        faults.add(key("memory"), "at least 1MiB, of which it has to live");
     }
     if !(1..=1000).contains(&filter.restarts) {
-        return Err(fault(key("restarts"), "1 to 1000 within a minute"));
+        faults.add(key("restarts"), "1 to 1000 within a minute");
     }
-    triggers("filter", &filter.triggers, configuration)
+    triggers("filter", &filter.triggers, configuration, faults);
 }
 
-/// The first thing that is wrong with the triggers of a section.
-pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration: &Configuration) -> Result<(), Fault> {
+/// What is wrong with the triggers of a section.
+pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration: &Configuration, faults: &mut Faults) {
     if triggers.len() > TriggerBits::COUNT as usize {
-        return Err(fault(format!("{section}.triggers"), "there are 128 triggers at most"));
+        faults.add(format!("{section}.triggers"), "there are 128 triggers at most");
     }
     let is_known = |id: u32| configuration.source.iter().any(|source| source.id == id);
-    triggers.iter().enumerate().try_for_each(|(index, trigger)| {
-        trigger.check(is_known).map_err(|message| fault(format!("{section}.triggers[{index}]"), message))
-    })
+    for (index, trigger) in triggers.iter().enumerate() {
+        if let Err(message) = trigger.check(is_known) {
+            faults.add(format!("{section}.triggers[{index}]"), message);
+        }
+    }
 }
 
 #[cfg(test)]

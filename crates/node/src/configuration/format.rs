@@ -1,5 +1,6 @@
 //! The key `format` of a source.
 
+use super::error::no_such;
 use crate::quantity::read_from_text;
 use ropewalk_wire::foreign::ForeignFormat;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -45,8 +46,8 @@ impl FromStr for FormatName {
             "ferol" => Ok(Self::Ferol),
             "generic" => Ok(Self::Generic),
             _ => ForeignFormat::by_name(name).map(Self::Foreign).ok_or_else(|| {
-                let names: Vec<&str> = ForeignFormat::ALL.iter().map(|format| format.name()).collect();
-                format!("no format is named `{name}`; there are: generic, {}", names.join(", "))
+                let names = ForeignFormat::ALL.iter().map(|format| format.name());
+                no_such("format is named", name, ["ferol", "generic"].into_iter().chain(names))
             }),
         }
     }

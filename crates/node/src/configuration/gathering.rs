@@ -1,8 +1,7 @@
 //! The keys `gather` and `gather_timeout` of a source.
 
-use super::check::fault;
 use super::format::FormatName;
-use super::parse::Fault;
+use super::parse::Faults;
 use super::source::SourceSection;
 use crate::quantity::Time;
 use ropewalk_flow::readout::GATHER_TIMEOUT;
@@ -26,7 +25,7 @@ impl SourceSection {
 }
 
 /// The first thing that is wrong with how the frames of a source are gathered.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if source.gather == Some(true) {
         let what = match source.description() {
             None => "the frames of a layout or of a format with a name are gathered: give `frame` or another `format`",
@@ -38,11 +37,10 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
             Some(_) => "",
         };
         if !what.is_empty() {
-            return Err(fault(key("gather"), what));
+            faults.add(key("gather"), what);
         }
     }
     if source.gather_timeout.0 < Duration::from_millis(1) {
-        return Err(fault(key("gather_timeout"), "how long the next frame of an event is waited for, 1ms or more"));
+        faults.add(key("gather_timeout"), "how long the next frame of an event is waited for, 1ms or more");
     }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::check::fault;
 use super::felix_event::Endian;
 use super::model::Configuration;
-use super::parse::Fault;
+use super::parse::{Fault, Faults};
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_flow::messages::ReportEntry;
@@ -246,29 +246,28 @@ impl Configuration {
     }
 }
 
-/// The first thing that is wrong with histograms of these sources.
-pub(super) fn check(sections: &[HistogramSection], all: &[SourceId]) -> Result<(), Fault> {
+/// What is wrong with histograms of these sources.
+pub(super) fn check(sections: &[HistogramSection], all: &[SourceId], faults: &mut Faults) {
     let mut names = BTreeSet::new();
     let mut cells = 0;
     if sections.len() > ReportEntry::MOST_HISTOGRAMS {
-        return Err(fault("histogram", format!("at most {} histograms", ReportEntry::MOST_HISTOGRAMS)));
+        faults.add("histogram", format!("at most {} histograms", ReportEntry::MOST_HISTOGRAMS));
     }
     for (index, section) in sections.iter().enumerate() {
         let key = |field: &str| format!("histogram[{index}].{field}");
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         if section.name.is_empty() || section.name.len() > 64 || !section.name.chars().all(is_letter) {
-            return Err(fault(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses"));
+            faults.add(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses");
         }
         if !names.insert(&section.name) {
-            return Err(fault(key("name"), format!("two histograms are named `{}`", section.name)));
+            faults.add(key("name"), format!("two histograms are named `{}`", section.name));
         }
-        let config = section.config(0, all).map_err(|wrong| Fault::new(key(&wrong.key), wrong.message))?;
-        cells += config.sources.len() * config.binning.cells();
+        let config = section.config(0, all).map_err(|wrong| Fault::new(key(&wrong.key), wrong.message));
+        cells += faults.keep(config).map_or(0, |config| config.sources.len() * config.binning.cells());
     }
     if cells > MOST_CELLS {
         let message =
             format!("{cells} bins of all sources together; at most {MOST_CELLS}, as all of them are told every second");
-        return Err(fault("histogram", message));
+        faults.add("histogram", message);
     }
-    Ok(())
 }

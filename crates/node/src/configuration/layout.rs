@@ -10,7 +10,7 @@ use super::check::fault;
 use super::entrance::NetworkAddress;
 use super::format::FormatName;
 use super::layout_text::{NumberType, PeerOrPlace};
-use super::parse::Fault;
+use super::parse::{Fault, Faults};
 use super::source::SourceSection;
 use crate::offline::foreign::Chosen;
 use crate::quantity::Time;
@@ -197,13 +197,14 @@ impl SourceSection {
 /// Datagrams that may wait at a time for those that they overtook.
 const MOST_REORDERED: u8 = 32;
 
-/// The first thing that is wrong with the layout of a source, or with the way in which it comes.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+/// What is wrong with the layout of a source, or with the way in which it comes.
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     if source.reorder > MOST_REORDERED {
         let message = format!("at most {MOST_REORDERED} datagrams wait for those that they overtook; 0 turns that off");
-        return Err(fault(key("reorder"), message));
+        faults.add(key("reorder"), message);
     }
-    let Some(plan) = source.plan().map_err(|wrong| Fault { key: key(&wrong.key), ..wrong })? else { return Ok(()) };
+    let plan = source.plan().map_err(|wrong| Fault { key: key(&wrong.key), ..wrong });
+    let Some(plan) = faults.keep(plan).flatten() else { return };
     let comes_in_datagrams = match (&source.listen, &source.connect) {
         (Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)), _) => Some(true),
         (Some(NetworkAddress::Tcp(_)), _) | (_, Some(_)) => Some(false),
@@ -215,17 +216,17 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
         Some(true) if !plan.is_of_datagrams() => {
             let message = "these frames are found in a stream, and the source sends datagrams: frame = \"datagram\", or a \
                            table with `several` or `pieces`";
-            Err(fault(key("frame"), message))
+            faults.add(key("frame"), message)
         }
         Some(false) if plan.is_of_datagrams() => {
             let message =
                 "these frames come in datagrams, and the source sends a stream: where does a frame end in it?";
-            Err(fault(key("frame"), message))
+            faults.add(key("frame"), message)
         }
         _ if source.felix.is_some() || source.play.is_some() => {
-            Err(fault(key("frame"), "an e-link and a file that is played have formats of their own, and no layout"))
+            faults.add(key("frame"), "an e-link and a file that is played have formats of their own, and no layout")
         }
-        _ => Ok(()),
+        _ => {}
     }
 }
 

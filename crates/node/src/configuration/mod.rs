@@ -68,7 +68,7 @@ pub use model::{
     BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, SynchronyAction,
     SynchronySection, ThreadRule, TimeoutSection,
 };
-pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
+pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
 pub use run::{LumisectionChoice, PlacementChoice, RestartChoice, RunSection, SyncChoice};
 pub use settings::Settings;

@@ -1,6 +1,7 @@
 //! From text to a checked configuration, keeping the places of everything for errors.
 
 use super::check::check;
+use super::error::{meant_key, missing_key, plain};
 use super::written::Written;
 use super::{Configuration, ConfigurationError};
 use serde::de::DeserializeOwned;
@@ -23,6 +24,30 @@ impl Fault {
     /// A fault of this key.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), message: message.into() }
+    }
+}
+
+/// All faults of a configuration, the first one of each key.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// Adds a fault of this key, unless it has one: later ones are often consequences of the first.
+    pub fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.keep::<()>(Err(Fault::new(key, message)));
+    }
+
+    /// What was made, or none and its fault is added.
+    pub fn keep<T>(&mut self, made: Result<T, Fault>) -> Option<T> {
+        match made {
+            Ok(made) => Some(made),
+            Err(fault) => {
+                if !self.0.iter().any(|known| known.key == fault.key) {
+                    self.0.push(fault);
+                }
+                None
+            }
+        }
     }
 }
 
@@ -62,24 +87,15 @@ pub fn point_at(path: &Path, fault: &Fault) -> ConfigurationError {
 /// Reads and checks a configuration; `variable` looks up what `${NAME}` in a value stands for.
 ///
 /// # Errors
-/// Where the text does not hold a usable configuration.
+/// Where the text does not hold a usable configuration: everything that is wrong.
 pub fn parse(
     file: &str,
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigurationError> {
-    let configuration: Configuration = parse_as(file, text, variable, &[], check)?;
-    Ok(Configuration { written: written(file, text, variable)?, ..configuration })
-}
-
-/// What a text that is a configuration says, in one form.
-pub(super) fn written(
-    file: &str,
-    text: &str,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Written, ConfigurationError> {
-    let (document, _) = Document { file, text, variable }.read(&[])?;
-    Ok(Written::new(document))
+    let document = Document { file, text, variable, schema: Some(|| schemars::schema_for!(Configuration)) };
+    let configuration: Configuration = document.checked(&[], check)?;
+    Ok(Configuration { written: document.written()?, ..configuration })
 }
 
 /// Reads any TOML document in the way of a configuration: `${NAME}` is looked up by `variable`, the values in
@@ -87,75 +103,244 @@ pub(super) fn written(
 /// `check` judges the whole.
 ///
 /// # Errors
-/// Where the text is no TOML, holds an unknown key or a value of the wrong form, or does not please `check`.
+/// Where the text is no TOML, holds an unknown key or a value of the wrong form, or does not please `check`: everything that is
+/// wrong.
 pub fn parse_as<T: DeserializeOwned>(
     file: &str,
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
     instead: &[(String, String)],
-    check: impl FnOnce(&T) -> Result<(), Fault>,
+    check: impl Fn(&T, &mut Faults),
 ) -> Result<T, ConfigurationError> {
-    let document = Document { file, text, variable };
-    let (mut values, mut doubtful) = (Vec::with_capacity(instead.len()), None);
-    if !instead.is_empty() {
-        document.read::<T>(&[])?;
-    }
-    for (key, value) in instead {
-        let form = document.form_of::<T>(key, value);
-        if form.is_none() {
-            doubtful.get_or_insert(key);
-        }
-        values.push((key.as_str(), form.or_else(|| value_of(value)).unwrap_or_else(|| text_of(value))));
-    }
-    let (read, places) = document.read(&values).map_err(|mut error| {
-        // An error without a place is one of a value that was given here.
-        if error.line == 0 && error.key.is_empty() {
-            error.key = doubtful.cloned().unwrap_or_default();
-        }
-        error
-    })?;
-    match check(&read) {
-        Ok(()) => Ok(read),
-        Err(fault) => {
-            let place = place_of(places.get_ref(), &fault.key).filter(|place| !place.is_empty());
-            Err(ConfigurationError::at(file, text, place, &fault.key, fault.message))
-        }
-    }
+    Document { file, text, variable, schema: None }.checked(instead, check)
 }
 
 /// A text to be read, perhaps more than once.
-struct Document<'a> {
-    file: &'a str,
-    text: &'a str,
-    variable: &'a dyn Fn(&str) -> Option<String>,
+pub(super) struct Document<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+    pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The schema of what is read, for examples of right values.
+    pub(super) schema: Option<fn() -> schemars::Schema>,
+}
+
+/// Keys whose values refer to the names or ids of a list's sections.
+fn references(list: &str) -> &'static [&'static str] {
+    match list {
+        "readout" => &["readout"],
+        "felix" => &["card"],
+        "flow" => &["listen", "decisions"],
+        "source" => &["id", "source", "reference", "triggers"],
+        _ => &[],
+    }
+}
+
+/// The most errors that are collected.
+const MOST_ERRORS: usize = 50;
+
+/// What could be read of a document.
+struct Mended<'a, T> {
+    /// The whole, without the keys that are wrong; none if that could not be read either.
+    read: Option<T>,
+    /// Where everything stands.
+    places: Spanned<DeTable<'a>>,
+    /// What was read at last.
+    table: Spanned<DeTable<'a>>,
+    errors: Vec<ConfigurationError>,
+    /// Keys that were left out, or filled in because they are missing.
+    mended: Vec<String>,
+    /// It is TOML, and all variables are set.
+    is_whole: bool,
+}
+
+impl<T> Mended<'_, T> {
+    /// Whether a fault can be the consequence of what was mended: it is in the same section, or refers to names, ids or whole lists
+    /// that are not the file's own.
+    fn may_have_caused(&self, fault: &Fault) -> bool {
+        fn section(key: &str) -> &str {
+            key.split_once('.').map_or(key, |(section, _)| section)
+        }
+        let last = fault.key.rsplit_once('.').map_or(fault.key.as_str(), |(_, last)| last);
+        self.mended.iter().any(|key| {
+            let list = named(section(key)).0;
+            let is_name = !key.contains('.') || key.ends_with(".name") || key.ends_with(".id");
+            let refers = last == "name" || references(list).iter().any(|name| last.starts_with(name));
+            section(key) == section(&fault.key) || (is_name && refers)
+        })
+    }
 }
 
 impl<'a> Document<'a> {
-    /// The text as a `T`, with the places of everything; these values take the place of its own.
-    fn read<T: DeserializeOwned>(
+    /// Reads and checks the text; see [`parse_as`].
+    pub(super) fn checked<T: DeserializeOwned>(
         &self,
-        instead: &[(&'a str, DeValue<'a>)],
-    ) -> Result<(T, Spanned<DeTable<'a>>), ConfigurationError> {
-        let at = |place, key: &str, message: String| ConfigurationError::at(self.file, self.text, place, key, message);
-        let syntax = |error: toml::de::Error| {
-            // What was put in the place of the file's own has no place there.
-            let place = error.span().filter(|place| instead.is_empty() || !place.is_empty());
-            at(place, "", error.message().to_owned())
-        };
-        let mut table = DeTable::parse(self.text).map_err(syntax)?;
-        let mut unknown = None;
-        expand_table(table.get_mut(), self.variable, &mut unknown);
-        if let Some((place, name)) = unknown {
-            let message =
-                format!("the environment variable {name} is not set; set it, or write the value in its place");
-            return Err(at(Some(place), "", message));
+        instead: &'a [(String, String)],
+        check: impl Fn(&T, &mut Faults),
+    ) -> Result<T, ConfigurationError> {
+        let (values, doubtful) = self.values_of::<T>(instead)?;
+        let mut mended = self.mend::<T>(&values);
+        if let Some(error) = mended.errors.first_mut()
+            && error.line == 0
+            && error.key.is_empty()
+        {
+            // An error without a place is one of a value that was given here.
+            error.key = doubtful.cloned().unwrap_or_default();
+        }
+        if let Some(read) = mended.read.as_ref().filter(|_| mended.is_whole) {
+            let mut faults = Faults::default();
+            check(read, &mut faults);
+            let own = faults.0.into_iter().filter(|fault| !mended.may_have_caused(fault));
+            let errors: Vec<_> = own.map(|fault| self.error_of(&mended, &fault, &check)).collect();
+            mended.errors.extend(errors);
+        }
+        match (ConfigurationError::all(mended.errors), mended.read) {
+            (None, Some(read)) => Ok(read),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(ConfigurationError::at(self.file, "", None, "", "it cannot be read")),
+        }
+    }
+
+    /// What a text that is a configuration says, in one form.
+    pub(super) fn written(&self) -> Result<Written, ConfigurationError> {
+        self.read(&[]).map(Written::new)
+    }
+
+    /// Values that take the place of the file's, each in the form that its key wants; and the first whose form is unknown.
+    fn values_of<T: DeserializeOwned>(
+        &self,
+        instead: &'a [(String, String)],
+    ) -> Result<(Vec<(&'a str, DeValue<'a>)>, Option<&'a String>), ConfigurationError> {
+        let (mut values, mut doubtful) = (Vec::with_capacity(instead.len()), None);
+        if !instead.is_empty() {
+            self.read::<T>(&[])?;
         }
         for (key, value) in instead {
-            replace(table.get_mut(), key, value.clone()).map_err(|message| at(None, key, message))?;
+            let form = self.form_of::<T>(key, value);
+            if form.is_none() {
+                doubtful.get_or_insert(key);
+            }
+            values.push((key.as_str(), form.or_else(|| value_of(value)).unwrap_or_else(|| text_of(value))));
         }
-        let places = table.clone();
-        let read = T::deserialize(Deserializer::from(table)).map_err(syntax)?;
-        Ok((read, places))
+        Ok((values, doubtful))
+    }
+
+    /// The error of a fault, at its place.
+    fn error_of<T: DeserializeOwned>(
+        &self,
+        mended: &Mended<'a, T>,
+        fault: &Fault,
+        check: &impl Fn(&T, &mut Faults),
+    ) -> ConfigurationError {
+        let places = mended.places.get_ref();
+        let place = place_of(places, &fault.key).filter(|place| !place.is_empty());
+        let error = ConfigurationError::at(self.file, self.text, place, &fault.key, fault.message.clone());
+        let example = value_at(places, &fault.key).and_then(|_| self.example(&fault.key));
+        // The default is no example where it would be as wrong, beside the values of other keys.
+        let is_right = |example: &String| {
+            let mut table = mended.table.clone();
+            let mut faults = Faults::default();
+            value_of(example).is_some_and(|value| replace(table.get_mut(), &fault.key, value).is_ok())
+                && T::deserialize(Deserializer::from(table)).is_ok_and(|read| {
+                    check(&read, &mut faults);
+                    faults.0.iter().all(|other| other.key != fault.key)
+                })
+        };
+        error.with_example(example.filter(is_right))
+    }
+
+    /// The default of a key as it would stand in the file, if it has one.
+    fn example(&self, key: &str) -> Option<String> {
+        let schema = serde_json::to_value(self.schema?()).ok()?;
+        default_of(&schema, key)
+    }
+
+    /// The text as a `T`; these values take the place of its own.
+    fn read<T: DeserializeOwned>(&self, instead: &[(&'a str, DeValue<'a>)]) -> Result<T, ConfigurationError> {
+        let Mended { read, errors, .. } = self.mend(instead);
+        match (ConfigurationError::all(errors), read) {
+            (None, Some(read)) => Ok(read),
+            (Some(error), _) => Err(error),
+            (None, None) => Err(ConfigurationError::at(self.file, "", None, "", "it cannot be read")),
+        }
+    }
+
+    /// The text as a table, with these values in the place of its own; and what is wrong with it.
+    fn table(&self, instead: &[(&'a str, DeValue<'a>)]) -> (Spanned<DeTable<'a>>, Vec<ConfigurationError>) {
+        let at = |place, key: &str, message: String| ConfigurationError::at(self.file, self.text, place, key, message);
+        let (mut table, wrong) = DeTable::parse_recoverable(self.text);
+        let mut errors: Vec<_> = wrong.iter().map(|error| at(error.span(), "", error.message().to_owned())).collect();
+        let mut unset = Vec::new();
+        expand_table(table.get_mut(), self.variable, &mut unset);
+        errors.extend(unset.into_iter().map(|(place, name)| {
+            let message =
+                format!("the environment variable {name} is not set; set it, or write the value in its place");
+            at(Some(place), "", message)
+        }));
+        for (key, value) in instead {
+            errors.extend(replace(table.get_mut(), key, value.clone()).err().map(|message| at(None, key, message)));
+        }
+        (table, errors)
+    }
+
+    /// Reads the text as a `T` again and again, each time without the key that was wrong, so that all of them are known.
+    fn mend<T: DeserializeOwned>(&self, instead: &[(&'a str, DeValue<'a>)]) -> Mended<'a, T> {
+        let (mut table, errors) = self.table(instead);
+        let (places, is_whole) = (table.clone(), errors.is_empty());
+        let mut mended = Mended { read: None, places, table: table.clone(), errors, mended: Vec::new(), is_whole };
+        let mut fillers = Fillers { behind: self.text.len() + 1, filled: Vec::new() };
+        let mut meant: Vec<String> = Vec::new();
+        while mended.errors.len() < MOST_ERRORS {
+            let error = match T::deserialize(Deserializer::from(table.clone())) {
+                Ok(read) => {
+                    (mended.read, mended.table) = (Some(read), table);
+                    break;
+                }
+                Err(error) => error,
+            };
+            if let Some(filler) = fillers.of(error.span()) {
+                if !fillers.try_next(filler, table.get_mut()) {
+                    break;
+                }
+                continue;
+            }
+            let key = error.span().and_then(|place| key_at(table.get_ref(), &place));
+            let missing = missing_key(error.message());
+            let parent = key.as_deref().and_then(|key| key.rsplit_once('.')).map_or("", |(parent, _)| parent);
+            meant.extend(meant_key(error.message()).map(|name| joined(parent, name)));
+            // Unknown keys are found before missing ones of the same table: what is misspelt is not missing as well.
+            let is_meant = missing.is_some_and(|name| meant.contains(&joined(key.as_deref().unwrap_or(""), name)));
+            if missing.is_none() || (is_whole && !is_meant) {
+                // What was put in the place of the file's own has no place there.
+                let is_whole_file = missing.is_some() && key.is_none();
+                let place = error.span().filter(|place| !is_whole_file && (instead.is_empty() || !place.is_empty()));
+                let written = key.as_deref().filter(|key| value_at(table.get_ref(), key) == place);
+                mended.errors.push(self.misread(&error, place, written));
+            }
+            let is_mended = match missing {
+                _ if !instead.is_empty() => false,
+                Some(name) => {
+                    let key = joined(key.as_deref().unwrap_or(""), name);
+                    mended.mended.push(key.clone());
+                    fillers.fill(key, table.get_mut())
+                }
+                None => key.is_some_and(|key| {
+                    let is_out = take_out(table.get_mut(), &key);
+                    mended.mended.push(key);
+                    is_out
+                }),
+            };
+            if !is_mended {
+                break;
+            }
+        }
+        mended
+    }
+
+    /// The error of what cannot be read at a place, where the value of a key stands.
+    fn misread(&self, error: &toml::de::Error, place: Option<Range<usize>>, key: Option<&str>) -> ConfigurationError {
+        let message = plain(error.message());
+        ConfigurationError::at(self.file, self.text, place, key.unwrap_or_default(), message)
+            .with_example(key.and_then(|key| self.example(key)))
     }
 
     /// A value in the form that its key wants: only that knows whether `512` is a count, or a size that would stand
@@ -166,30 +351,135 @@ impl<'a> Document<'a> {
     }
 }
 
-type Unknown = Option<(Range<usize>, String)>;
+/// The key of a name in a table, or at the top.
+fn joined(table: &str, name: &str) -> String {
+    if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") }
+}
 
-fn expand_table(table: &mut DeTable<'_>, variable: &dyn Fn(&str) -> Option<String>, unknown: &mut Unknown) {
-    for (_, value) in table.iter_mut() {
-        expand(value, variable, unknown);
+/// Values in the place of missing ones, so that reading goes on behind them.
+struct Fillers {
+    /// The first place of a filler: none of the file's.
+    behind: usize,
+    /// Each filler's key, and how many forms were tried.
+    filled: Vec<(String, usize)>,
+}
+
+impl Fillers {
+    /// The filler at a place, if it is one's.
+    fn of(&self, place: Option<Range<usize>>) -> Option<usize> {
+        place?.start.checked_sub(self.behind).filter(|&filler| filler < self.filled.len())
+    }
+
+    /// Puts something in the place of a missing key.
+    fn fill<'a>(&mut self, key: String, table: &mut DeTable<'a>) -> bool {
+        self.filled.push((key, 0));
+        self.try_next(self.filled.len() - 1, table)
+    }
+
+    /// Tries the next form of a filler; false if there is none.
+    fn try_next<'a>(&mut self, filler: usize, table: &mut DeTable<'a>) -> bool {
+        let forms: [fn() -> DeValue<'a>; 5] = [
+            || DeValue::Array(Default::default()),
+            || DeValue::Table(DeTable::new()),
+            || value_of("1").unwrap_or_else(|| text_of("1")),
+            || text_of("1s"),
+            || text_of("127.0.0.1:1"),
+        ];
+        let place = self.behind + filler;
+        let (key, tried) = &mut self.filled[filler];
+        let Some(form) = forms.get(*tried) else { return false };
+        *tried += 1;
+        let Some((parent, name)) = parent_of(table, key) else { return false };
+        parent.remove(name);
+        parent.insert(Spanned::new(place..place, Cow::Owned(name.to_owned())), Spanned::new(place..place, form()));
+        true
     }
 }
 
-/// Replaces every `${NAME}` in the texts below `value`; remembers the first name without meaning.
-fn expand(value: &mut Spanned<DeValue<'_>>, variable: &dyn Fn(&str) -> Option<String>, unknown: &mut Unknown) {
+/// The table that a key is in, and its name there.
+fn parent_of<'t, 'a, 'k>(table: &'t mut DeTable<'a>, key: &'k str) -> Option<(&'t mut DeTable<'a>, &'k str)> {
+    let Some((part, rest)) = key.split_once('.') else { return Some((table, key)) };
+    let (name, index) = named(part);
+    let value = match (table.get_mut(name)?.get_mut(), index) {
+        (DeValue::Array(all), Some(index)) => all.get_mut(index)?.get_mut(),
+        (value, _) => value,
+    };
+    match value {
+        DeValue::Table(inner) => parent_of(inner, rest),
+        _ => None,
+    }
+}
+
+/// Takes a key out of its table; of an element of a list, the whole list.
+fn take_out(table: &mut DeTable<'_>, key: &str) -> bool {
+    parent_of(table, key).is_some_and(|(parent, part)| parent.remove(named(part).0).is_some())
+}
+
+/// The key whose name or value stands at a place; else the innermost one whose value contains the place.
+fn key_at(table: &DeTable<'_>, place: &Range<usize>) -> Option<String> {
+    let mut around: Option<(usize, String)> = None;
+    let exact = find(table, "", &mut |key, name, value| {
+        if value.start <= place.start
+            && place.end <= value.end
+            && around.as_ref().is_none_or(|(size, _)| value.len() <= *size)
+        {
+            around = Some((value.len(), key.to_owned()));
+        }
+        name == Some(place) || value == place
+    });
+    exact.or(around.map(|(_, key)| key))
+}
+
+/// The innermost key below a table that is the wanted one, as its name's and its value's places say.
+fn find(
+    table: &DeTable<'_>,
+    above: &str,
+    is_wanted: &mut dyn FnMut(&str, Option<&Range<usize>>, &Range<usize>) -> bool,
+) -> Option<String> {
+    let mut found = None;
+    for (name, value) in table.iter() {
+        let key = joined(above, name.get_ref());
+        if is_wanted(&key, Some(&name.span()), &value.span()) {
+            found = Some(key.clone());
+        }
+        let inner = match value.get_ref() {
+            DeValue::Table(inner) => find(inner, &key, is_wanted),
+            DeValue::Array(all) => all.iter().enumerate().fold(None, |found, (index, element)| {
+                let key = format!("{key}[{index}]");
+                let is_it = is_wanted(&key, None, &element.span());
+                let inner = element.get_ref().as_table().and_then(|inner| find(inner, &key, is_wanted));
+                inner.or(found).or_else(|| is_it.then_some(key))
+            }),
+            _ => None,
+        };
+        found = inner.or(found);
+    }
+    found
+}
+
+/// Variables without a value, and where they stand.
+type Unset = Vec<(Range<usize>, String)>;
+
+fn expand_table(table: &mut DeTable<'_>, variable: &dyn Fn(&str) -> Option<String>, unset: &mut Unset) {
+    for (_, value) in table.iter_mut() {
+        expand(value, variable, unset);
+    }
+}
+
+/// Replaces every `${NAME}` in the texts below `value`; remembers names without a value.
+fn expand(value: &mut Spanned<DeValue<'_>>, variable: &dyn Fn(&str) -> Option<String>, unset: &mut Unset) {
     let place = value.span();
     match value.get_mut() {
         DeValue::String(text) if text.contains("${") => match substitute(text, variable) {
             Ok(expanded) => *text = Cow::Owned(expanded),
-            Err(name) => {
-                unknown.get_or_insert((place, name));
-            }
+            Err(name) => unset.push((place, name)),
         },
         DeValue::Array(array) => {
             for element in array.iter_mut() {
-                expand(element, variable, unknown);
+                expand(element, variable, unset);
             }
         }
-        DeValue::Table(table) => expand_table(table, variable, unknown),
+        DeValue::Table(table) => expand_table(table, variable, unset),
         _ => {}
     }
 }
@@ -257,6 +547,20 @@ const fn text_of(text: &str) -> DeValue<'_> {
     DeValue::String(Cow::Borrowed(text))
 }
 
+/// Where the value of a key stands; none where it is not written.
+fn value_at(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    let (part, rest) = key.split_once('.').map_or((key, None), |(part, rest)| (part, Some(rest)));
+    let (name, index) = named(part);
+    let mut value = root.get(name)?;
+    if let Some(index) = index {
+        value = value.get_ref().as_array()?.get(index)?;
+    }
+    match rest {
+        Some(rest) => value_at(value.get_ref().as_table()?, rest),
+        None => Some(value.span()),
+    }
+}
+
 /// Where the value of a key such as `source[3].readout` stands; of its nearest parent where it is not written.
 fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut place = None;
@@ -277,4 +581,29 @@ fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
         }
     }
     place
+}
+
+/// The default of a key as it would stand in a file, if its schema has one.
+fn default_of(root: &serde_json::Value, key: &str) -> Option<String> {
+    let mut node = root;
+    for part in key.split('.') {
+        let (name, index) = named(part);
+        node = resolved(root, node).get("properties")?.get(name)?;
+        if index.is_some() {
+            node = resolved(root, node).get("items")?;
+        }
+    }
+    let default = node.get("default").filter(|default| !default.is_null())?;
+    toml::Value::try_from(default).ok().map(|value| value.to_string())
+}
+
+/// A schema, or the one that it refers to; of several the first one with keys.
+fn resolved<'a>(root: &'a serde_json::Value, node: &'a serde_json::Value) -> &'a serde_json::Value {
+    if let Some(reference) = node.get("$ref").and_then(serde_json::Value::as_str) {
+        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        return target.map_or(node, |target| resolved(root, target));
+    }
+    let several = node.get("anyOf").and_then(serde_json::Value::as_array);
+    let inner = several.into_iter().flatten().map(|one| resolved(root, one));
+    inner.into_iter().find(|one| one.get("properties").is_some()).unwrap_or(node)
 }

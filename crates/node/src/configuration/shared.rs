@@ -1,27 +1,25 @@
 //! Sources that share their way in: boards that send to one address, or whose packets are in one capture.
 
-use super::check::fault;
 use super::entrance::NetworkAddress;
 use super::layout::{BoardChoice, DemuxTable};
 use super::model::Configuration;
-use super::parse::Fault;
+use super::parse::{Fault, Faults};
 use super::source::SourceSection;
 
 /// Whether all that share their way in are told apart.
-pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
     for (index, source) in configuration.source.iter().enumerate() {
         for (first, known) in configuration.source[..index].iter().enumerate() {
             let key = |field: &str| format!("source[{index}].{field}");
             if listens_beside(known, source) {
-                one_socket(first, known, source).map_err(|message| fault(key("listen"), message))?;
+                faults.keep(one_socket(first, known, source).map_err(|message| Fault::new(key("listen"), message)));
             }
             if listens_beside(known, source) || known.shares_capture(source) {
                 let (Some(known), Some(demux)) = (&known.demux, &source.demux) else { continue };
-                told_apart(first, known, demux).map_err(|message| fault(key("demux"), message))?;
+                faults.keep(told_apart(first, known, demux).map_err(|message| Fault::new(key("demux"), message)));
             }
         }
     }
-    Ok(())
 }
 
 /// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.

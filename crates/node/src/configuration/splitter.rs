@@ -1,9 +1,8 @@
 //! The key `splitter` of a source.
 
-use super::check::fault;
 use super::format::FormatName;
 use super::layout::EventTable;
-use super::parse::Fault;
+use super::parse::Faults;
 use super::source::SourceSection;
 use crate::quantity::{Bytes, Time};
 use ropewalk_plugin::Keys;
@@ -68,34 +67,33 @@ impl SourceSection {
 }
 
 /// The first thing that is wrong with the splitter of a source.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
-    let Some(splitter) = &source.splitter else { return Ok(()) };
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let Some(splitter) = &source.splitter else { return };
     match source.format {
         _ if source.has_layout() => {}
         FormatName::Foreign(format) if source.format.has_several_events() => {
             let message = format!("frames of `{}` are divided without one: leave it out", format.name());
-            return Err(fault(key("splitter"), message));
+            faults.add(key("splitter"), message);
         }
         FormatName::Foreign(_) => {}
         FormatName::Ferol | FormatName::Generic => {
             let message =
                 "it divides frames that a layout describes, or a format by its name: give `frame` or `format`";
-            return Err(fault(key("splitter"), message));
+            faults.add(key("splitter"), message);
         }
     }
     let is_growing = source.event.as_ref().is_some_and(EventTable::grows);
     if is_growing && splitter.keys == Keys::Events {
         let message = "numbers that grow are times here: `keys = \"times\"`";
-        return Err(fault(key("splitter.keys"), message));
+        faults.add(key("splitter.keys"), message);
     }
     if splitter.timeout.0 < Duration::from_millis(1) {
-        return Err(fault(key("splitter.timeout"), "how long it may take over a frame, 1ms or more"));
+        faults.add(key("splitter.timeout"), "how long it may take over a frame, 1ms or more");
     }
     if splitter.memory.0 < 1 << 20 {
-        return Err(fault(key("splitter.memory"), "at least 1MiB, of which it has to live"));
+        faults.add(key("splitter.memory"), "at least 1MiB, of which it has to live");
     }
     if !(1..=1000).contains(&splitter.restarts) {
-        return Err(fault(key("splitter.restarts"), "1 to 1000 within a minute"));
+        faults.add(key("splitter.restarts"), "1 to 1000 within a minute");
     }
-    Ok(())
 }

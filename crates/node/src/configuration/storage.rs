@@ -1,6 +1,6 @@
 //! `[storage]`: how run files get onto the disk.
 
-use super::parse::Fault;
+use super::parse::Faults;
 use crate::drive::RoomLimits;
 use crate::quantity::{Bytes, Time};
 use ropewalk_io::disk::WriteMode;
@@ -135,31 +135,32 @@ impl TransferSection {
 
 impl StorageSection {
     /// Checks everything; `hands_over` says that a stream of its own has closed files moved, `keep` that the oldest are deleted.
-    pub(super) fn check(&self, hands_over: bool, keep: Option<Bytes>) -> Result<(), Fault> {
+    pub(super) fn check(&self, hands_over: bool, keep: Option<Bytes>, faults: &mut Faults) {
         if (self.hand_over.is_some() || hands_over) && keep.is_some() {
             let message =
                 "with run.keep old run files are deleted, which have been handed over already: choose one of both";
-            return Err(Fault::new("storage.hand_over", message));
+            faults.add("storage.hand_over", message);
         }
         if let Some(transfer) = &self.transfer {
-            transfer.check().map_err(|(key, message)| Fault::new(format!("storage.transfer.{key}"), message))?;
+            if let Err((key, message)) = transfer.check() {
+                faults.add(format!("storage.transfer.{key}"), message);
+            }
             if keep.is_some() {
                 let message = "with run.keep old run files are deleted, transferred or not: use `delete` in its place";
-                return Err(Fault::new("storage.transfer", message));
+                faults.add("storage.transfer", message);
             }
         }
         if self.compress_threads.get() > MOST_COMPRESS_THREADS {
-            return Err(Fault::new("storage.compress_threads", "1 to 16 threads for each compressed stream"));
+            faults.add("storage.compress_threads", "1 to 16 threads for each compressed stream");
         }
         match (self.least_free, self.resume_free) {
             (None, Some(_)) => {
-                Err(Fault::new("storage.resume_free", "it goes with least_free: with less room the run waits"))
+                faults.add("storage.resume_free", "it goes with least_free: with less room the run waits")
             }
-            (Some(least), Some(resume)) if resume.0 < least.0 => Err(Fault::new(
-                "storage.resume_free",
-                "the run would wait again at once: let it be at least least_free",
-            )),
-            _ => Ok(()),
+            (Some(least), Some(resume)) if resume.0 < least.0 => {
+                faults.add("storage.resume_free", "the run would wait again at once: let it be at least least_free")
+            }
+            _ => {}
         }
     }
 

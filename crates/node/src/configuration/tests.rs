@@ -63,8 +63,96 @@ fn a_wrong_name_is_shown_with_its_place() {
 #[test]
 fn an_unknown_key_is_shown_with_what_would_be_right() {
     let error = error(&GOOD.replace("id = 841", "identity = 841"));
-    assert_eq!(error.line, 10);
-    assert!(error.message.contains("identity"), "{error}");
+    let [missing, unknown] = error.each().collect::<Vec<_>>()[..] else { panic!("two errors: {error}") };
+    assert_eq!((missing.line, missing.message.as_str()), (9, "`id` is missing"));
+    assert_eq!(unknown.line, 10);
+    assert!(unknown.message.contains("`identity`; there are name, id,"), "{error}");
+}
+
+/// The key of each error, or the first of the message's words where it has none, with its line.
+fn all(error: &ConfigurationError) -> Vec<(usize, &str, &str)> {
+    error.each().map(|one| (one.line, one.key.as_str(), one.message.as_str())).collect()
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let text = r#"version = 1
+[run]
+outptu = "x"
+keep = 5
+placement = "automatic"
+[[readout]]
+name = "ru0"
+window = 40000
+[[builder]]
+nam = "bu0"
+events = "many"
+[[source]]
+id = 841
+readout = "ru7"
+[[source]]
+id = 841
+readout = "ru0"
+format = "ferrol"
+[storage]
+compress_threads = 40
+[timeouts]
+readout = "6 parsecs"
+[stroage]
+"#;
+    let error = error(text);
+    let expected = [
+        (3, "", "did you mean `output`?"),
+        (4, "run.keep", "a size, such as 512"),
+        (5, "run.placement", "there are: rules, auto"),
+        (8, "readout[0].window", "half the capacity"),
+        (10, "", "did you mean `name`?"),
+        (11, "builder[0].events", "expected a whole number"),
+        (14, "source[0].readout", "did you mean `ru0`?"),
+        (18, "source[1].format", "did you mean `ferol`?"),
+        (20, "storage.compress_threads", "1 to 16"),
+        (22, "timeouts.readout", "such as 250us"),
+        (23, "", "did you mean `storage`?"),
+    ];
+    let told = all(&error);
+    let text = error.to_string();
+    assert_eq!(told.len(), expected.len(), "{text}");
+    for ((line, key, message), (expected_line, expected_key, words)) in told.into_iter().zip(expected) {
+        assert_eq!((line, key), (expected_line, expected_key), "{text}");
+        assert!(message.contains(words), "{words}: {text}");
+    }
+    for example in ["window = 4096 (the default)", "events = 2048 (the default)", "readout = \"2s\" (the default)"] {
+        assert!(text.contains(&format!("= example: {example}")), "{example}: {text}");
+    }
+    assert!(text.ends_with("\n11 errors in test.toml"), "{text}");
+}
+
+#[test]
+fn syntax_errors_and_missing_keys_are_told_together() {
+    let syntax = error("version = 1\n[run\nkeep = = 3\n");
+    let lines: Vec<usize> = syntax.each().map(|error| error.line).collect();
+    assert!(lines.contains(&2) && lines.contains(&3), "{syntax}");
+    let empty = error("");
+    assert_eq!(all(&empty).len(), 4, "version, readout, builder and source are missing: {empty}");
+    assert!(empty.each().all(|error| error.line == 0 && error.message.ends_with("is missing")), "{empty}");
+    let variables = error(&GOOD.replace("DATA", "NOWHERE").replace("\"bu0\"", "\"${ELSEWHERE}\""));
+    assert_eq!(variables.each().map(|error| error.line).collect::<Vec<_>>(), [7, 12]);
+}
+
+#[test]
+fn the_default_is_no_example_where_it_would_be_wrong() {
+    let error = error(&format!("{GOOD}\n[timeouts]\nreadout = \"30s\"\nbuilder = \"29s\"\n"));
+    let [builder, drain] = &all(&error)[..] else { panic!("{error}") };
+    assert_eq!((builder.1, drain.1), ("timeouts.builder", "timeouts.manager"));
+    assert!(!error.to_string().contains("example"), "5s is shorter still: {error}");
+}
+
+#[test]
+fn so_many_errors_are_shown_and_the_others_counted() {
+    let many: String = (0..30).map(|number| format!("key{number} = 1\n")).collect();
+    let text = error(&format!("{many}{GOOD}")).to_string();
+    assert!(text.ends_with("30 errors in test.toml; the first 20 are shown"), "{text}");
+    assert!(text.contains("`key0`") && text.contains("`key19`") && !text.contains("`key20`"), "{text}");
 }
 
 #[test]
@@ -171,8 +259,8 @@ fn rules_of_placement_say_what_would_be_right() {
         assert_eq!(error.key, key, "{rule}");
         assert!(error.message.contains(words) && error.line >= 14, "{rule}: {error}");
     }
-    assert!(error(&with("[[thread]]\nmatch = \"a\"\nscheduling = \"real\"")).message.contains("`fifo`"));
-    assert!(error(&with("[run]\nplacement = \"automatic\"")).message.contains("`auto`"));
+    assert!(error(&with("[[thread]]\nmatch = \"a\"\nscheduling = \"real\"")).message.contains("fifo, rr"));
+    assert!(error(&with("[run]\nplacement = \"automatic\"")).message.contains("there are: rules, auto"));
 }
 
 #[test]
@@ -213,7 +301,7 @@ fn the_schema_names_every_section() {
 fn a_value_may_be_given_in_the_place_of_the_files() {
     let with = |key: &str, value: &str| {
         let instead = [(key.to_owned(), value.to_owned())];
-        parse_as("test.toml", GOOD, &variable, &instead, |_: &Configuration| Ok(()))
+        parse_as("test.toml", GOOD, &variable, &instead, |_: &Configuration, _| {})
     };
     assert_eq!(with("manager.batch", "7").expect("a number").manager.batch, 7);
     assert_eq!(with("run.keep", "512").expect("a size").run.keep, Some(crate::quantity::Bytes(512)));
@@ -317,7 +405,7 @@ fn what_a_card_cannot_be_is_said_in_words() {
         (with(&format!("{card}blocks = \"3B\""), ""), "such as 4KiB"),
         (with(&format!("{card}event = \"ros\""), ""), "`ros` is no kind of heads: a table of `offset`"),
         (with(&format!("{card}event = 4"), ""), "or \"rod\", the header of a ROD fragment"),
-        (with(&format!("{card}event = {{ ofset = 4 }}"), ""), "unknown field `ofset`"),
+        (with(&format!("{card}event = {{ ofset = 4 }}"), ""), "did you mean `offset`?"),
         (with(&emulate("faults = { crc = 2.0 }"), ""), "`crc` strikes a share of all chunks: a number from 0 to 1"),
         (with(&emulate("faults = { bitrot = 0.1 }"), ""), "no fault `bitrot`; there are busy, crc,"),
         (with(&emulate("faults = { crc = 0.6, busy = 0.6 }"), ""), "1 at most together"),
@@ -332,21 +420,21 @@ fn a_source_comes_in_by_one_way() {
     for (keys, key, what) in [
         ("listen = \"tcp://0.0.0.0:5000\"", "source[0].play", "it has `listen` already"),
         ("connect = \"udp://10.0.0.7:9000\"\n#", "source[0].connect", "`listen`"),
-        ("connect = \"daqpc2:5000\"\n#", "", "tcp://daqpc2:5000"),
+        ("connect = \"daqpc2:5000\"\n#", "source[0].connect", "tcp://daqpc2:5000"),
         ("program = []\n#", "source[0].program", "such as"),
         ("emulate = { packing = 3 }\n#", "source[0].emulate.packing", "hold one event each"),
         ("format = \"lhcb-mep\"\nemulate = { packing = 0 }\n#", "source[0].emulate.packing", "1 or more"),
         ("black_box = { max = \"1KiB\" }\n#", "source[0].black_box.max", "between 4KiB"),
         ("black_box = { last = \"0s\" }\n#", "source[0].black_box.last", "such as"),
         ("splitter = { library = \"a.so\" }\n#", "source[0].splitter", "give `frame` or `format`"),
-        ("splitter = { libary = \"a.so\" }\n#", "", "unknown field `libary`"),
+        ("splitter = { libary = \"a.so\" }\n#", "", "did you mean `library`?"),
         (
             "listen = \"tcp://127.0.0.1:0\"\nformat = \"lhcb-mep\"\nsplitter = { library = \"a.so\" }\n#",
             "source[0].splitter",
             "without one",
         ),
-        ("emulate = 7\n#", "", "true, false, or a table such as"),
-        ("emulate = { size = 7 }\n#", "", "unknown field `size`"),
+        ("emulate = 7\n#", "source[0].emulate", "true, false, or a table such as"),
+        ("emulate = { size = 7 }\n#", "", "no key is named `size`"),
     ] {
         let error = error(&GOOD.replace("play = ", &format!("{keys}\nplay = ").replace("#\nplay", "#play")));
         assert_eq!(error.key, key, "{error}");

@@ -75,7 +75,7 @@ fn a_wrong_value_is_told_with_what_would_be_right() {
         ("--set", "builder.events=many", "invalid type"),
         ("--set", "builder", "KEY=VALUE"),
         ("--sweep", "disk.speed=1GB/s,fast", "such as 10Gb/s"),
-        ("--sweep", "nothing=1", "unknown field"),
+        ("--sweep", "nothing=1", "no key is named"),
     ] {
         let ended = Program::run(["simulate", &file, option, value]);
         assert!(ended.expect_status(2).errors.contains(hint), "{value}: {ended:#?}");

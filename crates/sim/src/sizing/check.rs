@@ -23,7 +23,9 @@ impl System {
     /// # Errors
     /// As [`System::read`].
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
-        parse_as(file, text, &|name| std::env::var(name).ok(), instead, check)
+        parse_as(file, text, &|name| std::env::var(name).ok(), instead, |system, faults| {
+            drop(faults.keep(check(system)))
+        })
     }
 
     /// Sources in all.

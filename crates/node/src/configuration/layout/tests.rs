@@ -114,7 +114,7 @@ fn what_contradicts_itself_is_shown_with_its_place() {
     assert!(text.contains("it has bits in common with `event`") && text.contains("^^^"), "{text}");
     let (key, text) = changed("unit = 4", "unit = 0");
     assert_eq!(key, "source[0].frame.length.unit");
-    assert!(text.contains("test.toml:12:72:") && text.ends_with('^'), "{text}");
+    assert!(text.contains("test.toml:12:72:") && text.contains("^\n"), "{text}");
     assert_eq!(changed("max = \"1MiB\"", "max = \"2GiB\"").0, "source[0].frame.max");
     assert_eq!(changed("\"8ns\"", "\"20s\"").0, "source[0].time.tick");
     assert_eq!(changed("max = \"1MiB\"", "delimiter = \"x\"").0, "source[0].frame.length");
@@ -127,7 +127,7 @@ fn what_contradicts_itself_is_shown_with_its_place() {
     let (_, text) = changed("\"u32le\", mask = 0xffffff,", "\"u31le\", mask = 0xffffff,");
     assert!(text.contains("`u31le` is not the type of a number"), "{text}");
     let (_, text) = changed("unit = 4", "units = 4");
-    assert!(text.contains("unknown field `units`"), "{text}");
+    assert!(text.contains("did you mean `unit`?"), "{text}");
     assert_eq!(wrong("frame = {}").0, "source[0].frame");
     assert_eq!(wrong("frame = { sync = \"GO\" }").0, "source[0].frame");
 }
@@ -135,7 +135,8 @@ fn what_contradicts_itself_is_shown_with_its_place() {
 #[test]
 fn a_stream_and_datagrams_are_told_apart() {
     // Boards that share an address are told apart in datagrams, and a connection has one board.
-    assert_eq!(wrong(&PULSES.replace("udp://", "tcp://")).0, "source[0].demux");
+    let (_, text) = wrong(&PULSES.replace("udp://", "tcp://"));
+    assert!(text.contains("source[0].demux: one board sends over a connection"), "{text}");
     let (key, text) = wrong(&DIGITISER.replace("connect = \"tcp://daqpc2:5000\"", "listen = \"udp://0.0.0.0:5000\""));
     assert_eq!(key, "source[0].frame");
     assert!(text.contains("frame = \"datagram\""), "{text}");

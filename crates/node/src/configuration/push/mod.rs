@@ -17,7 +17,7 @@ pub use model::{
 };
 
 use super::filter::streams_of;
-use super::parse::{parse_as, read_text, written};
+use super::parse::{Document, read_text};
 use super::{ConfigurationError, histogram};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::histogram::HistogramConfig;
@@ -66,8 +66,9 @@ pub fn parse(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<PushConfiguration, ConfigurationError> {
-    let configuration: PushConfiguration = parse_as(file, text, variable, &[], check::check)?;
-    Ok(PushConfiguration { written: written(file, text, variable)?, ..configuration })
+    let document = Document { file, text, variable, schema: Some(|| schemars::schema_for!(PushConfiguration)) };
+    let configuration: PushConfiguration = document.checked(&[], check::check)?;
+    Ok(PushConfiguration { written: document.written()?, ..configuration })
 }
 
 /// The JSON schema of the configuration of a push system, as text.

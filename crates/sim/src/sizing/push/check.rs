@@ -13,7 +13,9 @@ impl PushSystem {
     /// # Errors
     /// Where what is in it or in `instead` is no system.
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
-        parse_as(file, text, &|name| std::env::var(name).ok(), instead, check)
+        parse_as(file, text, &|name| std::env::var(name).ok(), instead, |system, faults| {
+            drop(faults.keep(check(system)))
+        })
     }
 
     /// Input queues of all gateways.
