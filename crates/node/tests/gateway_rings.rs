@@ -5,7 +5,7 @@ mod support;
 
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::cable::{CARD, Cable, Host};
-use ropewalk_node::configuration::push::{PushConfiguration, parse};
+use ropewalk_node::configuration::{Configuration, parse};
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ enum Second {
     Raw,
 }
 
-fn configuration(setting: &Setting, output: &TemporaryDirectory) -> PushConfiguration {
+fn configuration(setting: &Setting, output: &TemporaryDirectory) -> Configuration {
     let Setting { receive, send, architecture, queues, second, transport } = setting;
     let second = match second {
         Second::Udp => "sources = { count = 3, first = 900, address = \"10.77.0.1:23000\" }",
@@ -56,7 +56,7 @@ fn configuration(setting: &Setting, output: &TemporaryDirectory) -> PushConfigur
     parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn launch(host: &Host, configuration: &PushConfiguration, part: PushPart, events: u64) -> PushHandle {
+fn launch(host: &Host, configuration: &Configuration, part: PushPart, events: u64) -> PushHandle {
     let launch = || launch_push(configuration, &part, Some(events)).unwrap_or_else(|error| panic!("{error}"));
     host.inside(launch)
 }
@@ -72,7 +72,7 @@ fn end(handle: &mut PushHandle, mut turn: impl FnMut(&mut PushHandle)) {
 }
 
 /// The accounts of the gateway and of what is at the other end of the cable.
-fn run(cable: &Cable, configuration: &PushConfiguration, events: u64) -> (PushSummary, PushSummary) {
+fn run(cable: &Cable, configuration: &Configuration, events: u64) -> (PushSummary, PushSummary) {
     let mut gateway = launch(&cable.sink, configuration, PushPart::Gateway("gw0".to_owned()), events);
     let nodes = launch(&cable.source, configuration, PushPart::Nodes(0..configuration.farm.nodes), events);
     let mut sources = launch(&cable.source, configuration, PushPart::Sources(Vec::new()), events);
@@ -129,7 +129,7 @@ const LOSS: f64 = 0.002;
 /// Thirteen seconds of events: the ring lasts for nine.
 const EVENTS_WITH_LOSSES: u64 = 3900;
 
-fn with_losses(output: &TemporaryDirectory) -> PushConfiguration {
+fn with_losses(output: &TemporaryDirectory) -> Configuration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
          sources = {{ count = 9, first = 700, address = \"10.77.0.1:21000\" }}\nsets = 4096\nassembling = 1024\n\

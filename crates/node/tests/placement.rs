@@ -3,7 +3,7 @@
 mod support;
 
 use ropewalk_host::{Kind, RuleName};
-use ropewalk_node::configuration::{parse, push};
+use ropewalk_node::configuration::{Configuration, parse};
 use ropewalk_node::run::push::{PushPart, launch_push};
 use ropewalk_node::run::{PlacementError, RunError, launch, placement, placement_of_node, placement_on};
 use ropewalk_terms::{EventKey, Role};
@@ -66,14 +66,14 @@ fn threads_run_where_the_first_matching_rule_wants_them() {
 }
 
 /// A push system whose threads have rules.
-fn push_system(output: &TemporaryDirectory, rules: &str) -> push::PushConfiguration {
+fn push_system(output: &TemporaryDirectory, rules: &str) -> Configuration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"flow\"\npacking = 5\nemulate = {{ rate = \"1kHz\" }}\n\
          sources = {{ count = 2, address = \"127.0.0.1:24000\" }}\n[farm]\nemulate = {{}}\n[[gateway]]\nname = \"gate\"\n\
          listen = {{ flow = \"127.0.0.1:0\" }}\nqueues = 2\narchitecture = \"threads\"\n{rules}",
         output.path().display().to_string()
     );
-    push::parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
+    parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]

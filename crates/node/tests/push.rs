@@ -5,7 +5,7 @@ mod support;
 use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
-use ropewalk_node::configuration::push::parse;
+use ropewalk_node::configuration::parse;
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
 use ropewalk_terms::{Cause, Parameter};
 use ropewalk_wire::gateway::{Frame, Message};

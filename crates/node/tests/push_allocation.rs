@@ -7,7 +7,7 @@
 mod counting;
 
 use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, NAMED, OUTSIDE};
-use ropewalk_node::configuration::push::parse;
+use ropewalk_node::configuration::parse;
 use ropewalk_node::run::ConductedRun;
 use ropewalk_node::run::push::{PushHandle, PushPart, launch_push};
 use ropewalk_node::tap::EventSelection;

@@ -12,7 +12,7 @@ mod support;
 
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
-use ropewalk_node::configuration::push::parse;
+use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::push::{PushPart, PushSummary, launch_push};
 use ropewalk_terms::Cause;
@@ -41,7 +41,7 @@ fn run(output: &TemporaryDirectory) -> PushSummary {
     let text = format!(
         r#"
 version = 1
-run = {{ output = {directory:?}, drain = "20s" }}
+run = {{ output = {directory:?} }}
 farm = {{ largest_push = "8KiB", silence = "300ms", emulate = {{ accept = 1.0, decision_time = "exponential(1ms)", outages = [{{ node = 1, from = "{dies}ms", lasts = "{lasts}ms" }}] }} }}
 
 [[flow]]

@@ -3,7 +3,7 @@
 
 mod support;
 
-use ropewalk_node::configuration::push::parse;
+use ropewalk_node::configuration::parse;
 use ropewalk_node::run::push::{FlowSummary, PushHandle, PushPart, PushSummary, WaitingSummary, launch_push};
 use ropewalk_terms::Cause;
 use ropewalk_wire::gateway::{Message, Throttle, ThrottleState};

@@ -370,11 +370,7 @@ pub(crate) enum ConfigCommand {
         file: PathBuf,
     },
     /// Print the JSON schema of configurations.
-    Schema {
-        /// Of push systems (gateways), instead of pull systems.
-        #[arg(long)]
-        push: bool,
-    },
+    Schema,
 }
 
 #[derive(Debug, Args)]

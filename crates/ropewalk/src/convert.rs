@@ -55,7 +55,7 @@ fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
 /// Takes a run of what was recorded of a configuration's sources.
 fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     let Recorded { mut configuration, left_out } =
-        of_recordings(&configuration::read(config)?, &options.files, &options.source)?;
+        of_recordings(&configuration::read_pull(config)?, &options.files, &options.source)?;
     for name in left_out {
         tell!("warning: {name} is left out: nothing in the configuration describes its frames");
     }

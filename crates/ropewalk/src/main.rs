@@ -87,7 +87,6 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Demo(options) => demo::demo(&options),
         Command::Init(options) => init::init(&options),
-        Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Runs(options) => runs::runs(&options),
@@ -130,9 +129,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Topology(options) => topology::topology(&options),
         Command::Tune { command } => tune::tune(&command),
         Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),
-        Command::Config { command: ConfigCommand::Schema { push } } => {
-            let schema = if push { configuration::push::schema() } else { configuration::schema() };
-            say!("{schema}");
+        Command::Config { command: ConfigCommand::Schema } => {
+            say!("{}", configuration::schema());
             Ok(exit::GOOD)
         }
     }

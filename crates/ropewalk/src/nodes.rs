@@ -2,7 +2,7 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, Overruled, Watching, conduct, controlled, fields, overrule, warn};
+use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
-    let mut configuration = configuration::read(&options.config)?;
-    overrule(Overruled::of(&mut configuration), &options.limits);
+    let mut configuration = configuration::read_pull(&options.config)?;
+    overrule(&mut configuration, &options.limits);
     if options.limits.output.is_some() {
         configuration.builder.iter_mut().for_each(|builder| builder.output = None);
     }
@@ -54,7 +54,7 @@ fn manager(
     // Whoever takes over goes on with what was said when the run began; of several runs somebody may start the first.
     let can_wait = options.take_over || !is_single && options.control.control.is_some();
     let fields = fields(&configuration.run.required_fields, &options.limits, can_wait)?;
-    let control = controlled(&Watching::of(&configuration), &options.control, false)?;
+    let control = controlled(&configuration, &options.control, false)?;
     let (json, after_run) = (options.limits.json, AfterRun::Over);
     let patience = if control.is_some() { Patience::ForNodes } else { Patience::Unlimited };
     let limits = Limits { fields, json, after_run, is_single, patience, control };

@@ -4,12 +4,11 @@ use crate::arguments::{ControlOptions, FarmNodeOptions, NodeOptions, RunLimits, 
 use crate::exit::{self, Failure};
 use crate::files::print_json;
 use crate::render::{disk_lines, grouped};
-use crate::running::{Limits, Overruled, Watching, overrule, take_run, warn};
+use crate::running::{Limits, overrule, take_run, warn};
 use crate::signals::Interrupts;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ropewalk_node::configuration::ConfigurationError;
-use ropewalk_node::configuration::push::{self, PushConfiguration};
+use ropewalk_node::configuration::{self, Configuration, ConfigurationError};
 use ropewalk_node::drive::gateway::PacketSourceReport;
 use ropewalk_node::run::push::{
     FlowSummary, PushHandle, PushPart, PushSnapshot, PushSummary, RestartSummary, launch_push,
@@ -33,18 +32,13 @@ struct PushLimits {
     json: bool,
 }
 
-/// Whether the file describes a push system.
-pub(crate) fn is_push(options: &RunOptions) -> bool {
-    std::fs::read_to_string(&options.config).is_ok_and(|text| push::is_push(&text))
-}
-
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     take_runs(&options.config, &PushPart::Whole, &options.limits, (&options.control, options.idle))
 }
 
 /// One gateway, its sources and its farm being other processes.
 pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
-    let configuration = push::read(&options.config)?;
+    let configuration = configuration::read_push(&options.config)?;
     let names: Vec<&str> = configuration.gateway.iter().map(|gateway| gateway.name.as_str()).collect();
     let known = names.join(", ");
     let name = match &options.name {
@@ -63,7 +57,7 @@ fn take_runs(
     control: (&ControlOptions, bool),
 ) -> Result<u8, Failure> {
     let system = read_system(file, part, options)?;
-    let limits = Limits::of(options, control, &Watching::of_push(&system.configuration))?;
+    let limits = Limits::of(options, control, &system.configuration)?;
     let (file, part, options) = (file.to_owned(), part.clone(), options.clone());
     let read =
         move || read_system(&file, &part, &options).map_err(|error| RunError::Unfit(Failure::from(error).to_string()));
@@ -72,14 +66,14 @@ fn take_runs(
 
 /// What a file describes, with what the options say in its place.
 fn read_system(file: &Path, part: &PushPart, options: &RunLimits) -> Result<PushSystem, ConfigurationError> {
-    let mut configuration = push::read(file)?;
-    overrule(Overruled::of_push(&mut configuration), options);
+    let mut configuration = configuration::read_push(file)?;
+    overrule(&mut configuration, options);
     Ok(PushSystem { configuration, part: part.clone() })
 }
 
 /// The trigger and the sources of some flows.
 pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
-    let mut configuration = push::read(&options.config)?;
+    let mut configuration = configuration::read_push(&options.config)?;
     for name in &options.flow {
         if !configuration.flow.iter().any(|flow| flow.name == *name) {
             return Err(Failure::Usage(format!("no flow is named `{name}`")));
@@ -103,7 +97,7 @@ pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
 
 /// Some nodes of the farm.
 pub(crate) fn farm_node(options: &FarmNodeOptions) -> Result<u8, Failure> {
-    let mut configuration = push::read(&options.config)?;
+    let mut configuration = configuration::read_push(&options.config)?;
     let emulate = configuration.farm.emulate.get_or_insert_default();
     emulate.decision_time = options.decision_time.unwrap_or(emulate.decision_time);
     emulate.accept = options.accept.unwrap_or(emulate.accept);
@@ -127,7 +121,7 @@ pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
 }
 
 /// Emulates a part of a run that is another process's and tells its account; the exit status.
-fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
+fn take(configuration: &Configuration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut handle = launch_push(configuration, part, limits.events)?;
     warn(handle.warnings());

@@ -12,19 +12,13 @@ use crate::render::{
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
-use ropewalk_node::configuration::push::PushConfiguration;
-use ropewalk_node::configuration::{
-    self, AlarmSection, AlarmsSection, Configuration, ControlSection, LogbookSection, MonitorSection, Written,
-    alarm_rules,
-};
+use ropewalk_node::configuration::{self, Configuration, alarm_rules};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::quantity::{Bytes, Time};
 use ropewalk_node::run::{Account, RunError, RunSummary, placement};
 use ropewalk_node::session::{
     AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
 };
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -57,37 +51,14 @@ pub(crate) struct Controlled {
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
+    if configuration.has_gateways() {
+        return push::run(options);
+    }
     topology::foresee(&configuration, &options.config, placement(&configuration))?;
-    overrule(Overruled::of(&mut configuration), &options.limits);
-    let limits = Limits::of(&options.limits, (&options.control, options.idle), &Watching::of(&configuration))?;
+    overrule(&mut configuration, &options.limits);
+    let limits = Limits::of(&options.limits, (&options.control, options.idle), &configuration)?;
     let reader = reader(options, &configuration);
     take_run(Arc::new(Launcher::reading(configuration, reader)), &limits)
-}
-
-/// What a configuration says of who watches its runs and gives commands, and of what these have to say.
-pub(crate) struct Watching<'a> {
-    output: &'a Path,
-    then: Option<AfterRun>,
-    required_fields: &'a [String],
-    control: &'a ControlSection,
-    alarm: &'a [AlarmSection],
-    alarms: &'a AlarmsSection,
-    logbook: &'a LogbookSection,
-    monitor: &'a MonitorSection,
-}
-
-impl<'a> Watching<'a> {
-    pub(crate) fn of(configuration: &'a Configuration) -> Self {
-        let Configuration { run, control, alarm, alarms, logbook, monitor, .. } = configuration;
-        let (output, then, required_fields) = (&run.output, run.then, &run.required_fields);
-        Self { output, then, required_fields, control, alarm, alarms, logbook, monitor }
-    }
-
-    pub(crate) fn of_push(configuration: &'a PushConfiguration) -> Self {
-        let PushConfiguration { run, control, alarm, alarms, logbook, monitor, .. } = configuration;
-        let (output, then, required_fields) = (&run.output, run.then, &run.required_fields);
-        Self { output, then, required_fields, control, alarm, alarms, logbook, monitor }
-    }
 }
 
 impl Limits {
@@ -95,14 +66,14 @@ impl Limits {
     pub(crate) fn of(
         limits: &arguments::RunLimits,
         (control, is_idle): (&arguments::ControlOptions, bool),
-        watching: &Watching<'_>,
+        configuration: &Configuration,
     ) -> Result<Self, Failure> {
         let is_controlled = control.control.is_some();
-        let fields = fields(watching.required_fields, limits, is_controlled)?;
+        let fields = fields(&configuration.run.required_fields, limits, is_controlled)?;
         // Whoever says on the command line how long a run takes wants one of them.
         let is_one = limits.duration.is_some() || limits.events.is_some() || limits.bytes.is_some();
         let after_run = if is_one || !is_controlled { AfterRun::Over } else { AfterRun::Wait };
-        let control = controlled(watching, control, is_idle)?;
+        let control = controlled(configuration, control, is_idle)?;
         // Without run control whoever watches the terminal decides how long is too long.
         let patience = if control.is_some() { Patience::Configured } else { Patience::Unlimited };
         Ok(Self { fields, json: limits.json, after_run, is_single: false, patience, control })
@@ -111,12 +82,12 @@ impl Limits {
 
 /// How others see runs and give commands; none where nothing listens, and nobody has to start them.
 pub(crate) fn controlled(
-    watching: &Watching<'_>,
+    configuration: &Configuration,
     options: &arguments::ControlOptions,
     is_idle: bool,
 ) -> Result<Option<Controlled>, Failure> {
     let Some(listen) = options.control else {
-        if watching.then == Some(AfterRun::Wait) {
+        if configuration.run.then == Some(AfterRun::Wait) {
             let why =
                 "then = \"wait\": nobody could start the next run; serve run control with --control 127.0.0.1:8900";
             return Err(Failure::Usage(why.to_owned()));
@@ -127,77 +98,38 @@ pub(crate) fn controlled(
         .control_token
         .as_ref()
         .map(|path| Token::of_file(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display()))));
-    let identity = Identity::configured(watching.control);
+    let identity = Identity::configured(&configuration.control);
     let identity = identity.map_err(|error| Failure::Environment(format!("[control] {error}")))?;
     let config = ControlConfig {
         listen,
         token: token.transpose()?,
         identity,
-        output: watching.output.to_owned(),
-        alarms: alarm_rules(watching.alarm),
-        hearers: watching.alarms.clone(),
-        logbook: watching.logbook.clone(),
-        reference: watching.monitor.reference,
+        output: configuration.run.output.clone(),
+        alarms: alarm_rules(&configuration.alarm),
+        hearers: configuration.alarms.clone(),
+        logbook: configuration.logbook.clone(),
+        reference: configuration.monitor.reference,
     };
     Ok(Some(Controlled { config, takes_any_port: false, is_idle }))
 }
 
-/// What options can take the place of in a configuration.
-pub(crate) struct Overruled<'a> {
-    output: &'a mut PathBuf,
-    keep: &'a mut Option<Bytes>,
-    duration: &'a mut Option<Time>,
-    bytes: &'a mut Option<Bytes>,
-    events: &'a mut Option<u64>,
-    then: &'a mut Option<AfterRun>,
-    written: &'a mut Written,
-}
-
-impl<'a> Overruled<'a> {
-    pub(crate) const fn of(configuration: &'a mut Configuration) -> Self {
-        let Configuration { run, written, .. } = configuration;
-        Self {
-            output: &mut run.output,
-            keep: &mut run.keep,
-            duration: &mut run.duration,
-            bytes: &mut run.bytes,
-            events: &mut run.events,
-            then: &mut run.then,
-            written,
-        }
-    }
-
-    pub(crate) const fn of_push(configuration: &'a mut PushConfiguration) -> Self {
-        let PushConfiguration { run, written, .. } = configuration;
-        Self {
-            output: &mut run.output,
-            keep: &mut run.keep,
-            duration: &mut run.duration,
-            bytes: &mut run.bytes,
-            events: &mut run.events,
-            then: &mut run.then,
-            written,
-        }
-    }
-}
-
 /// Options take the place of what the configuration says, also in what is kept of it.
-pub(crate) fn overrule(run: Overruled<'_>, limits: &arguments::RunLimits) {
-    let written = run.written;
+pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::RunLimits) {
+    let Configuration { run, written, .. } = configuration;
     if let Some(output) = &limits.output {
         run.output.clone_from(output);
         written.set("run", "output", output.display().to_string());
     }
     if let Some(keep) = limits.keep {
-        *run.keep = Some(keep);
+        run.keep = Some(keep);
         written.set("run", "keep", keep.0.to_string());
     }
     if let Some(duration) = limits.duration {
-        *run.duration = Some(duration);
+        run.duration = Some(duration);
         written.set("run", "duration", format!("{}s", duration.0.as_secs_f64()));
     }
     if let Some(bytes) = limits.bytes {
-        *run.bytes = Some(bytes);
+        run.bytes = Some(bytes);
         written.set("run", "bytes", bytes.0.to_string());
     }
     if let Some(then) = limits.then {
@@ -206,11 +138,11 @@ pub(crate) fn overrule(run: Overruled<'_>, limits: &arguments::RunLimits) {
             Then::Wait => (AfterRun::Wait, "wait"),
             Then::Over => (AfterRun::Over, "over"),
         };
-        *run.then = Some(choice);
+        run.then = Some(choice);
         written.set("run", "then", name);
     }
     if let Some(events) = limits.events {
-        *run.events = Some(events);
+        run.events = Some(events);
         written.set("run", "events", i64::try_from(events).unwrap_or(i64::MAX));
     }
 }
@@ -229,7 +161,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
     move || {
         let unfit = |failure: Failure| RunError::Unfit(failure.to_string());
         let mut configuration = configuration::read(&file).map_err(|error| unfit(error.into()))?;
-        overrule(Overruled::of(&mut configuration), &limits);
+        overrule(&mut configuration, &limits);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != configuration.written {
             last.clone_from(&configuration.written);

@@ -17,7 +17,7 @@ const BAR: u64 = 40;
 const LINE: usize = 16;
 
 pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
-    let configuration = configuration::read(&options.config)?;
+    let configuration = configuration::read_pull(&options.config)?;
     let found = configuration.source.iter().position(|source| source.name_or_id() == options.source);
     let Some(index) = found else {
         let names: Vec<String> = configuration.source.iter().map(SourceSection::name_or_id).collect();

@@ -6,7 +6,7 @@ use crate::files::{counted, print_json};
 use crate::output::write_results;
 use crate::running::warn;
 use ropewalk_host::{Kind, Machine, Picture, Plan};
-use ropewalk_node::configuration::{self, Configuration, push};
+use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{PlacementError, RunError, placement, placement_on, unusable_libraries};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
     let plan = match &options.config {
         None => Plan::default(),
         Some(file) => {
-            let configuration = configuration::read(file)?;
+            let configuration = configuration::read_pull(file)?;
             // A run on this machine asks it how many cores it may use at once; another machine cannot be asked.
             let is_this_one = options.root == Path::new("/");
             let plan = if is_this_one { placement(&configuration) } else { placement_on(&configuration, &machine) };
@@ -55,8 +55,9 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
 }
 
 pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
-    if push::is_push(&configuration::read_text(file)?.1) {
-        let configuration = push::read(file)?;
+    let configuration = configuration::read(file)?;
+    warn(&configuration.renamed);
+    if configuration.has_gateways() {
         let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         say!(
             "{}: good: {}, {}, {}, {}",
@@ -68,7 +69,6 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         );
         return Ok(exit::GOOD);
     }
-    let configuration = configuration::read(file)?;
     let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
     let mut text = format!(
         "{}: good: {}, {}, {}\n{plan}",

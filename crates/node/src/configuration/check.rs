@@ -5,6 +5,7 @@ use super::model::Configuration;
 use super::parse::{Fault, Faults};
 use super::run::LumisectionChoice;
 use super::source::SourceSection;
+use super::written::Written;
 use crate::fields::is_field_name;
 use crate::quantity::Bytes;
 use ropewalk_terms::AcknowledgementLevel;
@@ -17,13 +18,85 @@ pub(super) fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault
     Fault::new(key, message)
 }
 
-/// Checks everything.
-pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
+/// Checks everything. `written` is what the file says.
+pub(super) fn check(configuration: &Configuration, written: &Written, faults: &mut Faults) {
     if configuration.version != 1 {
         faults.add("version", format!("this program reads version 1, not {}", configuration.version));
     }
+    if configuration.has_gateways() {
+        super::gateway::check(configuration, faults);
+        not_of_gateways(written, faults);
+    } else {
+        of_readout_units(configuration, faults);
+    }
+    if configuration.run.drain.is_some() && written.has("timeouts", "drain") {
+        faults.add("run.drain", "`drain` of [timeouts] says that already: leave this out");
+    }
+    let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
+    configuration.storage.check(hands_over, configuration.run.keep, faults);
+    required_fields(&configuration.run.required_fields, faults);
+    super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
+    super::control::check(&configuration.control, faults);
+    super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
+    // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).
+    faults.keep(super::placement::policy(configuration));
+}
+
+/// Sections and keys that gateways do not use.
+const NOT_OF_GATEWAYS: [(&str, &[&str]); 10] = [
+    ("readout", &[]),
+    ("builder", &[]),
+    ("manager", &[]),
+    ("source", &[]),
+    ("felix", &[]),
+    ("filter", &[]),
+    ("file_based", &[]),
+    ("synchrony", &[]),
+    ("pool", &[]),
+    (
+        "run",
+        &[
+            "until_sources_end",
+            "acknowledge",
+            "incomplete",
+            "lumisection",
+            "check_crc",
+            "check_bunch_crossing",
+            "front_ends",
+            "tcp",
+            "placement",
+        ],
+    ),
+];
+
+fn not_of_gateways(written: &Written, faults: &mut Faults) {
+    let timeouts = ("timeouts", &["readout", "builder", "manager", "unreachable", "resync", "front_end"][..]);
+    for (section, keys) in NOT_OF_GATEWAYS.into_iter().chain([timeouts]) {
+        if keys.is_empty() && written.has_section(section) {
+            faults.add(section, "a system has readout and builder units, or gateways and flows: these do not use it");
+        }
+        for key in keys.iter().filter(|key| written.has(section, key)) {
+            faults.add(format!("{section}.{key}"), "gateways do not use it: leave it out");
+        }
+    }
+}
+
+/// Checks what readout units, builder units and their sources alone have.
+fn of_readout_units(configuration: &Configuration, faults: &mut Faults) {
     nodes(configuration, faults);
     timeouts(configuration, faults);
+    sources(configuration, faults);
+    triggers(configuration, faults);
+    growing(configuration, faults);
+    super::shared::check(configuration, faults);
+    super::felix_check::check(configuration, faults);
+    super::filter::check(configuration, faults);
+    super::file_based::check(configuration, faults);
+    pools(configuration, faults);
+    references(configuration, faults);
+}
+
+fn sources(configuration: &Configuration, faults: &mut Faults) {
     let readouts: BTreeSet<&str> = configuration.readout.iter().map(|readout| readout.name.as_str()).collect();
     if configuration.source.is_empty() {
         faults.add("source", "at least one [[source]] is needed");
@@ -49,19 +122,6 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
         }
         self::source(source, key, faults);
     }
-    triggers(configuration, faults);
-    growing(configuration, faults);
-    super::shared::check(configuration, faults);
-    super::felix_check::check(configuration, faults);
-    super::filter::check(configuration, faults);
-    super::file_based::check(configuration, faults);
-    super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
-    super::control::check(&configuration.control, faults);
-    super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
-    pools(configuration, faults);
-    references(configuration, faults);
-    // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).
-    faults.keep(super::placement::policy(configuration));
 }
 
 fn nodes(configuration: &Configuration, faults: &mut Faults) {
@@ -250,8 +310,6 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
     {
         faults.add("synchrony.reference", format!("no source has the id {reference}"));
     }
-    let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
-    configuration.storage.check(hands_over, configuration.run.keep, faults);
     match configuration.run.lumisection {
         Some(LumisectionChoice::Events(0)) => faults.add("run.lumisection", "it has at least one event"),
         Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
@@ -259,7 +317,6 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
         }
         _ => {}
     }
-    required_fields(&configuration.run.required_fields, faults);
     if !(64..=4096).contains(&configuration.synchrony.window) {
         faults.add("synchrony.window", "a relation is judged over 64 to 4096 events");
     }

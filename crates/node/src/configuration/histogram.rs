@@ -236,13 +236,15 @@ pub(super) fn configs(sections: &[HistogramSection], all: &[SourceId]) -> Vec<Hi
 }
 
 impl Configuration {
-    /// The histograms of its sources, in the words of readout units.
+    /// The histograms of its sources, in the words of readout units and gateways.
     pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
         configs(&self.histogram, &self.source_ids())
     }
 
+    /// All sources; of flows those that are not masked.
     pub(super) fn source_ids(&self) -> Vec<SourceId> {
-        self.source.iter().map(|source| SourceId(source.id)).collect()
+        let pushing = self.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id));
+        self.source.iter().map(|source| SourceId(source.id)).chain(pushing).collect()
     }
 }
 

@@ -22,6 +22,7 @@ mod filter;
 mod filter_text;
 mod first;
 mod format;
+mod gateway;
 mod gathering;
 mod histogram;
 mod layout;
@@ -29,7 +30,6 @@ mod layout_text;
 mod model;
 mod parse;
 mod placement;
-pub mod push;
 mod run;
 mod settings;
 mod shared;
@@ -55,6 +55,12 @@ pub use file_based::{FileBasedSection, written_version};
 pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
 pub use filter_text::NotThis;
 pub use format::FormatName;
+pub(crate) use gateway::FARM_PROTOCOL;
+pub use gateway::{
+    Addresses, Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection,
+    Gathering, ListenAddress, NodeOutage, ReceiveChoice, SendChoice, SourcesSection, TellSection, ThrottleSection,
+    TransportChoice, TriggerNaming, TriggerSection,
+};
 pub use histogram::{
     BoundChoice, FieldTable, HistogramOf, HistogramSection, ScaleChoice, SourceOrRange, SourcesChoice,
 };
@@ -68,7 +74,7 @@ pub use model::{
     BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, SynchronyAction,
     SynchronySection, ThreadRule, TimeoutSection,
 };
-pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_text};
+pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_pull, read_push, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
 pub use run::{LumisectionChoice, PlacementChoice, RestartChoice, RunSection, SyncChoice};
 pub use settings::Settings;

@@ -6,6 +6,7 @@ use super::control::ControlSection;
 use super::felix::FelixSection;
 use super::file_based::FileBasedSection;
 use super::filter::{FilterSection, StreamSection};
+use super::gateway::{FarmSection, FlowSection, GatewaySection, TriggerSection};
 use super::histogram::HistogramSection;
 use super::run::RunSection;
 use super::source::SourceSection;
@@ -31,17 +32,32 @@ pub struct Configuration {
     #[serde(default)]
     pub storage: StorageSection,
     /// The readout units.
+    #[serde(default)]
     pub readout: Vec<ReadoutSection>,
     /// The builder units.
+    #[serde(default)]
     pub builder: Vec<BuilderSection>,
     /// The event manager.
     #[serde(default)]
     pub manager: ManagerSection,
     /// The front ends.
+    #[serde(default)]
     pub source: Vec<SourceSection>,
     /// Link cards whose e-links are sources.
     #[serde(default)]
     pub felix: Vec<FelixSection>,
+    /// Flows of multi-event packets, 1 to 16, for gateways; they serve the first one first.
+    #[serde(default)]
+    pub flow: Vec<FlowSection>,
+    /// Gateways, to which sources push; they take the place of readout and builder units.
+    #[serde(default)]
+    pub gateway: Vec<GatewaySection>,
+    /// The nodes behind the gateways.
+    #[serde(default)]
+    pub farm: FarmSection,
+    /// The emulated trigger of gateways, which names the gateway for the next packets.
+    #[serde(default)]
+    pub trigger: TriggerSection,
     /// The filter, which decides on built events; without it all events are kept.
     pub filter: Option<FilterSection>,
     /// Builder units write files of events for filter units instead of run files.
@@ -82,9 +98,27 @@ pub struct Configuration {
     /// What the file says, in one form.
     #[serde(skip)]
     pub written: Written,
+    /// Keys that have another name now, for people.
+    #[serde(skip)]
+    pub renamed: Vec<String>,
     /// The file that it was read from, if any.
     #[serde(skip)]
     pub file: Option<PathBuf>,
+}
+
+impl Configuration {
+    /// Whether sources push to gateways; otherwise builder units pull from readout units.
+    pub const fn has_gateways(&self) -> bool {
+        !self.gateway.is_empty() || !self.flow.is_empty()
+    }
+
+    /// Gives values of old keys to the new ones.
+    pub(super) fn adopt_renamed(&mut self) {
+        if let Some(drain) = self.run.drain.take() {
+            self.timeouts.drain = drain;
+            self.renamed.push("`drain` of [run] is `drain` of [timeouts] now".to_owned());
+        }
+    }
 }
 
 /// A readout unit.

@@ -61,6 +61,26 @@ pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
     Ok(Configuration { file: Some(path.to_owned()), ..configuration })
 }
 
+/// As [`read`], of a system whose builder units pull from readout units.
+///
+/// # Errors
+/// As [`read`], and where the system has gateways.
+pub fn read_pull(path: &Path) -> Result<Configuration, ConfigurationError> {
+    let configuration = read(path)?;
+    let message = "this command is for readout and builder units, and the file describes gateways";
+    if configuration.has_gateways() { Err(point_at(path, &Fault::new("gateway", message))) } else { Ok(configuration) }
+}
+
+/// As [`read`], of a system whose sources push to gateways.
+///
+/// # Errors
+/// As [`read`], and where the system has readout and builder units.
+pub fn read_push(path: &Path) -> Result<Configuration, ConfigurationError> {
+    let configuration = read(path)?;
+    let message = "this command is for gateways, and the file describes readout and builder units";
+    if configuration.has_gateways() { Ok(configuration) } else { Err(point_at(path, &Fault::new("readout", message))) }
+}
+
 /// The name of a file as errors give it, and its text.
 ///
 /// # Errors
@@ -94,8 +114,12 @@ pub fn parse(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigurationError> {
     let document = Document { file, text, variable, schema: Some(|| schemars::schema_for!(Configuration)) };
-    let configuration: Configuration = document.checked(&[], check)?;
-    Ok(Configuration { written: document.written()?, ..configuration })
+    let written = document.written();
+    let said = written.as_ref().cloned().unwrap_or_default();
+    let mut configuration: Configuration =
+        document.checked(&[], |configuration, faults| check(configuration, &said, faults))?;
+    configuration.adopt_renamed();
+    Ok(Configuration { written: written?, ..configuration })
 }
 
 /// Reads any TOML document in the way of a configuration: `${NAME}` is looked up by `variable`, the values in
@@ -116,12 +140,12 @@ pub fn parse_as<T: DeserializeOwned>(
 }
 
 /// A text to be read, perhaps more than once.
-pub(super) struct Document<'a> {
-    pub(super) file: &'a str,
-    pub(super) text: &'a str,
-    pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+struct Document<'a> {
+    file: &'a str,
+    text: &'a str,
+    variable: &'a dyn Fn(&str) -> Option<String>,
     /// The schema of what is read, for examples of right values.
-    pub(super) schema: Option<fn() -> schemars::Schema>,
+    schema: Option<fn() -> schemars::Schema>,
 }
 
 /// Keys whose values refer to the names or ids of a list's sections.
@@ -172,7 +196,7 @@ impl<T> Mended<'_, T> {
 
 impl<'a> Document<'a> {
     /// Reads and checks the text; see [`parse_as`].
-    pub(super) fn checked<T: DeserializeOwned>(
+    fn checked<T: DeserializeOwned>(
         &self,
         instead: &'a [(String, String)],
         check: impl Fn(&T, &mut Faults),
@@ -201,7 +225,7 @@ impl<'a> Document<'a> {
     }
 
     /// What a text that is a configuration says, in one form.
-    pub(super) fn written(&self) -> Result<Written, ConfigurationError> {
+    fn written(&self) -> Result<Written, ConfigurationError> {
         self.read(&[]).map(Written::new)
     }
 

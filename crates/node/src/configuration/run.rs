@@ -71,6 +71,9 @@ pub struct RunSection {
     pub front_ends: String,
     /// Kernel interface for TCP ([endpoints.md](endpoints.md#mechanisms)).
     pub tcp: Mechanism,
+    /// What earlier versions called `drain` of `[timeouts]` for gateways.
+    #[schemars(skip)]
+    pub drain: Option<Time>,
     /// Placement of threads and pools that no `[[thread]]` or `[[pool]]` rule matches.
     pub placement: PlacementChoice,
 }
@@ -99,6 +102,7 @@ impl Default for RunSection {
             check_bunch_crossing: true,
             front_ends: any_port(),
             tcp: Mechanism::default(),
+            drain: None,
             placement: PlacementChoice::default(),
         }
     }

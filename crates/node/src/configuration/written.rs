@@ -39,6 +39,16 @@ impl Written {
         text.parse().map(Self).map_err(|error: toml::de::Error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
+    /// Whether there is such a section, or a list of them.
+    pub(super) fn has_section(&self, section: &str) -> bool {
+        self.0.contains_key(section)
+    }
+
+    /// Whether a section says something under a key.
+    pub(super) fn has(&self, section: &str, key: &str) -> bool {
+        self.0.get(section).is_some_and(|section| section.get(key).is_some())
+    }
+
     /// Says something else in the place of a key, as whoever starts a run may do.
     pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) {
         let section = self.0.entry(section).or_insert_with(|| Value::Table(Table::new()));

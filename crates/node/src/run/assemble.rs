@@ -551,7 +551,7 @@ impl<'a> Start<'a> {
                 HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into()
             },
             addresses: Vec::new(),
-            warnings: Vec::new(),
+            warnings: resolved.configuration().renamed.clone(),
             watched: Vec::new(),
             news: Vec::new(),
             tap: None,

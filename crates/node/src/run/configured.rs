@@ -1,6 +1,5 @@
 //! The configuration of a run, kept beside its account.
 
-use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Written, digest};
 use crate::whole_file;
 use ropewalk_terms::SourceId;
@@ -44,12 +43,6 @@ impl Configured {
         let settings = configuration.source.iter().filter(|source| source.is_under_run_control());
         let settings = settings.filter_map(|source| Some((SourceId(source.id), digest(&source.settings.as_ref()?.0))));
         Self { written: configuration.written.clone(), summary, settings: settings.collect() }
-    }
-
-    /// That of a system whose sources push: its front ends are told nothing.
-    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
-        let PushConfiguration { written, file, .. } = configuration;
-        Self { written: written.clone(), summary: summary(written, file.as_deref()), settings: BTreeMap::new() }
     }
 
     /// Keeps it in the directory of the run that begins. What is to be said where an event manager that takes over has another one than the

@@ -424,7 +424,7 @@ impl Resolved {
 
     /// How run files are written.
     pub(super) fn run_files(&self) -> RunFiles<'_> {
-        RunFiles::of_builders(&self.configuration)
+        RunFiles::of(&self.configuration)
     }
 
     fn level(&self) -> AcknowledgementLevel {

@@ -1,10 +1,8 @@
 //! From `[run]` and `[storage]` to what writes run files and takes them away: the same for builder units and gateways.
 
 use super::transfer::TransferConfig;
-use crate::configuration::push::PushConfiguration;
-use crate::configuration::{Configuration, StorageSection, StreamSection, SyncChoice};
+use crate::configuration::{Configuration, SyncChoice};
 use crate::drive::{StorageConfig, StreamStorage};
-use crate::quantity::{Bytes, Time};
 use ropewalk_flow::filter::Streams;
 use ropewalk_io::disk::RealDiskConfig;
 use ropewalk_terms::{NodeId, StreamIndex};
@@ -14,56 +12,23 @@ use std::time::Duration;
 
 /// How the writers of a run write: builder units, or input queues of gateways.
 pub(super) struct RunFiles<'a> {
-    storage: &'a StorageSection,
-    streams: &'a [StreamSection],
-    sync: SyncChoice,
-    segment_bytes: Bytes,
-    segment_events: Option<u64>,
-    segment_time: Option<Time>,
-    keep: Option<Bytes>,
-    drain: Time,
+    configuration: &'a Configuration,
     /// All of the run, in whichever processes: `keep` is divided among them.
     writers: u64,
 }
 
 impl<'a> RunFiles<'a> {
-    /// Those of builder units.
-    pub(super) fn of_builders(configuration: &'a Configuration) -> Self {
-        let run = &configuration.run;
-        Self {
-            storage: &configuration.storage,
-            streams: &configuration.stream,
-            sync: run.sync,
-            segment_bytes: run.segment_bytes,
-            segment_events: run.segment_events,
-            segment_time: run.segment_time,
-            keep: run.keep,
-            drain: configuration.timeouts.drain,
-            writers: configuration.builder.len() as u64,
-        }
-    }
-
-    /// Those of gateways; each of their queues is a writer.
-    pub(super) fn of_gateways(configuration: &'a PushConfiguration) -> Self {
-        let run = &configuration.run;
-        Self {
-            storage: &configuration.storage,
-            streams: &configuration.stream,
-            sync: run.sync,
-            segment_bytes: run.segment_bytes,
-            segment_events: run.segment_events,
-            segment_time: run.segment_time,
-            keep: run.keep,
-            drain: run.drain,
-            writers: configuration.gateway.iter().map(|gateway| u64::from(gateway.queues)).sum(),
-        }
+    /// Those of builder units, or of the queues of gateways.
+    pub(super) fn of(configuration: &'a Configuration) -> Self {
+        let queues: u64 = configuration.gateway.iter().map(|gateway| u64::from(gateway.queues)).sum();
+        Self { configuration, writers: configuration.builder.len() as u64 + queues }
     }
 
     /// What a writer of these streams is given, without sources.
     pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf, streams: &Streams) -> StorageConfig {
-        let Self { storage, .. } = self;
+        let Configuration { run, storage, stream: sections, .. } = self.configuration;
         let stream = |(name, index): (StreamName, _)| {
-            let own = self.streams.iter().find(|stream| stream.name == name.as_str());
+            let own = sections.iter().find(|stream| stream.name == name.as_str());
             StreamStorage {
                 name,
                 selected: !streams.takes_all(StreamIndex(index)),
@@ -79,13 +44,13 @@ impl<'a> RunFiles<'a> {
             taken_away: storage.transfer.is_some(),
             room: storage.room(),
             streams: streams.names().zip(0..).map(stream).collect(),
-            sync_batches: self.sync == SyncChoice::Batch,
-            segment_bytes: self.segment_bytes.0,
+            sync_batches: run.sync == SyncChoice::Batch,
+            segment_bytes: run.segment_bytes.0,
             packing_threads: storage.compress_threads.get(),
             preallocate: storage.preallocate,
-            segment_events: self.segment_events.unwrap_or(u64::MAX),
-            segment_time: self.segment_time.map(|time| time.0),
-            keep: self.keep.map(|keep| keep.0 / self.writers.max(1)),
+            segment_events: run.segment_events.unwrap_or(u64::MAX),
+            segment_time: run.segment_time.map(|time| time.0),
+            keep: run.keep.map(|keep| keep.0 / self.writers.max(1)),
             // Earlier than the end of draining, so that lost events are counted as `write_failed`.
             give_up_after: self.give_up_after(),
             ..StorageConfig::new(writer, output)
@@ -93,15 +58,15 @@ impl<'a> RunFiles<'a> {
     }
 
     fn give_up_after(&self) -> Duration {
-        self.drain.0 / 2
+        self.configuration.timeouts.drain.0 / 2
     }
 
     /// What the disk of a writer is given.
     pub(super) fn disk_config(&self, thread_name: String, storage: &StorageConfig) -> RealDiskConfig {
         RealDiskConfig {
             thread_name,
-            sync_on_publish: self.sync != SyncChoice::Never,
-            mode: self.storage.write,
+            sync_on_publish: self.configuration.run.sync != SyncChoice::Never,
+            mode: self.configuration.storage.write,
             threads: storage.disk_threads(),
             packing_threads: storage.packing_threads,
             ..RealDiskConfig::default()
@@ -110,7 +75,7 @@ impl<'a> RunFiles<'a> {
 
     /// The transfer of closed files; `None` without a transfer command or writers.
     pub(super) fn transfer_config(&self, writers: &[StorageConfig]) -> Option<TransferConfig> {
-        let section = self.storage.transfer.as_ref()?;
+        let section = self.configuration.storage.transfer.as_ref()?;
         let places = places(writers);
         if places.is_empty() {
             return None;

@@ -4,7 +4,6 @@ use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
 use super::parameters::Parameters;
 use super::recounts::RestartRules;
-use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, Differences, TimeoutSection, Written};
 use crate::fields::Fields;
 use crate::run::push::{PushPart, prepare_push};
@@ -58,7 +57,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Those of a system that pulls.
+    /// Those of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         Self {
             limits: RunLimits::of(configuration),
@@ -68,27 +67,6 @@ impl RunSettings {
             restarts: RestartRules::of(configuration),
             masks: MaskRules::of(configuration),
             parameters: Parameters::of(configuration),
-            written: configuration.written.clone(),
-        }
-    }
-
-    /// Those of a system whose sources push.
-    pub fn of_push(configuration: &PushConfiguration) -> Self {
-        let run = &configuration.run;
-        let limits = RunLimits {
-            duration: run.duration.map(|time| time.0),
-            events: run.events,
-            bytes: run.bytes.map(|bytes| bytes.0),
-            until_sources_end: false,
-        };
-        Self {
-            limits,
-            then: run.then,
-            timeouts: TimeoutSection { drain: run.drain, ..TimeoutSection::default() },
-            required_fields: run.required_fields.clone(),
-            restarts: RestartRules::of_push(configuration),
-            masks: MaskRules::of_push(configuration),
-            parameters: Parameters::of_push(configuration),
             written: configuration.written.clone(),
         }
     }
@@ -223,7 +201,7 @@ impl System for Configuration {
 #[derive(Clone, Debug)]
 pub struct PushSystem {
     /// The whole of it.
-    pub configuration: PushConfiguration,
+    pub configuration: Configuration,
     /// What is here.
     pub part: PushPart,
 }
@@ -236,7 +214,7 @@ impl System for PushSystem {
     }
 
     fn settings(&self) -> RunSettings {
-        RunSettings::of_push(&self.configuration)
+        RunSettings::of(&self.configuration)
     }
 
     fn launch(&self, (): &mut ()) -> Result<Box<dyn ConductedRun>, RunError> {

@@ -3,7 +3,6 @@
 
 use super::control_handle::RequestRefusal;
 use crate::configuration::Configuration;
-use crate::configuration::push::PushConfiguration;
 use ropewalk_terms::Requirement;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::message::ReportEntry;
@@ -19,25 +18,21 @@ pub(super) struct MaskRules {
 }
 
 impl MaskRules {
-    /// Those of a system that pulls.
+    /// Those of the sources of readout units, or of flows.
     pub(super) fn of(configuration: &Configuration) -> Self {
+        const MASKED: Option<&str> = Some("the configuration masks it in every run");
         let rule = |(trigger, requirement): (bool, Requirement)| match requirement {
             _ if trigger => Some("it is the trigger source, which opens the events"),
-            Requirement::Masked => Some("the configuration masks it in every run"),
+            Requirement::Masked => MASKED,
             Requirement::Required | Requirement::Optional => None,
         };
         let sources = configuration.source.iter();
         let sources = sources.map(|source| (SourceId(source.id), rule((source.trigger, source.requirement))));
-        Self { sources: sources.collect(), flows: Vec::new() }
-    }
-
-    /// Those of a system whose sources push.
-    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
-        let mut rules = Self::default();
+        let mut rules = Self { sources: sources.collect(), flows: Vec::new() };
         for flow in &configuration.flow {
             let ids = |masked| flow.sources.entries(masked).map(|(id, _)| SourceId(id));
             for source in ids(true) {
-                rules.sources.entry(source).or_insert(Some("the configuration masks it in every run"));
+                rules.sources.entry(source).or_insert(MASKED);
             }
             rules.sources.extend(ids(false).map(|source| (source, None)));
             rules.flows.push((flow.name.clone(), ids(false).collect()));
@@ -244,8 +239,8 @@ mod tests {
                     sources = { count = 3, first = 0, address = \"127.0.0.1:23000\", masked = [1] }\n\
                     [[flow]]\nname = \"hlt\"\npacking = 5\nsources = { count = 2, first = 10, address = \"127.0.0.1:24000\" }\n\
                     [[gateway]]\nname = \"gw0\"\nlisten = { l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }\n[farm]\nnodes = 1\nemulate = {}\n";
-        let read = crate::configuration::push::parse("masks", text, &|_| None);
-        let mut masks = Masks::new(MaskRules::of_push(&read.unwrap_or_else(|error| panic!("{error}"))));
+        let read = crate::configuration::parse("masks", text, &|_| None);
+        let mut masks = Masks::new(MaskRules::of(&read.unwrap_or_else(|error| panic!("{error}"))));
         assert_eq!(
             ask(&mut masks, &[1], false),
             unfit("source 1 cannot be taken in: the configuration masks it in every run")

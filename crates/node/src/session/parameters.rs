@@ -1,8 +1,7 @@
 //! Parameters that may be changed while a run goes on: for that run, and for those that follow.
 
 use super::control_handle::RequestRefusal;
-use crate::configuration::push::{FlowSection, PushConfiguration};
-use crate::configuration::{Configuration, LogLevel, StreamSection};
+use crate::configuration::{Configuration, FlowSection, LogLevel, StreamSection};
 use crate::drive::gateway::OrderBoard;
 use crate::quantity::Time;
 use ropewalk_flow::filter::Streams;
@@ -109,8 +108,11 @@ pub struct ParameterRequest {
 pub(super) struct Parameters(Vec<LiveParameter>);
 
 impl Parameters {
-    /// Those of a system that pulls.
+    /// Those of a configuration.
     pub(super) fn of(configuration: &Configuration) -> Self {
+        if configuration.has_gateways() {
+            return Self::of_gateways(configuration);
+        }
         let (times, streams) = (&configuration.timeouts, configuration.streams());
         if configuration.source.is_empty() {
             return Self(vec![log(configuration.monitor.log_level)]);
@@ -132,8 +134,7 @@ impl Parameters {
         Self(times.into_iter().chain(prescales).chain([log(configuration.monitor.log_level)]).collect())
     }
 
-    /// Those of a system whose sources push.
-    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
+    fn of_gateways(configuration: &Configuration) -> Self {
         let timeout = |(index, flow): (u16, &FlowSection)| {
             let name = format!("flow.{}.{}", flow.name, Parameter::SetTimeout.name());
             let below = Some(flow.decision_timeout.0.as_nanos() as u64);
@@ -345,8 +346,8 @@ mod tests {
                  [[gateway]]\nname = \"gw0\"\nlisten = {{ l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }}\n[farm]\nnodes = 1\nemulate = {{}}\n\
                  [[stream]]\nname = \"all\"\n[[stream]]\nname = \"some\"\nprescale = 10\n"
             );
-            let read = crate::configuration::push::parse("parameters", &text, &|_| None);
-            Parameters::of_push(&read.unwrap_or_else(|error| panic!("{error}")))
+            let read = crate::configuration::parse("parameters", &text, &|_| None);
+            Parameters::of(&read.unwrap_or_else(|error| panic!("{error}")))
         };
         let mut all = system("2s");
         let told: Vec<_> = all.all().iter().map(|one| format!("{} = {}", one.name, one.text(one.value))).collect();

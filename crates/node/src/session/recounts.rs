@@ -1,6 +1,5 @@
 //! Sources that start their numbering again in mid-run without a word, and what is done about that.
 
-use crate::configuration::push::PushConfiguration;
 use crate::configuration::{Configuration, RestartChoice};
 use crate::drive::RunSnapshot;
 use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
@@ -17,14 +16,10 @@ pub(super) struct RestartRules {
 }
 
 impl RestartRules {
+    /// Those of a configuration. Sources of flows have no names but their ids.
     pub(super) fn of(configuration: &Configuration) -> Self {
         let name = |source: &crate::configuration::SourceSection| (SourceId(source.id), source.name_or_id());
         Self { choice: configuration.run.on_restart, names: configuration.source.iter().map(name).collect() }
-    }
-
-    /// Those of a system whose sources push. These have no names but their ids.
-    pub(super) fn of_push(configuration: &PushConfiguration) -> Self {
-        Self { choice: configuration.run.on_restart, names: BTreeMap::new() }
     }
 }
 

@@ -10,7 +10,7 @@
 //! To update the pages: `ROPEWALK_BLESS=1 cargo test -p ropewalk-node --test documentation`.
 
 use super::root;
-use ropewalk_node::configuration::{push, schema};
+use ropewalk_node::configuration::schema;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -309,18 +309,17 @@ impl Reference<'_> {
 
 #[test]
 fn tables_of_keys_are_those_of_the_types() {
-    let [pull, push] = [schema(), push::schema()].map(|text| serde_json::from_str::<Value>(&text).expect("it is JSON"));
-    let silent = [&pull, &push].map(|schema| undocumented(schema, "file")).concat();
+    let schema: Value = serde_json::from_str(&schema()).expect("it is JSON");
+    let silent = undocumented(&schema, "file");
     assert!(silent.is_empty(), "{silent:?} have no doc comment that says what they mean");
-    let pages = [("docs/configuration.md", &pull), ("docs/layouts.md", &pull), ("docs/gateway.md", &push)];
-    let pages = pages
-        .map(|(name, schema)| (name, schema, std::fs::read_to_string(root().join(name)).expect("the page is there")));
-    let wanted = pages.iter().flat_map(|(_, schema, page)| markers(page).map(move |(path, _)| (schema, path)));
-    let tabled = wanted.flat_map(|(schema, path)| tabled(schema, path)).collect();
+    let pages = ["docs/configuration.md", "docs/layouts.md", "docs/gateway.md"];
+    let pages = pages.map(|name| (name, std::fs::read_to_string(root().join(name)).expect("the page is there")));
+    let wanted = pages.iter().flat_map(|(_, page)| markers(page).map(|(path, _)| path));
+    let tabled = wanted.flat_map(|path| tabled(&schema, path)).collect();
     let mut described = BTreeSet::new();
-    let all = pages.each_ref().map(|(_, _, page)| page.as_str()).concat();
-    for (name, schema, page) in pages {
-        let made = Reference { schema, tabled: &tabled, described: &mut described }.rewrite(&page);
+    let all = pages.each_ref().map(|(_, page)| page.as_str()).concat();
+    for (name, page) in pages {
+        let made = Reference { schema: &schema, tabled: &tabled, described: &mut described }.rewrite(&page);
         if std::env::var_os("ROPEWALK_BLESS").is_some() {
             std::fs::write(root().join(name), &made).expect("the page can be written");
             continue;
@@ -328,18 +327,16 @@ fn tables_of_keys_are_those_of_the_types() {
         let differs = page.lines().zip(made.lines()).find(|(told, made)| told != made);
         assert!(page == made, "{name} differs at {differs:#?}; ROPEWALK_BLESS=1 writes its tables");
     }
-    for schema in [&pull, &push] {
-        let types = schema["$defs"].as_object().expect("there are types");
-        let keys = types.iter().flat_map(|(name, one)| {
-            one["properties"].as_object().into_iter().flatten().map(move |(key, _)| format!("{name}.{key}"))
-        });
-        let missing: Vec<_> = keys.filter(|key| !described.contains(key)).collect();
-        assert!(missing.is_empty(), "no page has {missing:?}: add them to a marker");
-        let sections = schema["properties"].as_object().expect("there are sections").keys();
-        let is_told = |key: &str| [format!("`[{key}]`"), format!("`[[{key}]]`")].iter().any(|form| all.contains(form));
-        let missing: Vec<_> = sections.filter(|key| *key != "version" && !is_told(key)).collect();
-        assert!(missing.is_empty(), "no page has the sections {missing:?}");
-    }
+    let types = schema["$defs"].as_object().expect("there are types");
+    let keys = types.iter().flat_map(|(name, one)| {
+        one["properties"].as_object().into_iter().flatten().map(move |(key, _)| format!("{name}.{key}"))
+    });
+    let missing: Vec<_> = keys.filter(|key| !described.contains(key)).collect();
+    assert!(missing.is_empty(), "no page has {missing:?}: add them to a marker");
+    let sections = schema["properties"].as_object().expect("there are sections").keys();
+    let is_told = |key: &str| [format!("`[{key}]`"), format!("`[[{key}]]`")].iter().any(|form| all.contains(form));
+    let missing: Vec<_> = sections.filter(|key| *key != "version" && !is_told(key)).collect();
+    assert!(missing.is_empty(), "no page has the sections {missing:?}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) fn serve(options: &ServeOptions) -> Result<u8, Failure> {
 fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
     let is_configuration = options.file.extension().is_some_and(|extension| extension == "toml");
     let mut offers = if is_configuration {
-        CardOffer::of_configuration(&configuration::read(&options.file)?)?
+        CardOffer::of_configuration(&configuration::read_pull(&options.file)?)?
     } else {
         let origin = ByteOrigin::File(options.file.clone());
         vec![CardOffer {
@@ -113,7 +113,7 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
 
 /// Writes a card's blocks for the run that started this process.
 pub(super) fn card(options: &CardOptions) -> Result<u8, Failure> {
-    let configuration = configuration::read(&options.config)?;
+    let configuration = configuration::read_pull(&options.config)?;
     let interrupts = interrupts()?;
     tell!("{} is written by process {}", options.name, std::process::id());
     run::write_card(&configuration, &options.name, options.events, || interrupts.count() == 0)?;

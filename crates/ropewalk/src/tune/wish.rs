@@ -2,8 +2,9 @@
 
 use crate::exit::Failure;
 use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
-use ropewalk_node::configuration::push::{self, FlowSection, PushConfiguration, ReceiveChoice};
-use ropewalk_node::configuration::{self, Configuration, NetworkAddress, PlacementChoice, ReadoutSection, ThreadRule};
+use ropewalk_node::configuration::{
+    self, Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, ThreadRule,
+};
 use ropewalk_node::quantity::SizeDistribution;
 use ropewalk_node::run::placement_on;
 use ropewalk_node::run::push::{push_placement_on, receiving_threads};
@@ -48,10 +49,10 @@ fn resolved(output: &Path) -> PathBuf {
 }
 
 fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {
-    if push::is_push(&configuration::read_text(file)?.1) {
-        return Ok(of_push(&push::read(file)?, machine));
-    }
     let configuration = configuration::read(file)?;
+    if configuration.has_gateways() {
+        return Ok(of_push(&configuration, machine));
+    }
     for readout in &configuration.readout {
         if let Some(missing) = readout.card.as_ref().filter(|name| machine.card(name).is_none()) {
             let there = machine.cards.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -143,7 +144,7 @@ fn peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
 }
 
 /// The other machines of a push system: who sends packets, and who hears of the throttle.
-fn push_peers(configuration: &PushConfiguration, machine: &Machine) -> Vec<IpAddr> {
+fn push_peers(configuration: &Configuration, machine: &Machine) -> Vec<IpAddr> {
     let flows = configuration.flow.iter().filter(|flow| flow.emulate.is_none());
     let sources = flows.flat_map(|flow| {
         let sources = &flow.sources;
@@ -165,7 +166,7 @@ fn elsewhere(addresses: impl Iterator<Item = IpAddr>, machine: &Machine) -> Vec<
 }
 
 /// What gateways need.
-fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
+fn of_push(configuration: &Configuration, machine: &Machine) -> Wish {
     let plan = push_placement_on(configuration, machine).unwrap_or_default();
     let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
     let bytes_per_second = bytes_to_each_queue(configuration, machine);
@@ -209,7 +210,7 @@ fn of_push(configuration: &PushConfiguration, machine: &Machine) -> Wish {
 
 /// Bytes of all flows that come to one queue of a gateway in a second, without their headers: the trigger names each as
 /// often as the others. None where a flow comes from front ends, or as fast as it goes.
-fn bytes_to_each_queue(configuration: &PushConfiguration, machine: &Machine) -> Option<u64> {
+fn bytes_to_each_queue(configuration: &Configuration, machine: &Machine) -> Option<u64> {
     let bytes = |flow: &FlowSection| {
         let emulate = flow.emulate.as_ref()?;
         // What this machine sends itself comes through no card.

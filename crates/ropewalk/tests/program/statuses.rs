@@ -15,7 +15,7 @@ fn a_bad_configuration_is_status_2_and_names_the_place() {
         (good.replace("id = 841", "id = 5000"), "source[0].id", "0 to 4095"),
         (good.replace("id = 841", "id = 4294967293"), "source[0].id", "stored with events"),
         (good.replace("id = 841", "id = 4294967295"), "source[0].id", "the ids above 4294967292"),
-        (good.replace("readout = \"ru0\"", "readout = \"ru9\""), "source[0].readout", "there are: ru0"),
+        (good.replace("readout = \"ru0\"", "readout = \"ru9\""), "source[0].readout", "did you mean `ru0`?"),
         (good.replace("window = 256", "window = 0"), "readout[0].window", "between 1 and"),
         (good.replace("window = 256", "wimdow = 256"), "", "wimdow"),
         (good.replace("version = 1", "version = 1 1"), "", ""),

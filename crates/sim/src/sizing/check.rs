@@ -24,7 +24,7 @@ impl System {
     /// As [`System::read`].
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
         parse_as(file, text, &|name| std::env::var(name).ok(), instead, |system, faults| {
-            drop(faults.keep(check(system)))
+            faults.keep(check(system));
         })
     }
 

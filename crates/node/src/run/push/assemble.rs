@@ -6,7 +6,7 @@ use super::hardware::{Hardware, Way};
 use super::inputs::{Inputs, inputs};
 use super::queues::{self, Queue, carrier};
 use super::resolve;
-use crate::configuration::push::{Architecture, FlowSection, GatewaySection, PushConfiguration};
+use crate::configuration::{Architecture, Configuration, FlowSection, GatewaySection};
 use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
     PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
@@ -100,7 +100,7 @@ pub(in crate::run) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> Ru
 
 /// What is shared while everything is set up.
 struct Assembly<'a> {
-    configuration: &'a PushConfiguration,
+    configuration: &'a Configuration,
     incarnation: Incarnation,
     gates: Vec<Option<Arc<TriggerGate>>>,
     is_over: Arc<AtomicBool>,
@@ -121,7 +121,7 @@ type Unit = (String, Vec<Box<dyn Drive + Send>>);
 /// # Errors
 /// Where memory, an address, a directory or a thread cannot be had.
 pub fn launch_push(
-    configuration: &PushConfiguration,
+    configuration: &Configuration,
     part: &PushPart,
     events: Option<u64>,
 ) -> Result<PushHandle, RunError> {
@@ -134,11 +134,11 @@ pub fn launch_push(
 ///
 /// # Errors
 /// As [`launch_push`].
-pub fn prepare_push(configuration: &PushConfiguration, part: &PushPart) -> Result<PushHandle, RunError> {
+pub fn prepare_push(configuration: &Configuration, part: &PushPart) -> Result<PushHandle, RunError> {
     prepare(configuration, part, None)
 }
 
-fn prepare(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>) -> Result<PushHandle, RunError> {
+fn prepare(configuration: &Configuration, part: &PushPart, events: Option<u64>) -> Result<PushHandle, RunError> {
     let gates = gates(configuration, part, events);
     let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
     let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
@@ -157,7 +157,7 @@ fn prepare(configuration: &PushConfiguration, part: &PushPart, events: Option<u6
 ///
 /// # Errors
 /// Where a rule names CPUs or a node that are not there, or that were taken away from this process.
-pub fn push_placement_on(configuration: &PushConfiguration, machine: &Machine) -> Result<Plan, PlacementError> {
+pub fn push_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
     plan_of_threads(&configuration.thread, &threads(configuration), machine)
 }
 
@@ -172,7 +172,7 @@ pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
 }
 
 /// How far each flow's trigger has come, where it is in this process.
-fn gates(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
+fn gates(configuration: &Configuration, part: &PushPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
     let events = events.or(configuration.run.events);
     let gate = |(index, flow): (usize, &FlowSection)| {
         flow.emulate.as_ref()?;
@@ -190,7 +190,7 @@ fn gates(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>
 }
 
 /// The names of all threads, in whichever process they are.
-fn threads(configuration: &PushConfiguration) -> Vec<String> {
+fn threads(configuration: &Configuration) -> Vec<String> {
     let mut names = Vec::new();
     for queue in queues::all(configuration) {
         let name = queue.name();
@@ -298,7 +298,7 @@ impl Assembly<'_> {
             let outputs = run_files::outputs(&writers);
             self.handle.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
             self.handle.start_room = StartRoom::here(outputs, section.start_room());
-            let transfer = RunFiles::of_gateways(self.configuration).transfer_config(&writers);
+            let transfer = RunFiles::of(self.configuration).transfer_config(&writers);
             self.handle.transfer = transfer.map(TransferService::start).transpose()?;
         }
         Ok(directory)
@@ -336,7 +336,7 @@ impl Assembly<'_> {
             orders: Arc::clone(self.handle.orders()),
             histograms: histograms.clone(),
             is_over: Arc::clone(&self.is_over),
-            drain: self.configuration.run.drain.0,
+            drain: self.configuration.timeouts.drain.0,
             batch: BATCH,
             memory: inputs.memory,
             evacuate_above: EVACUATE_ABOVE,
@@ -454,7 +454,7 @@ impl Assembly<'_> {
                 name: format!("{}-{}", flow.name, id - flow.sources.first),
             })
         });
-        let files = RunFiles::of_gateways(self.configuration);
+        let files = RunFiles::of(self.configuration);
         StorageConfig {
             epoch: epoch(),
             sources: entries.collect(),
@@ -472,7 +472,7 @@ impl Assembly<'_> {
             return Ok(None);
         }
         let (name, config) = (queue.name(), self.storage_config(queue));
-        let disk = RunFiles::of_gateways(self.configuration).disk_config(disk_thread(&name), &config);
+        let disk = RunFiles::of(self.configuration).disk_config(disk_thread(&name), &config);
         let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
         let disk = disk.map_err(system(format!("{name}: disk thread")))?;
         // Fragments are copied into records: what is on its way to the disk lies here.

@@ -3,7 +3,7 @@
 use super::assemble::{BATCH, CONTROL_MEMORY, PushPart, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
 use super::queues::Queue;
 use super::resolve;
-use crate::configuration::push::{FarmSection, PushConfiguration, SendChoice, TransportChoice};
+use crate::configuration::{Configuration, FarmSection, SendChoice, TransportChoice};
 use crate::drive::Drive;
 use crate::drive::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig,
@@ -55,7 +55,7 @@ fn endpoints(name: &str, peers: u16) -> Result<Tcp, RunError> {
 /// The way of a gateway's input queue to its nodes, and where they find it. `transmit` is what leaves through the queue of a
 /// card where packets come in.
 pub(super) fn gateway_link(
-    configuration: &PushConfiguration,
+    configuration: &Configuration,
     queue: &Queue<'_>,
     transmit: Option<FrameSender<XdpTransmit>>,
 ) -> Result<(Box<dyn Link + Send>, SocketAddrV4), RunError> {
@@ -88,7 +88,7 @@ fn sized<S: Sender + Send + 'static>(sender: S) -> (Box<dyn Sender + Send>, usiz
     (Box::new(sender), largest)
 }
 
-fn transmit_ring(configuration: &PushConfiguration, queue: &Queue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
+fn transmit_ring(configuration: &Configuration, queue: &Queue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
     let name = queue.name();
     let (flow, from) = resolve::frames(configuration, queue);
     let card = queue.gateway.interface.as_deref().unwrap_or_default();
@@ -97,7 +97,7 @@ fn transmit_ring(configuration: &PushConfiguration, queue: &Queue<'_>) -> Result
 }
 
 fn sending_socket(
-    configuration: &PushConfiguration,
+    configuration: &Configuration,
     queue: &Queue<'_>,
     address: SocketAddrV4,
 ) -> Result<SocketSender, RunError> {

@@ -1,7 +1,7 @@
 //! The account of one flow of a push system, over all gateways of this process.
 
 use super::handle::PushSnapshot;
-use crate::configuration::push::FlowSection;
+use crate::configuration::FlowSection;
 use crate::drive::gateway::PacketSourceReport;
 use crate::run::fragment_summary::causes;
 use crate::run::ledger_summary::UnbalancedSummary;

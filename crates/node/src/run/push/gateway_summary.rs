@@ -1,6 +1,6 @@
 //! The account of one gateway of a push system: sent, written and copied bytes, and throttling.
 
-use crate::configuration::push::FlowSection;
+use crate::configuration::FlowSection;
 use crate::drive::gateway::{GatewayReport, Shown};
 use crate::run::fragment_summary::causes;
 use crate::run::source_summary::MaskedSummary;

@@ -2,7 +2,7 @@
 
 use super::hardware::Hardware;
 use super::summary::{PushState, PushSummary};
-use crate::configuration::push::{FlowSection, PushConfiguration};
+use crate::configuration::{Configuration, FlowSection};
 use crate::drive::gateway::{
     CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown,
     ThrottleBoard,
@@ -130,7 +130,7 @@ impl Drop for PushHandle {
 
 impl PushHandle {
     pub(super) fn new(
-        configuration: &PushConfiguration,
+        configuration: &Configuration,
         gates: Vec<Arc<TriggerGate>>,
         is_over: &Arc<AtomicBool>,
         ending: &Arc<Ending>,
@@ -146,7 +146,7 @@ impl PushHandle {
             hardware: Vec::new(),
             nodes_are_over: Arc::default(),
             addresses: Vec::new(),
-            warnings: Vec::new(),
+            warnings: configuration.renamed.clone(),
             news: Vec::new(),
             directory: PathBuf::new(),
             run: RunNumber(0),
@@ -163,7 +163,7 @@ impl PushHandle {
             streams: configuration.streams().names().collect(),
             histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
             fields: Fields::default(),
-            configured: Configured::of_push(configuration),
+            configured: Configured::new(configuration),
             clock: MonotonicClock,
             clock_at_start: None,
             started: None,
@@ -424,7 +424,7 @@ impl PushHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::push::parse;
+    use crate::configuration::parse;
     use crate::drive::Drive;
     use crate::run::push::{PushPart, launch_push};
     use crate::run::worker::Panics;

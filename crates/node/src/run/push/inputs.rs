@@ -3,7 +3,7 @@
 use super::assemble::{BATCH, SEND_MEMORY, packet_error, pool};
 use super::queues::{Queue, carrier};
 use super::resolve;
-use crate::configuration::push::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice};
+use crate::configuration::{Configuration, FlowSection, GatewaySection, ReceiveChoice, SendChoice};
 use crate::run::assemble::RunError;
 use ropewalk_flow::gateway::GatewayConfig;
 use ropewalk_io::packet::{
@@ -80,7 +80,7 @@ fn mebibytes(bytes: u64) -> String {
 ///
 /// # Errors
 /// Where memory, an address, a card or a right cannot be had.
-pub(super) fn inputs(configuration: &PushConfiguration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
+pub(super) fn inputs(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
     let flows = &configuration.flow;
     match queues.first().map(|queue| queue.gateway.receive) {
         Some(ReceiveChoice::AfXdp) => card(configuration, queues),
@@ -149,7 +149,7 @@ fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
 }
 
 /// The queues of a card, each with a receiver for all flows.
-fn card(configuration: &PushConfiguration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
+fn card(configuration: &Configuration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
     let Some(Queue { gateway, .. }) = queues.first() else { return Ok(Vec::new()) };
     let (name, flows) = (&gateway.name, &configuration.flow);
     let largest = flows.iter().map(|flow| flow.largest_packet.0 as usize).max().unwrap_or_default();

@@ -2,7 +2,7 @@
 //! names of its run files, and reads the sources out, too; a packet is a fragment, a set of events a buffer.
 
 use super::handle::PushSnapshot;
-use crate::configuration::push::FlowSection;
+use crate::configuration::FlowSection;
 use crate::drive::gateway::{CellsBySource, GatewayReport};
 use crate::drive::{MaskRecord, MaskedInterval, Part, RunSnapshot};
 use ropewalk_flow::gateway::{FlowAccount, Recount, SourceAccount};

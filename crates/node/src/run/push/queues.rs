@@ -3,7 +3,7 @@
 //! So all packets of a set come to one queue, whatever the network or a card does with them, and queues share nothing: a
 //! gateway with several is to everybody else as many gateways.
 
-use crate::configuration::push::{FlowSection, GatewaySection, PushConfiguration, TransportChoice};
+use crate::configuration::{Configuration, FlowSection, GatewaySection, TransportChoice};
 use ropewalk_io::packet::Flow;
 use std::net::SocketAddrV4;
 
@@ -18,7 +18,7 @@ pub(super) struct Queue<'a> {
 }
 
 /// All queues, gateway by gateway.
-pub(super) fn all(configuration: &PushConfiguration) -> impl Iterator<Item = Queue<'_>> {
+pub(super) fn all(configuration: &Configuration) -> impl Iterator<Item = Queue<'_>> {
     let each = configuration.gateway.iter().flat_map(|gateway| (0..gateway.queues).map(move |index| (gateway, index)));
     (0..).zip(each).map(|(number, (gateway, index))| Queue { gateway, number, index })
 }

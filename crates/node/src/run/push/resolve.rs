@@ -1,8 +1,8 @@
 //! What machines and sockets are told, from what stands in the configuration.
 
 use super::queues::{self, Queue};
-use crate::configuration::push::{
-    DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice, PushConfiguration,
+use crate::configuration::{
+    Configuration, DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice,
     ReceiveChoice, SendChoice, TransportChoice, TriggerNaming,
 };
 use crate::drive::gateway::Gathering;
@@ -50,7 +50,7 @@ fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
 
 /// A gateway's machine.
 pub(super) fn machine(
-    configuration: &PushConfiguration,
+    configuration: &Configuration,
     gateway: u16,
     section: &GatewaySection,
     incarnation: Incarnation,
@@ -109,7 +109,7 @@ pub(super) const fn farm_carrier(transport: TransportChoice) -> Flow {
 }
 
 /// What frames carry that a gateway sends, and from where: another port than that where it hears nodes.
-pub(super) fn frames(configuration: &PushConfiguration, queue: &Queue<'_>) -> (Flow, SocketAddrV4) {
+pub(super) fn frames(configuration: &Configuration, queue: &Queue<'_>) -> (Flow, SocketAddrV4) {
     let transport = configuration.farm.transport;
     (farm_carrier(transport), SocketAddrV4::new(*queue.control(transport).ip(), 0))
 }
@@ -132,7 +132,7 @@ pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, Trigger
 }
 
 /// The trigger of each flow.
-pub(super) fn trigger(configuration: &PushConfiguration) -> TriggerConfig {
+pub(super) fn trigger(configuration: &Configuration) -> TriggerConfig {
     TriggerConfig {
         gateways: queues::all(configuration).count() as u16,
         naming: match configuration.trigger.naming {

@@ -4,7 +4,7 @@
 use super::flow_summary::{FlowSummary, FlowTotals, SENT, is_explained};
 use super::gateway_summary::GatewaySummary;
 use super::handle::PushSnapshot;
-use crate::configuration::push::FlowSection;
+use crate::configuration::FlowSection;
 use crate::drive::gateway::{FarmNodeReport, GatewayReport};
 use crate::fields::Fields;
 use crate::run::clock_summary::ClockSummary;

@@ -1,7 +1,7 @@
 //! Sequences of runs of a system whose sources push.
 
 use super::*;
-use crate::configuration::push::{self, ListenAddress};
+use crate::configuration::{self, ListenAddress};
 use crate::drive::{MaskRecord, MaskedInterval, Part};
 use crate::run::MaskedSummary;
 use crate::run::push::{PacketSourceSummary, PushPart, PushState, PushSummary, RestartSummary};
@@ -24,7 +24,7 @@ fn system_of(output: &Path, run: &str, gateway: &str) -> PushSystem {
          [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{gateway}\n[farm]\nnodes = 2\nemulate = {{ accept = 0.1 }}\n",
         output.display().to_string()
     );
-    let configuration = push::parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let configuration = configuration::parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     PushSystem { configuration, part: PushPart::Whole }
 }
 

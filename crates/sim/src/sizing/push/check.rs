@@ -14,7 +14,7 @@ impl PushSystem {
     /// Where what is in it or in `instead` is no system.
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
         parse_as(file, text, &|name| std::env::var(name).ok(), instead, |system, faults| {
-            drop(faults.keep(check(system)))
+            faults.keep(check(system));
         })
     }
 

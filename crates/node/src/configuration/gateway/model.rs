@@ -1,133 +1,14 @@
-//! What the configuration of a push system contains. The doc comments here are the help texts of `ropewalk config schema
-//! --push` and of the tables in `docs/gateway.md` (`tests/documentation` writes these).
+//! Sections of a system whose sources push: flows of multi-event packets, the gateways that build events of them, and the farm.
 
 use super::address::{Addresses, ListenAddress};
-use crate::configuration::{
-    AlarmSection, AlarmsSection, ControlSection, HistogramSection, LogbookSection, MonitorSection, RestartChoice,
-    StorageSection, StreamSection, SyncChoice, ThreadRule, Written,
-};
-use crate::drive::StorageConfig;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_flow::builder::IncompletePolicy;
-use ropewalk_flow::control::operation::AfterRun;
 use ropewalk_flow::gateway::{Address, Output, ThrottleConfig};
 use ropewalk_io::packet::XdpMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// A whole push system: flows of multi-event packets, the gateways that build events, and the farm behind them.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PushConfiguration {
-    /// Version of this form: 1.
-    pub version: u32,
-    /// Where a run is written, and when it ends.
-    #[serde(default)]
-    pub run: PushRunSection,
-    /// The flows, 1 to 16; gateways serve the first one first.
-    pub flow: Vec<FlowSection>,
-    /// The gateways.
-    pub gateway: Vec<GatewaySection>,
-    /// The nodes behind the gateways.
-    #[serde(default)]
-    pub farm: FarmSection,
-    /// Placement of threads: ordered rules; the first whose expression matches the name of a thread applies.
-    #[serde(default)]
-    pub thread: Vec<ThreadRule>,
-    /// The emulated trigger, which names the gateway for the next packets.
-    #[serde(default)]
-    pub trigger: TriggerSection,
-    /// Alarms of this run, besides those of every run.
-    #[serde(default)]
-    pub alarm: Vec<AlarmSection>,
-    /// Histograms of the fragments of some sources.
-    #[serde(default)]
-    pub histogram: Vec<HistogramSection>,
-    /// Receivers of alarms.
-    #[serde(default)]
-    pub alarms: AlarmsSection,
-    /// How run files get onto the disk.
-    #[serde(default)]
-    pub storage: StorageSection,
-    /// Streams: accepted events that are written together.
-    #[serde(default)]
-    pub stream: Vec<StreamSection>,
-    /// Receivers of logbook entries.
-    #[serde(default)]
-    pub logbook: LogbookSection,
-    /// Reference run, pages of numbers, and log level.
-    #[serde(default)]
-    pub monitor: MonitorSection,
-    /// The server of run control.
-    #[serde(default)]
-    pub control: ControlSection,
-    /// What the file says, in one form.
-    #[serde(skip)]
-    pub written: Written,
-    /// The file that it was read from, if any.
-    #[serde(skip)]
-    pub file: Option<PathBuf>,
-}
-
-/// The run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PushRunSection {
-    /// Directory in which each run gets a directory of its own (`run000001`, `run000002` and so on).
-    pub output: PathBuf,
-    /// The run ends after this time. Without `duration`, `events` and `bytes` it runs until it is stopped.
-    pub duration: Option<Time>,
-    /// The run ends after this many events of the first flow, rounded up to whole packets.
-    pub events: Option<u64>,
-    /// The run ends when this many bytes of packets have arrived.
-    pub bytes: Option<Bytes>,
-    /// What follows a run that ends by itself. Without it: `"wait"` with `--control`, otherwise `"over"`.
-    pub then: Option<AfterRun>,
-    /// Fields that an operator must give to start a run, as [where readout units pull](configuration.md#run).
-    pub required_fields: Vec<String>,
-    /// Write accepted events of flows with `output = "storage"` to run files.
-    pub write: bool,
-    /// Total size of the newest run files to keep. Older files of the same run are deleted, counted, and named in
-    /// `run.json`. Without it: all files.
-    pub keep: Option<Bytes>,
-    /// When run files are synced to the disk.
-    pub sync: SyncChoice,
-    /// A run file is closed at this size. `keep` deletes whole files, so it should be several times this size.
-    pub segment_bytes: Bytes,
-    /// A run file is closed after this many events.
-    pub segment_events: Option<u64>,
-    /// A run file is closed after this time.
-    pub segment_time: Option<Time>,
-    /// How long the run waits at its end for packets, decisions and files that are on their way.
-    pub drain: Time,
-    /// What happens when a source restarts its numbering during the run ([a source that
-    /// restarts](gateway.md#a-source-that-restarts)).
-    pub on_restart: RestartChoice,
-}
-
-impl Default for PushRunSection {
-    fn default() -> Self {
-        Self {
-            output: PathBuf::from("."),
-            duration: None,
-            events: None,
-            bytes: None,
-            then: None,
-            required_fields: Vec::new(),
-            write: true,
-            keep: None,
-            sync: SyncChoice::default(),
-            segment_bytes: Bytes(StorageConfig::SEGMENT_BYTES),
-            segment_events: None,
-            segment_time: None,
-            drain: Time(Duration::from_secs(5)),
-            on_restart: RestartChoice::default(),
-        }
-    }
-}
 
 /// A flow: events whose fragments come from the same sources, several events in a packet.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -1,22 +1,18 @@
-//! What the configuration of a push system must fulfil beyond its syntax.
+//! What gateways, flows and the farm must fulfil beyond their syntax.
 
 use super::address::ListenAddress;
-use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice};
-use crate::configuration::check::required_fields;
+use super::model::{FlowSection, GatewaySection, ReceiveChoice, SendChoice, TransportChoice};
 use crate::configuration::error::no_such;
 use crate::configuration::filter::check_streams;
 use crate::configuration::parse::Faults;
-use crate::configuration::{StreamSection, alarms, control, histogram, policy_of};
+use crate::configuration::{Configuration, StreamSection};
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::Output;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Checks everything.
-pub(super) fn check(configuration: &PushConfiguration, faults: &mut Faults) {
-    if configuration.version != 1 {
-        faults.add("version", format!("this program reads version 1, not {}", configuration.version));
-    }
+/// Checks what gateways, their flows and their farm alone have.
+pub(in crate::configuration) fn check(configuration: &Configuration, faults: &mut Faults) {
     if configuration.flow.is_empty() || configuration.flow.len() > 16 {
         faults.add("flow", "between 1 and 16 [[flow]] are needed");
     }
@@ -27,20 +23,13 @@ pub(super) fn check(configuration: &PushConfiguration, faults: &mut Faults) {
     for (index, flow) in configuration.flow.iter().enumerate() {
         self::flow(flow, |field| format!("flow[{index}].{field}"), faults);
     }
-    faults.keep(policy_of(&configuration.thread));
     for (index, gateway) in configuration.gateway.iter().enumerate() {
         let key = |field: &str| format!("gateway[{index}].{field}");
         self::gateway(configuration, gateway, key, faults);
         mechanisms(configuration, gateway, key, faults);
     }
     listeners_apart(configuration, faults);
-    required_fields(&configuration.run.required_fields, faults);
     streams(&configuration.stream, faults);
-    let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
-    configuration.storage.check(hands_over, configuration.run.keep, faults);
-    alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
-    control::check(&configuration.control, faults);
-    histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
     farm(configuration, faults);
 }
 
@@ -56,7 +45,7 @@ fn streams(sections: &[StreamSection], faults: &mut Faults) {
     check_streams(sections, false, unset, faults);
 }
 
-fn names(configuration: &PushConfiguration, faults: &mut Faults) {
+fn names(configuration: &Configuration, faults: &mut Faults) {
     let flows = configuration.flow.iter().enumerate().map(|(at, it)| (format!("flow[{at}].name"), &it.name));
     let gateways = configuration.gateway.iter().enumerate().map(|(at, it)| (format!("gateway[{at}].name"), &it.name));
     let mut names = BTreeSet::new();
@@ -126,7 +115,7 @@ fn flow(flow: &FlowSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
 }
 
 /// What listens must differ: flows, queues and gateways by address and port, and without ports by address and protocol.
-fn listeners_apart(configuration: &PushConfiguration, faults: &mut Faults) {
+fn listeners_apart(configuration: &Configuration, faults: &mut Faults) {
     let mut seen = BTreeSet::new();
     let mut enter = |key: String, first: ListenAddress, queue: u16, protocol: Option<u8>| {
         let Some(address) = first.of_queue(queue, protocol.is_none()) else {
@@ -175,7 +164,7 @@ fn protocol(flow: &FlowSection, key: impl Fn(&str) -> String, faults: &mut Fault
 
 /// What rings and queues want.
 fn mechanisms(
-    configuration: &PushConfiguration,
+    configuration: &Configuration,
     gateway: &GatewaySection,
     key: impl Fn(&str) -> String,
     faults: &mut Faults,
@@ -210,12 +199,7 @@ fn mechanisms(
     }
 }
 
-fn gateway(
-    configuration: &PushConfiguration,
-    gateway: &GatewaySection,
-    key: impl Fn(&str) -> String,
-    faults: &mut Faults,
-) {
+fn gateway(configuration: &Configuration, gateway: &GatewaySection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     for flow in &configuration.flow {
         if !gateway.listen.contains_key(&flow.name) {
             let message = format!("it does not say where packets of `{}` come in", flow.name);
@@ -251,7 +235,7 @@ fn gateway(
     }
 }
 
-fn farm(configuration: &PushConfiguration, faults: &mut Faults) {
+fn farm(configuration: &Configuration, faults: &mut Faults) {
     let farm = &configuration.farm;
     if !(1..=4096).contains(&farm.nodes) {
         faults.add("farm.nodes", "between 1 and 4096 nodes");
@@ -281,7 +265,7 @@ fn farm(configuration: &PushConfiguration, faults: &mut Faults) {
 }
 
 /// Nodes and gateways that speak straight over IP are known by their addresses alone.
-fn farm_over_ip(configuration: &PushConfiguration, faults: &mut Faults) {
+fn farm_over_ip(configuration: &Configuration, faults: &mut Faults) {
     let farm = &configuration.farm;
     let last = u32::from(farm.nodes) - 1;
     if farm.address.is_some_and(|addresses| addresses.of(last).is_none()) {

@@ -1,7 +1,7 @@
 //! What is read, and how faults are told.
 
 use super::*;
-use crate::configuration::ConfigurationError;
+use crate::configuration::{Configuration, ConfigurationError, parse};
 use ropewalk_flow::gateway::Address;
 use std::net::Ipv4Addr;
 
@@ -24,7 +24,7 @@ name = "gw0"
 listen = { l1 = "127.0.0.1:9701", hlt = "127.0.0.1:9702" }
 "#;
 
-fn read(text: &str) -> Result<PushConfiguration, ConfigurationError> {
+fn read(text: &str) -> Result<Configuration, ConfigurationError> {
     parse("test.toml", text, &|_| None)
 }
 
@@ -57,10 +57,37 @@ fn histograms_are_of_the_sources_of_all_flows_that_are_wanted() {
 }
 
 #[test]
-fn a_file_with_a_gateway_is_a_push_system() {
-    assert!(is_push(GOOD));
-    assert!(!is_push("version = 1\n[[readout]]\nname = \"ru0\""));
-    assert!(!is_push("version = "));
+fn what_gateways_do_not_use_is_told() {
+    let with = |text: &str| read(&format!("{GOOD}\n{text}\n"));
+    for (text, key) in [
+        ("[[readout]]\nname = \"ru0\"", "readout"),
+        ("[synchrony]\naction = \"stop\"", "synchrony"),
+        ("[filter]\ntriggers = [\"all\"]", "filter"),
+        ("[[pool]]\nmatch = \"a\"\nlock = true", "pool"),
+        ("[run]\nlumisection = { events = 10 }", "run.lumisection"),
+        ("[run]\nacknowledge = \"written\"", "run.acknowledge"),
+        ("[timeouts]\nbuilder = \"1s\"", "timeouts.builder"),
+    ] {
+        let error = with(text).expect_err(text);
+        assert!(error.key == key && error.message.contains("do not use it"), "{error}");
+        assert!(error.line > 16 && error.each().count() == 1, "{error}");
+    }
+    let both = with("[[readout]]\nname = \"ru0\"\n[run]\ntcp = \"epoll\"\nlumisection = { events = 1 }");
+    assert_eq!(both.expect_err("three things").each().count(), 3);
+}
+
+#[test]
+fn times_of_a_run_are_those_of_every_system_and_an_old_key_still_works() {
+    let read = |text: &str| read(&format!("{GOOD}\n{text}\n"));
+    let plain = read("").expect("a good configuration");
+    assert_eq!((plain.timeouts.drain, plain.renamed.len()), (crate::configuration::TimeoutSection::default().drain, 0));
+    let shorter = read("[timeouts]\ndrain = \"1s\"\noperator = \"5s\"").expect("a good configuration");
+    assert_eq!((shorter.timeouts.drain.to_string(), shorter.timeouts.operator.to_string()), ("1s".into(), "5s".into()));
+    let old = read("[run]\ndrain = \"3s\"").expect("a good configuration");
+    assert_eq!((old.timeouts.drain.to_string().as_str(), old.run.drain), ("3s", None));
+    assert_eq!(old.renamed, ["`drain` of [run] is `drain` of [timeouts] now"]);
+    let twice = read("[run]\ndrain = \"3s\"\n[timeouts]\ndrain = \"4s\"").expect_err("which one?");
+    assert_eq!(twice.key, "run.drain");
 }
 
 #[test]
