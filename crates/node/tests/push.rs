@@ -55,6 +55,7 @@ impl Default for Run<'_> {
 impl Run<'_> {
     fn start(&self, output: &TemporaryDirectory) -> PushHandle {
         let Self { architecture, sources, flow, nodes, rest, segments, events } = self;
+        let nodes = if rest.contains("[filter]") { String::new() } else { format!("emulate = {{ {nodes} }}") };
         // Sources on a busy machine may take long between two packets of a set.
         let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
         let usual = "decision_timeout = \"20s\"\nbudget = \"20s\"\n";
@@ -63,7 +64,7 @@ impl Run<'_> {
             "version = 1\n[run]\noutput = {:?}\n{segments}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
              sources.count = {SOURCES}\nsources.first = 700\nsources.address = \"{sources}\"\n\
              {decisions}{timeout}{flow}\n\
-             [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
+             [timeouts]\ndrain = \"5s\"\n[farm]\n{nodes}\n{rest}\n",
             output.path().display().to_string()
         );
         let gateway = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n";
@@ -622,6 +623,49 @@ fn gateways_divide_accepted_events_into_streams() {
         let written = zero.keys().chain(express.keys()).collect::<BTreeSet<_>>().len() as u64;
         let gateway = &summary.gateways["gw0"].written;
         assert_eq!((summary.written, gateway.events, gateway.left_out), (written, written, 2000 - written));
+    }
+}
+
+#[test]
+fn nodes_decide_by_the_triggers_of_a_filter() {
+    for (port, architecture) in [26_100, 26_200].into_iter().zip(ARCHITECTURES) {
+        let output = TemporaryDirectory::new("push-filter");
+        // A bank's header has the number of the emulated source in its flow.
+        let rest = "[filter]\ntriggers = [{ every = 10 }, { every = 25 }, { present = 9 }]\n\
+                    [[stream]]\nname = \"ten\"\ntriggers = [0]\n[[stream]]\nname = \"twentyfive\"\ntriggers = [1]\n\
+                    [[stream]]\nname = \"none\"\ntriggers = [2]";
+        let summary = Run { architecture, sources: &at(port), rest, ..Run::default() }.whole(&output);
+        assert!(summary.is_complete(), "{:?}", summary.status);
+        let events = &summary.flows["hlt"].events;
+        // Of 0 to 1999: each tenth or twenty-fifth.
+        let accepted: Vec<u64> = (0..2000).filter(|event| event % 10 == 0 || event % 25 == 0).collect();
+        assert_eq!((events.built, events.accepted), (2000, accepted.len() as u64));
+        assert_eq!(["ten", "twentyfive", "none"].map(|name| summary.streams[name].written), [200, 80, 0]);
+        let held = Held::in_directories(&[output.path().join("run000001")]).events;
+        assert_eq!(held.keys().map(|key| key.number()).collect::<Vec<_>>(), accepted);
+    }
+}
+
+#[test]
+fn a_filter_of_gateways_has_triggers_alone_and_no_emulated_nodes_beside() {
+    let with = |text: &str| {
+        let text = format!(
+            "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\nsources = {{ count = 2, first = 0, address = \"127.0.0.1:23000\" }}\n\
+             [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{text}\n"
+        );
+        parse("filter", &text, &|_| None).map(|_| ()).map_err(|error| (error.key.clone(), error.to_string()))
+    };
+    let many = vec!["\"all\""; 33].join(", ");
+    assert_eq!(with("[filter]\ntriggers = [{ present = 40000 }]"), Ok(()));
+    for (text, key) in [
+        ("[filter]", "filter"),
+        (&format!("[filter]\ntriggers = [{many}]"), "filter.triggers"),
+        ("[filter]\ntriggers = [\"all\"]\nunits = 2", "filter.units"),
+        ("[filter]\ntriggers = [\"all\"]\n[farm]\nemulate = {}", "farm.emulate"),
+        ("[filter]\ntriggers = [{ present = 70000 }]", "filter.triggers[0]"),
+        ("[filter]\ntriggers = [\"all\"]\n[[stream]]\nname = \"a\"\ntriggers = [1]", "stream[0].triggers"),
+    ] {
+        assert_eq!(with(text).expect_err(text).0, key, "{text}");
     }
 }
 

@@ -98,11 +98,16 @@ pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
 /// Some nodes of the farm.
 pub(crate) fn farm_node(options: &FarmNodeOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read_push(&options.config)?;
-    let emulate = configuration.farm.emulate.get_or_insert_default();
-    emulate.decision_time = options.decision_time.unwrap_or(emulate.decision_time);
-    emulate.accept = options.accept.unwrap_or(emulate.accept);
-    if !(0.0..=1.0).contains(&emulate.accept) {
-        return Err(Failure::Usage("--accept: a share lies between 0 and 1".to_owned()));
+    if configuration.filter.is_none() {
+        let emulate = configuration.farm.emulate.get_or_insert_default();
+        emulate.decision_time = options.decision_time.unwrap_or(emulate.decision_time);
+        emulate.accept = options.accept.unwrap_or(emulate.accept);
+        if !(0.0..=1.0).contains(&emulate.accept) {
+            return Err(Failure::Usage("--accept: a share lies between 0 and 1".to_owned()));
+        }
+    } else if options.decision_time.is_some() || options.accept.is_some() {
+        let message = "the nodes decide by the [filter]: leave out --decision-time and --accept";
+        return Err(Failure::Usage(message.to_owned()));
     }
     let all = configuration.farm.nodes;
     let nodes = options.nodes.clone().unwrap_or(0..all);

@@ -16,7 +16,7 @@ use ropewalk_limits::pin_to_cpu;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_node::drive::Drive;
 use ropewalk_node::drive::gateway::{
-    Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig, Link, Notice,
+    Datagrams, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Link, NodeFilterConfig, Notice,
 };
 use ropewalk_node::quantity::Times;
 use ropewalk_terms::{Incarnation, Instant};
@@ -228,7 +228,9 @@ fn farm_node(node: u16, gateway: SocketAddrV4) -> Result<Node, PacketError> {
         patience: Duration::from_millis(100),
         largest_event: 1 << 20,
     };
-    let filter = FilterConfig { times: Times::Fixed(Duration::ZERO), at_once: MOST_OUTSTANDING as usize, accept: 0.0 };
+    let filter =
+        EmulatedFilterConfig { times: Times::Fixed(Duration::ZERO), at_once: MOST_OUTSTANDING as usize, accept: 0.0 };
+    let filter = NodeFilterConfig::Emulated(filter);
     let (outages, is_over) = (Vec::new(), Arc::default());
     let config = FarmNodeDriveConfig { machine, gateways: vec![gateway], filter, outages, seed: node.into(), is_over };
     Ok(FarmNodeDrive::new(config, Datagrams { receiver, sender }))

@@ -16,12 +16,20 @@ pub struct ConfigurationError {
     pub key: String,
     /// What is wrong and what would be right.
     pub message: String,
-    excerpt: String,
-    caret: usize,
-    /// A right value, as it would stand in the file.
-    example: Option<String>,
+    shown: Box<Shown>,
     /// What else is wrong with the file, behind this.
     others: Vec<Self>,
+}
+
+/// What is shown below the message.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Shown {
+    /// The line of the file.
+    line: String,
+    /// How many characters of it are marked, from the column on.
+    marked: usize,
+    /// A right value, as it would stand in the file.
+    example: Option<String>,
 }
 
 /// So many errors are shown.
@@ -42,9 +50,7 @@ impl ConfigurationError {
             column: 0,
             key: key.to_owned(),
             message: message.into(),
-            excerpt: String::new(),
-            caret: 1,
-            example: None,
+            shown: Box::default(),
             others: Vec::new(),
         };
         if let Some(place) = place {
@@ -54,9 +60,9 @@ impl ConfigurationError {
             let line = text.get(line_start..).unwrap_or_default().lines().next().unwrap_or_default();
             error.line = before.matches('\n').count() + 1;
             error.column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
-            error.caret =
+            error.shown.marked =
                 place.end.saturating_sub(start).clamp(1, line.len().saturating_sub(start - line_start).max(1));
-            error.excerpt = line.to_owned();
+            error.shown.line = line.to_owned();
         }
         error
     }
@@ -64,8 +70,9 @@ impl ConfigurationError {
 
 impl ConfigurationError {
     /// With an example of a right value.
-    pub(super) fn with_example(self, example: Option<String>) -> Self {
-        Self { example, ..self }
+    pub(super) fn with_example(mut self, example: Option<String>) -> Self {
+        self.shown.example = example;
+        self
     }
 
     /// One error for all of these, in the order of the file; none if nothing is wrong.
@@ -88,17 +95,17 @@ impl ConfigurationError {
         }
         writeln!(out, "{}:{}:{}: {key}{}", self.file, self.line, self.column, self.message)?;
         let margin = self.line.to_string();
-        writeln!(out, " {margin} | {}", self.excerpt)?;
+        writeln!(out, " {margin} | {}", self.shown.line)?;
         write!(
             out,
             " {:margin$} | {:column$}{}",
             "",
             "",
-            "^".repeat(self.caret),
+            "^".repeat(self.shown.marked),
             margin = margin.len(),
             column = self.column - 1
         )?;
-        let Some(example) = &self.example else { return Ok(()) };
+        let Some(example) = &self.shown.example else { return Ok(()) };
         let name = self.key.rsplit_once('.').map_or(self.key.as_str(), |(_, name)| name);
         write!(out, "\n {:margin$} = example: {name} = {example} (the default)", "", margin = margin.len())
     }

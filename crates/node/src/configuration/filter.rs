@@ -4,7 +4,7 @@ use super::layout_text::BytesChoice;
 use super::model::Configuration;
 use super::parse::Faults;
 use crate::quantity::{Bytes, Time};
-use ropewalk_flow::filter::{Builtin, Comparison, StreamConfig, Streams};
+use ropewalk_flow::filter::{Builtin, BuiltinFilter, Comparison, StreamConfig, Streams};
 use ropewalk_terms::{SourceId, TriggerBits};
 use ropewalk_wire::run_file::{Compression, StreamName};
 use schemars::JsonSchema;
@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`).
+/// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`). Nodes of a farm
+/// behind gateways decide by `triggers` alone.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSection {
@@ -282,6 +283,13 @@ impl StreamSection {
     }
 }
 
+impl FilterSection {
+    /// Its built-in triggers. Expects a checked section.
+    pub(crate) fn builtin_filter(&self) -> BuiltinFilter {
+        BuiltinFilter::new(self.triggers.iter().map(TriggerChoice::builtin).collect())
+    }
+}
+
 impl Configuration {
     /// The streams of run files: those that are configured, or one that takes everything; and that of errors, where there is a
     /// filter. The configuration must have been checked.
@@ -290,7 +298,7 @@ impl Configuration {
             // Filter units choose streams; what they choose from is everything.
             return Streams::everything();
         }
-        streams_of(&self.stream, self.filter.is_some())
+        streams_of(&self.stream, self.filter.is_some() && !self.has_gateways())
     }
 }
 
@@ -345,7 +353,7 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
 
 /// A trigger that a stream takes and that is none of those that are built in, where these stand and how many they are. What
 /// triggers a library or a program sets is known to itself alone.
-fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(&'static str, u32, usize)> {
+pub(super) fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(&'static str, u32, usize)> {
     let (section, count) = match (&configuration.file_based, &configuration.filter) {
         // Without any there is one, which everything passes.
         (Some(files), _) if files.library.is_none() => ("file_based", files.triggers.len().max(1)),
@@ -406,7 +414,11 @@ pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration:
     if triggers.len() > TriggerBits::COUNT as usize {
         faults.add(format!("{section}.triggers"), "there are 128 triggers at most");
     }
-    let is_known = |id: u32| configuration.source.iter().any(|source| source.id == id);
+    let is_known = |id: u32| match configuration.has_gateways() {
+        // The number in a bank's header, which is the front end's own.
+        true => u16::try_from(id).is_ok(),
+        false => configuration.source.iter().any(|source| source.id == id),
+    };
     for (index, trigger) in triggers.iter().enumerate() {
         if let Err(message) = trigger.check(is_known) {
             faults.add(format!("{section}.triggers[{index}]"), message);

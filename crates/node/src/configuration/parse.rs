@@ -159,6 +159,9 @@ fn references(list: &str) -> &'static [&'static str] {
     }
 }
 
+/// A key, and a value in the place of the file's.
+type Instead<'a> = (&'a str, DeValue<'a>);
+
 /// The most errors that are collected.
 const MOST_ERRORS: usize = 50;
 
@@ -233,7 +236,7 @@ impl<'a> Document<'a> {
     fn values_of<T: DeserializeOwned>(
         &self,
         instead: &'a [(String, String)],
-    ) -> Result<(Vec<(&'a str, DeValue<'a>)>, Option<&'a String>), ConfigurationError> {
+    ) -> Result<(Vec<Instead<'a>>, Option<&'a String>), ConfigurationError> {
         let (mut values, mut doubtful) = (Vec::with_capacity(instead.len()), None);
         if !instead.is_empty() {
             self.read::<T>(&[])?;
@@ -279,7 +282,7 @@ impl<'a> Document<'a> {
     }
 
     /// The text as a `T`; these values take the place of its own.
-    fn read<T: DeserializeOwned>(&self, instead: &[(&'a str, DeValue<'a>)]) -> Result<T, ConfigurationError> {
+    fn read<T: DeserializeOwned>(&self, instead: &[Instead<'a>]) -> Result<T, ConfigurationError> {
         let Mended { read, errors, .. } = self.mend(instead);
         match (ConfigurationError::all(errors), read) {
             (None, Some(read)) => Ok(read),
@@ -289,7 +292,7 @@ impl<'a> Document<'a> {
     }
 
     /// The text as a table, with these values in the place of its own; and what is wrong with it.
-    fn table(&self, instead: &[(&'a str, DeValue<'a>)]) -> (Spanned<DeTable<'a>>, Vec<ConfigurationError>) {
+    fn table(&self, instead: &[Instead<'a>]) -> (Spanned<DeTable<'a>>, Vec<ConfigurationError>) {
         let at = |place, key: &str, message: String| ConfigurationError::at(self.file, self.text, place, key, message);
         let (mut table, wrong) = DeTable::parse_recoverable(self.text);
         let mut errors: Vec<_> = wrong.iter().map(|error| at(error.span(), "", error.message().to_owned())).collect();
@@ -307,7 +310,7 @@ impl<'a> Document<'a> {
     }
 
     /// Reads the text as a `T` again and again, each time without the key that was wrong, so that all of them are known.
-    fn mend<T: DeserializeOwned>(&self, instead: &[(&'a str, DeValue<'a>)]) -> Mended<'a, T> {
+    fn mend<T: DeserializeOwned>(&self, instead: &[Instead<'a>]) -> Mended<'a, T> {
         let (mut table, errors) = self.table(instead);
         let (places, is_whole) = (table.clone(), errors.is_empty());
         let mut mended = Mended { read: None, places, table: table.clone(), errors, mended: Vec::new(), is_whole };
@@ -439,46 +442,37 @@ fn take_out(table: &mut DeTable<'_>, key: &str) -> bool {
     parent_of(table, key).is_some_and(|(parent, part)| parent.remove(named(part).0).is_some())
 }
 
+/// A key, where its name stands, and where its value does. Elements of lists have no name.
+type Place = (String, Option<Range<usize>>, Range<usize>);
+
 /// The key whose name or value stands at a place; else the innermost one whose value contains the place.
 fn key_at(table: &DeTable<'_>, place: &Range<usize>) -> Option<String> {
-    let mut around: Option<(usize, String)> = None;
-    let exact = find(table, "", &mut |key, name, value| {
-        if value.start <= place.start
-            && place.end <= value.end
-            && around.as_ref().is_none_or(|(size, _)| value.len() <= *size)
-        {
-            around = Some((value.len(), key.to_owned()));
-        }
-        name == Some(place) || value == place
-    });
-    exact.or(around.map(|(_, key)| key))
+    let mut all = Vec::new();
+    add_places(table, "", &mut all);
+    let is_around = |value: &Range<usize>| value.start <= place.start && place.end <= value.end;
+    // What is inside of something stands behind it.
+    let exact = all.iter().rev().find(|(_, name, value)| name.as_ref() == Some(place) || value == place);
+    let around = all.iter().rev().filter(|(.., value)| is_around(value)).min_by_key(|(.., value)| value.len());
+    exact.or(around).map(|(key, ..)| key.clone())
 }
 
-/// The innermost key below a table that is the wanted one, as its name's and its value's places say.
-fn find(
-    table: &DeTable<'_>,
-    above: &str,
-    is_wanted: &mut dyn FnMut(&str, Option<&Range<usize>>, &Range<usize>) -> bool,
-) -> Option<String> {
-    let mut found = None;
+/// Adds the places of all keys below a table.
+fn add_places(table: &DeTable<'_>, above: &str, places: &mut Vec<Place>) {
     for (name, value) in table.iter() {
         let key = joined(above, name.get_ref());
-        if is_wanted(&key, Some(&name.span()), &value.span()) {
-            found = Some(key.clone());
+        places.push((key.clone(), Some(name.span()), value.span()));
+        match value.get_ref() {
+            DeValue::Table(inner) => add_places(inner, &key, places),
+            DeValue::Array(all) => {
+                for (index, element) in all.iter().enumerate() {
+                    let key = format!("{key}[{index}]");
+                    places.push((key.clone(), None, element.span()));
+                    element.get_ref().as_table().into_iter().for_each(|inner| add_places(inner, &key, places));
+                }
+            }
+            _ => {}
         }
-        let inner = match value.get_ref() {
-            DeValue::Table(inner) => find(inner, &key, is_wanted),
-            DeValue::Array(all) => all.iter().enumerate().fold(None, |found, (index, element)| {
-                let key = format!("{key}[{index}]");
-                let is_it = is_wanted(&key, None, &element.span());
-                let inner = element.get_ref().as_table().and_then(|inner| find(inner, &key, is_wanted));
-                inner.or(found).or_else(|| is_it.then_some(key))
-            }),
-            _ => None,
-        };
-        found = inner.or(found);
     }
-    found
 }
 
 /// Variables without a value, and where they stand.

@@ -3,13 +3,13 @@
 use super::assemble::{RunError, Workshop, endpoint};
 use super::placement::{Purpose, pool_of};
 use super::watched::Watched;
-use crate::configuration::{Configuration, FilterSection, TriggerChoice};
+use crate::configuration::{Configuration, FilterSection};
 use crate::drive::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RemoteUnit, Said, UnitDecision,
 };
 use crate::library_process::{COPIES, START, library_process};
 use ropewalk_flow::builder::EventView;
-use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig, HistogramShape};
+use ropewalk_flow::filter::{Decision, FarmConfig, HistogramShape};
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
@@ -63,10 +63,7 @@ impl Workshop<'_> {
             return Ok((Filtering::units(config, links, streams, results), watched));
         }
         let (filter, watched): (Box<dyn LocalFilter>, _) = match library(section) {
-            None => {
-                let triggers = section.triggers.iter().map(TriggerChoice::builtin).collect();
-                (Box::new(BuiltinFilter::new(triggers)), Vec::new())
-            }
+            None => (Box::new(section.builtin_filter()), Vec::new()),
             Some(config) => {
                 let filter = Filter::new(&config).map_err(unfit)?;
                 let watched = Watched::new(format!("{builder}: filter"), filter.journal());

@@ -61,6 +61,16 @@ impl<'a> Iterator for Banks<'a> {
     }
 }
 
+/// Where each bank lies in these bytes, header and padding included, and the source in its header; ends with the first error.
+pub fn bank_ranges(bytes: &[u8]) -> impl Iterator<Item = (u16, core::ops::Range<usize>)> + '_ {
+    let mut banks = Banks::new(bytes);
+    core::iter::from_fn(move || {
+        let start = bytes.len() - banks.rest.len();
+        let bank = banks.next()?.ok()?;
+        Some((bank.source.cast_unsigned(), start..bytes.len() - banks.rest.len()))
+    })
+}
+
 /// Appends a bank with its padding.
 ///
 /// # Errors

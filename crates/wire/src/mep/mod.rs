@@ -16,7 +16,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use bank::{BANK_HEADER_BYTES, BANK_MAGIC, Bank, Banks, encode_bank};
+pub use bank::{BANK_HEADER_BYTES, BANK_MAGIC, Bank, Banks, bank_ranges, encode_bank};
 pub use error::MepError;
 pub use packet::{
     FRAGMENT_HEADER_BYTES, FragmentHeader, Fragments, LARGEST_MEP_BYTES, MEP_HEADER_BYTES, MepEncoder, MepHeader,

@@ -3,7 +3,7 @@
 use super::address::ListenAddress;
 use super::model::{FlowSection, GatewaySection, ReceiveChoice, SendChoice, TransportChoice};
 use crate::configuration::error::no_such;
-use crate::configuration::filter::check_streams;
+use crate::configuration::filter::{check_streams, triggers, unheard_of};
 use crate::configuration::parse::Faults;
 use crate::configuration::{Configuration, StreamSection};
 use ropewalk_flow::builder::IncompletePolicy;
@@ -29,16 +29,36 @@ pub(in crate::configuration) fn check(configuration: &Configuration, faults: &mu
         mechanisms(configuration, gateway, key, faults);
     }
     listeners_apart(configuration, faults);
-    streams(&configuration.stream, faults);
+    filter(configuration, faults);
+    streams(configuration, faults);
     farm(configuration, faults);
 }
 
-fn streams(sections: &[StreamSection], faults: &mut Faults) {
+/// Triggers are the bits of a decision's word.
+fn filter(configuration: &Configuration, faults: &mut Faults) {
+    let Some(filter) = &configuration.filter else { return };
+    if filter.triggers.is_empty() {
+        faults.add("filter", "the nodes of a farm decide by triggers: `triggers = [{ present = 7 }]`");
+    }
+    if filter.triggers.len() > u32::BITS as usize {
+        faults.add("filter.triggers", "a farm has 32 triggers at most: the bits of a decision's word");
+    }
+    if configuration.farm.emulate.is_some() {
+        faults.add("farm.emulate", "the nodes decide by the [filter]: leave out one of both");
+    }
+    triggers("filter", &filter.triggers, configuration, faults);
+}
+
+fn streams(configuration: &Configuration, faults: &mut Faults) {
+    let sections = &configuration.stream;
     if let Some(index) = sections.iter().position(|stream| stream.ordered) {
         let message = "a gateway writes events in the order of their decisions; leave it out";
         faults.add(format!("stream[{index}].ordered"), message);
     }
     let unset = |stream: &StreamSection| {
+        if let Some((section, trigger, count)) = unheard_of(stream, configuration) {
+            return Some(format!("trigger {trigger} does not exist: [{section}] has {count}, numbered from 0"));
+        }
         let trigger = stream.triggers.iter().find(|&&trigger| trigger >= u32::BITS)?;
         Some(format!("trigger {trigger} does not exist: the word of a decision has bits 0 to 31"))
     };

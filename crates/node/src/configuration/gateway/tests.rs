@@ -62,7 +62,7 @@ fn what_gateways_do_not_use_is_told() {
     for (text, key) in [
         ("[[readout]]\nname = \"ru0\"", "readout"),
         ("[synchrony]\naction = \"stop\"", "synchrony"),
-        ("[filter]\ntriggers = [\"all\"]", "filter"),
+        ("[filter]\ntriggers = [\"all\"]\nlibrary = \"a.so\"", "filter.library"),
         ("[[pool]]\nmatch = \"a\"\nlock = true", "pool"),
         ("[run]\nlumisection = { events = 10 }", "run.lumisection"),
         ("[run]\nacknowledge = \"written\"", "run.acknowledge"),

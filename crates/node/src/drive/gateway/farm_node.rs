@@ -1,6 +1,6 @@
-//! An emulated node of the farm: it takes events of every gateway, and decides on them after a while.
+//! A node of the farm: it takes events of every gateway, and decides on them.
 
-use super::filter::{EmulatedFilter, FilterConfig};
+use super::filter::{NodeDecision, NodeFilter, NodeFilterConfig};
 use super::link::Link;
 use super::message::{contiguous, send_over};
 use super::report::Notice;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What an emulated node is told before the run.
+/// What a node is told before the run.
 #[derive(Clone, Debug)]
 pub struct FarmNodeDriveConfig {
     /// Its machine's part; the gateway's number is set for each gateway.
@@ -23,7 +23,7 @@ pub struct FarmNodeDriveConfig {
     /// Where each gateway listens for nodes.
     pub gateways: Vec<SocketAddrV4>,
     /// How it decides.
-    pub filter: FilterConfig,
+    pub filter: NodeFilterConfig,
     /// When it is dead.
     pub outages: Vec<Outage>,
     /// Where chance begins.
@@ -64,7 +64,7 @@ pub struct FarmNodeReport {
 pub struct FarmNodeDrive<L: Link> {
     config: FarmNodeDriveConfig,
     gateways: Vec<(SocketAddrV4, FarmNode)>,
-    filter: EmulatedFilter,
+    filter: NodeFilter,
     started: Option<Instant>,
     is_dead: bool,
     link: L,
@@ -82,7 +82,7 @@ impl<L: Link> FarmNodeDrive<L> {
     pub fn new(config: FarmNodeDriveConfig, link: L) -> Self {
         Self {
             gateways: machines(&config),
-            filter: EmulatedFilter::new(config.filter, config.seed),
+            filter: NodeFilter::new(&config.filter, config.seed),
             started: None,
             is_dead: false,
             link,
@@ -111,7 +111,7 @@ impl<L: Link> FarmNodeDrive<L> {
         } else if self.is_dead && !is_dead {
             self.config.machine.incarnation.0 += 1;
             self.gateways = machines(&self.config);
-            self.filter = EmulatedFilter::new(self.config.filter, self.config.seed);
+            self.filter = NodeFilter::new(&self.config.filter, self.config.seed);
         }
         self.is_dead = is_dead;
         if is_dead {
@@ -160,13 +160,13 @@ impl<L: Link> FarmNodeDrive<L> {
                 report.bytes += event.bytes.len() as u64;
                 report.incomplete += u64::from(event.head.flags.has(EventFlags::INCOMPLETE));
                 report.sent_again += u64::from(event.head.flags.has(EventFlags::SENT_AGAIN));
-                filter.begin(number, event.head.sequence, now);
+                filter.begin(number, &event, now);
                 work += 1;
             }
         }
-        while let Some((gateway, sequence, accept)) = filter.next_decision(now) {
+        while let Some(NodeDecision { gateway, sequence, accept, word }) = filter.next_decision(now) {
             let Some((_, machine)) = gateways.get_mut(usize::from(gateway)) else { continue };
-            report.accepted += u64::from(machine.decide(sequence, accept, u32::from(accept)) && accept);
+            report.accepted += u64::from(machine.decide(sequence, accept, word) && accept);
             work += 1;
         }
         work

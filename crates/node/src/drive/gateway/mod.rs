@@ -38,7 +38,7 @@ pub use config::{GatewayDriveConfig, Gathering};
 pub use connections::{Callers, Connections};
 pub use event::GatewayEvent;
 pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
-pub use filter::{EmulatedFilter, FilterConfig};
+pub use filter::{EmulatedFilterConfig, NodeFilterConfig};
 pub use histograms::{CellsBySource, GatewayHistograms};
 pub use link::{Datagrams, Link};
 pub use order_board::{Order, OrderBoard, Read};

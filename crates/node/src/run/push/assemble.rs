@@ -205,7 +205,7 @@ fn threads(configuration: &Configuration) -> Vec<String> {
     names
 }
 
-/// The thread of all emulated nodes.
+/// The thread of all nodes.
 const FARM_THREAD: &str = "farm";
 
 fn receiving_thread(queue: &str) -> String {
@@ -482,10 +482,11 @@ impl Assembly<'_> {
         Ok(Some(Box::new(Storage::new(disk, config, records))))
     }
 
-    /// The emulated nodes of this process, on one thread.
+    /// The nodes of this process, on one thread.
     fn nodes(&mut self, part: &PushPart, places: &Places) -> Result<(), RunError> {
         let farm = Farm {
             section: &self.configuration.farm,
+            filter: self.configuration.filter.as_ref(),
             incarnation: self.incarnation,
             gateways: &places.control,
             is_over: &self.handle.nodes_are_over,

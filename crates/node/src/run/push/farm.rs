@@ -1,13 +1,13 @@
-//! The farm: what gateways and nodes reach each other by, and the emulated nodes.
+//! The farm: what gateways and nodes reach each other by, and the nodes.
 
 use super::assemble::{BATCH, CONTROL_MEMORY, PushPart, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
 use super::queues::Queue;
 use super::resolve;
-use crate::configuration::{Configuration, FarmSection, SendChoice, TransportChoice};
+use crate::configuration::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
 use crate::drive::Drive;
 use crate::drive::gateway::{
-    Callers, Connections, Datagrams, DecisionReaders, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig,
-    Link, Notice, Outage,
+    Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
+    FarmNodeReport, Link, NodeFilterConfig, Notice, Outage,
 };
 use crate::run::assemble::{RunError, endpoint};
 use ropewalk_flow::gateway::FarmNodeConfig;
@@ -148,24 +148,26 @@ pub(super) fn decision_readers(
     Ok((Box::new(readers), bound))
 }
 
-/// What emulated nodes are made of.
+/// What nodes are made of.
 pub(super) struct Farm<'a> {
     pub(super) section: &'a FarmSection,
+    /// By what they decide; without it they are emulated.
+    pub(super) filter: Option<&'a FilterSection>,
     pub(super) incarnation: Incarnation,
     /// Where each gateway is.
     pub(super) gateways: &'a [SocketAddrV4],
     pub(super) is_over: &'a Arc<AtomicBool>,
 }
 
-/// The emulated nodes of a part, and what they tell of themselves.
+/// The nodes of a part, and what they tell of themselves.
 pub(super) type Nodes = (Vec<Box<dyn Drive + Send>>, Vec<Notice<FarmNodeReport>>);
 
 impl Farm<'_> {
-    /// The emulated nodes that are in this process, if any.
+    /// The nodes that are in this process, if any.
     pub(super) fn nodes(&self, part: &PushPart) -> Result<Nodes, RunError> {
         let nodes = self.section.nodes;
         let numbers = match part {
-            PushPart::Whole if self.section.emulate.is_some() => 0..nodes,
+            PushPart::Whole if self.section.emulate.is_some() || self.filter.is_some() => 0..nodes,
             PushPart::Nodes(numbers) => numbers.start..numbers.end.min(nodes),
             PushPart::Whole | PushPart::Gateway(_) | PushPart::Sources(_) => 0..0,
         };
@@ -181,6 +183,11 @@ impl Farm<'_> {
     fn node(&self, node: u16) -> FarmNodeDriveConfig {
         let emulate = self.section.emulate.clone().unwrap_or_default();
         let outages = emulate.outages.iter().filter(|outage| outage.node == node);
+        let emulated = EmulatedFilterConfig {
+            times: emulate.decision_time,
+            at_once: usize::from(emulate.at_once),
+            accept: emulate.accept,
+        };
         FarmNodeDriveConfig {
             machine: FarmNodeConfig {
                 node,
@@ -192,11 +199,9 @@ impl Farm<'_> {
                 largest_event: LARGEST_EVENT,
             },
             gateways: self.gateways.to_vec(),
-            filter: FilterConfig {
-                times: emulate.decision_time,
-                at_once: usize::from(emulate.at_once),
-                accept: emulate.accept,
-            },
+            filter: self.filter.map_or(NodeFilterConfig::Emulated(emulated), |section| {
+                NodeFilterConfig::Triggers(section.builtin_filter())
+            }),
             outages: outages.map(|outage| Outage { from: outage.from.0, lasts: outage.lasts.0 }).collect(),
             seed: emulate.seed.wrapping_add(u64::from(node)),
             is_over: Arc::clone(self.is_over),

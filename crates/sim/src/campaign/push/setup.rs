@@ -20,9 +20,9 @@ use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
 use ropewalk_io::simulated::Network;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::gateway::{
-    Callers, Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive,
-    GatewayDriveConfig, Gathering, Notice, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts,
-    SendingParts, halves,
+    Callers, Connections, Datagrams, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig, GatewayDrive,
+    GatewayDriveConfig, Gathering, NodeFilterConfig, Notice, OrderBoard, PacketSourceDrive, PacketSourceDriveConfig,
+    ReceivingParts, SendingParts, halves,
 };
 use ropewalk_node::drive::{Storage, StorageConfig};
 use ropewalk_terms::{Incarnation, NodeId, RunNumber, Utc};
@@ -246,7 +246,11 @@ impl Site<'_> {
         let config = FarmNodeDriveConfig {
             machine,
             gateways: (0..scenario.gateways).map(|gateway| scenario.gateways_at().control(gateway)).collect(),
-            filter: FilterConfig { times: setting.times, at_once: setting.at_once, accept: scenario.accept },
+            filter: NodeFilterConfig::Emulated(EmulatedFilterConfig {
+                times: setting.times,
+                at_once: setting.at_once,
+                accept: scenario.accept,
+            }),
             seed: scenario.seed ^ u64::from(node) << 32 ^ life << 48,
             outages: Vec::new(),
             is_over: Arc::default(),
