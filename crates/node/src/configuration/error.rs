@@ -160,10 +160,15 @@ pub(super) fn missing_key(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }
 
-/// The key that was probably meant by one that a message of the reader says is unknown.
+/// The key that a message of the reader says is unknown.
+pub(super) fn unknown_key(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// The key that was probably meant by one that is unknown.
 pub(super) fn meant_key(message: &str) -> Option<&str> {
-    let mut names = message.strip_prefix("unknown field `")?.split('`');
-    let name = names.next()?;
+    let name = unknown_key(message)?;
+    let names = message.strip_prefix("unknown field `")?.split('`').skip(1);
     nearest(name, &names.skip(1).step_by(2).collect::<Vec<_>>())
 }
 

@@ -1,7 +1,7 @@
 //! From text to a checked configuration, keeping the places of everything for errors.
 
 use super::check::check;
-use super::error::{meant_key, missing_key, plain};
+use super::error::{meant_key, missing_key, plain, unknown_key};
 use super::written::Written;
 use super::{Configuration, ConfigurationError};
 use serde::de::DeserializeOwned;
@@ -162,6 +162,9 @@ fn references(list: &str) -> &'static [&'static str] {
 /// A key, and a value in the place of the file's.
 type Instead<'a> = (&'a str, DeValue<'a>);
 
+/// A key that stands in the wrong section is told its own, unless there are more than so many.
+const MOST_SECTIONS: usize = 3;
+
 /// The most errors that are collected.
 const MOST_ERRORS: usize = 50;
 
@@ -281,6 +284,22 @@ impl<'a> Document<'a> {
         default_of(&schema, key)
     }
 
+    /// The sections that have a key of this name, as they stand in a file.
+    fn sections_with(&self, name: &str) -> Vec<String> {
+        let Some(schema) = self.schema.and_then(|schema| serde_json::to_value(schema()).ok()) else {
+            return Vec::new();
+        };
+        let sections = schema["properties"].as_object().into_iter().flatten();
+        let with = sections.filter_map(|(section, node)| {
+            let (one, form) = match node.get("items") {
+                Some(items) => (items, format!("[[{section}]]")),
+                None => (node, format!("[{section}]")),
+            };
+            resolved(&schema, one)["properties"].get(name).map(|_| form)
+        });
+        with.collect()
+    }
+
     /// The text as a `T`; these values take the place of its own.
     fn read<T: DeserializeOwned>(&self, instead: &[Instead<'a>]) -> Result<T, ConfigurationError> {
         let Mended { read, errors, .. } = self.mend(instead);
@@ -334,7 +353,7 @@ impl<'a> Document<'a> {
             let missing = missing_key(error.message());
             let parent = key.as_deref().and_then(|key| key.rsplit_once('.')).map_or("", |(parent, _)| parent);
             meant.extend(meant_key(error.message()).map(|name| joined(parent, name)));
-            // Unknown keys are found before missing ones of the same table: what is misspelt is not missing as well.
+            // Keys that are there are read before missing ones are noticed: what is misspelt or misread is not missing as well.
             let is_meant = missing.is_some_and(|name| meant.contains(&joined(key.as_deref().unwrap_or(""), name)));
             if missing.is_none() || (is_whole && !is_meant) {
                 // What was put in the place of the file's own has no place there.
@@ -351,6 +370,10 @@ impl<'a> Document<'a> {
                     fillers.fill(key, table.get_mut())
                 }
                 None => key.is_some_and(|key| {
+                    // Of an element the whole list is taken out.
+                    meant.push(
+                        key.strip_suffix(']').and_then(|key| key.rsplit_once('[')).map_or(&*key, |it| it.0).to_owned(),
+                    );
                     let is_out = take_out(table.get_mut(), &key);
                     mended.mended.push(key);
                     is_out
@@ -365,7 +388,14 @@ impl<'a> Document<'a> {
 
     /// The error of what cannot be read at a place, where the value of a key stands.
     fn misread(&self, error: &toml::de::Error, place: Option<Range<usize>>, key: Option<&str>) -> ConfigurationError {
-        let message = plain(error.message());
+        let unknown = unknown_key(error.message()).filter(|_| meant_key(error.message()).is_none());
+        let elsewhere = unknown.map(|name| (name, self.sections_with(name)));
+        let message = match elsewhere {
+            Some((name, sections)) if (1..=MOST_SECTIONS).contains(&sections.len()) => {
+                format!("no key is named `{name}` here; it is a key of {}", sections.join(" and "))
+            }
+            _ => plain(error.message()),
+        };
         ConfigurationError::at(self.file, self.text, place, key.unwrap_or_default(), message)
             .with_example(key.and_then(|key| self.example(key)))
     }

@@ -150,6 +150,26 @@ fn the_default_is_no_example_where_it_would_be_wrong() {
 }
 
 #[test]
+fn what_is_misread_is_not_missing_as_well() {
+    for (from, to) in
+        [("id = 841", "id = \"many\""), ("name = \"bu0\"", "name = 7"), ("version = 1", "version = \"1\"")]
+    {
+        let error = error(&GOOD.replace(from, to));
+        assert!(all(&error).len() == 1 && error.message.starts_with("invalid type"), "{error}");
+    }
+}
+
+#[test]
+fn a_key_in_the_wrong_section_is_told_its_own() {
+    let error = error(&format!("{GOOD}\n[timeouts]\ntransport = \"tcp\"\nacknowledge = \"built\"\nname = \"x\"\n"));
+    let messages: Vec<&str> = error.each().map(|error| error.message.as_str()).collect();
+    let [transport, acknowledge, name] = messages[..] else { panic!("{error}") };
+    assert_eq!(transport, "no key is named `transport` here; it is a key of [farm]");
+    assert_eq!(acknowledge, "no key is named `acknowledge` here; it is a key of [run]");
+    assert!(name.contains("there are: readout, builder"), "too many sections have names: {name}");
+}
+
+#[test]
 fn so_many_errors_are_shown_and_the_others_counted() {
     let many: String = (0..30).map(|number| format!("key{number} = 1\n")).collect();
     let text = error(&format!("{many}{GOOD}")).to_string();
