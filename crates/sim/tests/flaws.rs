@@ -1,8 +1,7 @@
 //! Planted bugs, one at a time: each is found by the seeds that `docs/planted-bugs.md` names, all among the first 500.
 //!
-//! A build of its own: `cargo test -p ropewalk-sim --features flaws --test flaws`. With `ROPEWALK_FLAWS=1` and
-//! `-- --nocapture whole_table` it looks through all 500 seeds and prints the table anew; with other words, with commas between them, the rows of mistakes whose names have one.
-#![cfg(feature = "flaws")]
+//! `ROPEWALK_FLAWS=1 cargo test -p ropewalk-sim --test flaws -- --nocapture whole_table` looks through all 500 seeds and prints the
+//! table anew; with other words, with commas between them, the rows of mistakes whose names have one.
 
 use ropewalk_sim::campaign::{
     Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, numbering, operating,

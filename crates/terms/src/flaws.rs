@@ -1,7 +1,7 @@
 //! Planted bugs: deliberate mistakes that the simulator must find, so that its silence means something.
 //!
-//! Each stands in the code as one line that asks [`is_planted`]. Without the feature `flaws`, which nobody but a special
-//! build of the simulator turns on, the answer is a constant `false` and the line is gone.
+//! Each stands in the code as one line that asks [`is_planted`]. Without the feature `flaws`, which only the simulator's tests turn
+//! on, the answer is a constant `false` and the line is gone.
 
 macro_rules! flaws {
     ($(#[doc = $what:literal] $flaw:ident = $name:literal,)*) => {
