@@ -1,7 +1,6 @@
 //! Black boxes in whole runs: what a board sent before something was wrong is saved, and shows the same bad place again.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::readout::DatagramLimits;
 use ropewalk_node::configuration::{Configuration, read};
@@ -11,7 +10,6 @@ use ropewalk_terms::{Counter, EventKey, SourceId};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use support::{Run, TemporaryDirectory, wait_for};
 
 /// Frames of a stream that can be found again, and datagrams, both with a checksum at their end.
 const STREAM: &str = "listen = \"tcp://127.0.0.1:0\"\nframe.sync = [0xca, 0xfe]\n\
@@ -176,7 +174,7 @@ fn a_length_that_leads_nowhere_is_the_last_thing_that_is_saved() {
     lost[2..4].fill(0);
     to(&lost);
     let mut again = None;
-    wait_for("the connection's end", || support::is_closed(&board).then_some(()));
+    wait_for("the connection's end", || crate::support::is_closed(&board).then_some(()));
     let mut to = |bytes: &[u8]| {
         let board = again.get_or_insert_with(|| TcpStream::connect(scene.address()).expect("it listens"));
         board.write_all(bytes).expect("it is read");

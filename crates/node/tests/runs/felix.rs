@@ -1,7 +1,6 @@
 //! Link cards in whole runs: from an emulated card's blocks to run files.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory};
 use ropewalk_flow::source::felix::{ChunkOrigin, FAULTS, Fault};
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
@@ -10,7 +9,6 @@ use ropewalk_terms::{Counter, EventKey};
 use ropewalk_wire::rod;
 use ropewalk_wire::run_file::{FragmentFlags, FragmentView};
 use std::fmt::Write as _;
-use support::{Run, TemporaryDirectory};
 
 const LINKS: u32 = 6;
 const EVENTS: u64 = 3000;

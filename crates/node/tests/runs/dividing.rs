@@ -1,7 +1,6 @@
 //! Sources whose frames hold several events each, in whole runs.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory};
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
@@ -9,7 +8,6 @@ use ropewalk_terms::{Cause, Counter, EventKey};
 use ropewalk_wire::mep::encode_mep;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
-use support::{Run, TemporaryDirectory};
 
 /// Events of a packet: of the first source, and of the second one.
 const PACKING: [u32; 2] = [32, 10];

@@ -1,7 +1,6 @@
 //! Whole runs whose events are decided by triggers that are built in, and taken by streams.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory};
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::{ReplayOptions, RunReader, replay, verify};
 use ropewalk_node::run::{RunSummary, launch};
@@ -9,7 +8,6 @@ use ropewalk_terms::{EventKey, SourceId, StreamIndex, StreamSet, TriggerBits, Ve
 use ropewalk_wire::filter_result::FilterResult;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use support::{Run, TemporaryDirectory};
 
 const EVENTS: u64 = 6000;
 

@@ -1,8 +1,7 @@
 //! Boards whose layouts stand in the configuration, and what they should not send: the others' events are built, what is lost has
 //! a name, and behind it the next good frame is found.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, is_closed, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
@@ -10,7 +9,6 @@ use ropewalk_terms::{Cause, Counter, EventKey, SourceId};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
-use support::{Run, TemporaryDirectory, is_closed, wait_for};
 
 const EVENTS: u32 = 60;
 /// The event of the frame that is bad.

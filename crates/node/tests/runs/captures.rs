@@ -1,7 +1,6 @@
 //! Captures in the place of boards: which packets are a source's, and what happens to the others.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, ess_pulses, free_port, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
@@ -16,7 +15,6 @@ use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
 use ropewalk_wire::run_file::FragmentFlags;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
-use support::{Run, TemporaryDirectory, ess_pulses, free_port, wait_for};
 
 /// Where boards send to.
 const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
@@ -332,7 +330,7 @@ fn converted(
     handle.start(EventKey::new(0, 1), None);
     let sources = recorded.configuration.source.len() as u64;
     let count = |counter| handle.snapshot().counter(counter);
-    support::wait_for("the end of the recording", || {
+    crate::support::wait_for("the end of the recording", || {
         let ended = (count(Counter::SourceConnections), count(Counter::SourceDisconnections));
         (ended == (sources, sources)).then_some(())
     });

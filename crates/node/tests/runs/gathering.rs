@@ -1,8 +1,7 @@
 //! Events that come in several frames, in whole runs: pages of an orbit from a file, pieces of a trigger record over TCP, packets
 //! of a layout over UDP.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
@@ -12,7 +11,6 @@ use ropewalk_wire::foreign::{Header, alice, dune};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
-use support::{Run, TemporaryDirectory, wait_for};
 
 const EVENTS: u64 = 200;
 

@@ -1,8 +1,7 @@
 //! A board that restarts in mid-run, and counts from its beginning again: over TCP, where it connects anew, and in datagrams,
 //! where nothing but its numbers tells; with a wide counter and a narrow one, and with numbers that only grow.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
@@ -10,7 +9,6 @@ use ropewalk_terms::{Cause, EventKey};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-use support::{Run, TemporaryDirectory, wait_for};
 
 const EVENTS: u64 = 100;
 /// The last event before the board restarts, and the last one before it counts as the others do again.

@@ -1,7 +1,6 @@
 //! Sources with entrances of their own, in whole runs: TCP both ways, a file, a FIFO, a program.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, ess_pulses, free_address, free_port, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
@@ -14,7 +13,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-use support::{Run, TemporaryDirectory, ess_pulses, free_address, free_port, wait_for};
 
 const EVENTS: u64 = 500;
 
@@ -132,7 +130,7 @@ fn whoever_comes_by_the_entrance_of_another_source_is_turned_away() {
     let [first, second] = ["board1", "board2"].map(|name| address_of(&handle, name));
     let mut stranger = TcpStream::connect(&first).expect("it listens");
     let _ = stranger.write_all(&stream(2, 1, EVENTS));
-    assert!(support::is_closed(&stranger), "the other source has a door of its own");
+    assert!(crate::support::is_closed(&stranger), "the other source has a door of its own");
     for (source, address) in [(1, first), (2, second)] {
         TcpStream::connect(address).expect("it listens").write_all(&stream(source, 1, EVENTS)).expect("it is read");
     }

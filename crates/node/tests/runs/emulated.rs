@@ -1,7 +1,6 @@
 //! Sources whose place an emulator takes, whatever their frames are and however they would come.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
@@ -10,7 +9,6 @@ use ropewalk_terms::{Counter, EventKey};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::io::Write;
 use std::net::TcpStream;
-use support::{Run, TemporaryDirectory, wait_for};
 
 const EVENTS: u64 = 300;
 

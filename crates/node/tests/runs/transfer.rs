@@ -1,15 +1,12 @@
 //! Closed run files are taken away by a command of the user's: a script that copies, that lies, that fails, that hangs.
 
-#[path = "support/mod.rs"]
-mod support;
-
+use crate::support::{FrontEnd, Held, Setup, expect_everything};
 use ropewalk_node::run::TransferSummary;
 use ropewalk_wire::run_file::Checksum;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{FrontEnd, Held, Setup, expect_everything};
 
 const SOURCE: u32 = 841;
 const EVENTS: u64 = 60;
