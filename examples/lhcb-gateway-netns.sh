@@ -56,8 +56,8 @@ plug_in() {
 plug_in sources 10.88.0.1
 plug_in gateway 10.88.0.2
 plug_in farm 10.88.0.3
-# With a program at its card, a virtual card has room for 256 frames and drops the next one. With a queue in front of it the
-# switch waits instead (since Linux 6.16), as one with flow control does.
+# A veth port with an XDP program holds 256 frames and drops the next one. With a queueing discipline the switch waits
+# instead (since Linux 6.16), like a switch with flow control.
 tc -n "$(host switch)" qdisc add dev gateway root pfifo limit 10000
 # All of these are the sources' host.
 ip -n "$(host sources)" route add local 10.88.1.0/24 dev lo

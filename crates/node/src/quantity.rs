@@ -383,7 +383,7 @@ fn size(text: &str, wanted: &'static str, may_be: fn(u32) -> bool) -> Result<Siz
     }
 }
 
-/// Reads a text whose type has a form of its own, and says what it should be where it is something else.
+/// Reads a value from text. For a value of another type, the error says what is expected.
 pub(crate) struct TextVisitor<T> {
     wanted: &'static str,
     kind: PhantomData<T>,

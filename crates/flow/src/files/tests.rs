@@ -129,7 +129,7 @@ fn a_unit_that_does_not_ask_for_a_file_that_is_ready_is_dismissed() {
     assert_eq!((actions(&mut broker, at(20)), broker.next_deadline()), (vec![], None), "no file is ready");
     broker.add(file(0), Attempt(0));
     assert_eq!(actions(&mut broker, at(20)), [BrokerAction::Dismiss { unit: ONE }]);
-    // One that stands still behind its file is no better than one that has never asked.
+    // The same holds for units that do not ask again after a file.
     broker.add(file(1), Attempt(0));
     broker.add(file(2), Attempt(0));
     broker.joined(at(20), ONE);
@@ -144,7 +144,7 @@ fn a_unit_that_does_not_ask_for_a_file_that_is_ready_is_dismissed() {
     assert_eq!(actions(&mut broker, at(31)), [BrokerAction::Dismiss { unit: ONE }]);
     assert_eq!(broker.next_deadline(), Some(at(32)));
     assert_eq!(actions(&mut broker, at(32)), [BrokerAction::Dismiss { unit: TWO }]);
-    assert_eq!((actions(&mut broker, at(60)), broker.next_deadline()), (vec![], None), "nobody is there");
+    assert_eq!((actions(&mut broker, at(60)), broker.next_deadline()), (vec![], None), "no unit is connected");
 }
 
 #[test]

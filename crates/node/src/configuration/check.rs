@@ -18,7 +18,7 @@ pub(super) fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault
     Fault::new(key, message)
 }
 
-/// Checks everything. `written` is what the file says.
+/// Checks everything. `written` tells which keys the file contains.
 pub(super) fn check(configuration: &Configuration, written: &Written, faults: &mut Faults) {
     if configuration.version != 1 {
         faults.add("version", format!("this program reads version 1, not {}", configuration.version));
@@ -30,7 +30,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
         of_readout_units(configuration, faults);
     }
     if configuration.run.drain.is_some() && written.has("timeouts", "drain") {
-        faults.add("run.drain", "`drain` of [timeouts] says that already: leave this out");
+        faults.add("run.drain", "`drain` of [timeouts] is set as well: remove this one");
     }
     let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
     configuration.storage.check(hands_over, configuration.run.keep, faults);
@@ -38,7 +38,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
     super::control::check(&configuration.control, faults);
     super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
-    // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).
+    // Whether the CPUs and nodes exist is checked on the machine that takes the run (`run::placement`).
     faults.keep(super::placement::policy(configuration));
 }
 
@@ -89,7 +89,7 @@ fn not_of_gateways(written: &Written, faults: &mut Faults) {
     let timeouts = ("timeouts", &["readout", "builder", "manager", "unreachable", "resync", "front_end"][..]);
     for (section, keys) in NOT_OF_GATEWAYS.into_iter().chain([timeouts]) {
         if keys.is_empty() && written.has_section(section) {
-            faults.add(section, "a system has readout and builder units, or gateways and flows: these do not use it");
+            faults.add(section, "gateways do not use it: a system has either readout and builder units, or gateways");
         }
         for key in keys.iter().filter(|key| written.has(section, key)) {
             faults.add(format!("{section}.{key}"), "gateways do not use it: leave it out");
@@ -97,7 +97,7 @@ fn not_of_gateways(written: &Written, faults: &mut Faults) {
     }
 }
 
-/// Checks what readout units, builder units and their sources alone have.
+/// Checks the sections that only readout units, builder units and their sources use.
 fn of_readout_units(configuration: &Configuration, faults: &mut Faults) {
     nodes(configuration, faults);
     timeouts(configuration, faults);
@@ -329,7 +329,10 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
     match configuration.run.lumisection {
         Some(LumisectionChoice::Events(0)) => faults.add("run.lumisection", "it has at least one event"),
         Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
-            faults.add("run.lumisection", "it lasts for 100 ms at least: each is told to every node");
+            faults.add(
+                "run.lumisection",
+                "a lumisection lasts at least 100 ms, because each one costs a message to every node",
+            );
         }
         _ => {}
     }

@@ -17,7 +17,7 @@ pub struct ConfigurationError {
     /// What is wrong and what would be right.
     pub message: String,
     shown: Box<Shown>,
-    /// What else is wrong with the file, behind this.
+    /// The other errors of the file, after this one.
     others: Vec<Self>,
 }
 
@@ -28,11 +28,11 @@ struct Shown {
     line: String,
     /// How many characters of it are marked, from the column on.
     marked: usize,
-    /// A right value, as it would stand in the file.
+    /// A valid value in TOML syntax.
     example: Option<String>,
 }
 
-/// So many errors are shown.
+/// How many errors are shown at most.
 const MOST_SHOWN: usize = 20;
 
 impl ConfigurationError {
@@ -128,7 +128,7 @@ impl fmt::Display for ConfigurationError {
 
 impl std::error::Error for ConfigurationError {}
 
-/// The message for a name that does not exist, where `what` says what would have it (`flow is named`).
+/// The message for an unknown name; `what` is for example `flow is named`.
 pub(super) fn no_such<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let listed = match known.as_slice() {
@@ -144,39 +144,39 @@ pub(super) fn no_such<'a>(what: &str, name: &str, known: impl Iterator<Item = &'
     }
 }
 
-/// So many names are listed.
+/// How many names are listed at most.
 const MOST_NAMES: usize = 12;
 
 /// The name that was probably meant.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let distance = |known: &&&str| strsim::osa_distance(&name.to_lowercase(), &known.to_lowercase());
     let near = known.iter().min_by_key(distance)?;
-    // Two mistakes in a word of six letters; a short word is another word with one letter changed out of two.
+    // One mistake for every three letters.
     (distance(&near) * 3 <= name.len().max(3)).then_some(*near)
 }
 
-/// The key that a message of the reader says is missing.
+/// The missing key in a message of serde.
 pub(super) fn missing_key(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }
 
-/// The key that a message of the reader says is unknown.
+/// The unknown key in a message of serde.
 pub(super) fn unknown_key(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }
 
-/// The key that was probably meant by one that is unknown.
+/// The key that was probably meant by an unknown one.
 pub(super) fn meant_key(message: &str) -> Option<&str> {
     let name = unknown_key(message)?;
     let names = message.strip_prefix("unknown field `")?.split('`').skip(1);
     nearest(name, &names.skip(1).step_by(2).collect::<Vec<_>>())
 }
 
-/// Types in the reader's messages, in the words of configurations.
+/// Types in serde's messages, and what users call them.
 const TYPES: [(&str, &str); 4] =
     [("a boolean", "true or false"), ("a sequence", "a list"), ("a map", "a table"), ("f64", "a number")];
 
-/// A message of the reader in the words of configurations, with the name that was probably meant.
+/// Rewrites a message of serde for users, with the name that was probably meant.
 pub(super) fn plain(message: &str) -> String {
     if let Some(name) = missing_key(message) {
         return format!("`{name}` is missing");

@@ -236,12 +236,12 @@ pub(super) fn configs(sections: &[HistogramSection], all: &[SourceId]) -> Vec<Hi
 }
 
 impl Configuration {
-    /// The histograms of its sources, in the words of readout units and gateways.
+    /// The histograms of its sources, as readout units and gateways need them.
     pub fn histogram_configs(&self) -> Vec<HistogramConfig> {
         configs(&self.histogram, &self.source_ids())
     }
 
-    /// All sources; of flows those that are not masked.
+    /// The ids of all sources, without the masked sources of flows.
     pub(super) fn source_ids(&self) -> Vec<SourceId> {
         let pushing = self.flow.iter().flat_map(|flow| flow.sources.entries(false)).map(|(id, _)| SourceId(id));
         self.source.iter().map(|source| SourceId(source.id)).chain(pushing).collect()

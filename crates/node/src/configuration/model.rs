@@ -46,7 +46,7 @@ pub struct Configuration {
     /// Link cards whose e-links are sources.
     #[serde(default)]
     pub felix: Vec<FelixSection>,
-    /// Flows of multi-event packets, 1 to 16, for gateways; they serve the first one first.
+    /// Flows of multi-event packets, 1 to 16. Gateways serve the first flow first.
     #[serde(default)]
     pub flow: Vec<FlowSection>,
     /// Gateways, to which sources push; they take the place of readout and builder units.
@@ -98,7 +98,7 @@ pub struct Configuration {
     /// What the file says, in one form.
     #[serde(skip)]
     pub written: Written,
-    /// Keys that have another name now, for people.
+    /// Warnings about renamed keys.
     #[serde(skip)]
     pub renamed: Vec<String>,
     /// The file that it was read from, if any.
@@ -112,7 +112,7 @@ impl Configuration {
         !self.gateway.is_empty() || !self.flow.is_empty()
     }
 
-    /// Gives values of old keys to the new ones.
+    /// Copies the values of renamed keys to their new keys, and warns.
     pub(super) fn adopt_renamed(&mut self) {
         if let Some(drain) = self.run.drain.take() {
             self.timeouts.drain = drain;

@@ -37,7 +37,7 @@ impl Faults {
         self.keep::<()>(Err(Fault::new(key, message)));
     }
 
-    /// What was made, or none and its fault is added.
+    /// Returns the value, or adds the fault and returns `None`.
     pub fn keep<T>(&mut self, made: Result<T, Fault>) -> Option<T> {
         match made {
             Ok(made) => Some(made),
@@ -107,7 +107,7 @@ pub fn point_at(path: &Path, fault: &Fault) -> ConfigurationError {
 /// Reads and checks a configuration; `variable` looks up what `${NAME}` in a value stands for.
 ///
 /// # Errors
-/// Where the text does not hold a usable configuration: everything that is wrong.
+/// Where the text does not hold a usable configuration. The error contains everything that is wrong.
 pub fn parse(
     file: &str,
     text: &str,
@@ -127,8 +127,7 @@ pub fn parse(
 /// `check` judges the whole.
 ///
 /// # Errors
-/// Where the text is no TOML, holds an unknown key or a value of the wrong form, or does not please `check`: everything that is
-/// wrong.
+/// Where the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all of them.
 pub fn parse_as<T: DeserializeOwned>(
     file: &str,
     text: &str,
@@ -159,33 +158,33 @@ fn references(list: &str) -> &'static [&'static str] {
     }
 }
 
-/// A key, and a value in the place of the file's.
+/// A key, and the value that replaces the one in the file.
 type Instead<'a> = (&'a str, DeValue<'a>);
 
-/// A key that stands in the wrong section is told its own, unless there are more than so many.
+/// The error for a key in the wrong section names the right sections, if there are at most this many.
 const MOST_SECTIONS: usize = 3;
 
-/// The most errors that are collected.
+/// How many errors are collected at most.
 const MOST_ERRORS: usize = 50;
 
-/// What could be read of a document.
+/// The readable part of a document.
 struct Mended<'a, T> {
-    /// The whole, without the keys that are wrong; none if that could not be read either.
+    /// The document without its wrong keys; `None` if even that cannot be read.
     read: Option<T>,
-    /// Where everything stands.
+    /// The places of all keys in the text.
     places: Spanned<DeTable<'a>>,
-    /// What was read at last.
+    /// The table from which `read` was read.
     table: Spanned<DeTable<'a>>,
     errors: Vec<ConfigurationError>,
     /// Keys that were left out, or filled in because they are missing.
     mended: Vec<String>,
-    /// It is TOML, and all variables are set.
+    /// The text is valid TOML, and all variables are set.
     is_whole: bool,
 }
 
 impl<T> Mended<'_, T> {
-    /// Whether a fault can be the consequence of what was mended: it is in the same section, or refers to names, ids or whole lists
-    /// that are not the file's own.
+    /// Whether a fault may be a consequence of a mended key: it is in the same section, or it refers to a name, an id or a list that
+    /// was replaced.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         fn section(key: &str) -> &str {
             key.split_once('.').map_or(key, |(section, _)| section)
@@ -213,7 +212,7 @@ impl<'a> Document<'a> {
             && error.line == 0
             && error.key.is_empty()
         {
-            // An error without a place is one of a value that was given here.
+            // An error without a place concerns a value of `instead`.
             error.key = doubtful.cloned().unwrap_or_default();
         }
         if let Some(read) = mended.read.as_ref().filter(|_| mended.is_whole) {
@@ -223,19 +222,15 @@ impl<'a> Document<'a> {
             let errors: Vec<_> = own.map(|fault| self.error_of(&mended, &fault, &check)).collect();
             mended.errors.extend(errors);
         }
-        match (ConfigurationError::all(mended.errors), mended.read) {
-            (None, Some(read)) => Ok(read),
-            (Some(error), _) => Err(error),
-            (None, None) => Err(ConfigurationError::at(self.file, "", None, "", "it cannot be read")),
-        }
+        self.outcome(mended.read, mended.errors)
     }
 
-    /// What a text that is a configuration says, in one form.
+    /// The configuration in canonical form.
     fn written(&self) -> Result<Written, ConfigurationError> {
         self.read(&[]).map(Written::new)
     }
 
-    /// Values that take the place of the file's, each in the form that its key wants; and the first whose form is unknown.
+    /// The values of `instead`, each in the form that its key needs, and the first key for which no form fits.
     fn values_of<T: DeserializeOwned>(
         &self,
         instead: &'a [(String, String)],
@@ -265,7 +260,7 @@ impl<'a> Document<'a> {
         let place = place_of(places, &fault.key).filter(|place| !place.is_empty());
         let error = ConfigurationError::at(self.file, self.text, place, &fault.key, fault.message.clone());
         let example = value_at(places, &fault.key).and_then(|_| self.example(&fault.key));
-        // The default is no example where it would be as wrong, beside the values of other keys.
+        // Show the default only if it is valid together with the other values.
         let is_right = |example: &String| {
             let mut table = mended.table.clone();
             let mut faults = Faults::default();
@@ -278,13 +273,13 @@ impl<'a> Document<'a> {
         error.with_example(example.filter(is_right))
     }
 
-    /// The default of a key as it would stand in the file, if it has one.
+    /// The default of a key in TOML syntax, if it has one.
     fn example(&self, key: &str) -> Option<String> {
         let schema = serde_json::to_value(self.schema?()).ok()?;
         default_of(&schema, key)
     }
 
-    /// The sections that have a key of this name, as they stand in a file.
+    /// The sections that have a key of this name, in TOML syntax.
     fn sections_with(&self, name: &str) -> Vec<String> {
         let Some(schema) = self.schema.and_then(|schema| serde_json::to_value(schema()).ok()) else {
             return Vec::new();
@@ -300,9 +295,14 @@ impl<'a> Document<'a> {
         with.collect()
     }
 
-    /// The text as a `T`; these values take the place of its own.
+    /// Reads the text as a `T`; `instead` replaces values.
     fn read<T: DeserializeOwned>(&self, instead: &[Instead<'a>]) -> Result<T, ConfigurationError> {
         let Mended { read, errors, .. } = self.mend(instead);
+        self.outcome(read, errors)
+    }
+
+    /// What was read, or all errors.
+    fn outcome<T>(&self, read: Option<T>, errors: Vec<ConfigurationError>) -> Result<T, ConfigurationError> {
         match (ConfigurationError::all(errors), read) {
             (None, Some(read)) => Ok(read),
             (Some(error), _) => Err(error),
@@ -310,7 +310,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The text as a table, with these values in the place of its own; and what is wrong with it.
+    /// Reads the text as a table with the values of `instead`, and collects the errors.
     fn table(&self, instead: &[Instead<'a>]) -> (Spanned<DeTable<'a>>, Vec<ConfigurationError>) {
         let at = |place, key: &str, message: String| ConfigurationError::at(self.file, self.text, place, key, message);
         let (mut table, wrong) = DeTable::parse_recoverable(self.text);
@@ -328,7 +328,7 @@ impl<'a> Document<'a> {
         (table, errors)
     }
 
-    /// Reads the text as a `T` again and again, each time without the key that was wrong, so that all of them are known.
+    /// Reads the text as a `T`. After each error it removes the wrong key and reads again, to find all errors.
     fn mend<T: DeserializeOwned>(&self, instead: &[Instead<'a>]) -> Mended<'a, T> {
         let (mut table, errors) = self.table(instead);
         let (places, is_whole) = (table.clone(), errors.is_empty());
@@ -353,10 +353,10 @@ impl<'a> Document<'a> {
             let missing = missing_key(error.message());
             let parent = key.as_deref().and_then(|key| key.rsplit_once('.')).map_or("", |(parent, _)| parent);
             meant.extend(meant_key(error.message()).map(|name| joined(parent, name)));
-            // Keys that are there are read before missing ones are noticed: what is misspelt or misread is not missing as well.
+            // Serde reports missing keys last. A key that is present, but misspelt or wrong, is not reported as missing too.
             let is_meant = missing.is_some_and(|name| meant.contains(&joined(key.as_deref().unwrap_or(""), name)));
             if missing.is_none() || (is_whole && !is_meant) {
-                // What was put in the place of the file's own has no place there.
+                // A value of `instead` has no place in the file.
                 let is_whole_file = missing.is_some() && key.is_none();
                 let place = error.span().filter(|place| !is_whole_file && (instead.is_empty() || !place.is_empty()));
                 let written = key.as_deref().filter(|key| value_at(table.get_ref(), key) == place);
@@ -370,7 +370,7 @@ impl<'a> Document<'a> {
                     fillers.fill(key, table.get_mut())
                 }
                 None => key.is_some_and(|key| {
-                    // Of an element the whole list is taken out.
+                    // For an element of a list, the whole list is removed.
                     meant.push(
                         key.strip_suffix(']').and_then(|key| key.rsplit_once('[')).map_or(&*key, |it| it.0).to_owned(),
                     );
@@ -386,7 +386,7 @@ impl<'a> Document<'a> {
         mended
     }
 
-    /// The error of what cannot be read at a place, where the value of a key stands.
+    /// The error for an unreadable value; `key` is the key whose value is at this place.
     fn misread(&self, error: &toml::de::Error, place: Option<Range<usize>>, key: Option<&str>) -> ConfigurationError {
         let unknown = unknown_key(error.message()).filter(|_| meant_key(error.message()).is_none());
         let elsewhere = unknown.map(|name| (name, self.sections_with(name)));
@@ -408,14 +408,14 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The key of a name in a table, or at the top.
+/// The full key of a name in a table.
 fn joined(table: &str, name: &str) -> String {
     if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") }
 }
 
-/// Values in the place of missing ones, so that reading goes on behind them.
+/// Placeholders for missing keys, so that reading can continue.
 struct Fillers {
-    /// The first place of a filler: none of the file's.
+    /// The places of fillers begin here, after the end of the text.
     behind: usize,
     /// Each filler's key, and how many forms were tried.
     filled: Vec<(String, usize)>,
@@ -427,7 +427,7 @@ impl Fillers {
         place?.start.checked_sub(self.behind).filter(|&filler| filler < self.filled.len())
     }
 
-    /// Puts something in the place of a missing key.
+    /// Inserts a placeholder for a missing key.
     fn fill<'a>(&mut self, key: String, table: &mut DeTable<'a>) -> bool {
         self.filled.push((key, 0));
         self.try_next(self.filled.len() - 1, table)
@@ -467,20 +467,20 @@ fn parent_of<'t, 'a, 'k>(table: &'t mut DeTable<'a>, key: &'k str) -> Option<(&'
     }
 }
 
-/// Takes a key out of its table; of an element of a list, the whole list.
+/// Removes a key from its table; for an element of a list, removes the list.
 fn take_out(table: &mut DeTable<'_>, key: &str) -> bool {
     parent_of(table, key).is_some_and(|(parent, part)| parent.remove(named(part).0).is_some())
 }
 
-/// A key, where its name stands, and where its value does. Elements of lists have no name.
+/// A key, the place of its name, and the place of its value. Elements of lists have no name.
 type Place = (String, Option<Range<usize>>, Range<usize>);
 
-/// The key whose name or value stands at a place; else the innermost one whose value contains the place.
+/// The key whose name or value is at a place; otherwise the innermost key whose value contains the place.
 fn key_at(table: &DeTable<'_>, place: &Range<usize>) -> Option<String> {
     let mut all = Vec::new();
     add_places(table, "", &mut all);
     let is_around = |value: &Range<usize>| value.start <= place.start && place.end <= value.end;
-    // What is inside of something stands behind it.
+    // Inner keys follow outer ones.
     let exact = all.iter().rev().find(|(_, name, value)| name.as_ref() == Some(place) || value == place);
     let around = all.iter().rev().filter(|(.., value)| is_around(value)).min_by_key(|(.., value)| value.len());
     exact.or(around).map(|(key, ..)| key.clone())
@@ -505,7 +505,7 @@ fn add_places(table: &DeTable<'_>, above: &str, places: &mut Vec<Place>) {
     }
 }
 
-/// Variables without a value, and where they stand.
+/// Variables without a value, and their places.
 type Unset = Vec<(Range<usize>, String)>;
 
 fn expand_table(table: &mut DeTable<'_>, variable: &dyn Fn(&str) -> Option<String>, unset: &mut Unset) {
@@ -595,7 +595,7 @@ const fn text_of(text: &str) -> DeValue<'_> {
     DeValue::String(Cow::Borrowed(text))
 }
 
-/// Where the value of a key stands; none where it is not written.
+/// The place of a key's value; `None` if the file does not contain the key.
 fn value_at(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (part, rest) = key.split_once('.').map_or((key, None), |(part, rest)| (part, Some(rest)));
     let (name, index) = named(part);
@@ -631,7 +631,7 @@ fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     place
 }
 
-/// The default of a key as it would stand in a file, if its schema has one.
+/// The default of a key in TOML syntax, if the schema has one.
 fn default_of(root: &serde_json::Value, key: &str) -> Option<String> {
     let mut node = root;
     for part in key.split('.') {
@@ -645,7 +645,7 @@ fn default_of(root: &serde_json::Value, key: &str) -> Option<String> {
     toml::Value::try_from(default).ok().map(|value| value.to_string())
 }
 
-/// A schema, or the one that it refers to; of several the first one with keys.
+/// Follows references of a schema; of alternatives it takes the first one with keys.
 fn resolved<'a>(root: &'a serde_json::Value, node: &'a serde_json::Value) -> &'a serde_json::Value {
     if let Some(reference) = node.get("$ref").and_then(serde_json::Value::as_str) {
         let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));

@@ -71,7 +71,7 @@ pub struct RunSection {
     pub front_ends: String,
     /// Kernel interface for TCP ([endpoints.md](endpoints.md#mechanisms)).
     pub tcp: Mechanism,
-    /// What earlier versions called `drain` of `[timeouts]` for gateways.
+    /// The old name of `drain` of `[timeouts]` for gateways.
     #[schemars(skip)]
     pub drain: Option<Time>,
     /// Placement of threads and pools that no `[[thread]]` or `[[pool]]` rule matches.

@@ -69,7 +69,7 @@ fn an_unknown_key_is_shown_with_what_would_be_right() {
     assert!(unknown.message.contains("`identity`; there are name, id,"), "{error}");
 }
 
-/// The key of each error, or the first of the message's words where it has none, with its line.
+/// Line, key and message of each error.
 fn all(error: &ConfigurationError) -> Vec<(usize, &str, &str)> {
     error.each().map(|one| (one.line, one.key.as_str(), one.message.as_str())).collect()
 }

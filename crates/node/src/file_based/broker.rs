@@ -147,7 +147,7 @@ fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said
     let Ok(reader) = connection.try_clone() else { return };
     let connections = Arc::clone(connections);
     locked(&connections).insert(unit, connection);
-    // Nobody hears it where the broker has ended.
+    // The receiver is gone if the broker has ended.
     let _ = said.send(Heard::Joined(unit));
     thread::spawn(move || {
         for line in BufReader::new(reader).lines() {

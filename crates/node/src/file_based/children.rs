@@ -26,7 +26,7 @@ pub(super) struct UnitCommand {
 #[derive(Debug)]
 struct Place {
     child: Option<Child>,
-    /// When it is to have connected; none once it has.
+    /// When it must have connected; `None` once it has.
     connects_by: Option<Instant>,
     /// When another one is started.
     due: Instant,
@@ -53,7 +53,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// So many units, each of which is to connect within `start`; none where there is no program.
+    /// Starts this many units, each of which must connect within `start`; none without a program.
     pub(super) fn new(command: Option<UnitCommand>, units: u32, start: Duration) -> Self {
         let units = if command.is_some() { units } else { 0 };
         let places = (0..units).map(|_| Place { child: None, connects_by: None, due: Instant::now() }).collect();

@@ -255,7 +255,7 @@ impl Client {
         let whole = self.seen.len() / 16 * 16;
         for trigger in self.seen[..whole].chunks_exact(16) {
             let [event, time] = [0, 8].map(|at| u64::from_le_bytes(trigger[at..at + 8].try_into().expect("8 bytes")));
-            // The trigger's own time, as the others: by times of its own the synchrony watch calls it displaced.
+            // Send the trigger's time, as the other front ends do: with unrelated times the source counts as displaced.
             out.extend_from_slice(&generic_header(self.source, event, 8)[..24]);
             out.extend_from_slice(&time.to_le_bytes());
             out.extend_from_slice(&event.to_le_bytes());

@@ -61,7 +61,7 @@ impl<'a> Iterator for Banks<'a> {
     }
 }
 
-/// Where each bank lies in these bytes, header and padding included, and the source in its header; ends with the first error.
+/// The source in the header of each bank, and the range of the bank in `bytes`, header and padding included. Ends at the first error.
 pub fn bank_ranges(bytes: &[u8]) -> impl Iterator<Item = (u16, core::ops::Range<usize>)> + '_ {
     let mut banks = Banks::new(bytes);
     core::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What gateways, flows and the farm must fulfil beyond their syntax.
+//! Checks of gateways, flows and the farm beyond syntax.
 
 use super::address::ListenAddress;
 use super::model::{FlowSection, GatewaySection, ReceiveChoice, SendChoice, TransportChoice};
@@ -11,7 +11,7 @@ use ropewalk_flow::gateway::Output;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Checks what gateways, their flows and their farm alone have.
+/// Checks the sections that only gateways, their flows and their farm use.
 pub(in crate::configuration) fn check(configuration: &Configuration, faults: &mut Faults) {
     if configuration.flow.is_empty() || configuration.flow.len() > 16 {
         faults.add("flow", "between 1 and 16 [[flow]] are needed");
@@ -173,7 +173,7 @@ const PROTOCOLS: core::ops::RangeInclusive<u8> = 147..=253;
 fn protocol(flow: &FlowSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     let Some(number) = flow.protocol else { return };
     if !PROTOCOLS.contains(&number) {
-        faults.add(key("protocol"), "a number that nobody else uses: 147 to 253");
+        faults.add(key("protocol"), "use a protocol number from 147 to 253: the others are assigned");
     }
     if flow.sources.address.are_ports() {
         let message =

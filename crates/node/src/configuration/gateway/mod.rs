@@ -1,4 +1,4 @@
-//! Sections of systems whose sources push: packets come when they like, and gateways build events and forward them to a farm.
+//! Sections of systems whose sources push packets: gateways build events and forward them to a farm.
 
 mod address;
 mod check;

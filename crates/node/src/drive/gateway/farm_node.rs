@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a node is told before the run.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub struct FarmNodeDriveConfig {
     /// Its machine's part; the gateway's number is set for each gateway.

@@ -1,4 +1,4 @@
-//! How a node decides on its events: by the triggers of a `[filter]`; emulated, it takes its time and accepts some.
+//! How a node decides on its events: by the triggers of a `[filter]`, or emulated, at random and after a delay.
 
 use crate::quantity::Times;
 use ropewalk_flow::filter::{BuiltinFilter, Decision, TriggerView};
@@ -29,7 +29,7 @@ pub struct EmulatedFilterConfig {
     pub accept: f64,
 }
 
-/// A decision, and on which event: the gateway's number, and the sequence number there.
+/// A decision on an event, which the gateway's number and the sequence number there identify.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct NodeDecision {
     pub(super) gateway: u16,
@@ -88,8 +88,8 @@ impl NodeFilter {
     }
 }
 
-/// An event as it was pushed: raw banks behind each other. A source's fragment are its banks, headers included; whose a bank is its
-/// header says, in 16 bits.
+/// A pushed event: raw banks, one after the other. The fragment of a source consists of the banks whose headers have its number
+/// (16 bits), headers included.
 struct PushedEvent<'a>(ReceivedEvent<'a>);
 
 impl TriggerView for PushedEvent<'_> {

@@ -232,7 +232,7 @@ impl World {
             self.deaths += 1;
             self.begin();
         }
-        // A unit that hangs when everything is decided is killed by who has started it.
+        // The broker's process kills units that hang after everything is decided.
         if self.step > self.scenario.steps && self.broker.is_done() {
             let hung: Vec<UnitId> = self.units.iter().filter(|unit| unit.is_hung()).map(|unit| unit.id).collect();
             hung.into_iter().for_each(|unit| self.end(unit));
