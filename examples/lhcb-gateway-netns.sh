@@ -165,11 +165,11 @@ for name, flow in gateway["flows"].items():
 # Some decisions leave after the sources have ended.
 decided = sources["flows"]["l1"]["sent"]
 assert decided["decisions_missed"] == 0 < decided["decisions_in_order"] <= gateway["flows"]["l1"]["farm"]["streamed"]
-assert files["events"] == gateway["written"] > 0 and files["incomplete"] == 0, files
+assert files["events"] == gateway["events"]["written"] > 0 and files["incomplete"] == 0, files
 decisions = sum(flow["farm"]["decided"] for flow in gateway["flows"].values())
 packets = sum(flow["packets"]["received"] for flow in gateway["flows"].values())
 print(f"{way}: {packets} packets, {decisions} "
-      f"decisions, {gateway['written']} events in files; all accounts agree")
+      f"decisions, {gateway['events']['written']} events in files; all accounts agree")
 EOF
 }
 

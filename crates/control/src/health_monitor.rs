@@ -224,7 +224,7 @@ impl HealthMonitor {
             } else {
                 self.with(|Readers { alarms, .. }| alarms.rest(since_last));
             }
-            if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run()) {
+            if self.with(|readers| readers.closed) != view.last.as_ref().map(|account| account.run) {
                 let (health, view) = (Arc::clone(&self), Arc::clone(&view));
                 // A disk may take its time.
                 tokio::task::spawn_blocking(move || health.keep_course(&view));
@@ -248,12 +248,12 @@ impl HealthMonitor {
     pub(crate) fn keep_course(&self, view: &SessionView) {
         let Some(account) = &view.last else { return };
         let trend = self.with(|readers| {
-            let is_news = readers.closed.replace(account.run()) != Some(account.run());
-            let began = account.started_ns().filter(|_| is_news)?.div_euclid(1_000_000_000);
-            RunTrend::of(account.run(), &readers.history, began, began + account.duration_s().ceil() as i64)
+            let is_news = readers.closed.replace(account.run) != Some(account.run);
+            let began = account.started_ns.filter(|_| is_news)?.div_euclid(1_000_000_000);
+            RunTrend::of(account.run, &readers.history, began, began + account.duration_s.ceil() as i64)
         });
         let Some(trend) = trend else { return };
-        if let Err(error) = run_trends::keep(account.directory(), &trend) {
+        if let Err(error) = run_trends::keep(&account.directory, &trend) {
             self.with(|readers| readers.wrong.no_course(&trend, &error, view.at));
         }
     }

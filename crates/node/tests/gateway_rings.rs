@@ -6,7 +6,8 @@ mod support;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::cable::{CARD, Cable, Host};
 use ropewalk_node::configuration::{Configuration, parse};
-use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
+use ropewalk_node::run::gateway::{SystemPart, launch_part};
+use ropewalk_node::run::{RunHandle, RunSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -56,40 +57,40 @@ fn configuration(setting: &Setting, output: &TemporaryDirectory) -> Configuratio
     parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn launch(host: &Host, configuration: &Configuration, part: PushPart, events: u64) -> PushHandle {
-    let launch = || launch_push(configuration, &part, Some(events)).unwrap_or_else(|error| panic!("{error}"));
+fn launch(host: &Host, configuration: &Configuration, part: SystemPart, events: u64) -> RunHandle {
+    let launch = || launch_part(configuration, &part, Some(events)).unwrap_or_else(|error| panic!("{error}"));
     host.inside(launch)
 }
 
 /// Waits until a part has ended. `turn` is called again and again.
-fn end(handle: &mut PushHandle, mut turn: impl FnMut(&mut PushHandle)) {
+fn end(handle: &mut RunHandle, mut turn: impl FnMut(&mut RunHandle)) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !handle.is_ended() {
-        assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
+        assert!(Instant::now() < patience, "it does not end: {:?}", handle.gateways());
         std::thread::sleep(Duration::from_millis(2));
         turn(handle);
     }
 }
 
 /// The accounts of the gateway and of what is at the other end of the cable.
-fn run(cable: &Cable, configuration: &Configuration, events: u64) -> (PushSummary, PushSummary) {
-    let mut gateway = launch(&cable.sink, configuration, PushPart::Gateway("gw0".to_owned()), events);
-    let nodes = launch(&cable.source, configuration, PushPart::Nodes(0..configuration.farm.nodes), events);
-    let mut sources = launch(&cable.source, configuration, PushPart::Sources(Vec::new()), events);
+fn run(cable: &Cable, configuration: &Configuration, events: u64) -> (RunSummary, RunSummary) {
+    let mut gateway = launch(&cable.sink, configuration, SystemPart::Gateway("gw0".to_owned()), events);
+    let nodes = launch(&cable.source, configuration, SystemPart::Nodes(0..configuration.farm.nodes), events);
+    let mut sources = launch(&cable.source, configuration, SystemPart::Sources(Vec::new()), events);
     end(&mut sources, |sources| {
-        if sources.is_exhausted() {
+        if sources.sources_ended() {
             sources.stop();
         }
     });
     gateway.stop();
     end(&mut gateway, |_| ());
-    let (gateway, sources) = (gateway.finish(), sources.finish());
-    nodes.finish();
+    let (gateway, sources) = (gateway.finish(Duration::ZERO), sources.finish(Duration::ZERO));
+    nodes.finish(Duration::ZERO);
     assert!(gateway.is_balanced(), "{}", serde_json::to_string_pretty(&gateway).expect("JSON"));
     (gateway, sources)
 }
 
-fn number(summary: &PushSummary, flow: &str, place: &str) -> u64 {
+fn number(summary: &RunSummary, flow: &str, place: &str) -> u64 {
     let found = json!(summary.flows[flow]).pointer(place).and_then(Value::as_u64);
     found.unwrap_or_else(|| panic!("{place} is no number in {:?}", summary.flows))
 }
@@ -102,7 +103,7 @@ fn everything_comes_through(test: &str, setting: &Setting) {
     cable.resolve().expect("a way there and back");
     let output = TemporaryDirectory::new("gateway-rings");
     let (gateway, sources) = run(&cable, &configuration(setting, &output), EVENTS);
-    assert!(gateway.is_complete(), "{}", serde_json::to_string_pretty(&gateway).expect("JSON"));
+    assert!(gateway.is_lossless(), "{}", serde_json::to_string_pretty(&gateway).expect("JSON"));
     for flow in ["hlt", "l1"] {
         let sent = number(&sources, flow, "/sent/packets");
         assert_eq!(number(&gateway, flow, "/packets/received"), sent, "{flow}");
@@ -115,7 +116,7 @@ fn everything_comes_through(test: &str, setting: &Setting) {
     );
     assert_eq!(gateway.gateways.len() as u32, setting.queues, "each queue has an entry");
     assert!(gateway.gateways.values().all(|queue| queue.written.events > 0), "each had its part");
-    assert_eq!(gateway.written, EVENTS);
+    assert_eq!(gateway.events.written, EVENTS);
     let held = Held::in_directories(&[&gateway.directory]);
     let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
     assert_eq!(keys, (0..EVENTS).collect());

@@ -4,7 +4,6 @@
 
 use ropewalk_node::configuration::parse;
 use ropewalk_node::fields::Fields;
-use ropewalk_node::run::Account;
 use ropewalk_node::session::{
     AfterRun, Answer, Command, ControlHandle, Launcher, OperationState, Patience, Session, SessionConfig, SessionView,
 };
@@ -129,7 +128,7 @@ fn take_runs(control: &ControlHandle, coming: Coming, runs: u32) -> u64 {
             _ => {}
         }
         let view = ask(control, Command::Stop);
-        let summary = view.last.as_deref().and_then(Account::pull).expect("an account");
+        let summary = view.last.as_deref().expect("an account");
         assert_eq!((summary.run, summary.is_balanced()), (run, true), "{coming:?}: {summary:#?}");
         assert!(summary.directory.join("run.json").is_file(), "{coming:?}, run {run}");
         built += summary.events.built;

@@ -4,7 +4,7 @@ mod support;
 
 use ropewalk_host::{Kind, RuleName};
 use ropewalk_node::configuration::{Configuration, parse};
-use ropewalk_node::run::push::{PushPart, launch_push};
+use ropewalk_node::run::gateway::{SystemPart, launch_part};
 use ropewalk_node::run::{PlacementError, RunError, launch, placement, placement_of_node, placement_on};
 use ropewalk_terms::{EventKey, Role};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
     let rules = [rule("-receive$", last), rule("^gate-1-send$", last), rule("^(gate-0-disk|farm)$", last)].concat();
     // Without an end, so that nobody's thread is gone before it is looked at.
     let mut handle =
-        launch_push(&push_system(&output, &rules), &PushPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
+        launch_part(&push_system(&output, &rules), &SystemPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
     let at_once = threads();
     let one = last.to_string();
     for name in ["gate-0-receive", "gate-1-receive", "gate-1-send", "gate-0-disk", "farm"] {
@@ -99,10 +99,10 @@ fn threads_of_a_push_system_run_where_rules_want_them() {
     while !handle.is_ended() {
         std::thread::yield_now();
     }
-    let summary = handle.finish();
-    assert!(summary.is_balanced() && summary.is_complete(), "{:?}", summary.flows);
+    let summary = handle.finish(Duration::ZERO);
+    assert!(summary.is_balanced() && summary.is_lossless(), "{:?}", summary.flows);
     let nowhere = push_system(&output, &rule("farm", 8191));
-    let error = launch_push(&nowhere, &PushPart::Whole, None).expect_err("there is no such CPU").to_string();
+    let error = launch_part(&nowhere, &SystemPart::Whole, None).expect_err("there is no such CPU").to_string();
     assert!(error.starts_with("thread rule 1: this process may not run on CPU 8191"), "{error}");
 }
 

@@ -6,7 +6,8 @@ use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_node::configuration::parse;
-use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
+use ropewalk_node::run::gateway::{SystemPart, launch_part};
+use ropewalk_node::run::{RunHandle, RunSummary};
 use ropewalk_terms::{Cause, Parameter};
 use ropewalk_wire::gateway::{Frame, Message};
 use serde_json::json;
@@ -53,7 +54,7 @@ impl Default for Run<'_> {
 }
 
 impl Run<'_> {
-    fn start(&self, output: &TemporaryDirectory) -> PushHandle {
+    fn start(&self, output: &TemporaryDirectory) -> RunHandle {
         let Self { architecture, sources, flow, nodes, rest, segments, events } = self;
         let nodes = if rest.contains("[filter]") { String::new() } else { format!("emulate = {{ {nodes} }}") };
         // Sources on a busy machine may take long between two packets of a set.
@@ -71,11 +72,11 @@ impl Run<'_> {
         let text = if text.contains("[[gateway]]") { text } else { text + gateway };
         let text = text.replace("[[gateway]]", &format!("[[gateway]]\narchitecture = \"{architecture}\""));
         let configuration = parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        launch_push(&configuration, &PushPart::Whole, Some(*events)).unwrap_or_else(|error| panic!("{error}"))
+        launch_part(&configuration, &SystemPart::Whole, Some(*events)).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// From start to end.
-    fn whole(&self, output: &TemporaryDirectory) -> PushSummary {
+    fn whole(&self, output: &TemporaryDirectory) -> RunSummary {
         ended(self.start(output))
     }
 }
@@ -86,30 +87,30 @@ fn at(port: u16) -> String {
 }
 
 /// Where a gateway takes the packets of the flow.
-fn input_of(handle: &PushHandle, gateway: &str) -> String {
+fn input_of(handle: &RunHandle, gateway: &str) -> String {
     let name = format!("{gateway} hlt");
     let found = handle.addresses().iter().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("{name}: {:?}", handle.addresses())).1.clone()
 }
 
 /// Waits until all events have been decided.
-fn ended(mut handle: PushHandle) -> PushSummary {
+fn ended(mut handle: RunHandle) -> RunSummary {
     let patience = Instant::now() + Duration::from_secs(60);
     while !handle.is_ended() {
-        assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
+        assert!(Instant::now() < patience, "it does not end: {:?}", handle.gateways());
         let now = handle.summary();
         assert!(now.is_balanced(), "at any time: {:?}", now.ledger);
         std::thread::sleep(Duration::from_millis(2));
-        if handle.is_exhausted() {
+        if handle.sources_ended() {
             handle.stop();
         }
     }
-    let summary = handle.finish();
+    let summary = handle.finish(Duration::ZERO);
     assert!(summary.is_balanced(), "{}", serde_json::to_string_pretty(&summary).expect("JSON"));
     summary
 }
 
-fn number(summary: &PushSummary, place: &str) -> u64 {
+fn number(summary: &RunSummary, place: &str) -> u64 {
     let flow = json!(summary.flows["hlt"]);
     let found = place.split('.').fold(&flow, |value, name| &value[name]).as_u64();
     found.unwrap_or_else(|| panic!("{place} is no number in {:?}", summary.flows))
@@ -125,8 +126,8 @@ fn every_event_is_built_decided_and_written_whoever_gathers_it() {
             let emulate = "emulate = { fragment_size = \"uniform(8,200)\", rate = \"20kHz\" }";
             let summary = Run { architecture, sources: &at(port), flow: emulate, rest: &gateway, ..Run::default() }
                 .whole(&output);
-            assert!(summary.is_complete(), "{gather}: {:?}", summary.flows);
-            assert_eq!((summary.written, number(&summary, "farm.decided")), (2000, 2000), "{gather}");
+            assert!(summary.is_lossless(), "{gather}: {:?}", summary.flows);
+            assert_eq!((summary.events.written, number(&summary, "farm.decided")), (2000, 2000), "{gather}");
             let held = Held::in_directories(&[&summary.directory]);
             let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
             assert_eq!(keys, (0..2000).collect(), "{gather}");
@@ -206,7 +207,7 @@ fn what_strangers_send_is_counted_and_leaves_the_account_in_balance() {
         let summary = ended(handle);
         assert_eq!((number(&summary, "packets.dropped.unknown_source"), number(&summary, "unexplained")), (50, 0));
         let sent = number(&summary, "sent.packets");
-        assert_eq!((number(&summary, "packets.received"), summary.written), (sent + 50, 2000));
+        assert_eq!((number(&summary, "packets.received"), summary.events.written), (sent + 50, 2000));
     }
 }
 
@@ -264,8 +265,8 @@ fn two_gateways_share_the_sets_however_the_trigger_names_them() {
                 ..Run::default()
             }
             .whole(&output);
-            assert!(summary.is_complete(), "{naming}: {:?}", summary.flows);
-            assert_eq!(summary.written, 2000, "{naming}");
+            assert!(summary.is_lossless(), "{naming}: {:?}", summary.flows);
+            assert_eq!(summary.events.written, 2000, "{naming}");
             for gateway in ["gw0", "gw1"] {
                 // How many depends on when its thread begins.
                 assert!(summary.gateways[gateway].written.events > 0, "{naming}: {gateway} wrote none");
@@ -285,9 +286,9 @@ fn decisions_of_the_first_level_leave_in_the_order_of_events() {
             ..Run::default()
         }
         .whole(&output);
-        assert!(summary.is_complete(), "{:?}", summary.flows);
+        assert!(summary.is_lossless(), "{:?}", summary.flows);
         assert_eq!(number(&summary, "sent.decisions_in_order"), 2000);
-        assert_eq!((number(&summary, "sent.decisions_missed"), summary.written), (0, 0));
+        assert_eq!((number(&summary, "sent.decisions_missed"), summary.events.written), (0, 0));
     }
 }
 
@@ -303,8 +304,8 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
         let summary =
             Run { architecture, sources: &at(21_800), flow: emulate, nodes, rest, events: 10_000, ..Run::default() }
                 .whole(&output);
-        assert!(summary.is_complete(), "{:?}", summary.flows);
-        assert_eq!(summary.written, 10_000);
+        assert!(summary.is_lossless(), "{:?}", summary.flows);
+        assert_eq!(summary.events.written, 10_000);
         let causes = &summary.gateways["gw0"].throttle.by_cause;
         assert!(causes["memory"].stops > 0, "{causes:?}");
         assert_eq!(causes["hlt"].stops, 0, "there are sets enough: {causes:?}");
@@ -350,8 +351,11 @@ fn packets_straight_over_ip_are_built_as_others_are() {
             ..Run::default()
         }
         .whole(&output);
-        assert!(summary.is_complete(), "{:?}", summary.flows);
-        assert_eq!((summary.written, number(&summary, "packets.received")), (1000, 1000 / 5 * u64::from(SOURCES)));
+        assert!(summary.is_lossless(), "{:?}", summary.flows);
+        assert_eq!(
+            (summary.events.written, number(&summary, "packets.received")),
+            (1000, 1000 / 5 * u64::from(SOURCES))
+        );
     }
 }
 
@@ -370,9 +374,9 @@ fn nodes_may_be_reached_over_tcp_and_straight_over_ip() {
                      listen = {{ hlt = \"127.0.0.1:0\" }}\ncontrol = \"127.6.1.1:0\"\ngather = \"{gather}\""
                 );
                 let summary = Run { architecture, sources: &at(port), rest: &rest, ..Run::default() }.whole(&output);
-                assert!(summary.is_complete(), "{transport}, {gather}: {:?}", summary.flows);
+                assert!(summary.is_lossless(), "{transport}, {gather}: {:?}", summary.flows);
                 assert_eq!(
-                    (summary.written, number(&summary, "farm.pushed_again")),
+                    (summary.events.written, number(&summary, "farm.pushed_again")),
                     (2000, 0),
                     "{transport}, {gather}"
                 );
@@ -400,14 +404,14 @@ fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() 
                 ..Run::default()
             }
             .whole(&output);
-            assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
-            assert_eq!((summary.written, number(&summary, "farm.decided")), (6000, 6000), "{transport}");
+            assert!(summary.is_lossless(), "{transport}: {:?}", summary.flows);
+            assert_eq!((summary.events.written, number(&summary, "farm.decided")), (6000, 6000), "{transport}");
             assert!(
                 number(&summary, "farm.taken_back") > 0,
                 "{transport}: it had events when it died: {:?}",
                 summary.flows
             );
-            assert_eq!(summary.nodes.deaths, 1);
+            assert_eq!(summary.farm.expect("farm nodes").deaths, 1);
         }
     }
 }
@@ -467,7 +471,7 @@ fn expect_hardware_to_be_told(architecture: &str) {
     );
     let nodes = "accept = 1.0, decision_time = \"20ms\"";
     let summary = Run { architecture, sources: &at(22_400), flow, nodes, rest: &rest, ..Run::default() }.whole(&output);
-    assert!(summary.is_complete(), "{:?}", summary.flows);
+    assert!(summary.is_lossless(), "{:?}", summary.flows);
     socket.set_nonblocking(true).expect("it can be");
     let (mut said, mut room) = (Vec::new(), [0; 64]);
     while let Ok(length) = socket.recv(&mut room) {
@@ -492,7 +496,7 @@ fn a_command_that_cannot_be_called_is_counted_and_nothing_else_suffers() {
     let rest = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n\
                 throttle.tell = { command = [\"/nowhere/tts\", \"{state}\"] }";
     let summary = Run { sources: &at(22_500), rest, events: 500, ..Run::default() }.whole(&output);
-    assert!(summary.is_complete(), "{:?}", summary.flows);
+    assert!(summary.is_lossless(), "{:?}", summary.flows);
     let told = summary.gateways["gw0"].throttle.told.as_ref().expect("there is some");
     assert!(told.failed > 0, "{told:?}");
     assert!(told.failure.as_ref().is_some_and(|failure| failure.starts_with("/nowhere/tts: ")), "{told:?}");
@@ -514,7 +518,7 @@ fn gateways_compress_spread_and_transfer_run_files_as_builder_units_do() {
         let run =
             Run { architecture, sources: &at(port), rest: &rest, segments: "segment_events = 100", ..Run::default() };
         let summary = run.whole(&output);
-        assert!(summary.is_complete() && summary.written == 2000, "{summary:#?}");
+        assert!(summary.is_lossless() && summary.events.written == 2000, "{summary:#?}");
         let transfer = summary.transfer.as_ref().expect("a transfer command is configured");
         assert!(transfer.transferred >= 20 && transfer.failures + transfer.left == 0, "{transfer:?}");
         let written = [output.path(), other.path()].map(|place| Held::in_directories(&[place.join("run000001")]));
@@ -532,7 +536,7 @@ fn a_gateway_with_too_little_free_space_waits_and_writes_what_is_built_at_the_en
         let mut handle = Run { architecture, sources: &at(port), rest, ..Run::default() }.start(&output);
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(2) {
-            let snapshot = handle.snapshot();
+            let snapshot = handle.gateways();
             let written = snapshot.gateways[0].1.storage.map(|storage| storage.events);
             assert_eq!(written.unwrap_or(0), 0, "{architecture}");
             std::thread::sleep(Duration::from_millis(10));
@@ -540,8 +544,8 @@ fn a_gateway_with_too_little_free_space_waits_and_writes_what_is_built_at_the_en
         assert!(!handle.is_ended(), "{architecture}");
         handle.stop();
         let summary = ended(handle);
-        assert!(summary.is_complete() && summary.written > 0, "{architecture}: {summary:#?}");
-        assert_eq!(summary.written, number(&summary, "events.accepted"), "{architecture}");
+        assert!(summary.is_lossless() && summary.events.written > 0, "{architecture}: {summary:#?}");
+        assert_eq!(summary.events.written, number(&summary, "events.accepted"), "{architecture}");
     }
 }
 
@@ -557,16 +561,16 @@ fn a_gateway_whose_disk_refuses_its_files_ends_its_run_and_names_what_is_not_wri
             Run { architecture, sources: &at(port), rest: &rest, segments: "segment_events = 100", ..Run::default() };
         let mut handle = run.start(&output);
         let begun = Instant::now();
-        let refusals = |handle: &PushHandle| handle.snapshot().gateways[0].1.storage.map(|storage| storage.refusals);
+        let refusals = |handle: &RunHandle| handle.gateways().gateways[0].1.storage.map(|storage| storage.refusals);
         // The run waits for its disk until somebody stops it.
         while refusals(&handle).unwrap_or(0) == 0 || begun.elapsed() < Duration::from_secs(1) {
-            assert!(begun.elapsed() < Duration::from_secs(60) && !handle.is_ended(), "{:?}", handle.snapshot());
+            assert!(begun.elapsed() < Duration::from_secs(60) && !handle.is_ended(), "{:?}", handle.gateways());
             std::thread::sleep(Duration::from_millis(10));
         }
         handle.stop();
         let summary = ended(handle);
-        assert!(!summary.is_complete(), "{architecture}: {:?}", summary.status);
-        assert!(summary.written < number(&summary, "events.accepted"), "{architecture}: {summary:#?}");
+        assert!(!summary.is_lossless(), "{architecture}: {:?}", summary.status);
+        assert!(summary.events.written < number(&summary, "events.accepted"), "{architecture}: {summary:#?}");
     }
 }
 
@@ -593,8 +597,8 @@ fn closed_files_of_a_gateway_that_somebody_deletes_are_counted_by_their_events()
         std::fs::remove_file(file).expect("it is ours");
         let summary = ended(handle);
         let held = Held::in_directories(&[&directory]).events.len() as u64;
-        assert_eq!((summary.disk.events_gone, held, summary.written), (100, 1900, 2000), "{summary:#?}");
-        assert!(!summary.is_complete(), "{architecture}: {:?}", summary.status);
+        assert_eq!((summary.disk.events_gone, held, summary.events.written), (100, 1900, 2000), "{summary:#?}");
+        assert!(!summary.is_lossless(), "{architecture}: {:?}", summary.status);
     }
 }
 
@@ -609,7 +613,7 @@ fn gateways_divide_accepted_events_into_streams() {
             other.path()
         );
         let summary = Run { architecture, sources: &at(port), rest: &rest, ..Run::default() }.whole(&output);
-        assert!(summary.is_complete(), "{:?}", summary.status);
+        assert!(summary.is_lossless(), "{:?}", summary.status);
         let account = |name: &str| {
             let stream = summary.streams[name];
             (stream.selected, stream.prescaled_away, stream.written, stream.failed + stream.in_flight)
@@ -622,7 +626,7 @@ fn gateways_divide_accepted_events_into_streams() {
         assert_eq!((zero.len(), express.len()), (667, 200));
         let written = zero.keys().chain(express.keys()).collect::<BTreeSet<_>>().len() as u64;
         let gateway = &summary.gateways["gw0"].written;
-        assert_eq!((summary.written, gateway.events, gateway.left_out), (written, written, 2000 - written));
+        assert_eq!((summary.events.written, gateway.events, gateway.left_out), (written, written, 2000 - written));
     }
 }
 
@@ -635,7 +639,7 @@ fn nodes_decide_by_the_triggers_of_a_filter() {
                     [[stream]]\nname = \"ten\"\ntriggers = [0]\n[[stream]]\nname = \"twentyfive\"\ntriggers = [1]\n\
                     [[stream]]\nname = \"none\"\ntriggers = [2]";
         let summary = Run { architecture, sources: &at(port), rest, ..Run::default() }.whole(&output);
-        assert!(summary.is_complete(), "{:?}", summary.status);
+        assert!(summary.is_lossless(), "{:?}", summary.status);
         let events = &summary.flows["hlt"].events;
         // Of 0 to 1999: each tenth or twenty-fifth.
         let accepted: Vec<u64> = (0..2000).filter(|event| event % 10 == 0 || event % 25 == 0).collect();
@@ -694,7 +698,7 @@ fn the_prescale_of_a_gateway_s_stream_may_be_changed_while_the_run_goes_on() {
     let handle = Run { sources: &at(26_000), flow, rest, ..Run::default() }.start(&output);
     let begun = Instant::now();
     while handle.summary().streams["some"].selected < 100 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", handle.snapshot());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", handle.gateways());
         std::thread::sleep(Duration::from_millis(1));
     }
     handle.set(Setting { parameter: Parameter::Prescale, of: 0, value: 1 << 30 });

@@ -8,8 +8,8 @@ mod counting;
 
 use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, NAMED, OUTSIDE};
 use ropewalk_node::configuration::parse;
-use ropewalk_node::run::ConductedRun;
-use ropewalk_node::run::push::{PushHandle, PushPart, launch_push};
+use ropewalk_node::run::RunHandle;
+use ropewalk_node::run::gateway::{SystemPart, launch_part};
 use ropewalk_node::tap::EventSelection;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -33,14 +33,14 @@ fn configuration(output: &Path, architecture: &str) -> String {
 }
 
 /// Waits until so many events more were written.
-fn await_written(handle: &PushHandle, more: u64) {
+fn await_written(handle: &RunHandle, more: u64) {
     let written = || -> u64 {
-        let gateways = handle.snapshot().gateways;
+        let gateways = handle.gateways().gateways;
         gateways.iter().filter_map(|(_, gateway)| gateway.storage).map(|storage| storage.events).sum()
     };
     let (end, until) = (written() + more, Instant::now() + Duration::from_secs(60));
     while written() < end {
-        assert!(Instant::now() < until, "the run stands still: {:?}", handle.snapshot());
+        assert!(Instant::now() < until, "the run stands still: {:?}", handle.gateways());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -53,7 +53,8 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
         let output = std::env::temp_dir().join(format!("ropewalk-push-allocation-{}", std::process::id()));
         let text = configuration(&output, architecture);
         let configuration = parse("test.toml", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        let mut handle = launch_push(&configuration, &PushPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
+        let mut handle =
+            launch_part(&configuration, &SystemPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
         // Until files were deleted, too.
         await_written(&handle, 10_000);
         ALLOCATIONS.store(0, Ordering::Relaxed);
@@ -74,7 +75,7 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
         while !handle.is_ended() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let summary = handle.finish();
+        let summary = handle.finish(Duration::ZERO);
         assert!(summary.is_balanced(), "{:?}", summary.ledger);
         std::fs::remove_dir_all(&output).expect("the test's own directory");
     }

@@ -14,7 +14,8 @@ use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
-use ropewalk_node::run::push::{PushPart, PushSummary, launch_push};
+use ropewalk_node::run::RunSummary;
+use ropewalk_node::run::gateway::{SystemPart, launch_part};
 use ropewalk_terms::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ fn load() -> (u64, [u64; 2]) {
     (seconds, [first, second])
 }
 
-fn run(output: &TemporaryDirectory) -> PushSummary {
+fn run(output: &TemporaryDirectory) -> RunSummary {
     let (seconds, rates) = load();
     let (dies, lasts) = (seconds * 1000 / 3, seconds * 1000 / 6);
     let directory = output.path().display().to_string();
@@ -73,15 +74,15 @@ listen = {{ l1 = "127.0.0.1:0", hlt = "127.0.0.1:0" }}
         rates[0], rates[1]
     );
     let configuration = parse("soak", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-    let mut handle = launch_push(&configuration, &PushPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch_part(&configuration, &SystemPart::Whole, None).unwrap_or_else(|error| panic!("{error}"));
     std::thread::sleep(Duration::from_secs(seconds));
     handle.stop();
     let patience = Instant::now() + Duration::from_secs(60);
     while !handle.is_ended() {
-        assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
+        assert!(Instant::now() < patience, "it does not end: {:?}", handle.gateways());
         std::thread::sleep(Duration::from_millis(2));
     }
-    handle.finish()
+    handle.finish(Duration::ZERO)
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn what_is_missing_is_exactly_what_was_lost_on_purpose_whatever_becomes_of_a_nod
     let summary = run(&output);
     println!("{}", serde_json::to_string_pretty(&summary).expect("JSON"));
     assert!(summary.is_balanced(), "{:?}", summary.ledger);
-    assert_eq!(summary.nodes.deaths, 1);
+    assert_eq!(summary.farm.expect("farm nodes").deaths, 1);
     let sources = FLOWS.map(|(_, sources, packing, bytes)| MepSourceConfig {
         size: SizeDistribution::Fixed(bytes),
         loss: LOSS,
@@ -119,7 +120,7 @@ fn what_is_missing_is_exactly_what_was_lost_on_purpose_whatever_becomes_of_a_nod
 }
 
 /// Every event of the second flow is written, and lacks exactly the sources whose packets were lost.
-fn expect_what_was_lost(summary: &PushSummary, sources: &MepSourceConfig) {
+fn expect_what_was_lost(summary: &RunSummary, sources: &MepSourceConfig) {
     let index = RunIndex::build(&[&summary.directory]).expect("the run files can be read");
     let (mut reader, mut next) = (index.reader(), 0);
     while let Some(found) = reader.next_event().expect("the run files can be read") {
@@ -133,5 +134,5 @@ fn expect_what_was_lost(summary: &PushSummary, sources: &MepSourceConfig) {
         assert_eq!(missing, wanted, "event {event}");
         assert_eq!(found.event.fragments().count() + missing.len(), usize::from(sources.sources), "event {event}");
     }
-    assert_eq!(next, summary.written);
+    assert_eq!(next, summary.events.written);
 }

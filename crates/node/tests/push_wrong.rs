@@ -4,7 +4,8 @@
 mod support;
 
 use ropewalk_node::configuration::parse;
-use ropewalk_node::run::push::{FlowSummary, PushHandle, PushPart, PushSummary, WaitingSummary, launch_push};
+use ropewalk_node::run::gateway::{FlowSummary, SystemPart, WaitingSummary, launch_part};
+use ropewalk_node::run::{RunHandle, RunSummary};
 use ropewalk_terms::Cause;
 use ropewalk_wire::gateway::{Message, Throttle, ThrottleState};
 use ropewalk_wire::mep::encode_mep;
@@ -29,13 +30,13 @@ const GATEWAY: &str = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1
 /// Longer than anything takes, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn launch(text: &str, part: &PushPart, events: Option<u64>) -> PushHandle {
+fn launch(text: &str, part: &SystemPart, events: Option<u64>) -> RunHandle {
     let configuration = parse("wrong", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-    launch_push(&configuration, part, events).unwrap_or_else(|error| panic!("{error}"))
+    launch_part(&configuration, part, events).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A gateway and its nodes, without sources, whose ports begin with this one.
-fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> PushHandle {
+fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> RunHandle {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\npartition = {PARTITION}\n\
          first_event = {FIRST}\ntimeout = \"2s\"\ndecision_timeout = \"20s\"\n\
@@ -43,11 +44,11 @@ fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> P
          {keys}\n[farm]\nemulate = {{ accept = 1.0{nodes} }}\n",
         output.path().display().to_string()
     );
-    launch(&text, &PushPart::Whole, None)
+    launch(&text, &SystemPart::Whole, None)
 }
 
 /// Waits until something holds of the account.
-fn wait_until(handle: &PushHandle, holds: impl Fn(&FlowSummary) -> bool) {
+fn wait_until(handle: &RunHandle, holds: impl Fn(&FlowSummary) -> bool) {
     let begin = Instant::now();
     while !holds(&handle.summary().flows["hlt"]) {
         assert!(begin.elapsed() < PATIENCE, "it never holds: {:?}", handle.summary().flows);
@@ -55,14 +56,14 @@ fn wait_until(handle: &PushHandle, holds: impl Fn(&FlowSummary) -> bool) {
     }
 }
 
-fn end(mut handle: PushHandle) -> PushSummary {
+fn end(mut handle: RunHandle) -> RunSummary {
     let begin = Instant::now();
     handle.stop();
     while !handle.is_ended() {
-        assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", handle.snapshot());
+        assert!(begin.elapsed() < PATIENCE, "it does not end: {:?}", handle.gateways());
         std::thread::sleep(Duration::from_millis(2));
     }
-    handle.finish()
+    handle.finish(Duration::ZERO)
 }
 
 /// A packet of a set.
@@ -92,7 +93,7 @@ struct Sources {
 const STRANGER: usize = SOURCES as usize;
 
 impl Sources {
-    fn new(handle: &PushHandle, port: u16) -> Self {
+    fn new(handle: &RunHandle, port: u16) -> Self {
         let to = handle.addresses().iter().find(|(name, _)| name == "gw0 hlt").expect("it listens").1.clone();
         let own =
             (port..port + SOURCES).map(|port| UdpSocket::bind(("127.0.0.1", port)).expect("a port of the test's own"));
@@ -119,7 +120,7 @@ const LACKING: [(u32, u32, Cause); 4] = [
 ];
 
 /// Everything that is wrong, once each but for duplicates.
-fn send_what_is_wrong(sources: &mut Sources, handle: &PushHandle) {
+fn send_what_is_wrong(sources: &mut Sources, handle: &RunHandle) {
     sources.send_all(&[0, 1, 2, 0], 100);
     sources.send_all(&[1, 2], 105);
     sources.send(0, &good(105)[..4]);
@@ -179,7 +180,7 @@ fn each_thing_that_is_wrong_with_a_packet_has_its_name_in_the_account_and_in_the
 }
 
 /// The files hold five sets, and of each event exactly those sources that sent something good.
-fn expect_in_files(summary: &PushSummary) {
+fn expect_in_files(summary: &RunSummary) {
     let held = Held::in_directories(&[&summary.directory]);
     assert_eq!(held.events.len(), 5 * PACKING);
     for (key, event) in &held.events {
@@ -201,14 +202,14 @@ fn packets_that_the_system_refuses_to_send_are_counted_as_such_and_not_as_sent()
                 emulate = { rate = \"10kHz\" }\n\
                 [[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"192.0.2.1:9\" }\ncontrol = \"192.0.2.1:10\"\n\
                 [trigger]\nlisten = { hlt = \"127.0.0.1:24110\" }\n";
-    let handle = launch(text, &PushPart::Sources(Vec::new()), Some(50));
+    let handle = launch(text, &SystemPart::Sources(Vec::new()), Some(50));
     let (voice, begin) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), Instant::now());
     for sequence in 1.. {
-        assert!(begin.elapsed() < PATIENCE, "{:?}", handle.snapshot());
+        assert!(begin.elapsed() < PATIENCE, "{:?}", handle.gateways());
         let (mut bytes, state) = (Vec::new(), ThrottleState::Ready);
         Message::Throttle(Throttle { gateway: 0, sequence, state, ..Throttle::default() }).encode(&mut bytes);
         voice.send_to(&bytes, "127.0.0.1:24110").expect("a way");
-        if handle.is_exhausted() {
+        if handle.sources_ended() {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -226,7 +227,7 @@ fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
     let handle = gateway(&output, port, &keys, ", decision_time = \"500ms\"");
     let (mut sources, mut sets, begin) = (Sources::new(&handle, port), 0, Instant::now());
     // Where no rate is known an eighth of the queue is headroom.
-    let is_nearly_full = |summary: &PushSummary| {
+    let is_nearly_full = |summary: &RunSummary| {
         let WaitingSummary { most_bytes, room_bytes } = summary.gateways["gw0"].waiting;
         // At first nobody has looked how much there is.
         room_bytes > 0 && most_bytes * 10 >= room_bytes * 9
@@ -242,8 +243,8 @@ fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
     let sent = sources.sent;
     wait_until(&handle, |flow| flow.packets.received == sent);
     let summary = end(handle);
-    assert!(summary.is_balanced() && summary.is_complete(), "{:?}", summary.flows);
-    assert_eq!(summary.written, u64::from(sets) * PACKING as u64);
+    assert!(summary.is_balanced() && summary.is_lossless(), "{:?}", summary.flows);
+    assert_eq!(summary.events.written, u64::from(sets) * PACKING as u64);
     let gateway = &summary.gateways["gw0"];
     let queue = &gateway.throttle.by_cause["queue"];
     assert!(queue.stops >= 1 && queue.dead_s > 0.0, "{gateway:?}");

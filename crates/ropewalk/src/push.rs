@@ -1,20 +1,17 @@
-//! Taking a run of a push system: sources, gateways, a farm.
+//! Runs with gateways: one gateway, emulated sources or farm nodes in this process; what the terminal shows of the account.
 
-use crate::arguments::{ControlOptions, FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
+use crate::arguments::{FarmNodeOptions, NodeOptions, RunLimits, SourceMepOptions};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
 use crate::render::{disk_lines, grouped};
-use crate::running::{Limits, overrule, take_run, warn};
+use crate::running::{Limits, overrule, take_run, tell_summary, warn};
 use crate::signals::Interrupts;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::{self, Configuration, ConfigurationError};
 use ropewalk_node::drive::gateway::PacketSourceReport;
-use ropewalk_node::run::push::{
-    FlowSummary, PushHandle, PushPart, PushSnapshot, PushSummary, RestartSummary, launch_push,
-};
-use ropewalk_node::run::{Account, RunError};
-use ropewalk_node::session::{Launcher, PushSystem};
+use ropewalk_node::run::gateway::{FlowSummary, GatewaySnapshot, RestartSummary, SystemPart, launch_part};
+use ropewalk_node::run::{RunError, RunHandle, RunSummary};
+use ropewalk_node::session::{GatewayProcess, Launcher};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -32,10 +29,6 @@ struct PushLimits {
     json: bool,
 }
 
-pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
-    take_runs(&options.config, &PushPart::Whole, &options.limits, (&options.control, options.idle))
-}
-
 /// One gateway, its sources and its farm being other processes.
 pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
     let configuration = configuration::read_push(&options.config)?;
@@ -46,29 +39,19 @@ pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
         Some(name) if names.contains(&name.as_str()) => name.clone(),
         Some(name) => return Err(Failure::Usage(format!("no gateway is named `{name}`; there are: {known}"))),
     };
-    take_runs(&options.config, &PushPart::Gateway(name), &options.limits, (&options.control, false))
-}
-
-/// Takes the runs of a part that has a gateway.
-fn take_runs(
-    file: &Path,
-    part: &PushPart,
-    options: &RunLimits,
-    control: (&ControlOptions, bool),
-) -> Result<u8, Failure> {
-    let system = read_system(file, part, options)?;
-    let limits = Limits::of(options, control, &system.configuration)?;
-    let (file, part, options) = (file.to_owned(), part.clone(), options.clone());
+    let system = read_gateway(&options.config, &name, &options.limits)?;
+    let limits = Limits::of(&options.limits, (&options.control, false), &system.configuration)?;
+    let (file, options) = (options.config.clone(), options.limits.clone());
     let read =
-        move || read_system(&file, &part, &options).map_err(|error| RunError::Unfit(Failure::from(error).to_string()));
+        move || read_gateway(&file, &name, &options).map_err(|error| RunError::Unfit(Failure::from(error).to_string()));
     take_run(Arc::new(Launcher::reading(system, read)), &limits)
 }
 
-/// What a file describes, with what the options say in its place.
-fn read_system(file: &Path, part: &PushPart, options: &RunLimits) -> Result<PushSystem, ConfigurationError> {
+/// The gateway of a file, with the options in the place of what the file says.
+fn read_gateway(file: &Path, name: &str, options: &RunLimits) -> Result<GatewayProcess, ConfigurationError> {
     let mut configuration = configuration::read_push(file)?;
     overrule(&mut configuration, options);
-    Ok(PushSystem { configuration, part: part.clone() })
+    Ok(GatewayProcess { configuration, name: name.to_owned() })
 }
 
 /// The trigger and the sources of some flows.
@@ -92,7 +75,7 @@ pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
         events: options.events.or(configuration.run.events),
         json: options.json,
     };
-    take(&configuration, &PushPart::Sources(options.flow.clone()), &limits)
+    take(&configuration, &SystemPart::Sources(options.flow.clone()), &limits)
 }
 
 /// Some nodes of the farm.
@@ -115,7 +98,7 @@ pub(crate) fn farm_node(options: &FarmNodeOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage(format!("--nodes: the farm has the nodes 0..{all}")));
     }
     let limits = PushLimits { duration: options.duration.map(|time| time.0), events: None, json: options.json };
-    take(&configuration, &PushPart::Nodes(nodes), &limits)
+    take(&configuration, &SystemPart::Nodes(nodes), &limits)
 }
 
 /// Numbers as `0..4`.
@@ -126,32 +109,30 @@ pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
 }
 
 /// Emulates a part of a run that is another process's and tells its account; the exit status.
-fn take(configuration: &Configuration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
+fn take(configuration: &Configuration, part: &SystemPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
-    let mut handle = launch_push(configuration, part, limits.events)?;
+    let mut handle = launch_part(configuration, part, limits.events)?;
     warn(handle.warnings());
     for (name, address) in handle.addresses() {
         tell!("{name} listens on {address}");
     }
     conduct(&mut handle, limits, &interrupts);
-    let account = Account::Push(Box::new(handle.finish()));
-    if let Account::Push(summary) = &account {
-        tell(summary, limits.json)?;
-    }
-    Ok(exit::with_reasons(account.status()))
+    let summary = handle.finish(Duration::ZERO);
+    tell_summary(&summary, limits.json)?;
+    Ok(exit::with_reasons(&summary.status))
 }
 
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-fn conduct(handle: &mut PushHandle, limits: &PushLimits, interrupts: &Interrupts) {
+fn conduct(handle: &mut RunHandle, limits: &PushLimits, interrupts: &Interrupts) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut shown = Instant::now();
     let (mut before, mut told) = (Totals::default(), false);
     while !handle.is_ended() {
         std::thread::sleep(Duration::from_millis(10));
         if shown.elapsed() >= if is_terminal { PROGRESS } else { 5 * PROGRESS } {
-            let now = Totals::of(&handle.snapshot());
+            let now = Totals::of(&handle.gateways());
             tell!("{}", now.since(&before, shown.elapsed()));
             (before, shown) = (now, Instant::now());
         }
@@ -163,7 +144,7 @@ fn conduct(handle: &mut PushHandle, limits: &PushLimits, interrupts: &Interrupts
             handle.force_stop();
             return;
         }
-        if interrupts.count() > 0 || is_over || handle.is_exhausted() {
+        if interrupts.count() > 0 || is_over || handle.sources_ended() {
             handle.stop();
         }
     }
@@ -179,7 +160,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(snapshot: &PushSnapshot) -> Self {
+    fn of(snapshot: &GatewaySnapshot) -> Self {
         let sum = |count: fn(&PacketSourceReport) -> u64| snapshot.sources.iter().map(|(_, sent)| count(sent)).sum();
         Self {
             packets: sum(|sent| sent.packets),
@@ -202,24 +183,21 @@ impl Totals {
     }
 }
 
-/// Tells the account of a run.
-pub(crate) fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
-    if json {
-        return print_json(summary);
-    }
-    say!("{}", table(summary));
-    restart_lines(summary).iter().chain(&disk_lines(&summary.disk)).for_each(|line| say!("{line}"));
-    for broken in &summary.ledger.unbalanced {
-        say!("UNBALANCED: {broken}");
-    }
+/// The lines of an account with flows.
+pub(crate) fn lines(summary: &RunSummary) -> Vec<String> {
+    let mut lines = vec![table(summary).to_string()];
+    lines.extend(restart_lines(summary));
+    lines.extend(disk_lines(&summary.disk));
+    lines.extend(summary.ledger.unbalanced.iter().map(|broken| format!("UNBALANCED: {broken}")));
     if !summary.directory.as_os_str().is_empty() {
-        say!("written {} events; the account is in {}", grouped(summary.written), summary.directory.display());
+        let written = grouped(summary.events.written);
+        lines.push(format!("written {written} events; the account is in {}", summary.directory.display()));
     }
-    Ok(())
+    lines
 }
 
 /// A line for each source that started its numbering again.
-fn restart_lines(summary: &PushSummary) -> Vec<String> {
+fn restart_lines(summary: &RunSummary) -> Vec<String> {
     let sources = summary.flows.values().flat_map(|flow| &flow.sources);
     let restarted = sources.filter_map(|(id, source)| Some((id, source.last_restart?, source.out_of_sync)));
     let line = |(id, RestartSummary { from, to }, dropped): (&String, RestartSummary, u64)| {
@@ -256,7 +234,7 @@ const EVENTS: &[(&str, Number)] = &[
     ("in flight", |flow| Some(flow.events.in_flight)),
 ];
 
-fn table(summary: &PushSummary) -> Table {
+fn table(summary: &RunSummary) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     table.set_header([String::new()].into_iter().chain(summary.flows.keys().cloned()));

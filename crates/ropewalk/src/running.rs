@@ -14,11 +14,12 @@ use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{self, Configuration, alarm_rules};
 use ropewalk_node::fields::Fields;
-use ropewalk_node::run::{Account, RunError, RunSummary, placement};
+use ropewalk_node::run::{RunError, RunSummary, placement};
 use ropewalk_node::session::{
     AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
 };
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,14 +52,19 @@ pub(crate) struct Controlled {
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
-    if configuration.has_gateways() {
-        return push::run(options);
-    }
-    topology::foresee(&configuration, &options.config, placement(&configuration))?;
+    foresee(&configuration, &options.config)?;
     overrule(&mut configuration, &options.limits);
     let limits = Limits::of(&options.limits, (&options.control, options.idle), &configuration)?;
     let reader = reader(options, &configuration);
     take_run(Arc::new(Launcher::reading(configuration, reader)), &limits)
+}
+
+/// Checks the topology of readout and builder units before anything starts.
+fn foresee(configuration: &Configuration, file: &Path) -> Result<(), Failure> {
+    if configuration.has_gateways() {
+        return Ok(());
+    }
+    topology::foresee(configuration, file, placement(configuration))
 }
 
 impl Limits {
@@ -165,7 +171,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != configuration.written {
             last.clone_from(&configuration.written);
-            topology::foresee(&configuration, &file, placement(&configuration)).map_err(unfit)?;
+            foresee(&configuration, &file).map_err(unfit)?;
         }
         Ok(configuration)
     }
@@ -242,7 +248,7 @@ pub(crate) fn conduct(
         }
         (None, Some(account)) => {
             advised.iter().for_each(|line| tell!("advice: {line}"));
-            Ok(exit::with_reasons(account.status()))
+            Ok(exit::with_reasons(&account.status))
         }
     }
 }
@@ -273,21 +279,18 @@ struct Tellings {
 
 impl Tellings {
     fn is_news(&self, view: &SessionView) -> bool {
-        view.last.as_ref().is_some_and(|account| self.last != Some(account.run()))
+        view.last.as_ref().is_some_and(|account| self.last != Some(account.run))
     }
 
     /// What would help, where there is an account to tell.
     fn tell(&mut self, view: &SessionView) -> Result<Vec<String>, Failure> {
-        let Some(account) = view.last.as_ref().filter(|account| self.last != Some(account.run())) else {
+        let Some(account) = view.last.as_ref().filter(|account| self.last != Some(account.run)) else {
             return Ok(Vec::new());
         };
-        self.last = Some(account.run());
-        let warnings = account.warnings();
+        self.last = Some(account.run);
+        let warnings = &account.warnings;
         warn(&warnings[view.warnings.len().min(warnings.len())..]);
-        match &**account {
-            Account::Pull(summary) => tell_summary(summary, self.json)?,
-            Account::Push(summary) => push::tell(summary, self.json)?,
-        }
+        tell_summary(account, self.json)?;
         Ok(self.launch.advice(account))
     }
 }
@@ -353,9 +356,14 @@ fn is_given_up(view: &SessionView) -> bool {
     view.state == OperationState::Configured && view.task.is_none() && view.trouble.is_some()
 }
 
-fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
+/// Prints the account of a run.
+pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(summary);
+    }
+    if !summary.flows.is_empty() {
+        push::lines(summary).iter().for_each(|line| say!("{line}"));
+        return Ok(());
     }
     say!("{}", ledger_table(summary));
     let lines = [

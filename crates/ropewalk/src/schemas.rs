@@ -16,7 +16,6 @@ use ropewalk_node::offline::felix::DecodeReport;
 use ropewalk_node::offline::foreign::{InspectReport, SniffReport, TrialReport};
 use ropewalk_node::pages::PagesReport;
 use ropewalk_node::run::RunSummary;
-use ropewalk_node::run::push::PushSummary;
 use ropewalk_node::schemas::schema_of;
 use ropewalk_sim::campaign::Summary;
 use std::path::Path;
@@ -32,7 +31,6 @@ fn each_schema_is_that_of_the_type_that_is_written() {
         ("files.json", schema_of::<FilesSummary>()),
         ("foreign.json", schema_of::<InspectReport<'_>>()),
         ("histograms.json", schema_of::<Histograms>()),
-        ("push-run.json", schema_of::<PushSummary>()),
         ("run.json", schema_of::<RunSummary>()),
         ("simulate.json", schema_of::<Summary<'_>>()),
         ("sizing.json", schema_of::<SizingReport<'_>>()),

@@ -130,7 +130,7 @@ fn present_run(output: &Directory, view: &SessionView) -> io::Result<Option<RunN
         return Ok(Some(run));
     }
     if let Some(account) = &view.last {
-        return Ok(Some(RunNumber(account.run())));
+        return Ok(Some(RunNumber(account.run)));
     }
     let runs = Registry::open(output)?.runs()?;
     Ok(runs.iter().rev().map(|known| known.run).find(|&run| Some(run) != view.run))

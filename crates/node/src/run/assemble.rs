@@ -3,15 +3,14 @@
 use super::black_box::{self, Saver};
 use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
-use super::configured::Configured;
 use super::descriptors;
 use super::emulated::Lines;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
 use super::forecast::{DiskWatch, StartRoom};
 use super::front_ends::FrontEndService;
-use super::handle::{Board, CommandedManager, Managing, RunHandle};
-use super::histograms::HistogramDefinition;
+use super::gateway::{SystemPart, prepare_part};
+use super::handle::{Builders, RunBase, RunHandle};
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
 };
@@ -21,6 +20,7 @@ use super::stats_page::StatsPage;
 use super::takeover_record::TakeoverRecord;
 use super::thread_placement::ThreadPlacement;
 use super::transfer::TransferService;
+use super::units::{CommandedManager, Managing, Units};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
@@ -28,7 +28,6 @@ use crate::drive::{
     BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, Identity, ManagerDrive, OutputRoom, ReadoutDrive,
     Refusal, SourceDrive, Storage,
 };
-use crate::fields::Fields;
 use crate::monitoring::Archive;
 use crate::pages::{NodePage, PageDirectory};
 use crate::tap::Tap;
@@ -45,7 +44,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// Why a run could not be set up.
@@ -244,8 +242,8 @@ impl Workshop<'_> {
     }
 }
 
-/// Starts all nodes of a run in this process, emulated and played sources included. With `events`, sources of
-/// this process end after exactly so many triggers.
+/// Sets up a run with all nodes in this process, emulated and played sources included: units, or gateways. With `events`, sources of this
+/// process end after exactly so many triggers.
 ///
 /// # Errors
 /// Where memory, an address, a directory or a thread cannot be had.
@@ -263,6 +261,9 @@ pub fn launch_with(
     events: Option<u64>,
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
+    if configuration.has_gateways() {
+        return prepare_part(configuration, &SystemPart::Whole, events);
+    }
     descriptors::make_room(configuration, None)?;
     let placement = ThreadPlacement::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
@@ -303,10 +304,10 @@ pub fn launch_with(
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placement);
     start.names = names;
-    start.handle.watched = watched;
-    start.handle.tap = Some(workshop.tap.clone());
-    workshop.check_directories(start.handle.run)?;
-    start.handle.file_filters = workshop.file_filters(start.handle.run)?;
+    start.units.watched = watched;
+    start.base.tap = Some(workshop.tap.clone());
+    workshop.check_directories(start.base.run)?;
+    start.units.file_filters = workshop.file_filters(start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, workshop.manager_page(0), &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -348,7 +349,7 @@ pub fn launch_unit(
             let watched = workshop.splitters(index, &mut readout)?;
             let savers = workshop.black_boxes(index, &mut readout, &entrances);
             let mut start = Start::new(nowhere(), &resolved, &placement);
-            start.handle.watched = watched;
+            start.units.watched = watched;
             start.names = vec![
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
@@ -372,8 +373,8 @@ pub fn launch_unit(
             let peers = workshop.peer_tcp(&section.name, pool)?;
             let builder = workshop.builder(index, peers, &mut watched, &mut archive)?;
             let mut start = Start::new(nowhere(), &resolved, &placement);
-            start.handle.watched = watched;
-            start.handle.tap = Some(workshop.tap.clone());
+            start.units.watched = watched;
+            start.base.tap = Some(workshop.tap.clone());
             start.worker(&section.name, vec![Box::new(workshop.paged(NodeId::builder(index), builder))])?;
             start.archive(archive)?;
             start.keep_files(index..index + 1, &workshop)?;
@@ -410,7 +411,7 @@ pub(crate) fn launch_manager(
     manager.closed(ClosedRuns { before: Some(run), but: lost });
     let mut start = Start::new(directory, &resolved, &placement);
     // Once: whoever takes one more run has heard of it.
-    start.handle.warnings.extend(lost.filter(|lost| lost.0 + 1 == run.0).map(|lost| {
+    start.base.warnings.extend(lost.filter(|lost| lost.0 + 1 == run.0).map(|lost| {
         format!(
             "run {lost} in {} has lost its event manager; if its nodes still wait, end this one, and go on with that run: --take-over",
             output.display()
@@ -418,7 +419,7 @@ pub(crate) fn launch_manager(
     }));
     start.front_ends(front_ends, None, resolved.fixed_data_addresses()?);
     start.manage(manager, managing, workshop.manager_page(index))?;
-    start.handle.start_room = StartRoom::elsewhere(configuration.storage.start_room());
+    start.base.start_room = StartRoom::elsewhere(configuration.storage.start_room());
     start.finish(&workshop)
 }
 
@@ -521,7 +522,8 @@ impl Groups {
 
 /// A handle in the making.
 struct Start<'a> {
-    handle: RunHandle,
+    base: RunBase,
+    units: Units,
     placement: &'a ThreadPlacement,
     names: Vec<(String, String)>,
     commands: Option<std::sync::mpsc::Receiver<ropewalk_flow::control::RunCommand>>,
@@ -530,49 +532,9 @@ struct Start<'a> {
 impl<'a> Start<'a> {
     fn new(directory: RunDirectory, resolved: &Resolved, placement: &'a ThreadPlacement) -> Self {
         ropewalk_memory::prepare_chains(resolved.chain_nodes());
-        let (commands, received) = channel();
-        let handle = RunHandle {
-            workers: Vec::new(),
-            source_workers: Vec::new(),
-            feeders: Vec::new(),
-            histograms: Vec::new(),
-            is_fed: resolved.is_fed(),
-            commands,
-            board: Arc::new(Board::default()),
-            gate: None,
-            sent: Vec::new(),
-            ending: Arc::new(Ending::default()),
-            directory: directory.path,
-            run: directory.run,
-            sources: resolved.sources.len(),
-            streams: resolved.streams(),
-            histogram_definitions: {
-                let configuration = resolved.configuration();
-                HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into()
-            },
-            addresses: Vec::new(),
-            warnings: resolved.configuration().renamed.clone(),
-            watched: Vec::new(),
-            news: Vec::new(),
-            tap: None,
-            transfer: None,
-            file_filters: Vec::new(),
-            disk_watch: None,
-            start_room: StartRoom::default(),
-            front_ends: None,
-            own_service: None,
-            clock: MonotonicClock,
-            manager: None,
-            started: None,
-            stopped: None,
-            ended: None,
-            stopping: false,
-            forced: false,
-            fields: Fields::default(),
-            clock_at_start: None,
-            configured: Configured::new(resolved.configuration()),
-        };
-        Self { handle, placement, names: Vec::new(), commands: Some(received) }
+        let (units, commands) = Units::new(resolved.is_fed());
+        let base = RunBase::new(resolved.configuration(), directory, Arc::new(Ending::default()));
+        Self { base, units, placement, names: Vec::new(), commands: Some(commands) }
     }
 
     fn manager<P: Dispatcher + Send + 'static>(
@@ -585,7 +547,7 @@ impl<'a> Start<'a> {
         let manager = CommandedManager {
             drive,
             commands,
-            board: Arc::clone(&self.handle.board),
+            board: Arc::clone(&self.units.board),
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
         };
@@ -596,8 +558,8 @@ impl<'a> Start<'a> {
     fn front_ends(&mut self, shared: Option<&FrontEndService>, own: Option<FrontEndService>, addresses: Vec<String>) {
         let service = shared.or(own.as_ref());
         self.names.extend(service.map(|service| ("front-ends".to_owned(), service.address().to_owned())));
-        self.handle.front_ends = service.map(|service| service.conducted(addresses));
-        self.handle.own_service = own;
+        self.units.front_ends = service.map(|service| service.conducted(addresses));
+        self.units.own_service = own;
     }
 
     /// The event manager alone, in a process of its own.
@@ -610,20 +572,20 @@ impl<'a> Start<'a> {
         self.names.insert(0, (MANAGER.to_owned(), drive.address()));
         if let Managing::Successor { first, last, .. } = managing {
             // It knows which run it goes on with before it hears the first node, which tells what it has once.
-            self.handle.command(RunCommand::TakeOver { run: self.handle.run, first, last });
+            self.units.command(&self.base.workers, RunCommand::TakeOver { run: self.base.run, first, last });
         }
-        self.handle.manager = Some(managing);
+        self.units.manager = Some(managing);
         let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
         self.manager(drive, page, &mut groups);
         groups.into_threads().into_iter().try_for_each(|(name, drives)| self.worker(&name, drives))
     }
 
     fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {
-        self.handle.addresses =
-            std::mem::take(&mut self.names).into_iter().chain(self.handle.addresses.drain(..)).collect();
-        let worker = Worker::start(name, drives, Arc::clone(&self.handle.ending), self.placement.on_start(name))
+        self.base.addresses =
+            std::mem::take(&mut self.names).into_iter().chain(self.base.addresses.drain(..)).collect();
+        let worker = Worker::start(name, drives, Arc::clone(&self.base.ending), self.placement.on_start(name))
             .map_err(system(format!("thread {name}")))?;
-        self.handle.workers.push(worker);
+        self.base.workers.push(worker);
         Ok(())
     }
 
@@ -635,7 +597,7 @@ impl<'a> Start<'a> {
         gate: &Arc<TriggerGate>,
     ) -> Result<(), RunError> {
         if let Some(drive) = sources {
-            self.handle.sent.extend(drive.sent());
+            self.units.sent.extend(drive.sent());
             self.source_worker(SOURCES, Box::new(drive), gate)?;
         }
         for card in cards {
@@ -643,7 +605,7 @@ impl<'a> Start<'a> {
             match writer {
                 CardWriter::Emulated { config, ring, bell } => {
                     let drive = EmulatedCardDrive::new(*config, ring, bell, Arc::clone(gate));
-                    self.handle.sent.extend(drive.sent());
+                    self.units.sent.extend(drive.sent());
                     self.source_worker(&name, Box::new(drive), gate)?;
                 }
                 CardWriter::Feeder(feeder) => {
@@ -678,8 +640,8 @@ impl<'a> Start<'a> {
         if savers.is_empty() {
             return Ok(());
         }
-        let has_none = self.handle.directory.as_os_str().is_empty();
-        let directory = if has_none { output.to_owned() } else { self.handle.directory.clone() };
+        let has_none = self.base.directory.as_os_str().is_empty();
+        let directory = if has_none { output.to_owned() } else { self.base.directory.clone() };
         self.feeder("black-box".to_owned(), Arc::default(), move |_, notes, is_over| {
             black_box::save(savers, &directory, is_over, notes);
         })
@@ -690,7 +652,7 @@ impl<'a> Start<'a> {
         if archive.is_empty() {
             return Ok(());
         }
-        self.handle.histograms = archive.outputs();
+        self.units.histograms = archive.outputs();
         self.feeder(HISTOGRAMS.to_owned(), Arc::default(), move |_, notes, _| notes.leave(archive.write_all()))
     }
 
@@ -709,7 +671,7 @@ impl<'a> Start<'a> {
             feed(&slot, &told, &over);
         });
         let thread = thread.map_err(system(format!("thread {name}")))?;
-        self.handle.feeders.push(RunningFeeder { name, thread, is_over, notes, child });
+        self.units.feeders.push(RunningFeeder { name, thread, is_over, notes, child });
         Ok(())
     }
 
@@ -719,11 +681,11 @@ impl<'a> Start<'a> {
         drive: Box<dyn Drive + Send>,
         gate: &Arc<TriggerGate>,
     ) -> Result<(), RunError> {
-        self.handle.gate = Some(Arc::clone(gate));
+        self.units.gate = Some(Arc::clone(gate));
         let on_start = self.placement.on_start(name);
-        let worker = Worker::start(name, vec![drive], Arc::clone(&self.handle.ending), on_start)
+        let worker = Worker::start(name, vec![drive], Arc::clone(&self.base.ending), on_start)
             .map_err(system(format!("thread {name}")))?;
-        self.handle.source_workers.push(worker);
+        self.base.emulators.push(worker);
         Ok(())
     }
 
@@ -731,29 +693,23 @@ impl<'a> Start<'a> {
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
         let resolved = workshop.resolved;
         let outputs = resolved.outputs(builders.clone());
-        self.handle.start_room = resolved.start_room(builders.clone());
+        self.base.start_room = resolved.start_room(builders.clone());
         let room_of = |index: u16| {
             (resolved.start_room(index..index + 1).directories(), workshop.rooms[usize::from(index)].clone())
         };
         let rooms: Vec<_> = builders.clone().map(room_of).filter(|(places, _)| !places.is_empty()).collect();
         if !rooms.is_empty() {
-            self.handle.disk_watch =
+            self.base.disk_watch =
                 Some(DiskWatch::start(outputs, resolved.configuration().storage.least_free_bytes(), rooms)?);
         }
-        self.handle.transfer = resolved.transfer(builders).map(TransferService::start).transpose()?;
+        self.base.transfer = resolved.transfer(builders).map(TransferService::start).transpose()?;
         Ok(())
     }
 
     /// The handle, once every thread is in its place.
     fn finish(mut self, workshop: &Workshop<'_>) -> Result<RunHandle, RunError> {
-        self.handle.news.extend(workshop.pages.trouble());
-        match self.placement.finish() {
-            Ok(warnings) => self.handle.warnings.extend(warnings),
-            Err(error) => {
-                self.handle.ending.halt();
-                return Err(error.into());
-            }
-        }
-        Ok(self.handle)
+        self.base.news.extend(workshop.pages.trouble());
+        self.base.warnings.extend(self.placement.finish()?);
+        Ok(RunHandle { base: self.base, builders: Builders::Units(Box::new(self.units)) })
     }
 }

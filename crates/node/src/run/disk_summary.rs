@@ -56,7 +56,7 @@ impl DiskSummary {
     pub(super) fn new(sum: impl Fn(Counter) -> u64, failing: impl Iterator<Item = (String, i32)>) -> Self {
         Self {
             events_gone: sum(Counter::EventsGone),
-            failing: failing.map(|(node, error)| FailingDisk { error: disk_error(error), node }).collect(),
+            failing: failing.map(|(node, error)| FailingDisk::new(node, error)).collect(),
             files_restored: sum(Counter::FilesRestored),
             free_bytes: None,
             refusals: sum(Counter::DiskRefusals),
@@ -69,6 +69,12 @@ impl DiskSummary {
     pub(super) fn with_left(self, left: Option<DiskLeft>) -> Self {
         let seconds_left = left.and_then(|left| left.time).map(|time| time.as_secs());
         Self { free_bytes: left.map(|left| left.free_bytes), seconds_left, ..self }
+    }
+}
+
+impl FailingDisk {
+    pub(super) fn new(node: String, error: i32) -> Self {
+        Self { error: disk_error(error), node }
     }
 }
 

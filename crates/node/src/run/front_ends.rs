@@ -1,15 +1,16 @@
 //! Front ends under run control: a thread of their own that outlives runs, and what a run has of it.
 //!
 //! ```text
-//!  RunHandle --start, stop--> Conducted --orders--> FrontEndService's thread --commands--> the run's event manager
+//!  Units --start, stop--> Conducted --orders--> FrontEndService's thread --commands--> the run's event manager
 //!                  ^------------account------------------/      ^------------phase--------------/
 //! ```
 
 use super::assemble::{RunError, Workshop, endpoint, epoch, system};
-use super::handle::{Board, RunHandle};
+use super::handle::RunBase;
 use super::placement::{FRONT_ENDS, Part, Purpose, disk_thread, pool_of};
 use super::resolve::{Addresses, Resolved};
 use super::thread_placement::ThreadPlacement;
+use super::units::{Board, Units};
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{ControlledDrive, ControlledDriveConfig, Drive, FrontEndsAccount, Storage};
@@ -19,7 +20,7 @@ use ropewalk_io::disk::RealDisk;
 use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Waker;
 use ropewalk_memory::PoolConfig;
-use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
+use ropewalk_terms::{EventKey, Instant, SourceId};
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -192,20 +193,19 @@ impl Conducted {
     /// Begins the run as soon as all front ends are ready.
     pub(super) fn start(
         &self,
-        run: RunNumber,
-        first: EventKey,
-        last: Option<EventKey>,
+        base: &RunBase,
+        units: &Units,
+        (first, last): (EventKey, Option<EventKey>),
         taken_over: bool,
-        handle: &RunHandle,
     ) {
-        handle.board.watch(self.shared.waker.clone());
+        units.board.watch(self.shared.waker.clone());
         let nodes = Nodes {
-            commands: handle.commands.clone(),
-            wakers: handle.workers.iter().map(Worker::waker).collect(),
-            board: Arc::clone(&handle.board),
+            commands: units.commands.clone(),
+            wakers: base.workers.iter().map(Worker::waker).collect(),
+            board: Arc::clone(&units.board),
             phase: RunPhase::Initial,
         };
-        let order = RunOrder { run, first, last, addresses: self.addresses.clone() };
+        let order = RunOrder { run: base.run, first, last, addresses: self.addresses.clone() };
         // Whoever asks before the thread has begun is not to hear of the last run.
         self.shared.account.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
         self.shared.order(Order::Start { order, taken_over, nodes });

@@ -1,602 +1,610 @@
-//! The handle of a run: commands in, snapshots out.
+//! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
 
 use super::clock_summary::{ClockReading, ClockSummary};
 use super::configured::Configured;
 use super::feeder::RunningFeeder;
-use super::file_filters::FileFilters;
 use super::file_summary::FileBasedSummary;
 use super::forecast::{DiskLeft, DiskWatch, StartRoom};
 use super::front_end_summary::FrontEndsSummary;
-use super::front_ends::{Conducted, FrontEndService};
+use super::front_ends::Conducted;
+use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
 use super::measures::MeasureSummary;
-use super::registry;
+use super::registry::{self, RunDirectory};
 use super::summary::{Durations, Parts, RunSummary};
-use super::takeover_record::TakeoverRecord;
 use super::transfer::{TransferService, TransferSummary};
+use super::units::Units;
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
-use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
+use crate::configuration::Configuration;
+use crate::drive::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};
 use crate::fields::Fields;
-use crate::monitoring::{MergeError, merge};
-use crate::pages::NodePage;
 use crate::tap::Tap;
-use ropewalk_flow::control::{RunCommand, RunPhase};
-use ropewalk_flow::messages::{LumisectionEnd, Setting};
-use ropewalk_io::Dispatcher;
+use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::messages::Setting;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
-use ropewalk_io::wait::Waker;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
-use ropewalk_wire::run_file::{StreamName, run_directory_name};
-use std::os::fd::BorrowedFd;
+use ropewalk_wire::run_file::StreamName;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ropewalk_flow::source::TriggerGate;
-
-/// What the manager's thread and the handle share.
-#[derive(Debug, Default)]
-pub(super) struct Board {
-    standing: Mutex<Standing>,
-    /// Those that are over, in order.
-    lumisections: Mutex<Vec<LumisectionEnd>>,
-    /// Whom to wake when the phase changes.
-    watcher: OnceLock<Waker>,
-}
-
-impl Board {
-    /// Wakes this thread at each change of the phase from now on.
-    pub(super) fn watch(&self, watcher: Waker) {
-        // One thread gives a run's commands.
-        let _ = self.watcher.set(watcher);
-    }
-
-    /// How far the nodes are.
-    pub(super) fn phase(&self) -> RunPhase {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
-    }
-
-    /// How far the nodes are, and whether the run is paused.
-    fn progress(&self) -> (RunPhase, bool) {
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        (standing.phase, standing.is_paused)
-    }
-
-    /// The lumisections that are over, in order.
-    pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
-        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn add_lumisection(&self, end: LumisectionEnd) {
-        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).push(end);
-    }
-
-    fn observe(&self, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
-        // Copied first: the manager's thread waits for this lock.
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        observe(&standing, time, utc, disk)
-    }
-
-    fn read(&self) -> RunSnapshot {
-        RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Held for a copy of some numbers, twenty times a second.
-    fn write(&self, standing: &Standing) {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).copy_from(standing);
-    }
-}
-
-/// The manager's drive with its two lines to the outside.
-pub(super) struct CommandedManager<P: Dispatcher> {
-    pub(super) drive: ManagerDrive<P>,
-    pub(super) commands: Receiver<RunCommand>,
-    pub(super) board: Arc<Board>,
-    pub(super) publish_due: Instant,
-    pub(super) published: RunPhase,
-}
-
-/// How often the snapshot is renewed.
-const PUBLISH: Duration = Duration::from_millis(50);
-
-impl<P: Dispatcher> Drive for CommandedManager<P> {
-    fn turn(&mut self, now: Instant) -> usize {
-        while let Ok(command) = self.commands.try_recv() {
-            self.drive.command(now, command);
-        }
-        let work = self.drive.turn(now);
-        while let Some(end) = self.drive.next_ended_lumisection() {
-            self.board.add_lumisection(end);
-        }
-        let phase = self.drive.phase();
-        if now >= self.publish_due || phase != self.published || self.drive.is_done() {
-            self.publish_due = now.after(PUBLISH);
-            self.board.write(self.drive.standing());
-            if std::mem::replace(&mut self.published, phase) != phase
-                && let Some(watcher) = self.board.watcher.get()
-            {
-                watcher.wake();
-            }
-        }
-        work
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        Some(self.drive.next_deadline().map_or(self.publish_due, |deadline| deadline.min(self.publish_due)))
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.drive.prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.drive.wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.drive.is_done()
-    }
-
-    fn refusal(&self) -> Option<&Refusal> {
-        self.drive.refusal()
-    }
-
-    fn tell(&self, now: Instant, page: &mut NodePage) {
-        self.drive.tell(now, page);
-    }
-}
-
-/// How this process manages its run.
-#[derive(Clone, Debug)]
-pub(super) enum Managing {
-    /// From its beginning.
-    First {
-        /// Which event manager it is.
-        epoch: Epoch,
-        /// Where it listens.
-        address: String,
-    },
-    /// It took over.
-    Successor {
-        /// The run's first key.
-        first: EventKey,
-        /// Its last one, where it was known from the start.
-        last: Option<EventKey>,
-        /// Which event manager it is.
-        epoch: Epoch,
-        /// How long the run had gone on.
-        before: Duration,
-    },
-}
-
-/// The threads of a run, also where its handle is somewhere else.
+/// The threads of a run. A copy can be kept apart from the handle.
 #[derive(Clone, Debug)]
 pub struct RunThreads(pub(super) Arc<Ending>);
 
 impl RunThreads {
-    /// Those that have not ended, by name: `ru0`, `bu1` and so on.
+    /// The names of the threads that have not ended: `ru0`, `bu1` and so on.
     pub fn living(&self) -> Vec<String> {
         self.0.living()
     }
 }
 
-/// A run that goes on on its own threads.
+/// When the stop was given, and what had been done by then.
+#[derive(Copy, Clone, Debug)]
+struct Stopped {
+    at: Instant,
+    events: u64,
+    bytes: u64,
+}
+
+/// What a run has, whether units or gateways build its events.
 #[derive(Debug)]
-pub struct RunHandle {
+pub(super) struct RunBase {
+    /// Threads of units or gateways.
     pub(super) workers: Vec<Worker>,
-    pub(super) source_workers: Vec<Worker>,
-    pub(super) feeders: Vec<RunningFeeder>,
-    /// Where builder units of this process keep what their filters count.
-    pub(super) histograms: Vec<PathBuf>,
-    /// All sources are e-links of cards whose blocks come from outside of this process.
-    pub(super) is_fed: bool,
-    pub(super) commands: Sender<RunCommand>,
-    pub(super) board: Arc<Board>,
-    pub(super) gate: Option<Arc<TriggerGate>>,
-    pub(super) sent: Vec<(SourceId, Arc<Sent>)>,
+    /// Threads of emulated sources and farm nodes.
+    pub(super) emulators: Vec<Worker>,
     pub(super) ending: Arc<Ending>,
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
+    /// Configured sources.
     pub(super) sources: usize,
     pub(super) streams: Vec<StreamName>,
+    pub(super) histograms: Arc<[HistogramDefinition]>,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
-    pub(super) watched: Vec<Watched>,
-    /// What nobody was told yet.
+    /// News that `take_news` has not returned yet.
     pub(super) news: Vec<String>,
     pub(super) tap: Option<Tap>,
     pub(super) transfer: Option<TransferService>,
-    /// What filters files of events, for each builder unit.
-    pub(super) file_filters: Vec<FileFilters>,
     pub(super) disk_watch: Option<DiskWatch>,
     pub(super) start_room: StartRoom,
-    /// Front ends under run control, and their service where it is this run's alone.
-    pub(super) front_ends: Option<Conducted>,
-    pub(super) own_service: Option<FrontEndService>,
     pub(super) clock: MonotonicClock,
-    /// Who manages the run, where that is a process of its own; of one that takes over, as it was before.
-    pub(super) manager: Option<Managing>,
-    pub(super) started: Option<Instant>,
-    pub(super) stopped: Option<(Instant, u64, u64)>,
-    pub(super) ended: Option<Instant>,
-    pub(super) stopping: bool,
-    pub(super) forced: bool,
-    /// What was said of the run when it was started.
     pub(super) fields: Fields,
-    pub(super) configured: Configured,
-    /// What is counted of sources' fragments.
-    pub(super) histogram_definitions: Arc<[HistogramDefinition]>,
-    pub(super) clock_at_start: Option<ClockReading>,
+    configured: Configured,
+    clock_at_start: Option<ClockReading>,
+    started: Option<Instant>,
+    stopped: Option<Stopped>,
+    ended: Option<Instant>,
+    is_stopping: bool,
+    is_forced: bool,
+}
+
+/// A run that could not be set up as a whole ends the threads that it has.
+impl Drop for RunBase {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
+
+impl RunBase {
+    /// Of a run without threads yet.
+    pub(super) fn new(configuration: &Configuration, directory: RunDirectory, ending: Arc<Ending>) -> Self {
+        let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
+        Self {
+            workers: Vec::new(),
+            emulators: Vec::new(),
+            ending,
+            directory: directory.path,
+            run: directory.run,
+            sources: configuration.source.len() + of_flows,
+            streams: configuration.streams().names().collect(),
+            histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
+            addresses: Vec::new(),
+            warnings: configuration.renamed.clone(),
+            news: Vec::new(),
+            tap: None,
+            transfer: None,
+            disk_watch: None,
+            start_room: StartRoom::default(),
+            clock: MonotonicClock,
+            fields: Fields::default(),
+            configured: Configured::new(configuration),
+            clock_at_start: None,
+            started: None,
+            stopped: None,
+            ended: None,
+            is_stopping: false,
+            is_forced: false,
+        }
+    }
+
+    fn halt(&self) {
+        self.ending.halt();
+        self.workers.iter().chain(&self.emulators).for_each(Worker::wake);
+    }
+
+    fn end_threads(&mut self) {
+        self.halt();
+        self.workers.drain(..).chain(self.emulators.drain(..)).for_each(Worker::join);
+    }
+
+    /// All emulated and played sources have sent everything.
+    pub(super) fn have_emulators_ended(&self) -> bool {
+        !self.emulators.is_empty() && self.emulators.iter().all(Worker::is_finished)
+    }
+
+    /// How far a run is whose gateways have no event manager to ask.
+    const fn phase(&self) -> RunPhase {
+        match (self.started, self.stopped, self.ended) {
+            (_, _, Some(_)) => RunPhase::Ended,
+            (_, Some(_), None) => RunPhase::Draining,
+            (Some(_), None, None) => RunPhase::Running,
+            (None, None, None) => RunPhase::Configured,
+        }
+    }
+
+    fn disk_left(&self) -> Option<DiskLeft> {
+        self.disk_watch.as_ref().and_then(DiskWatch::left)
+    }
+}
+
+/// What builds the events of a run.
+#[derive(Debug)]
+pub(super) enum Builders {
+    Units(Box<Units>),
+    Gateways(Box<Gateways>),
+}
+
+/// A run that goes on on its own threads. Dropped, it ends them.
+#[derive(Debug)]
+pub struct RunHandle {
+    pub(super) base: RunBase,
+    pub(super) builders: Builders,
+}
+
+impl Drop for RunHandle {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
 }
 
 impl RunHandle {
-    /// The run as it was a moment ago.
+    /// The state of the run a moment ago.
     pub fn snapshot(&self) -> RunSnapshot {
-        self.board.read()
+        match &self.builders {
+            Builders::Units(units) => units.board.read(),
+            Builders::Gateways(gateways) => {
+                let (phase, is_paused) = self.progress();
+                let empty = RunSnapshot { phase, is_paused, run: self.base.run, ..RunSnapshot::default() };
+                gateways.snapshot().run_snapshot(&gateways.flows, empty)
+            }
+        }
     }
 
-    /// How far it is, and whether it is paused: a glance beside the whole [`RunHandle::snapshot`], which takes as long as there are sources.
+    /// The phase, and whether the run is paused: cheaper than [`RunHandle::snapshot`], which takes time for each source.
     pub fn progress(&self) -> (RunPhase, bool) {
-        self.board.progress()
+        match &self.builders {
+            Builders::Units(units) => units.board.progress(),
+            Builders::Gateways(gateways) => {
+                let phase = self.base.phase();
+                (phase, phase.is_running() && gateways.are_held())
+            }
+        }
     }
 
-    /// Where copies of its events can be asked for; none where no builder unit is in this process.
+    /// What gateways, farm nodes and emulated sources of this process report; empty without them.
+    pub fn gateways(&self) -> GatewaySnapshot {
+        match &self.builders {
+            Builders::Units(_) => GatewaySnapshot::default(),
+            Builders::Gateways(gateways) => gateways.snapshot(),
+        }
+    }
+
+    /// Where copies of events can be requested; none without a builder unit or gateway in this process.
     pub const fn tap(&self) -> Option<&Tap> {
-        self.tap.as_ref()
+        self.base.tap.as_ref()
     }
 
-    /// The run as it was a moment ago, with the numbers of each node and source, for those who watch it. Asks for memory:
-    /// not for threads that carry data.
+    /// The numbers of each node and source, for monitoring. Allocates: not for threads that carry data.
     pub fn sample(&self) -> Sample {
         let disk = self.disk_left().map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time });
-        self.board.observe(self.clock.now(), self.clock.utc(), disk)
+        let (time, utc) = (self.base.clock.now(), self.base.clock.utc());
+        match &self.builders {
+            Builders::Units(units) => units.board.observe(time, utc, disk),
+            Builders::Gateways(gateways) => {
+                let (phase, is_paused) = self.progress();
+                let phase = phase_name(phase, is_paused);
+                let empty = Sample { time, utc, run: self.base.run, phase, disk, ..Sample::default() };
+                gateways.snapshot().sample(&gateways.flows, gateways.histogram_cells(), empty)
+            }
+        }
     }
 
-    /// What is left of the disks that builder units of this process write to, as it was a moment ago; none where there are none.
+    /// Free space of the disks to which this process writes; none if it writes to none.
     pub fn disk_left(&self) -> Option<DiskLeft> {
-        self.disk_watch.as_ref().and_then(DiskWatch::left)
+        self.base.disk_left()
     }
 
     /// Its threads.
     pub fn threads(&self) -> RunThreads {
-        RunThreads(Arc::clone(&self.ending))
+        RunThreads(Arc::clone(&self.base.ending))
     }
 
-    /// Adds a thread that neither does anything nor ends before it may.
+    /// Adds a thread that does nothing and does not end before it may.
     #[cfg(test)]
     pub(crate) fn add_hanging_thread(&mut self, name: &str, may_end: Arc<std::sync::atomic::AtomicBool>) {
-        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(super::worker::Hangs(may_end))];
-        self.workers.push(Worker::start(name, drives, Arc::clone(&self.ending), || ()).expect("a thread"));
+        self.add_thread(name, Box::new(super::worker::Hangs(may_end)));
     }
 
-    /// The run's number.
+    #[cfg(test)]
+    fn add_thread(&mut self, name: &str, drive: Box<dyn crate::drive::Drive + Send>) {
+        let worker = Worker::start(name, vec![drive], Arc::clone(&self.base.ending), || ()).expect("a thread");
+        self.base.workers.push(worker);
+    }
+
+    /// The run's number; 0 in a process that only emulates sources or farm nodes.
     pub const fn run_number(&self) -> RunNumber {
-        self.run
+        self.base.run
     }
 
-    /// The run's directory.
+    /// The run's directory; empty in a process that has none.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        &self.base.directory
     }
 
-    /// Names and addresses where something listens: front ends of `ru0`, nodes of the manager, and so on.
+    /// Names and addresses where something listens: front ends of `ru0`, nodes of the event manager, and so on.
     pub fn addresses(&self) -> &[(String, String)] {
-        &self.addresses
+        &self.base.addresses
     }
 
-    /// Which event manager of the run this is, where that is a process of its own.
+    /// The epoch of the event manager, if it is a process of its own.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.manager.as_ref().map(|managing| match managing {
-            Managing::First { epoch, .. } | Managing::Successor { epoch, .. } => *epoch,
-        })
-    }
-
-    /// What is counted of sources' fragments (`[[histogram]]`); a sample has the numbers.
-    pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
-        Arc::clone(&self.histogram_definitions)
-    }
-
-    /// What was asked of the system for threads and pools, refused, and gone without.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// What splitters and filters did wrong for the first time since it was asked last; and once that nodes have no pages.
-    pub fn take_news(&mut self) -> Vec<String> {
-        self.news.drain(..).chain(self.watched.iter_mut().flat_map(Watched::take_news)).collect()
-    }
-
-    /// How many front ends are configured.
-    pub const fn sources(&self) -> usize {
-        self.sources
-    }
-
-    /// What each emulated or played source says that it sent: fragments and bytes.
-    pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
-        let read = |sent: &Sent| (sent.fragments.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
-        self.sent.iter().map(|(id, sent)| (*id, read(sent).0, read(sent).1)).collect()
-    }
-
-    /// All sources are e-links of cards whose blocks come from files, pipes or other processes: the run ends with these.
-    pub const fn is_fed(&self) -> bool {
-        self.is_fed
-    }
-
-    /// Every emulated and played source has sent all that it had.
-    pub fn sources_ended(&self) -> bool {
-        !self.source_workers.is_empty() && self.source_workers.iter().all(Worker::is_finished)
-    }
-
-    /// Keeps the configuration in the run's directory, and where the event manager is a process of its own leaves word there for one that
-    /// may have to take over; to be done before [`RunHandle::start`].
-    ///
-    /// # Errors
-    /// Where the directory cannot be written.
-    pub fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
-        registry::begins(&self.directory, self.run)?;
-        self.warnings.extend(self.configured.keep(&self.directory)?);
-        let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
-        let (epoch, address) = (*epoch, address.clone());
-        let record = TakeoverRecord {
-            run: self.run,
-            epoch,
-            first,
-            last,
-            address,
-            started: self.clock.utc(),
-            fields: self.fields.clone(),
-        };
-        record.make(&self.directory)
-    }
-
-    /// Looks whether there is room for it where builder units of this process write to, or have told that they write to. The disk may take its
-    /// time.
-    ///
-    /// # Errors
-    /// Where there is not, and what to do, for people.
-    pub fn expect_room(&self) -> Result<(), String> {
-        self.start_room.expect(|directory| free_bytes(directory).ok())?;
-        self.start_room.expect_told(|| self.sample())
-    }
-
-    /// What is said of the run, for its account. Before it begins: [`RunHandle::leave_word`] hands it on.
-    pub fn describe(&mut self, fields: Fields) {
-        self.fields = fields;
-    }
-
-    /// What was said of it.
-    pub const fn fields(&self) -> &Fields {
-        &self.fields
-    }
-
-    /// Goes on with the run that was taken over, of which the event manager knows since it was launched; false where there is none.
-    pub fn go_on(&mut self) -> bool {
-        let Some(Managing::Successor { first, last, before, .. }) = self.manager else { return false };
-        let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
-        self.started = Some(Instant::from_nanoseconds(started));
-        // The run goes on in any case.
-        let failed = |error| Some(format!("{}: the configuration is not kept: {error}", self.directory.display()));
-        let kept = self.configured.keep(&self.directory).unwrap_or_else(failed);
-        self.warnings.extend(kept);
-        if let Some(front_ends) = &self.front_ends {
-            front_ends.start(self.run, first, last, true, self);
+        match &self.builders {
+            Builders::Units(units) => units.epoch(),
+            Builders::Gateways(_) => None,
         }
+    }
+
+    /// The histograms of sources (`[[histogram]]`); a sample has the counts.
+    pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
+        Arc::clone(&self.base.histograms)
+    }
+
+    /// What the system refused for threads and pools, so that the run goes without; and old names of keys.
+    pub fn warnings(&self) -> &[String] {
+        &self.base.warnings
+    }
+
+    /// What splitters, filters or trigger hardware did wrong for the first time since the last call, and why nodes have no pages.
+    pub fn take_news(&mut self) -> Vec<String> {
+        let mut news = std::mem::take(&mut self.base.news);
+        match &mut self.builders {
+            Builders::Units(units) => news.extend(units.watched.iter_mut().flat_map(Watched::take_news)),
+            Builders::Gateways(gateways) => news.extend(gateways.take_hardware_failures()),
+        }
+        news
+    }
+
+    /// How many sources are configured.
+    pub const fn sources(&self) -> usize {
+        self.base.sources
+    }
+
+    /// What each emulated or played source of a readout unit sent: fragments and bytes.
+    pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
+        match &self.builders {
+            Builders::Units(units) => units.sent(),
+            Builders::Gateways(_) => Vec::new(),
+        }
+    }
+
+    /// The emulated sources have sent their last event.
+    pub fn sources_ended(&self) -> bool {
+        match &self.builders {
+            Builders::Units(_) => self.base.have_emulators_ended(),
+            Builders::Gateways(gateways) => gateways.are_sources_exhausted(),
+        }
+    }
+
+    /// Nothing more will come of the sources. `until_sources_end`: sources that leave end the run; `has_limit`: a number of events is wanted,
+    /// so that sources which have none left are no end. `given_up` connections ended with their readout unit and do not come again.
+    pub fn are_sources_over(
+        &self,
+        until_sources_end: bool,
+        has_limit: bool,
+        snapshot: &RunSnapshot,
+        given_up: u64,
+    ) -> bool {
+        match &self.builders {
+            Builders::Units(units) => {
+                units.are_sources_over(&self.base, (until_sources_end, has_limit), snapshot, given_up)
+            }
+            Builders::Gateways(gateways) => gateways.are_sources_exhausted(),
+        }
+    }
+
+    /// Writes the configuration into the run's directory, and the takeover record of an event manager that is a process of its own. Call it
+    /// before [`RunHandle::start`].
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
+        registry::begins(&self.base.directory, self.base.run)?;
+        self.base.warnings.extend(self.base.configured.keep(&self.base.directory)?);
+        match &self.builders {
+            Builders::Units(units) => units.leave_word(&self.base, first, last),
+            Builders::Gateways(_) => Ok(()),
+        }
+    }
+
+    /// Checks that the disks have room for the run. A disk may take its time.
+    ///
+    /// # Errors
+    /// If they have not: which, and what to do.
+    pub fn expect_room(&self) -> Result<(), String> {
+        self.base.start_room.expect(|directory| free_bytes(directory).ok())?;
+        self.base.start_room.expect_told(|| self.sample())
+    }
+
+    /// Sets the fields of the run, for its account. Call it before [`RunHandle::leave_word`].
+    pub fn describe(&mut self, fields: Fields) {
+        self.base.fields = fields;
+    }
+
+    /// The fields of the run.
+    pub const fn fields(&self) -> &Fields {
+        &self.base.fields
+    }
+
+    /// Goes on with the run that was taken over; false if there is none.
+    pub fn go_on(&mut self) -> bool {
+        let Builders::Units(units) = &self.builders else { return false };
+        let Some(before) = units.go_on(&self.base) else { return false };
+        let started = self.base.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
+        self.base.started = Some(Instant::from_nanoseconds(started));
+        // The run goes on in any case.
+        let failed = |error| Some(format!("{}: the configuration is not kept: {error}", self.base.directory.display()));
+        let kept = self.base.configured.keep(&self.base.directory).unwrap_or_else(failed);
+        self.base.warnings.extend(kept);
         true
     }
 
-    /// How long the run has gone on since its start, the time under earlier event managers included.
+    /// The time since the run's start, including the time under earlier event managers.
     pub fn age(&self) -> Duration {
-        self.started.map_or(Duration::ZERO, |started| self.clock.now().since(started))
+        self.base.started.map_or(Duration::ZERO, |started| self.base.clock.now().since(started))
     }
 
-    /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.
+    /// Starts the run as soon as all nodes are connected. Units take exactly the keys from `first` to `last`; flows of gateways number their
+    /// events as they are configured.
     pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
-        self.clock_at_start = ClockReading::now();
-        self.started = Some(self.clock.now());
-        match &self.front_ends {
-            // The nodes begin when every front end is ready.
-            Some(front_ends) => front_ends.start(self.run, first, last, false, self),
-            None => self.command(RunCommand::Start { run: self.run, first, last }),
+        self.base.clock_at_start = ClockReading::now();
+        self.base.started = Some(self.base.clock.now());
+        match &self.builders {
+            Builders::Units(units) => units.start(&self.base, first, last),
+            Builders::Gateways(gateways) => gateways.hold(&self.base.workers, false),
         }
     }
 
-    /// Vetoes the trigger of emulated sources, then stops: everything up to the last trigger is still built.
+    /// Stops the trigger of emulated sources, then the run: everything up to the last trigger is still built.
     pub fn stop(&mut self) {
-        if std::mem::replace(&mut self.stopping, true) {
+        if std::mem::replace(&mut self.base.is_stopping, true) {
             return;
         }
-        // Sources that have ended by themselves end the running interval when the last event is done.
-        if !self.sources_ended() {
+        let are_units = matches!(self.builders, Builders::Units(_));
+        // Sources of units that have ended end the running interval with their last event.
+        if !(are_units && self.sources_ended()) {
             self.note_stop();
         }
-        for feeder in &self.feeders {
-            feeder.child.stop();
-        }
-        let last = self.gate.as_ref().map(|gate| EventKey::new(0, gate.close()));
-        match &self.front_ends {
-            Some(front_ends) => front_ends.stop(last),
-            None => self.command(RunCommand::Stop { last }),
+        match &self.builders {
+            Builders::Units(units) => units.stop(&self.base.workers),
+            Builders::Gateways(gateways) => gateways.stop(&self.base.workers),
         }
     }
 
-    /// From now on a source takes part no longer, or again; before the run begins, from its first event on. In mid-run the readout unit that
-    /// has it chooses from which event on, and reports it. The run is told of both by its account.
+    /// Masks a source from now on, or takes it back; before the run begins, from its first event on. Later the readout unit or gateway that
+    /// has the source chooses the event; the account names it.
     pub fn mask(&self, source: SourceId, is_masked: bool) {
-        if let Some(front_ends) = &self.front_ends {
-            front_ends.mask(source, is_masked);
+        match &self.builders {
+            Builders::Units(units) => units.mask(&self.base.workers, source, is_masked),
+            Builders::Gateways(gateways) => gateways.mask(&self.base.workers, source, is_masked),
         }
-        self.command(RunCommand::Mask { source, is_masked });
     }
 
-    /// From now on a parameter has another value.
+    /// Changes a parameter.
     pub fn set(&self, setting: Setting) {
-        self.command(RunCommand::Set(setting));
+        match &self.builders {
+            Builders::Units(units) => units.set(&self.base.workers, setting),
+            Builders::Gateways(gateways) => gateways.set(&self.base.workers, setting),
+        }
     }
 
-    /// Has no further event built for now: a trigger source under run control is held first; otherwise readout units fill up and hold their
-    /// sources back. A stop ends a pause.
+    /// Builds no further event for now. A stop ends a pause.
     pub fn pause(&self) {
-        match &self.front_ends {
-            Some(front_ends) => front_ends.pause(true),
-            None => self.command(RunCommand::Pause),
-        }
+        self.set_paused(true);
     }
 
     /// Goes on after a pause.
     pub fn resume(&self) {
-        match &self.front_ends {
-            Some(front_ends) => front_ends.pause(false),
-            None => self.command(RunCommand::Resume),
+        self.set_paused(false);
+    }
+
+    fn set_paused(&self, is_paused: bool) {
+        match &self.builders {
+            Builders::Units(units) => units.pause(&self.base.workers, is_paused),
+            Builders::Gateways(gateways) => gateways.hold(&self.base.workers, is_paused),
         }
     }
 
     /// Stops at once: what is not done is dropped and named.
     pub fn force_stop(&mut self) {
         self.note_stop();
-        self.forced = true;
-        if let Some(gate) = &self.gate {
-            gate.close();
-        }
-        match &self.front_ends {
-            Some(front_ends) => front_ends.force_stop(),
-            None => self.command(RunCommand::ForceStop),
+        self.base.is_forced = true;
+        match &self.builders {
+            Builders::Units(units) => units.force_stop(&self.base.workers),
+            Builders::Gateways(gateways) => {
+                gateways.stop(&self.base.workers);
+                self.base.ending.halt();
+            }
         }
     }
 
     fn note_stop(&mut self) {
-        let snapshot = self.snapshot();
-        let bytes = snapshot.counter(Counter::PayloadBytesReceived);
-        let events = &snapshot.ledger.events;
-        self.stopped.get_or_insert((self.clock.now(), events.built + events.incomplete_emitted, bytes));
-    }
-
-    pub(super) fn command(&self, command: RunCommand) {
-        // Only a manager that has ended no longer listens; then there is nothing to command.
-        let _ = self.commands.send(command);
-        for worker in &self.workers {
-            worker.wake();
+        if self.base.stopped.is_none() {
+            self.base.stopped = Some(Stopped::new(self.base.clock.now(), &self.snapshot()));
         }
     }
 
-    /// Front ends under run control, as they were a moment ago; none where there are none.
+    /// Front ends under run control, as they were a moment ago; none without them.
     pub fn front_ends(&self) -> Option<FrontEndsAccount> {
-        self.front_ends.as_ref().map(Conducted::account)
+        match &self.builders {
+            Builders::Units(units) => units.front_ends.as_ref().map(Conducted::account),
+            Builders::Gateways(_) => None,
+        }
     }
 
     /// The run has ended: drained, files closed.
     pub fn is_ended(&mut self) -> bool {
-        // Looked at first: what threads that have ended left behind is then all there.
-        let has_left = self.workers.iter().all(Worker::is_finished);
-        let nodes_ended = self.board.phase().is_final();
-        let ended = nodes_ended && self.front_ends.as_ref().is_none_or(Conducted::is_at_rest);
-        if ended {
-            self.ended.get_or_insert_with(|| self.clock.now());
+        let (is_ended, is_over) = match &self.builders {
+            Builders::Units(units) => {
+                // Looked at first: what threads that have ended left behind is then all there.
+                let has_left = self.base.workers.iter().all(Worker::is_finished);
+                let nodes_ended = units.board.phase().is_final();
+                let ended = nodes_ended && units.front_ends.as_ref().is_none_or(Conducted::is_at_rest);
+                // Threads that ended before the run did leave nothing to wait for.
+                (ended, ended || has_left && !nodes_ended)
+            }
+            Builders::Gateways(gateways) => {
+                let ended = gateways.have_ended(&self.base.workers, self.base.stopped.is_some());
+                (ended, ended)
+            }
+        };
+        if is_ended {
+            self.base.ended.get_or_insert_with(|| self.base.clock.now());
         }
-        // Threads that have ended before the run did leave nothing to wait for.
-        ended || has_left && !nodes_ended
+        is_over
     }
 
-    /// Who refused this node for good, where somebody did: then its threads end.
+    /// The node that refused this one for good, if one did: then its threads end.
     pub fn refusal(&self) -> Option<&Refusal> {
-        self.ending.refusal()
+        self.base.ending.refusal()
     }
 
-    /// Waits for the threads and gives the final account. `patience` bounds how long nodes may take to leave.
+    /// Waits for the threads, at most for `patience`, ends them and returns the final account.
     pub fn finish(mut self, patience: Duration) -> RunSummary {
-        let until = self.clock.now().after(patience);
-        while !self.workers.iter().chain(&self.source_workers).all(Worker::is_finished) && self.clock.now() < until {
+        let until = self.base.clock.now().after(patience);
+        while !self.have_threads_ended() && self.base.clock.now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.ending.halt();
-        for worker in self.workers.iter().chain(&self.source_workers) {
-            worker.wake();
+        self.end_threads();
+        let is_forced = self.base.is_forced;
+        if let Builders::Units(units) = &self.builders {
+            self.base.warnings.extend(units.merge_histograms(&self.base));
         }
-        for feeder in &self.feeders {
-            feeder.is_over.store(true, Ordering::Relaxed);
-        }
-        while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        self.workers.drain(..).chain(self.source_workers.drain(..)).for_each(Worker::join);
-        self.merge_histograms();
-        // Whoever forces an end does not wait for others' programs.
-        if let Some(transfer) = self.transfer.as_mut().filter(|_| !self.forced) {
+        // A forced end does not wait for commands that transfer files.
+        if let Some(transfer) = self.base.transfer.as_mut().filter(|_| !is_forced) {
             transfer.finish();
         }
-        self.file_filters.iter_mut().for_each(|filters| filters.finish(self.forced));
+        if let Builders::Units(units) = &mut self.builders {
+            units.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
+        }
         self.summary()
     }
 
-    /// Adds up what the filters of this process counted, once all of it is kept. Builder units that are processes of their own keep theirs,
-    /// wherever that is.
-    fn merge_histograms(&mut self) {
-        if self.histograms.is_empty() || self.directory.as_os_str().is_empty() {
-            return;
+    /// The threads that end by themselves have: farm nodes do not.
+    fn have_threads_ended(&self) -> bool {
+        let mut workers = self.base.workers.iter();
+        match &self.builders {
+            Builders::Units(_) => workers.chain(&self.base.emulators).all(Worker::is_finished),
+            Builders::Gateways(_) => workers.all(Worker::is_finished),
         }
-        let name = run_directory_name(self.run);
-        let directories: Vec<_> = self.histograms.iter().map(|output| output.join(&name)).collect();
-        let kept = match merge(&directories) {
-            // A run that was never begun has counted nothing.
-            Err(MergeError::Nothing { .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
-            Ok(sum) => sum.keep(&self.directory).map_err(|error| format!("{}: {error}", self.directory.display())),
-        };
-        self.warnings.extend(kept.err().map(|error| format!("what filters counted is not added up: {error}")));
     }
 
-    /// The account as it is known now.
+    fn end_threads(&mut self) {
+        if let Builders::Gateways(gateways) = &self.builders {
+            gateways.end_nodes();
+        }
+        self.base.halt();
+        if let Builders::Units(units) = &self.builders {
+            units.end_feeders();
+        }
+        self.base.end_threads();
+        if let Builders::Gateways(gateways) = &mut self.builders {
+            gateways.end_hardware();
+        }
+    }
+
+    /// The account of what is known now.
     pub fn summary(&self) -> RunSummary {
-        let now = self.clock.now();
-        let started = self.started.unwrap_or(now);
-        let ended = self.ended.unwrap_or(now);
-        let snapshot = self.snapshot();
-        let (stopped, events, bytes) = self.stopped.unwrap_or_else(|| {
-            let bytes = snapshot.counter(Counter::PayloadBytesReceived);
-            let events = &snapshot.ledger.events;
-            (ended, events.built + events.incomplete_emitted, bytes)
-        });
-        let age = self.started.map(|started| now.since(started));
-        let times = Durations {
-            started: age.map(|age| Utc(self.clock.utc().0.saturating_sub(age.as_nanos() as i64))),
-            whole: ended.since(started).as_secs_f64(),
-            running: stopped.since(started).as_secs_f64(),
-            events_when_stopped: events,
-            bytes_when_stopped: bytes,
+        let base = &self.base;
+        let (snapshot, sample, times) = (self.snapshot(), self.sample(), self.durations());
+        let lumisections = match &self.builders {
+            Builders::Units(units) => units.board.lumisections(),
+            Builders::Gateways(_) => Vec::new(),
         };
-        let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
-        let of_others = self.watched.iter().flat_map(Watched::remarks);
-        let transfer = self.transfer.as_ref().map(TransferService::summary);
-        // Before the end there is nothing wrong with what is left.
-        let left = transfer.as_ref().filter(|_| self.workers.is_empty()).and_then(TransferSummary::remark);
-        let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_others).chain(left).collect();
-        let lumisections = self.board.lumisections();
-        let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
-        let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
-        let (fields, configuration) = (self.fields.clone(), self.configured.summary.clone());
-        let clock = ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() };
-        let sample = self.sample();
-        let histograms = self.histogram_definitions.iter().map(|one| one.read(&sample, None)).collect();
-        let measures = MeasureSummary::all(&sample);
-        let inputs = self.feeders.iter().filter_map(RunningFeeder::input).collect();
-        let summary =
-            RunSummary { inputs, warnings, transfer, fields, configuration, clock, histograms, measures, ..summary }
-                .with_disk_left(self.disk_left())
-                .with_panicked(&self.ending.panicked());
-        let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {
-            None => summary,
-            Some(file_based) => summary.with_file_based(file_based),
-        };
-        match self.front_ends() {
-            None => summary,
-            Some(account) => {
-                summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started, &self.configured.settings))
+        let transfer = base.transfer.as_ref().map(TransferService::summary);
+        let parts = Parts { sources: base.sources, streams: &base.streams, lumisections: &lumisections };
+        let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
+        summary.fields = base.fields.clone();
+        summary.configuration = base.configured.summary.clone();
+        summary.clock = ClockSummary { at_start: base.clock_at_start, at_end: ClockReading::now() };
+        summary.histograms = base.histograms.iter().map(|one| one.read(&sample, None)).collect();
+        summary.measures = MeasureSummary::all(&sample);
+        summary.disk = summary.disk.with_left(base.disk_left());
+        summary.warnings.clone_from(&base.warnings);
+        match &self.builders {
+            Builders::Units(units) => self.add_units(units, &mut summary, &snapshot),
+            Builders::Gateways(gateways) => {
+                let running = Duration::from_secs_f64(times.running);
+                summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
             }
         }
+        // Files that wait for their transfer are no fault before the end.
+        let left = transfer.as_ref().filter(|_| base.workers.is_empty()).and_then(TransferSummary::remark);
+        summary.warnings.extend(left);
+        summary.transfer = transfer;
+        summary.with_panicked(&base.ending.panicked())
+    }
+
+    fn add_units(&self, units: &Units, summary: &mut RunSummary, snapshot: &RunSnapshot) {
+        summary.inputs = units.feeders.iter().filter_map(RunningFeeder::input).collect();
+        summary.warnings.extend(units.feeders.iter().flat_map(RunningFeeder::remarks));
+        summary.warnings.extend(units.watched.iter().flat_map(Watched::remarks));
+        if let Some(file_based) = FileBasedSummary::new(&units.file_filters, summary.events.written) {
+            summary.add_file_based(file_based);
+        }
+        if let Some(account) = self.front_ends() {
+            let started = self.base.started.unwrap_or_else(|| self.base.clock.now());
+            let settings = &self.base.configured.settings;
+            summary.add_front_ends(FrontEndsSummary::new(&account, snapshot, started, settings));
+        }
+    }
+
+    fn durations(&self) -> Durations {
+        let base = &self.base;
+        let now = base.clock.now();
+        let started = base.started.unwrap_or(now);
+        let ended = base.ended.unwrap_or(now);
+        let stopped = base.stopped.unwrap_or_else(|| Stopped::new(ended, &self.snapshot()));
+        let age = base.started.map(|started| now.since(started));
+        Durations {
+            started: age.map(|age| Utc(base.clock.utc().0.saturating_sub(age.as_nanos() as i64))),
+            whole: ended.since(started).as_secs_f64(),
+            running: stopped.at.since(started).as_secs_f64(),
+            events_when_stopped: stopped.events,
+            bytes_when_stopped: stopped.bytes,
+        }
+    }
+}
+
+impl Stopped {
+    fn new(at: Instant, snapshot: &RunSnapshot) -> Self {
+        let events = &snapshot.ledger.events;
+        let bytes = snapshot.counter(Counter::PayloadBytesReceived);
+        Self { at, events: events.built + events.incomplete_emitted, bytes }
     }
 }
 
@@ -604,27 +612,62 @@ impl RunHandle {
 mod tests {
     use super::*;
     use crate::configuration::parse;
+    use crate::drive::gateway::ThrottleBoard;
+    use crate::run::gateway::{Hardware, SystemPart, Way, launch_part};
     use crate::run::worker::Panics;
 
-    #[test]
-    fn a_thread_that_panicked_ends_the_run_and_is_named_in_the_account_which_does_not_balance() {
-        let output = std::env::temp_dir().join(format!("ropewalk-handle-{}", std::process::id()));
+    fn units(output: &Path) -> RunHandle {
         let text = format!(
             "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
              [[source]]\nid = 1\nreadout = \"ru0\"\n",
             output.display().to_string()
         );
         let configuration = parse("handle", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        let mut handle = super::super::launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
-        assert!(!handle.is_ended());
-        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(Panics)];
-        handle.workers.push(Worker::start("bu1", drives, Arc::clone(&handle.ending), || ()).expect("a thread"));
-        while !handle.is_ended() {
+        super::super::launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Nodes of a farm, which run without gateways.
+    fn nodes() -> RunHandle {
+        let text = "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
+                    sources = { count = 2, first = 0, address = \"127.0.0.1:23000\" }\n[farm]\nnodes = 1\nemulate = {}\n\
+                    [[gateway]]\nname = \"gw0\"\ncontrol = \"127.0.0.1:22999\"\nlisten = { hlt = \"127.0.0.1:22998\" }\n";
+        let configuration = parse("handle", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        launch_part(&configuration, &SystemPart::Nodes(0..1), None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn panicked(mut handle: RunHandle, thread: &str) -> Option<String> {
+        handle.add_thread(thread, Box::new(Panics));
+        while !handle.base.ending.is_halted() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let summary = handle.finish(Duration::ZERO);
-        std::fs::remove_dir_all(&output).expect("the run's own");
         assert!(!summary.is_balanced());
-        assert_eq!(summary.ledger.unbalanced[0].thread.as_deref(), Some("bu1"), "{:?}", summary.ledger);
+        summary.ledger.unbalanced[0].thread.clone()
+    }
+
+    #[test]
+    fn the_account_names_a_thread_that_panicked_and_is_not_balanced() {
+        let output = std::env::temp_dir().join(format!("ropewalk-handle-{}", std::process::id()));
+        let mut handle = units(&output);
+        assert!(!handle.is_ended());
+        assert_eq!(panicked(handle, "bu1").as_deref(), Some("bu1"));
+        std::fs::remove_dir_all(&output).expect("the run's own");
+        assert!(nodes().summary().is_balanced());
+        assert_eq!(panicked(nodes(), "gw0").as_deref(), Some("gw0"));
+        assert!(nodes().finish(Duration::ZERO).is_balanced());
+    }
+
+    #[test]
+    fn a_dropped_handle_ends_its_threads() {
+        let mut handle = nodes();
+        let board = Arc::<ThrottleBoard>::default();
+        let way = Way::Command(vec!["true".to_owned()]);
+        let hardware = Hardware::start("gw0", way, Arc::clone(&board)).expect("a thread");
+        let Builders::Gateways(gateways) = &mut handle.builders else { panic!("no gateways") };
+        gateways.hardware.push(hardware);
+        let ending = Arc::clone(&handle.base.ending);
+        drop(handle);
+        assert!(board.read().is_over && ending.is_halted());
+        assert_eq!((Arc::strong_count(&board), Arc::strong_count(&ending)), (1, 1), "a thread still has it");
     }
 }

@@ -10,8 +10,9 @@
 //! filters    who decides on built events: triggers that are built in, libraries and programs of others, and their processes
 //! filter_node  filter units for builder units on other machines
 //! emulated   sources that are not there, and how they come
-//! registry   run numbers and directories      handle    commands in, snapshots out
-//! conducted  what every run is to whoever conducts it, pulled or pushed, and its account
+//! registry   run numbers and directories      handle    commands in, snapshots and the account out
+//! units      readout units, builder units and event manager behind the handle
+//! gateway    gateways behind the handle: flows of packets, a farm
 //! record     a run of the past in a line      logbook   what people say of runs
 //! stored     the files that a run has left on the disks
 //! takeover_record  which event manager has a run, for its successor
@@ -22,7 +23,6 @@
 //! run_files  from [run] and [storage] to what writes run files and takes them away
 //! transfer   closed run files, taken to where they are kept by a command of the user's
 //! advice     which key would help where a source is no use
-//! push       the same for push systems: sources, gateways, a farm
 //! stream     chunks of FELIX blocks served and subscribed to, without a run
 //! ```
 
@@ -34,7 +34,6 @@ mod card_process;
 mod card_summary;
 mod cards;
 mod clock_summary;
-mod conducted;
 mod configured;
 mod descriptors;
 mod disk_summary;
@@ -50,6 +49,7 @@ mod forecast;
 mod fragment_summary;
 mod front_end_summary;
 mod front_ends;
+pub mod gateway;
 mod handle;
 mod histograms;
 mod input_summary;
@@ -58,7 +58,6 @@ mod logbook;
 mod lumisections;
 mod measures;
 mod placement;
-pub mod push;
 mod record;
 mod registry;
 mod resolve;
@@ -73,6 +72,7 @@ mod summary;
 mod takeover_record;
 mod thread_placement;
 mod transfer;
+mod units;
 mod watched;
 mod worker;
 
@@ -82,7 +82,6 @@ pub(crate) use assemble::{launch_manager, take_over};
 pub use card_process::write_card;
 pub use card_summary::{CardSummary, SubscriberSummary};
 pub use clock_summary::{ClockReading, ClockSummary};
-pub use conducted::{Account, ConductedRun};
 pub use configured::{CONFIGURATION, ConfigurationSummary};
 pub use disk_summary::{DeletedSummary, DiskSummary, FailingDisk, disk_error};
 pub use file_summary::{FileBasedSummary, FiledLumisection, FiledStream};

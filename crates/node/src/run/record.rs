@@ -3,7 +3,6 @@
 use super::clock_summary::ClockSummary;
 use super::configured::CONFIGURATION;
 use super::measures::MeasureSummary;
-use super::push::PUSH_SUMMARY_SCHEMA;
 use super::registry::{Registry, RunDirectory};
 use super::takeover_record::ACCOUNT;
 use crate::configuration::Written;
@@ -14,6 +13,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+
+/// The schema that version 1 of accounts had for runs with gateways.
+const GATEWAY_SCHEMA_1: &str = "ropewalk-push-run-1";
 
 /// Bytes of an account that is read; no run writes a longer one.
 const ACCOUNT_BYTES: u64 = 64 << 20;
@@ -41,8 +43,8 @@ pub struct GapRecord {
     pub missing: u64,
 }
 
-/// What an account says in a line. Where there is no account, because the run goes on or was killed, fields are null. Of a push system
-/// packets are counted in the place of fragments, all flows together.
+/// What an account says in a line. Where there is no account, because the run goes on or was killed, fields are null. In runs with
+/// gateways a packet counts as one fragment, all flows together.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct RunRecord {
     /// The run's number.
@@ -208,7 +210,7 @@ impl RunRecord {
     pub fn read(directory: &RunDirectory) -> io::Result<Self> {
         let bare = Self { run: directory.run.0, directory: directory.path.clone(), ..Self::default() };
         match account::<Told>(directory) {
-            Ok(told) if told.schema == PUSH_SUMMARY_SCHEMA => Ok(bare.with_push(told)),
+            Ok(told) if told.schema == GATEWAY_SCHEMA_1 => Ok(bare.with_gateways_1(told)),
             Ok(told) => Ok(bare.with(told)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(bare),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", directory.path.display()))),
@@ -228,7 +230,7 @@ impl RunRecord {
         }
     }
 
-    fn with_push(self, told: Told) -> Self {
+    fn with_gateways_1(self, told: Told) -> Self {
         let flows = || told.flows.values();
         let sum = |count: fn(&ToldFlow) -> u64| Some(flows().map(count).sum());
         let mut lost = Counts::new();
@@ -378,8 +380,20 @@ mod tests {
         assert_eq!(record.gaps, [(12, vec![gap])].into());
         assert_eq!(record.front_ends, [(3, front_end)].into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
+        fs::write(path.join(ACCOUNT), "{").expect("it can be written");
+        let error = RunRecord::read(&directory).expect_err("it is no account").to_string();
+        assert!(error.contains("ropewalk-record-"), "{error}");
+        fs::remove_dir_all(path).expect("it can be removed");
+    }
+
+    /// Version 1 had a form of its own for gateways.
+    #[test]
+    fn accounts_of_gateways_of_both_versions_say_the_same() {
+        let path = std::env::temp_dir().join(format!("ropewalk-record-gateways-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        let directory = RunDirectory { run: RunNumber(4), path: path.clone() };
         let account = json!({
-            "schema": PUSH_SUMMARY_SCHEMA, "state": "ended", "duration_s": 2.0, "written": 7, "ledger": { "balanced": true },
+            "schema": GATEWAY_SCHEMA_1, "state": "ended", "duration_s": 2.0, "written": 7, "ledger": { "balanced": true },
             "flows": {
                 "hlt": {
                     "packets": { "bytes": 50, "late": 1, "dropped": { "unknown_source": 2 }, "in_incomplete_events": 3 },
@@ -400,9 +414,18 @@ mod tests {
         let lost = [("in_incomplete_events", 3), ("late", 1), ("timed_out", 4), ("unknown_source", 2)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
         assert_eq!(record.sources_in_trouble, [10]);
-        fs::write(path.join(ACCOUNT), "{").expect("it can be written");
-        let error = RunRecord::read(&directory).expect_err("it is no account").to_string();
-        assert!(error.contains("ropewalk-record-"), "{error}");
+        let account = json!({
+            "schema": super::super::SUMMARY_SCHEMA, "state": "ended", "sources": 3, "ledger": { "balanced": true },
+            "fragments": { "late": 1, "missing": { "timed_out": 4 } }, "by_source": { "10": { "missing": { "timed_out": 4 } }, "11": {} },
+            "events": { "built": 95, "incomplete_emitted": 10, "written": 7 }, "bytes": { "payload_received": 55, "written": 78 },
+            "flows": { "hlt": { "packets": { "bytes": 55 } } }, "gateways": { "gw0": {} }, "farm": null,
+        });
+        fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
+        let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((record.sources, record.built, record.written), (Some(3), Some(95), Some(7)));
+        assert_eq!((record.bytes_received, record.bytes_written), (Some(55), Some(78)));
+        assert_eq!(record.lost, [("late", 1), ("timed_out", 4)].map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.sources_in_trouble, [10]);
         fs::remove_dir_all(path).expect("it can be removed");
     }
 }

@@ -7,9 +7,9 @@ use super::configured::ConfigurationSummary;
 use super::disk_summary::{DeletedSummary, DiskSummary};
 use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
-use super::forecast::DiskLeft;
 use super::fragment_summary::{FragmentSummary, causes};
 use super::front_end_summary::FrontEndsSummary;
+use super::gateway::{FarmNodeSummary, FlowSummary, GatewayAccount, GatewaySummary};
 use super::histograms::SourceHistograms;
 use super::input_summary::InputSummary;
 use super::ledger_summary::{LedgerSummary, UnbalancedSummary};
@@ -31,8 +31,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The form's name and version.
-pub const SUMMARY_SCHEMA: &str = "ropewalk-run-1";
+/// The name and version of the schema. Version 1 had another schema for gateways.
+pub const SUMMARY_SCHEMA: &str = "ropewalk-run-2";
 
 /// The state of a run whose stop was forced.
 const FORCED: &str = "forced";
@@ -40,19 +40,18 @@ const FORCED: &str = "forced";
 /// A run's account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(
-    title = "The account of a run: run.json, and the last line of `ropewalk run --json` and `ropewalk demo --json`"
+    title = "The account of a run: run.json, and the last line of `--json` of `run`, `demo`, `node`, `source mep` and `farm-node`"
 )]
 pub struct RunSummary {
-    /// The form's name and version.
+    /// The name and version of the schema.
     #[schemars(extend("const" = SUMMARY_SCHEMA))]
     pub schema: &'static str,
-    /// The run's number.
-    #[schemars(range(min = 1))]
+    /// The run's number; 0 in a process that only emulates packet sources or farm nodes.
     pub run: u32,
     /// `ended`; `forced` after a forced stop; otherwise the phase in which the run was left.
     #[schemars(extend("enum" = states()))]
     pub state: &'static str,
-    /// The run's directory.
+    /// The run's directory; empty in a process that only emulates packet sources or farm nodes.
     pub directory: PathBuf,
     /// When it began, in nanoseconds since 1970 UTC; null where it never did.
     pub started_ns: Option<i64>,
@@ -67,7 +66,7 @@ pub struct RunSummary {
     pub duration_s: f64,
     /// Configured sources.
     pub sources: usize,
-    /// The account of fragments, of all sources.
+    /// The account of fragments, of all sources. In runs with gateways a packet counts as one fragment.
     pub fragments: FragmentSummary,
     /// The account of events.
     pub events: EventSummary,
@@ -93,12 +92,13 @@ pub struct RunSummary {
     pub ledger: LedgerSummary,
     /// The exit status, and why.
     pub status: StatusSummary,
-    /// The account of fragments of each source, by its id.
+    /// The account of fragments of each source, by its id. In runs with gateways what has no source, is late or comes twice counts for the
+    /// flow only.
     pub by_source: BTreeMap<String, FragmentSummary>,
     /// What is unknown because readout units died before they reported it; empty if the account is complete.
     pub partial: Vec<PartialSummary>,
     /// The ranges of events in which a required source is missing, by its id, for each life of its readout unit. Outside
-    /// these ranges it has a fragment in every event. Sources without gaps are left out.
+    /// these ranges it has a fragment in every event. Sources without gaps are left out. Gateways do not record gaps.
     pub gaps: BTreeMap<String, Vec<GapSummary>>,
     /// Irregular numbers of a source, by its id, the first 16 in each life of its readout unit.
     pub numbering: BTreeMap<String, Vec<NumberingSummary>>,
@@ -120,6 +120,12 @@ pub struct RunSummary {
     /// The account of each named stream, as last reported by builder units: selected = prescaled_away + written +
     /// failed + in_flight.
     pub streams: BTreeMap<String, StreamSummary>,
+    /// Each flow of packets, by name: all gateways of this process together. Empty without gateways.
+    pub flows: BTreeMap<String, FlowSummary>,
+    /// Each input queue of the gateways of this process, by name.
+    pub gateways: BTreeMap<String, GatewaySummary>,
+    /// The farm nodes of this process; null without them.
+    pub farm: Option<FarmNodeSummary>,
     /// Closed lumisections, in order. A succeeding event manager knows only those that it closed.
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
@@ -127,6 +133,9 @@ pub struct RunSummary {
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
     /// writers of cards and with splitters.
     pub warnings: Vec<String>,
+    /// In runs with gateways, facts about packets and events: they count sets where `events` counts events.
+    #[serde(skip)]
+    of_gateways: Option<Facts>,
 }
 
 /// What is not known of a node.
@@ -343,55 +352,60 @@ impl RunSummary {
             file_based: None,
             streams: filter_summary::streams(snapshot, parts.streams),
             lumisections: parts.lumisections.iter().map(LumisectionSummary::new).collect(),
+            flows: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+            farm: None,
             stopped_by: snapshot.stopped_by.map(Cause::name),
             warnings: Vec::new(),
+            of_gateways: None,
         }
         .judged()
     }
 
-    /// The same with its status, after whatever was added to it.
+    /// Determines the status from everything that was added.
     #[must_use]
-    pub(super) fn judged(mut self) -> Self {
+    fn judged(mut self) -> Self {
         self.status = StatusSummary::of(&self.facts(), Asked::Taken);
         self
     }
 
-    /// The same with what front ends under run control say, whose equations join the ledger.
-    #[must_use]
-    pub(super) fn with_front_ends(mut self, front_ends: FrontEndsSummary) -> Self {
+    /// Adds front ends under run control. Their equations join the ledger.
+    pub(super) fn add_front_ends(&mut self, front_ends: FrontEndsSummary) {
         self.ledger.add(front_ends.unbalanced.iter().cloned());
         self.front_ends = Some(front_ends);
-        self.judged()
     }
 
-    /// The same with what filter units made of files of events, whose equations join the ledger.
-    #[must_use]
-    pub(super) fn with_file_based(mut self, mut file_based: FileBasedSummary) -> Self {
+    /// Adds file-based filter units. Their equations join the ledger.
+    pub(super) fn add_file_based(&mut self, mut file_based: FileBasedSummary) {
         self.ledger.add(file_based.unbalanced.drain(..));
         self.warnings.append(&mut file_based.failures);
         self.file_based = Some(file_based);
-        self.judged()
     }
 
-    /// The same, where these threads panicked: what they had counted is what they told of themselves before.
+    /// Adds flows, gateways and farm. Their equations join the ledger.
+    pub(super) fn add_gateways(&mut self, account: GatewayAccount) {
+        let GatewayAccount { flows, gateways, farm, failing_disks, unbalanced, facts } = account;
+        self.ledger.add(unbalanced);
+        (self.flows, self.gateways, self.farm) = (flows, gateways, farm);
+        self.disk.failing = failing_disks;
+        self.of_gateways = Some(facts);
+    }
+
+    /// Adds the threads that panicked, whose last counts are missing, and determines the status.
     #[must_use]
     pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
         self.ledger.add(UnbalancedSummary::panicked(threads));
         self.judged()
     }
 
-    /// The same with what is left of the disks of this process.
-    #[must_use]
-    pub(super) fn with_disk_left(mut self, left: Option<DiskLeft>) -> Self {
-        self.disk = self.disk.with_left(left);
-        self
-    }
-
-    /// Keeps the account in the run's directory, in the place of event managers' claims.
+    /// Writes the account into the run's directory, if this process has one, in the place of the takeover record.
     ///
     /// # Errors
-    /// Where the directory cannot be written.
+    /// If the directory cannot be written.
     pub fn keep(&self) -> std::io::Result<()> {
+        if self.directory.as_os_str().is_empty() {
+            return Ok(());
+        }
         let text = serde_json::to_string_pretty(self)?;
         whole_file::write(&self.directory.join(ACCOUNT), (text + "\n").as_bytes())?;
         TakeoverRecord::forget(&self.directory)
@@ -409,23 +423,32 @@ impl RunSummary {
 
     /// What its exit status depends on.
     fn facts(&self) -> Facts {
+        let of_data = self.of_gateways.unwrap_or_else(|| self.facts_of_units());
+        of_data.with([
+            (Fact::Forced, u64::from(self.state == FORCED)),
+            (Fact::Unbalanced, self.ledger.unbalanced.len() as u64),
+            (Fact::StreamFailed, self.streams.values().map(|stream| stream.failed).sum()),
+            (Fact::EventsGone, self.disk.events_gone),
+            (Fact::KeptNewest, self.deleted.events),
+        ])
+    }
+
+    fn facts_of_units(&self) -> Facts {
         let (events, cards) = (&self.events, &self.cards);
         let decided_away = events.rejected + events.unselected;
         let displaced = self.synchrony.iter().filter(|state| state.is_displaced()).count();
         let without_event = |front_ends: &FrontEndsSummary| front_ends.without_event();
-        // What strangers sent that makes no sense is no source's, and no loss.
+        // Garbage of senders that are no source is no loss.
         let garbage = self.by_source.values().map(|source| source.counts.get(Counter::GarbageBytes)).sum();
         self.fragments.facts().and(&InputSummary::facts(&self.inputs)).with([
             (Fact::GarbageBytes, garbage),
-            (Fact::Forced, u64::from(self.state == FORCED)),
-            (Fact::Unbalanced, self.ledger.unbalanced.len() as u64),
             (Fact::Partial, self.partial.len() as u64),
             (Fact::DatagramsLost, self.datagrams.lost),
             (Fact::DatagramsNobodys, self.datagrams.nobodys),
             (Fact::CardBlocksDamaged, cards.blocks_damaged),
             (Fact::CardBlocksMissing, cards.blocks_missing),
             (Fact::CardChunksGivenUp, cards.given_up),
-            // What was in the rest of such a block nobody knows.
+            // The contents of the rest of such a block are unknown.
             (Fact::CardBytesLeftOver, cards.left_over_bytes),
             (Fact::Synchrony, displaced as u64),
             (Fact::Incomplete, events.incomplete_emitted),
@@ -434,13 +457,10 @@ impl RunSummary {
             // At levels below `written` an event may be released that no file will ever hold.
             (Fact::Unwritten, events.built.saturating_sub(events.written + decided_away)),
             (Fact::Quarantined, events.quarantined),
-            (Fact::StreamFailed, self.streams.values().map(|stream| stream.failed).sum()),
             (Fact::EventsOutOfOrder, self.filter.out_of_order),
-            (Fact::EventsGone, self.disk.events_gone),
             (Fact::FilesSetAside, self.file_based.as_ref().map_or(0, |files| files.set_aside)),
             (Fact::TriggersWithoutEvent, self.front_ends.as_ref().map_or(0, without_event)),
             (Fact::Rejected, decided_away),
-            (Fact::KeptNewest, self.deleted.events),
             (Fact::SecondCopies, events.rebuilt_duplicate),
         ])
     }

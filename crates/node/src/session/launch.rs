@@ -6,8 +6,8 @@ use super::parameters::Parameters;
 use super::recounts::RestartRules;
 use crate::configuration::{Configuration, Differences, TimeoutSection, Written};
 use crate::fields::Fields;
-use crate::run::push::{PushPart, prepare_push};
-use crate::run::{Account, ConductedRun, FrontEndService, RunError, advice, launch_with};
+use crate::run::gateway::{SystemPart, prepare_part};
+use crate::run::{FrontEndService, RunError, RunHandle, RunSummary, advice, launch_with};
 use ropewalk_flow::control::operation::{AfterRun, TaskLimits};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub trait Launch: Send + Sync {
     ///
     /// # Errors
     /// Where something that it needs cannot be had.
-    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError>;
+    fn launch(&self) -> Result<RunHandle, RunError>;
 
     /// How runs are conducted, as the configuration says by which the next one is set up.
     fn settings(&self) -> RunSettings;
@@ -33,7 +33,7 @@ pub trait Launch: Send + Sync {
     }
 
     /// What would help next time, by what a run's account says.
-    fn advice(&self, _account: &Account) -> Vec<String> {
+    fn advice(&self, _account: &RunSummary) -> Vec<String> {
         Vec::new()
     }
 }
@@ -149,80 +149,60 @@ impl Rules {
     }
 }
 
-/// A system as its configuration describes it, runs of which can be set up in this process.
+/// A system, or the part of one, of which runs can be set up in this process.
 pub trait System: Send + 'static {
-    /// What outlives runs, until the configuration is read again.
+    /// What stays from run to run, until the configuration is read again.
     type Service: Default + Send;
 
-    /// What its configuration says.
-    fn written(&self) -> &Written;
-
-    /// How its runs are conducted.
-    fn settings(&self) -> RunSettings;
+    /// Its configuration.
+    fn configuration(&self) -> &Configuration;
 
     /// Sets up a run.
     ///
     /// # Errors
-    /// Where something that it needs cannot be had.
-    fn launch(&self, service: &mut Self::Service) -> Result<Box<dyn ConductedRun>, RunError>;
-
-    /// What would help next time, by what a run's account says.
-    fn advice(&self, _account: &Account) -> Vec<String> {
-        Vec::new()
-    }
+    /// If something that it needs cannot be had.
+    fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError>;
 }
 
-/// All nodes of a system that pulls. Front ends under run control stay connected from run to run: their service is opened with the first one.
+/// All nodes of a system. Front ends under run control stay connected from run to run: their service opens with the first run.
 impl System for Configuration {
     type Service = Option<Option<FrontEndService>>;
 
-    fn written(&self) -> &Written {
-        &self.written
+    fn configuration(&self) -> &Configuration {
+        self
     }
 
-    fn settings(&self) -> RunSettings {
-        RunSettings::of(self)
-    }
-
-    fn launch(&self, service: &mut Self::Service) -> Result<Box<dyn ConductedRun>, RunError> {
+    fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError> {
         let opened = match service.take() {
             Some(opened) => opened,
             None => FrontEndService::open(self)?,
         };
-        Ok(Box::new(launch_with(self, self.run.events, service.insert(opened).as_ref())?))
-    }
-
-    fn advice(&self, account: &Account) -> Vec<String> {
-        account.pull().map(|summary| advice(self, summary)).unwrap_or_default()
+        launch_with(self, self.run.events, service.insert(opened).as_ref())
     }
 }
 
-/// What of a system whose sources push is in this process.
+/// One gateway. Its sources and its farm are other processes.
 #[derive(Clone, Debug)]
-pub struct PushSystem {
-    /// The whole of it.
+pub struct GatewayProcess {
+    /// The whole system.
     pub configuration: Configuration,
-    /// What is here.
-    pub part: PushPart,
+    /// The gateway's name.
+    pub name: String,
 }
 
-impl System for PushSystem {
+impl System for GatewayProcess {
     type Service = ();
 
-    fn written(&self) -> &Written {
-        &self.configuration.written
+    fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
-    fn settings(&self) -> RunSettings {
-        RunSettings::of(&self.configuration)
-    }
-
-    fn launch(&self, (): &mut ()) -> Result<Box<dyn ConductedRun>, RunError> {
-        Ok(Box::new(prepare_push(&self.configuration, &self.part)?))
+    fn launch(&self, (): &mut ()) -> Result<RunHandle, RunError> {
+        prepare_part(&self.configuration, &SystemPart::Gateway(self.name.clone()), None)
     }
 }
 
-/// Reads what describes a system from where it stands.
+/// Reads the description of a system again.
 type Read<S> = Box<dyn Fn() -> Result<S, RunError> + Send + Sync>;
 
 /// Sets up runs of a system.
@@ -262,24 +242,24 @@ impl<S: System> Launcher<S> {
 }
 
 impl<S: System> Launch for Launcher<S> {
-    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError> {
+    fn launch(&self) -> Result<RunHandle, RunError> {
         let Present { system, service } = &mut *self.present();
         system.launch(service)
     }
 
     fn settings(&self) -> RunSettings {
-        self.present().system.settings()
+        RunSettings::of(self.present().system.configuration())
     }
 
-    fn advice(&self, account: &Account) -> Vec<String> {
-        self.present().system.advice(account)
+    fn advice(&self, account: &RunSummary) -> Vec<String> {
+        advice(self.present().system.configuration(), account)
     }
 
     fn read_again(&self) -> Result<Differences, RunError> {
         let Some(read) = &self.read else { return Ok(Differences::new()) };
         let system = read()?;
         let mut present = self.present();
-        let differences = present.system.written().differences(system.written());
+        let differences = present.system.configuration().written.differences(&system.configuration().written);
         let timer = differences.keys().find(|key| LASTING.iter().any(|timer| key.starts_with(timer)));
         if let Some(key) = timer {
             let why = format!(

@@ -2,7 +2,7 @@
 
 use crate::configuration::{Configuration, TimeoutSection};
 use crate::drive::RunSnapshot;
-use crate::run::ConductedRun;
+use crate::run::RunHandle;
 use ropewalk_flow::control::operation::TaskLimits;
 use ropewalk_terms::{Counter, Role};
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ impl RunWatch {
     }
 
     /// Whether the run is to end now.
-    pub(super) fn is_over(&mut self, limits: &RunLimits, run: &dyn ConductedRun, snapshot: &RunSnapshot) -> bool {
+    pub(super) fn is_over(&mut self, limits: &RunLimits, run: &RunHandle, snapshot: &RunSnapshot) -> bool {
         if snapshot.phase.is_running() {
             self.began.get_or_insert_with(Instant::now);
         }

@@ -1,11 +1,9 @@
 //! The event manager of a system whose nodes are processes of their own: it is set up anew for each run, where it was, and the nodes
 //! come again.
 
-use super::launch::{RunSettings, System};
-use crate::configuration::{Configuration, Written};
-use crate::run::{
-    Account, Addresses, ConductedRun, FrontEndService, RunError, RunHandle, advice, launch_manager, take_over,
-};
+use super::launch::System;
+use crate::configuration::Configuration;
+use crate::run::{Addresses, FrontEndService, RunError, RunHandle, launch_manager, take_over};
 
 /// The event manager alone.
 #[derive(Clone, Debug)]
@@ -32,15 +30,11 @@ pub struct ManagerService {
 impl System for ManagerProcess {
     type Service = ManagerService;
 
-    fn written(&self) -> &Written {
-        &self.configuration.written
+    fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
-    fn settings(&self) -> RunSettings {
-        RunSettings::of(&self.configuration)
-    }
-
-    fn launch(&self, service: &mut ManagerService) -> Result<Box<dyn ConductedRun>, RunError> {
+    fn launch(&self, service: &mut ManagerService) -> Result<RunHandle, RunError> {
         let (mut configuration, mut addresses) = (self.configuration.clone(), self.addresses.clone());
         let opened = match service.front_ends.take() {
             Some(opened) => opened,
@@ -58,11 +52,7 @@ impl System for ManagerProcess {
             }
         };
         service.last = Some(listens(&run));
-        Ok(Box::new(run))
-    }
-
-    fn advice(&self, account: &Account) -> Vec<String> {
-        account.pull().map(|summary| advice(&self.configuration, summary)).unwrap_or_default()
+        Ok(run)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs of one configuration, one after the other: an operator's commands in, views out.
 //!
 //! ```text
-//!  ControlHandle --commands--> run controller's thread: flow's `Operation` --tasks--> ConductedRun (launch, start, stop, finish)
+//!  ControlHandle --commands--> run controller's thread: flow's `Operation` --tasks--> RunHandle (launch, start, stop, finish)
 //!    ^                                |
 //!    +-----------view, answers--------+
 //! ```
@@ -28,7 +28,7 @@ mod view;
 pub use control_handle::{ControlHandle, RequestRefusal, Told};
 pub use controls::{ControlsRequest, ControlsTold, Holder};
 pub use journal::{Entry, EntryKind};
-pub use launch::{Launch, Launcher, Patience, PushSystem, RunSettings, SessionConfig, System};
+pub use launch::{GatewayProcess, Launch, Launcher, Patience, RunSettings, SessionConfig, System};
 pub use limits::RunLimits;
 pub use manager_process::ManagerProcess;
 pub use masks::MaskRequest;

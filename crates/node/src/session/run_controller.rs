@@ -13,7 +13,7 @@ use super::sampling_interval::SamplingInterval;
 use super::view::SessionView;
 use crate::configuration::{Differences, RestartChoice};
 use crate::fields::Fields;
-use crate::run::{ACCOUNT, Account, ConductedRun, RunError, RunThreads};
+use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
 use ropewalk_flow::control::operation::{
     Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskNumber,
 };
@@ -83,11 +83,11 @@ impl Drop for Session {
 
 /// What a thread that had to wait brings.
 enum Brought {
-    Launched(TaskNumber, Result<Box<dyn ConductedRun>, RunError>, Differences),
+    Launched(TaskNumber, Result<Box<RunHandle>, RunError>, Differences),
     /// What a run begins with is in its directory; why it does not begin, otherwise.
-    Begins(TaskNumber, Box<dyn ConductedRun>, Result<Beginning, String>),
+    Begins(TaskNumber, Box<RunHandle>, Result<Beginning, String>),
     /// Without an account where that is another event manager's; what could not be written, otherwise.
-    Closed(TaskNumber, Option<Account>, Result<(), RunError>),
+    Closed(TaskNumber, Option<Arc<RunSummary>>, Result<(), RunError>),
     Discarded(TaskNumber),
 }
 
@@ -117,7 +117,7 @@ struct RunController {
     brought: Receiver<Brought>,
     replies: BTreeMap<CommandNumber, (Command, Reply)>,
     next_command: CommandNumber,
-    handle: Option<Box<dyn ConductedRun>>,
+    handle: Option<Box<RunHandle>>,
     /// The threads of the run that is being closed, or was last.
     closing: Option<RunThreads>,
     watch: RunWatch,
@@ -407,7 +407,7 @@ impl RunController {
         };
         let news = handle.take_news();
         let refusal = handle.refusal().cloned();
-        let is_to_end = self.watch.is_over(&self.rules.limits, handle.as_ref(), &self.view.snapshot);
+        let is_to_end = self.watch.is_over(&self.rules.limits, handle, &self.view.snapshot);
         let done = match self.doing {
             Some((number, Task::Begin)) if phase.is_running() => Some(number),
             Some((number, Task::Pause)) if is_paused => Some(number),
@@ -494,7 +494,7 @@ impl RunController {
                 Err(error) => (Err(error), Differences::new()),
             };
             // Where nobody waits for it any more, it is dropped with the channel.
-            let _ = bring.send(Brought::Launched(number, launched, differences));
+            let _ = bring.send(Brought::Launched(number, launched.map(Box::new), differences));
         };
         self.work(number, "launch", work);
     }
@@ -532,7 +532,7 @@ impl RunController {
         self.work(number, "begin", work);
     }
 
-    fn begins(&mut self, number: TaskNumber, mut handle: Box<dyn ConductedRun>, beginning: Result<Beginning, String>) {
+    fn begins(&mut self, number: TaskNumber, mut handle: Box<RunHandle>, beginning: Result<Beginning, String>) {
         let is_latest = self.away_to_begin.take_if(|latest| *latest == number).is_some();
         let is_to_end = is_latest && matches!(self.doing, Some((_, Task::Drain)));
         let is_wanted = self.operation.is_under_way(number) || is_latest && beginning.is_ok();
@@ -584,10 +584,10 @@ impl RunController {
                 let account = handle.finish(LEAVING);
                 let kept = if is_ours { account.keep() } else { Ok(()) };
                 let kept = kept.map_err(|source| {
-                    let file = account.directory().join(ACCOUNT);
+                    let file = account.directory.join(ACCOUNT);
                     RunError::System { what: format!("{}: cannot be written", file.display()), source }
                 });
-                Brought::Closed(number, is_ours.then_some(account), kept)
+                Brought::Closed(number, is_ours.then(|| Arc::new(account)), kept)
             };
             let _ = bring.send(brought);
         };
@@ -604,7 +604,7 @@ impl RunController {
             }
             Brought::Begins(number, handle, beginning) => return self.begins(number, handle, beginning),
             Brought::Closed(number, account, kept) => {
-                self.view.last = account.map(Arc::new);
+                self.view.last = account;
                 if let Err(error) = kept {
                     self.trouble(error.to_string());
                     self.shared.set_error(Some(error));
@@ -646,12 +646,12 @@ impl RunController {
         self.view.configuration = Arc::clone(&self.rules.text);
     }
 
-    fn launched(&mut self, number: TaskNumber, launched: Result<Box<dyn ConductedRun>, RunError>) {
+    fn launched(&mut self, number: TaskNumber, launched: Result<Box<RunHandle>, RunError>) {
         match launched {
             Ok(handle) if self.operation.is_under_way(number) => {
                 self.numbers.hurry();
                 self.samples.hurry();
-                self.view.run = Some(handle.number());
+                self.view.run = Some(handle.run_number());
                 self.view.directory = Some(handle.directory().to_owned());
                 self.view.addresses = handle.addresses().to_vec();
                 self.view.sources = handle.sources();
@@ -723,7 +723,7 @@ impl RunController {
 }
 
 /// Ends what was set up for a run that never began, and leaves its directory only where something is in it.
-fn discard(mut handle: Box<dyn ConductedRun>) {
+fn discard(mut handle: Box<RunHandle>) {
     handle.force_stop();
     let begun = std::time::Instant::now();
     while !handle.is_ended() && begun.elapsed() < LEAVING {

@@ -7,7 +7,7 @@ use super::*;
 use crate::configuration::{Configuration, parse};
 use crate::fields::Fields;
 use crate::quantity::Time;
-use crate::run::{Account, ConductedRun, RunError, RunSummary, launch};
+use crate::run::{RunError, RunHandle, RunSummary, launch};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -86,7 +86,7 @@ fn wait_for(control: &ControlHandle, what: &str, is_so: impl Fn(&SessionView) ->
 }
 
 fn account(view: &SessionView) -> RunSummary {
-    view.last.as_deref().and_then(Account::pull).cloned().expect("an account")
+    view.last.as_deref().cloned().expect("an account")
 }
 
 const fn built(view: &SessionView) -> u64 {
@@ -187,7 +187,7 @@ fn a_run_ends_with_its_limit_and_the_next_one_begins() {
     let control = session.control();
     ask(&control, Command::Configure);
     ask(&control, Command::Start);
-    let view = wait_for(&control, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
+    let view = wait_for(&control, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run >= 3));
     let last = account(&view);
     assert_eq!(last.events.built, 500);
     assert!(last.is_balanced() && last.is_lossless());
@@ -332,10 +332,10 @@ struct Hanging {
 }
 
 impl Launch for Hanging {
-    fn launch(&self) -> Result<Box<dyn ConductedRun>, RunError> {
+    fn launch(&self) -> Result<RunHandle, RunError> {
         let mut handle = launch(&self.configuration, None)?;
         handle.add_hanging_thread("bu7", Arc::clone(&self.may_end));
-        Ok(Box::new(handle))
+        Ok(handle)
     }
 
     fn settings(&self) -> RunSettings {
@@ -449,10 +449,10 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let control = session.control();
     let write = |run: &str| *file.lock().expect("nobody panics") = configuration(&output.0, true, run);
     let account = |events: u64| {
-        let before = control.view().last.as_ref().map(|account| account.run());
+        let before = control.view().last.as_ref().map(|account| account.run);
         ask(&control, Command::Configure);
         assert_eq!(control.ask(Command::Start, BY).answer, Answer::Done);
-        let view = wait_for(&control, "the account", |view| view.last.as_ref().map(|account| account.run()) != before);
+        let view = wait_for(&control, "the account", |view| view.last.as_ref().map(|account| account.run) != before);
         assert!(view.configuration.contains(&format!("events = {events}\n")), "{}", view.configuration);
         let summary = account(&view);
         assert_eq!(summary.events.built, events);

@@ -4,7 +4,7 @@ use super::controls::Holder;
 use super::parameters::LiveParameter;
 use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::fields::Fields;
-use crate::run::{Account, DiskLeft, HistogramDefinition};
+use crate::run::{DiskLeft, HistogramDefinition, RunSummary};
 use crate::tap::Tap;
 use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
 use ropewalk_monitor::Sample;
@@ -54,7 +54,7 @@ pub struct SessionView {
     /// What was asked of the system, refused, and gone without.
     pub warnings: Vec<String>,
     /// The account of the last run that was closed.
-    pub last: Option<Arc<Account>>,
+    pub last: Option<Arc<RunSummary>>,
     /// The operator who holds the controls.
     pub operator: Option<Holder>,
     /// What has to be said of a run when it is started.

@@ -6,8 +6,8 @@ use ropewalk_node::configuration::{
     self, Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, ThreadRule,
 };
 use ropewalk_node::quantity::SizeDistribution;
+use ropewalk_node::run::gateway::{gateway_placement_on, receiving_threads};
 use ropewalk_node::run::placement_on;
-use ropewalk_node::run::push::{push_placement_on, receiving_threads};
 use ropewalk_tune::{Feeding, Placed, Transport, Wish};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -167,7 +167,7 @@ fn elsewhere(addresses: impl Iterator<Item = IpAddr>, machine: &Machine) -> Vec<
 
 /// What gateways need.
 fn of_push(configuration: &Configuration, machine: &Machine) -> Wish {
-    let plan = push_placement_on(configuration, machine).unwrap_or_default();
+    let plan = gateway_placement_on(configuration, machine).unwrap_or_default();
     let (mut feeding, mut memory_by_node) = (Vec::new(), BTreeMap::new());
     let bytes_per_second = bytes_to_each_queue(configuration, machine);
     for gateway in &configuration.gateway {

@@ -21,7 +21,7 @@ fn both_flows_of_paper_1_are_built_decided_and_written() {
     let output = directory.path().display().to_string();
     let ended = Program::run(["run", &config, "--output", &output, "--duration", "1s", "--json"]);
     let account = ended.account();
-    expect_form(&account, &schema("push-run.json"));
+    expect_form(&account, &schema("run.json"));
     assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
     for (flow, packing) in [("l1", 25), ("hlt", 10)] {
         let number = |place: &str| number(&account, &format!("/flows/{flow}{place}"));
@@ -33,7 +33,7 @@ fn both_flows_of_paper_1_are_built_decided_and_written() {
     }
     let l1 = |place: &str| number(&account, &format!("/flows/l1{place}"));
     assert_eq!((l1("/sent/decisions_in_order"), l1("/sent/decisions_missed")), (l1("/events/assigned"), 0));
-    assert_eq!(number(&account, "/written"), number(&account, "/flows/hlt/events/accepted"));
+    assert_eq!(number(&account, "/events/written"), number(&account, "/flows/hlt/events/accepted"));
 }
 
 /// A process each for the gateway, the sources, and two nodes; one node is killed without a word, and another process takes its
@@ -79,7 +79,7 @@ fn a_node_that_is_killed_costs_no_event_and_one_that_comes_back_gets_events_agai
     gateway.interrupt();
     let ended = gateway.end();
     let account = ended.expect_status(0).account();
-    expect_form(&account, &schema("push-run.json"));
+    expect_form(&account, &schema("run.json"));
     assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
     for flow in ["l1", "hlt"] {
         let events = number(&sent, &format!("/flows/{flow}/sent/events"));
@@ -87,11 +87,11 @@ fn a_node_that_is_killed_costs_no_event_and_one_that_comes_back_gets_events_agai
         assert!(events > 0);
         assert_eq!((place("farm/decided"), place("farm/by_default")), (events, 0), "{account:#}");
     }
-    assert_eq!(number(&account, "/written"), number(&sent, "/flows/hlt/sent/events"));
+    assert_eq!(number(&account, "/events/written"), number(&sent, "/flows/hlt/sent/events"));
     assert!(number(&account, "/flows/l1/farm/taken_back") > 0, "{account:#}");
     returned.interrupt();
     let returned = returned.end();
-    assert!(number(&returned.expect_status(0).account(), "/nodes/events") > 0, "{account:#}");
+    assert!(number(&returned.expect_status(0).account(), "/farm/events") > 0, "{account:#}");
     stays.interrupt();
     stays.end().expect_status(0);
 }

@@ -41,7 +41,7 @@ fn accounts(controlled: Controlled, runs: u64) -> Vec<Value> {
     let numbers: Vec<_> = accounts.iter().map(|account| account["run"].as_u64().expect("a number")).collect();
     assert_eq!(numbers, (1..=runs).collect::<Vec<_>>());
     for account in &accounts {
-        expect_form(account, &schema("push-run.json"));
+        expect_form(account, &schema("run.json"));
         assert_eq!((&account["state"], &account["ledger"]["balanced"]), (&"ended".into(), &true.into()), "{account:#}");
         for flow in account["flows"].as_object().expect("flows").values() {
             assert_eq!(
@@ -140,7 +140,7 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     accounts.iter().for_each(expect_histograms);
     let listed = Program::run(["runs", "list", "--output", &output, "--json"]);
     let listed = listed.expect_status(0).account();
-    let written: Vec<_> = accounts.iter().map(|account| &account["written"]).collect();
+    let written: Vec<_> = accounts.iter().map(|account| &account["events"]["written"]).collect();
     let known: Vec<_> = listed.as_array().expect("a list").iter().map(|run| &run["written"]).collect();
     assert_eq!(known, written);
 }

@@ -4,19 +4,19 @@ use super::*;
 use crate::configuration::{self, ListenAddress};
 use crate::drive::{MaskRecord, MaskedInterval, Part};
 use crate::run::MaskedSummary;
-use crate::run::push::{PacketSourceSummary, PushPart, PushState, PushSummary, RestartSummary};
+use crate::run::gateway::{PacketSourceSummary, RestartSummary};
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use ropewalk_wire::mep::encode_mep;
 use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
 use std::net::UdpSocket;
 
 /// One flow of four emulated sources at 20 kHz, a gateway that chooses its ports, two nodes that keep a tenth.
-fn system(output: &Path, run: &str) -> PushSystem {
+fn system(output: &Path, run: &str) -> Configuration {
     system_of(output, run, "")
 }
 
 /// The same, with more of its gateway.
-fn system_of(output: &Path, run: &str, gateway: &str) -> PushSystem {
+fn system_of(output: &Path, run: &str, gateway: &str) -> Configuration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n{run}\n[[flow]]\nname = \"hlt\"\npacking = 5\ntimeout = \"1s\"\n\
          decision_timeout = \"20s\"\nsources = {{ count = 4, first = 10, address = \"127.3.0.1\" }}\n\
@@ -24,19 +24,11 @@ fn system_of(output: &Path, run: &str, gateway: &str) -> PushSystem {
          [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{gateway}\n[farm]\nnodes = 2\nemulate = {{ accept = 0.1 }}\n",
         output.display().to_string()
     );
-    let configuration = configuration::parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-    PushSystem { configuration, part: PushPart::Whole }
+    configuration::parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn session(output: &Output, run: &str) -> Session {
     session_of(Launcher::new(system(&output.0, run)), Fields::default())
-}
-
-fn account(view: &SessionView) -> PushSummary {
-    match view.last.as_deref() {
-        Some(Account::Push(summary)) => (**summary).clone(),
-        other => panic!("this is no account of a push system: {other:?}"),
-    }
 }
 
 const fn assigned(view: &SessionView) -> u64 {
@@ -64,8 +56,8 @@ fn runs_follow_each_other_and_nothing_comes_before_they_begin() {
         });
         assert_eq!(seen.snapshot.sources.keys().map(|id| id.0).collect::<Vec<_>>(), [10, 11, 12, 13]);
         let account = account(&ask(&control, Command::Stop));
-        assert_eq!((account.run, account.state), (run, PushState::Ended));
-        assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
+        assert_eq!((account.run, account.state), (run, "ended"));
+        assert!(account.is_balanced() && account.is_lossless(), "{account:#?}");
         assert_eq!(account.fields.to_string(), "beam=pi+");
         assert!(account.started_ns.is_some() && account.directory.join("run.json").is_file());
         assert!(account.directory.join("configuration.toml").is_file());
@@ -91,7 +83,7 @@ fn a_paused_run_has_no_triggers_and_loses_nothing() {
     wait_for(&control, "further events", |view| assigned(view) > assigned(&paused));
     ask(&control, Command::Pause);
     let account = account(&ask(&control, Command::Stop));
-    assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
+    assert!(account.is_balanced() && account.is_lossless(), "{account:#?}");
     let throttle = &account.gateways["gw0"].throttle;
     let (held, dead) = (throttle.by_cause["held"].dead_s, throttle.dead_s);
     assert!(held > 0.3, "{held}");
@@ -105,10 +97,10 @@ fn runs_end_by_themselves_and_others_follow() {
     let control = session.control();
     ask(&control, Command::Configure);
     ask(&control, Command::Start);
-    let view = wait_for(&control, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run() >= 3));
+    let view = wait_for(&control, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run >= 3));
     let last = account(&view);
     assert_eq!(last.flows["hlt"].events.assigned, 500);
-    assert!(last.is_balanced() && last.is_complete(), "{last:#?}");
+    assert!(last.is_balanced() && last.is_lossless(), "{last:#?}");
 }
 
 #[test]
@@ -120,7 +112,7 @@ fn a_run_that_is_stopped_at_once_is_forced_and_its_account_is_kept() {
     ask(&control, Command::Start);
     wait_for(&control, "events", |view| assigned(view) > 0);
     let view = ask(&control, Command::Reset);
-    assert_eq!((view.state, account(&view).state), (OperationState::Initial, PushState::Forced));
+    assert_eq!((view.state, account(&view).state), (OperationState::Initial, "forced"));
 }
 
 #[test]
@@ -129,7 +121,7 @@ fn an_address_that_is_taken_is_named_and_can_be_mended() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let mut wrong = system(&output.0, "");
     let std::net::SocketAddr::V4(address) = taken.local_addr().expect("it has one") else { panic!("it is IPv4") };
-    wrong.configuration.gateway[0].listen.insert("hlt".to_owned(), ListenAddress(address));
+    wrong.gateway[0].listen.insert("hlt".to_owned(), ListenAddress(address));
     let session = session_of(Launcher::new(wrong), Fields::default());
     let control = session.control();
     let told = control.ask(Command::Configure, BY);
@@ -153,7 +145,7 @@ fn many_short_runs_in_a_hurry_leave_nothing_behind() {
             wait_for(&control, "events", |view| assigned(view) > 0);
         }
         let account = account(&ask(&control, Command::Stop));
-        assert!(account.run == run && account.is_balanced() && account.is_complete(), "{account:#?}");
+        assert!(account.run == run && account.is_balanced() && account.is_lossless(), "{account:#?}");
     }
     ask(&control, Command::Shutdown);
     assert_eq!(output.names().len(), runs as usize);
@@ -185,7 +177,7 @@ fn told(intervals: &[MaskedInterval]) -> Vec<MaskedSummary> {
 }
 
 /// The events of a run's files, by their numbers: whose fragments each has, and who is missing.
-fn events(summary: &PushSummary) -> Vec<(u64, Vec<u32>, usize)> {
+fn events(summary: &RunSummary) -> Vec<(u64, Vec<u32>, usize)> {
     let mut events = Vec::new();
     for entry in std::fs::read_dir(&summary.directory).expect("the run's directory") {
         let bytes = std::fs::read(entry.expect("an entry").path()).expect("a file");
@@ -225,7 +217,7 @@ fn a_source_is_masked_and_taken_in_again_while_the_run_goes_on() {
     });
     assert!(seen.sample.sources.iter().all(|one| one.account.received == one.account.accounted()), "{:?}", seen.sample);
     let account = account(&ask(&control, Command::Stop));
-    assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
+    assert!(account.is_balanced() && account.is_lossless(), "{account:#?}");
 
     assert_eq!((of_11.intervals.len(), of_11.intervals[0].from), (1, EventKey::new(0, 0)));
     let masked = [("11".to_owned(), told(&of_11.intervals)), ("13".to_owned(), told(&of_13.intervals))];
@@ -265,7 +257,7 @@ fn each_queue_chooses_from_where_on_a_source_is_out_and_a_restart_waits_for_all(
         let record = wait_for_part(&control, 12, Part::Takes);
         assert_eq!(restarted.sources, [Restarted { source: SourceId(12), from: Some(record.intervals[0].from) }]);
         let account = account(&ask(&control, Command::Stop));
-        assert!(account.is_balanced() && account.is_complete(), "{account:#?}");
+        assert!(account.is_balanced() && account.is_lossless(), "{account:#?}");
         let told = (0..3).map(|queue| &account.gateways[&format!("gw0-{queue}")].masked["12"][0]);
         let number = |key: &String| key.parse::<u64>().expect("a number");
         let interval = record.intervals[0];
@@ -281,7 +273,7 @@ fn each_queue_chooses_from_where_on_a_source_is_out_and_a_restart_waits_for_all(
 fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     let output = Output::new("push-parameters");
     let mut system = system(&output.0, "");
-    let flow = &mut system.configuration.flow[0];
+    let flow = &mut system.flow[0];
     (flow.timeout, flow.decision_timeout) = (Time(Duration::from_secs(3600)), Time(Duration::from_secs(7200)));
     let emulate = flow.emulate.as_mut().expect("it is emulated");
     (emulate.loss, emulate.rate) = (0.3, Some("1kHz".parse().expect("a rate")));
@@ -320,7 +312,7 @@ fn a_source_that_restarts_is_an_incident_and_pauses_or_stops_the_run() {
     ] {
         let output = Output::new(&format!("push-recount-{choice}"));
         let mut system = system(&output.0, &format!("on_restart = {choice:?}"));
-        let flow = &mut system.configuration.flow[0];
+        let flow = &mut system.flow[0];
         (flow.emulate, flow.sources.count) = (None, 2);
         flow.sources.address = format!("127.0.0.1:{port}").parse().expect("addresses");
         let session = session_of(Launcher::new(system), Fields::default());
@@ -350,7 +342,7 @@ fn a_source_that_restarts_is_an_incident_and_pauses_or_stops_the_run() {
         );
         assert_eq!(incidents[0].contains("on_restart"), choice != "flag");
         let account = account(&if choice == "stop" { view(&control) } else { ask(&control, Command::Stop) });
-        assert!(account.is_balanced() && !account.is_complete(), "{account:#?}");
+        assert!(account.is_balanced() && !account.is_lossless(), "{account:#?}");
         let expected = PacketSourceSummary {
             last_restart: Some(RestartSummary { from: 95, to: 0 }),
             masked: 0,

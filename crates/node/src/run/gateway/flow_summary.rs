@@ -1,6 +1,6 @@
-//! The account of one flow of a push system, over all gateways of this process.
+//! The account of one flow, over all gateways of this process.
 
-use super::handle::PushSnapshot;
+use super::snapshot::GatewaySnapshot;
 use crate::configuration::FlowSection;
 use crate::drive::gateway::PacketSourceReport;
 use crate::run::fragment_summary::causes;
@@ -330,7 +330,7 @@ pub(super) struct FlowTotals {
 }
 
 impl FlowTotals {
-    pub(super) fn new(snapshot: &PushSnapshot, flow: usize, section: &FlowSection) -> Self {
+    pub(super) fn new(snapshot: &GatewaySnapshot, flow: usize, section: &FlowSection) -> Self {
         let name = &section.name;
         let wanted = section.sources.entries(false).count();
         let mut summary = Self { by_source: vec![SourceAccount::default(); wanted], ..Self::default() };

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// How hardware is told.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(in crate::run) enum Way {
     /// Datagrams to this address, at each change and after each such time.
     Datagrams(SocketAddrV4, Duration),
     /// A command with its arguments, at each change.
@@ -26,7 +26,7 @@ pub(super) enum Way {
 
 /// A thread that tells hardware until the board is closed.
 #[derive(Debug)]
-pub(super) struct Hardware {
+pub(in crate::run) struct Hardware {
     thread: JoinHandle<()>,
     board: Arc<ThrottleBoard>,
 }
@@ -36,7 +36,7 @@ impl Hardware {
     ///
     /// # Errors
     /// Where the system gives no socket or no thread.
-    pub(super) fn start(gateway: &str, way: Way, board: Arc<ThrottleBoard>) -> io::Result<Self> {
+    pub(in crate::run) fn start(gateway: &str, way: Way, board: Arc<ThrottleBoard>) -> io::Result<Self> {
         let (gateway, read) = (gateway.to_owned(), Arc::clone(&board));
         let builder = std::thread::Builder::new().name(format!("{gateway}-tts"));
         let thread = match way {

@@ -1,4 +1,4 @@
-//! The account of one gateway of a push system: sent, written and copied bytes, and throttling.
+//! The account of one gateway: sent, written and copied bytes, and throttling.
 
 use crate::configuration::FlowSection;
 use crate::drive::gateway::{GatewayReport, Shown};

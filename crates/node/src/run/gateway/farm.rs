@@ -1,6 +1,6 @@
 //! The farm: what gateways and nodes reach each other by, and the nodes.
 
-use super::assemble::{BATCH, CONTROL_MEMORY, PushPart, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
+use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, packet_error, pool};
 use super::queues::Queue;
 use super::resolve;
 use crate::configuration::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
@@ -164,12 +164,12 @@ pub(super) type Nodes = (Vec<Box<dyn Drive + Send>>, Vec<Notice<FarmNodeReport>>
 
 impl Farm<'_> {
     /// The nodes that are in this process, if any.
-    pub(super) fn nodes(&self, part: &PushPart) -> Result<Nodes, RunError> {
+    pub(super) fn nodes(&self, part: &SystemPart) -> Result<Nodes, RunError> {
         let nodes = self.section.nodes;
         let numbers = match part {
-            PushPart::Whole if self.section.emulate.is_some() || self.filter.is_some() => 0..nodes,
-            PushPart::Nodes(numbers) => numbers.start..numbers.end.min(nodes),
-            PushPart::Whole | PushPart::Gateway(_) | PushPart::Sources(_) => 0..0,
+            SystemPart::Whole if self.section.emulate.is_some() || self.filter.is_some() => 0..nodes,
+            SystemPart::Nodes(numbers) => numbers.start..numbers.end.min(nodes),
+            SystemPart::Whole | SystemPart::Gateway(_) | SystemPart::Sources(_) => 0..0,
         };
         let (mut drives, mut notices) = (Vec::<Box<dyn Drive + Send>>::new(), Vec::new());
         for node in numbers {

@@ -1,19 +1,33 @@
-//! The numbers of a push system as whoever watches a run knows them: an input queue of a gateway is a builder unit, `bu0` and so on as in the
-//! names of its run files, and reads the sources out, too; a packet is a fragment, a set of events a buffer.
+//! What gateways report, in the terms of every run: an input queue of a gateway is a builder unit, `bu0` and so on as in the names of its run
+//! files; a packet is a fragment, a set of events a buffer.
 
-use super::handle::PushSnapshot;
 use crate::configuration::FlowSection;
-use crate::drive::gateway::{CellsBySource, GatewayReport};
+use crate::drive::gateway::{CellsBySource, FarmNodeReport, GatewayReport, PacketSourceReport, Shown};
 use crate::drive::{MaskRecord, MaskedInterval, Part, RunSnapshot};
 use ropewalk_flow::gateway::{FlowAccount, Recount, SourceAccount};
 use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
 use ropewalk_monitor::{NodeSample, Numbers, Sample, SourceSample};
-use ropewalk_terms::{ByCause, Cause, Counter, EventKey, FragmentAccount, NodeId, SourceId};
+use ropewalk_terms::{ByCause, Cause, Counter, EventKey, FragmentAccount, NodeId, SourceId, StreamIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// What gateways, farm nodes and emulated sources of this process report.
+#[derive(Clone, Debug, Default)]
+pub struct GatewaySnapshot {
+    /// The number of the first input queue of this process among all of the system; the others follow it.
+    pub first_unit: u16,
+    /// The input queues of gateways, by name.
+    pub gateways: Vec<(String, GatewayReport)>,
+    /// What the trigger hardware of each was told, if it has any.
+    pub hardware: Vec<Option<Shown>>,
+    /// Emulated sources: the index of their flow, and what they did.
+    pub sources: Vec<(usize, PacketSourceReport)>,
+    /// Farm nodes.
+    pub nodes: Vec<FarmNodeReport>,
+}
+
 /// What became of the packets of each source, over all gateways, and how many bytes they have.
-fn sources(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, (FragmentAccount, u64)> {
+fn sources(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, (FragmentAccount, u64)> {
     let mut sources: BTreeMap<SourceId, (FragmentAccount, u64)> = BTreeMap::new();
     for (_, gateway) in &snapshot.gateways {
         for (report, section) in gateway.flows.iter().zip(flows) {
@@ -52,7 +66,7 @@ fn fragments_of(account: &SourceAccount, flow: &FlowAccount) -> FragmentAccount 
 
 /// Restarts of each source's numbering. Every queue sees them: those of the one that saw most count. A queue knows the numbers of the last
 /// one.
-fn numbering(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, Vec<NumberingAnomaly>> {
+fn numbering(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, Vec<NumberingAnomaly>> {
     let mut sources: BTreeMap<SourceId, SourceAccount> = BTreeMap::new();
     for (_, gateway) in &snapshot.gateways {
         for (report, section) in gateway.flows.iter().zip(flows) {
@@ -74,7 +88,7 @@ fn numbering(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceI
 
 /// What masks have done to each source that was masked in mid-run. Each queue chose its own events: an interval goes from the first one of
 /// theirs to the last one, so that outside of it the source took part everywhere.
-fn masks(snapshot: &PushSnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, MaskRecord> {
+fn masks(snapshot: &GatewaySnapshot, flows: &[FlowSection]) -> BTreeMap<SourceId, MaskRecord> {
     let mut turns: BTreeMap<SourceId, Vec<&[EventKey]>> = BTreeMap::new();
     for (index, section) in flows.iter().enumerate() {
         let queues = || snapshot.gateways.iter().filter_map(|(_, gateway)| gateway.flows.get(index));
@@ -110,92 +124,105 @@ fn record_of(turns: &[&[EventKey]]) -> MaskRecord {
 }
 
 /// The queues, each with its number as a builder unit.
-fn queues(snapshot: &PushSnapshot) -> impl Iterator<Item = (NodeId, &GatewayReport)> {
+fn queues(snapshot: &GatewaySnapshot) -> impl Iterator<Item = (NodeId, &GatewayReport)> {
     (snapshot.first_unit..).zip(&snapshot.gateways).map(|(number, (_, report))| (NodeId::builder(number), report))
 }
 
 /// What was lost in front of all of them.
-fn lost(snapshot: &PushSnapshot) -> ByCause {
+fn lost(snapshot: &GatewaySnapshot) -> ByCause {
     let mut lost = ByCause::default();
     snapshot.gateways.iter().flat_map(|(_, gateway)| &gateway.received).for_each(|input| lost.merge(&input.lost));
     lost
 }
 
-/// How long nobody took anything: no gateway let a trigger come.
-fn dead(snapshot: &PushSnapshot) -> Duration {
+/// How long all gateways stopped the trigger at the same time, at most.
+fn dead(snapshot: &GatewaySnapshot) -> Duration {
     snapshot.gateways.iter().map(|(_, gateway)| gateway.dead).min().unwrap_or_default()
 }
 
-/// Adds the numbers to a snapshot that says how far the run is.
-pub(super) fn count(snapshot: &PushSnapshot, flows: &[FlowSection], into: &mut RunSnapshot) {
-    for (node, gateway) in queues(snapshot) {
-        into.nodes.push((node, true));
-        let numbers = Numbers::from_iter(gateway.numbers());
-        for &counter in ropewalk_terms::COUNTERS {
-            if let Some(value) = numbers.known(counter) {
-                *into.counters.entry(counter).or_default() += value;
+impl GatewaySnapshot {
+    /// The snapshot of a run. `empty` has its number and phase.
+    pub(in crate::run) fn run_snapshot(&self, flows: &[FlowSection], empty: RunSnapshot) -> RunSnapshot {
+        let mut run = empty;
+        for (node, gateway) in queues(self) {
+            run.nodes.push((node, true));
+            let numbers = Numbers::from_iter(gateway.numbers());
+            for &counter in ropewalk_terms::COUNTERS {
+                if let Some(value) = numbers.known(counter) {
+                    *run.counters.entry(counter).or_default() += value;
+                }
+            }
+            let failing = i32::try_from(numbers.get(Counter::DiskFailing)).ok().filter(|&error| error > 0);
+            run.failing_disks.extend(failing.map(|error| (node, error)));
+            for (index, account) in (0..).map(StreamIndex).zip(&gateway.streams) {
+                run.streams.entry(index).or_default().merge(account);
+                run.ledger.streams.merge(account);
+            }
+            for flow in &gateway.flows {
+                count_flow(&flow.packets, &mut run);
+                run.ledger.events.merge(&flow.events.events);
             }
         }
-        let failing = i32::try_from(numbers.get(Counter::DiskFailing)).ok().filter(|&error| error > 0);
-        into.failing_disks.extend(failing.map(|error| (node, error)));
-        for flow in &gateway.flows {
-            into.ledger.fragments.merge(&flow.packets.packets);
-            into.ledger.events.merge(&flow.events.events);
-            *into.counters.entry(Counter::PayloadBytesReceived).or_default() += flow.packets.bytes;
-            *into.counters.entry(Counter::FragmentsReceived).or_default() += flow.packets.packets.received;
-        }
+        // Sets are lent to events and come back, like blocks of a pool.
+        run.ledger.pools.held = run.counter(Counter::PoolHeld);
+        let flows_of_all = self.gateways.iter().flat_map(|(_, gateway)| &gateway.flows);
+        let lent: u64 = flows_of_all.map(|flow| flow.packets.opened).sum();
+        run.ledger.pools.loans = lent.max(run.ledger.pools.held);
+        run.ledger.pools.returned = run.ledger.pools.loans - run.ledger.pools.held;
+        run.ledger.events.written = run.counter(Counter::EventsWritten);
+        run.sources = sources(self, flows).into_iter().map(|(id, (account, _))| (id, account)).collect();
+        run.numbering = numbering(self, flows);
+        run.masks = masks(self, flows);
+        run.lost_datagrams.insert(None, lost(self));
+        run
     }
-    // Sets are lent to events and come back, as blocks of a pool elsewhere.
-    into.ledger.pools.held = into.counter(Counter::PoolHeld);
-    let lent: u64 =
-        snapshot.gateways.iter().flat_map(|(_, gateway)| &gateway.flows).map(|flow| flow.packets.opened).sum();
-    into.ledger.pools.loans = lent.max(into.ledger.pools.held);
-    into.ledger.pools.returned = into.ledger.pools.loans - into.ledger.pools.held;
-    into.ledger.events.written = into.counter(Counter::EventsWritten);
-    into.sources = sources(snapshot, flows).into_iter().map(|(id, (account, _))| (id, account)).collect();
-    into.numbering = numbering(snapshot, flows);
-    into.masks = masks(snapshot, flows);
-    into.lost_datagrams.insert(None, lost(snapshot));
+
+    /// The numbers of each gateway and source, and the histogram cells of each source. `empty` has the run, its phase and the time.
+    pub(in crate::run) fn sample(&self, flows: &[FlowSection], mut cells: CellsBySource, empty: Sample) -> Sample {
+        let mut sample = empty;
+        for (node, gateway) in queues(self) {
+            let numbers = Numbers::from_iter(gateway.numbers());
+            let distributions = BTreeMap::new();
+            sample.nodes.push(NodeSample { node, is_connected: true, incarnation: None, numbers, distributions });
+            gateway.flows.iter().for_each(|flow| sample.events.merge(&flow.events.events));
+        }
+        let held_back = dead(self).as_nanos() as u64;
+        let masks = masks(self, flows);
+        // As reports of readout units have it.
+        let masked = |source: SourceId| match masks.get(&source).map(|record| record.part) {
+            None | Some(Part::Takes) => 0,
+            Some(Part::Masked) => 1,
+            Some(Part::AskedBack) => 2,
+        };
+        let source = |(source, (account, bytes)): (SourceId, (FragmentAccount, u64))| SourceSample {
+            source,
+            readout: NodeId::builder(self.first_unit),
+            account,
+            lost_datagrams: ByCause::default(),
+            corrupt: Vec::new(),
+            // Only the trigger can hold a source back, and it holds all of them.
+            numbers: Numbers::from_iter([
+                (Counter::FragmentsReceived, account.received),
+                (Counter::PayloadBytesReceived, bytes),
+                (Counter::BackPressureTime, held_back),
+                (Counter::SourceMasked, masked(source)),
+            ]),
+            histograms: cells.remove(&source).unwrap_or_default(),
+        };
+        sample.sources = sources(self, flows).into_iter().map(source).collect();
+        sample.lost_datagrams = lost(self);
+        sample
+    }
 }
 
-/// Adds the numbers of each gateway and source, and what was `counted` of its fragments, to a sample that says when and of what it is.
-pub(super) fn observe(snapshot: &PushSnapshot, flows: &[FlowSection], mut counted: CellsBySource, into: &mut Sample) {
-    for (node, gateway) in queues(snapshot) {
-        let numbers = Numbers::from_iter(gateway.numbers());
-        into.nodes.push(NodeSample {
-            node,
-            is_connected: true,
-            incarnation: None,
-            numbers,
-            distributions: BTreeMap::new(),
-        });
-        gateway.flows.iter().for_each(|flow| into.events.merge(&flow.events.events));
-    }
-    let held_back = dead(snapshot).as_nanos() as u64;
-    let masks = masks(snapshot, flows);
-    // As reports of readout units have it.
-    let masked = |source: SourceId| match masks.get(&source).map(|record| record.part) {
-        None | Some(Part::Takes) => 0,
-        Some(Part::Masked) => 1,
-        Some(Part::AskedBack) => 2,
-    };
-    let source = |(source, (account, bytes)): (SourceId, (FragmentAccount, u64))| SourceSample {
-        source,
-        readout: NodeId::builder(snapshot.first_unit),
-        account,
-        lost_datagrams: ByCause::default(),
-        corrupt: Vec::new(),
-        // Nobody can hold a source back but the trigger, and that holds all of them.
-        numbers: Numbers::from_iter([
-            (Counter::FragmentsReceived, account.received),
-            (Counter::PayloadBytesReceived, bytes),
-            (Counter::BackPressureTime, held_back),
-            (Counter::SourceMasked, masked(source)),
-        ]),
-        histograms: counted.remove(&source).unwrap_or_default(),
-    };
-    into.sources = sources(snapshot, flows).into_iter().map(source).collect();
-    into.lost_datagrams = lost(snapshot);
+/// Adds the packets of a flow as fragments.
+fn count_flow(flow: &FlowAccount, run: &mut RunSnapshot) {
+    run.ledger.fragments.merge(&flow.packets);
+    run.ledger.fragments.missing.merge(&flow.missing);
+    let mut add = |counter, count| *run.counters.entry(counter).or_default() += count;
+    add(Counter::PayloadBytesReceived, flow.bytes);
+    add(Counter::FragmentsReceived, flow.packets.received);
+    add(Counter::DatagramsNobodys, flow.packets.dropped.get(Cause::UnknownSource));
 }
 
 #[cfg(test)]
@@ -205,14 +232,13 @@ mod tests {
     #[test]
     fn a_gateway_that_is_a_process_of_its_own_has_the_number_that_its_run_files_have() {
         let gateway = || ("gw1".to_owned(), GatewayReport::default());
-        let snapshot = PushSnapshot { first_unit: 3, gateways: vec![gateway(), gateway()], ..PushSnapshot::default() };
-        let mut sample = Sample::default();
-        observe(&snapshot, &[], CellsBySource::new(), &mut sample);
+        let snapshot =
+            GatewaySnapshot { first_unit: 3, gateways: vec![gateway(), gateway()], ..GatewaySnapshot::default() };
+        let sample = snapshot.sample(&[], CellsBySource::new(), Sample::default());
         let nodes: Vec<_> = sample.nodes.iter().map(|node| node.node).collect();
         assert_eq!(nodes, [3, 4].map(NodeId::builder));
-        let mut told = RunSnapshot::default();
-        count(&snapshot, &[], &mut told);
-        assert_eq!(told.nodes, [3, 4].map(|number| (NodeId::builder(number), true)));
+        let run = snapshot.run_snapshot(&[], RunSnapshot::default());
+        assert_eq!(run.nodes, [3, 4].map(|number| (NodeId::builder(number), true)));
     }
 
     fn record(turns: &[&[u64]]) -> (Part, Vec<(u64, Option<u64>)>) {

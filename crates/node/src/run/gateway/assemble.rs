@@ -1,7 +1,7 @@
 //! From a configuration to running threads: sockets, pools, drives, wiring.
 
 use super::farm::{Farm, decision_readers, gateway_link, messages};
-use super::handle::{FlowSource, PushHandle, RunningGateway};
+use super::gateways::{FlowSource, Gateways, RunningGateway};
 use super::hardware::{Hardware, Way};
 use super::inputs::{Inputs, inputs};
 use super::queues::{self, Queue, carrier};
@@ -15,13 +15,14 @@ use crate::drive::{Drive, EventSink, Storage, StorageConfig};
 use crate::pages::{OwnerLabel, PageDirectory, PageRole};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::forecast::{DiskWatch, StartRoom};
+use crate::run::handle::{Builders, RunBase, RunHandle};
 use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
-use crate::run::registry::RunDirectory;
 use crate::run::run_files::{self, RunFiles};
 use crate::run::stats_page::StatsPage;
 use crate::run::thread_placement::ThreadPlacement;
 use crate::run::transfer::TransferService;
 use crate::run::worker::{Ending, Worker};
+use crate::tap::Tap;
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
@@ -29,15 +30,15 @@ use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{Incarnation, NodeId, SourceId};
+use ropewalk_terms::{EventKey, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What of a push system is in this process.
+/// The part of a system with gateways that is in this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PushPart {
+pub enum SystemPart {
     /// Everything, emulators included.
     Whole,
     /// One gateway, by its name.
@@ -48,7 +49,11 @@ pub enum PushPart {
     Nodes(core::ops::Range<u16>),
 }
 
-impl PushPart {
+impl SystemPart {
+    const fn has_gateways(&self) -> bool {
+        matches!(self, Self::Whole | Self::Gateway(_))
+    }
+
     fn has_gateway(&self, gateway: &str) -> bool {
         match self {
             Self::Whole => true,
@@ -107,7 +112,10 @@ struct Assembly<'a> {
     ending: Arc<Ending>,
     placement: ThreadPlacement,
     pages: PageDirectory,
-    handle: PushHandle,
+    base: RunBase,
+    running: Gateways,
+    /// Where copies of events are requested.
+    tap: Tap,
     /// Threads that are started when all of them can be: sources last, so that nobody is late.
     gateways: Vec<Unit>,
     emulators: Vec<Unit>,
@@ -116,48 +124,61 @@ struct Assembly<'a> {
 /// A thread's name and what it turns.
 type Unit = (String, Vec<Box<dyn Drive + Send>>);
 
-/// Starts a part of a push system. With `events`, the sources of the first flow end after so many.
+/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after so many.
 ///
 /// # Errors
-/// Where memory, an address, a directory or a thread cannot be had.
-pub fn launch_push(
+/// If memory, an address, a directory or a thread cannot be had.
+pub fn launch_part(
     configuration: &Configuration,
-    part: &PushPart,
+    part: &SystemPart,
     events: Option<u64>,
-) -> Result<PushHandle, RunError> {
-    let mut handle = prepare(configuration, part, events)?;
-    handle.start();
+) -> Result<RunHandle, RunError> {
+    let mut handle = prepare_part(configuration, part, events)?;
+    handle.start(EventKey::new(0, 1), None);
     Ok(handle)
 }
 
-/// As [`launch_push`], with as many events as the configuration says; gateways let no trigger come before [`PushHandle::start`].
+/// As [`launch_part`], but gateways stop the trigger until [`RunHandle::start`].
 ///
 /// # Errors
-/// As [`launch_push`].
-pub fn prepare_push(configuration: &Configuration, part: &PushPart) -> Result<PushHandle, RunError> {
-    prepare(configuration, part, None)
-}
-
-fn prepare(configuration: &Configuration, part: &PushPart, events: Option<u64>) -> Result<PushHandle, RunError> {
+/// As [`launch_part`].
+pub fn prepare_part(
+    configuration: &Configuration,
+    part: &SystemPart,
+    events: Option<u64>,
+) -> Result<RunHandle, RunError> {
     let gates = gates(configuration, part, events);
     let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
-    let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
+    let of_triggers = gates.iter().flatten().cloned().collect();
+    let running = Gateways::new(&configuration.flow, of_triggers, Arc::clone(&is_over));
+    let base = RunBase::new(configuration, nowhere(), Arc::clone(&ending));
+    // An event has fragments of one flow.
+    let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).max();
     let incarnation = incarnation();
-    let (gateways, emulators) = (Vec::new(), Vec::new());
-    let placement = ThreadPlacement::of_threads(&configuration.thread, &threads(configuration))?;
-    let pages = PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation);
-    let mut assembly =
-        Assembly { configuration, incarnation, gates, is_over, ending, placement, pages, handle, gateways, emulators };
+    let mut assembly = Assembly {
+        configuration,
+        incarnation,
+        gates,
+        is_over,
+        ending,
+        placement: ThreadPlacement::of_threads(&configuration.thread, &threads(configuration))?,
+        pages: PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation),
+        base,
+        running,
+        tap: Tap::new(sources.unwrap_or_default()),
+        gateways: Vec::new(),
+        emulators: Vec::new(),
+    };
     assembly.assemble(part)?;
-    assembly.handle.news.extend(assembly.pages.trouble());
+    assembly.base.news.extend(assembly.pages.trouble());
     assembly.start()
 }
 
-/// Where rules put the threads of a push system on a machine, in whichever process they are.
+/// Where rules put the threads of a system with gateways on a machine, in whichever process they are.
 ///
 /// # Errors
 /// Where a rule names CPUs or a node that are not there, or that were taken away from this process.
-pub fn push_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
+pub fn gateway_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
     plan_of_threads(&configuration.thread, &threads(configuration), machine)
 }
 
@@ -172,14 +193,14 @@ pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
 }
 
 /// How far each flow's trigger has come, where it is in this process.
-fn gates(configuration: &Configuration, part: &PushPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
+fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
     let events = events.or(configuration.run.events);
     let gate = |(index, flow): (usize, &FlowSection)| {
         flow.emulate.as_ref()?;
         match part {
-            PushPart::Gateway(_) | PushPart::Nodes(_) => return None,
-            PushPart::Sources(names) if !names.is_empty() && !names.contains(&flow.name) => return None,
-            PushPart::Sources(_) | PushPart::Whole => {}
+            SystemPart::Gateway(_) | SystemPart::Nodes(_) => return None,
+            SystemPart::Sources(names) if !names.is_empty() && !names.contains(&flow.name) => return None,
+            SystemPart::Sources(_) | SystemPart::Whole => {}
         }
         // Packets are sent whole.
         let packing = u64::from(flow.packing);
@@ -221,36 +242,43 @@ fn sources_thread(flow: &FlowSection) -> String {
 }
 
 impl Assembly<'_> {
-    fn start(mut self) -> Result<PushHandle, RunError> {
+    fn start(self) -> Result<RunHandle, RunError> {
+        let builders = Builders::Gateways(Box::new(self.running));
+        let mut handle = RunHandle { base: self.base, builders };
         let start = |(name, drives): Unit| {
             let place = self.placement.on_start(&name);
             Worker::start(&name, drives, Arc::clone(&self.ending), place).map_err(system(format!("thread {name}")))
         };
         // One by one: where a thread cannot be had, those that were started end with the handle.
         for unit in self.gateways {
-            self.handle.workers.push(start(unit)?);
+            handle.base.workers.push(start(unit)?);
         }
         for unit in self.emulators {
-            self.handle.emulators.push(start(unit)?);
+            handle.base.emulators.push(start(unit)?);
         }
-        self.handle.warnings.extend(self.placement.finish()?);
-        Ok(self.handle)
+        handle.base.warnings.extend(self.placement.finish()?);
+        Ok(handle)
     }
 
-    fn assemble(&mut self, part: &PushPart) -> Result<(), RunError> {
+    fn assemble(&mut self, part: &SystemPart) -> Result<(), RunError> {
         let controls = self.trigger_receivers(part)?;
         let mut places = Places { control: Vec::new(), listen: Vec::new(), triggers: Vec::new() };
         for (flow, control) in self.configuration.flow.iter().zip(&controls) {
             let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
             places.triggers.push(control.as_ref().map(Receiver::address_v4).or(configured));
         }
-        let directory = self.directory(part)?;
+        if part.has_gateways() {
+            let directory = run_directory(&self.configuration.run.output)?;
+            (self.base.run, self.base.directory) = (directory.run, directory.path);
+            self.base.tap = Some(self.tap.clone());
+            self.keep_files(part)?;
+        }
         let queues: Vec<Queue<'_>> = queues::all(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
             if part.has_gateway(&queues[0].gateway.name) {
                 let inputs = inputs(self.configuration, queues)?;
                 for (queue, inputs) in queues.iter().zip(inputs) {
-                    self.queue(queue, inputs, &mut places, &directory)?;
+                    self.queue(queue, inputs, &mut places)?;
                 }
             } else {
                 let transport = self.configuration.farm.transport;
@@ -270,14 +298,14 @@ impl Assembly<'_> {
     }
 
     /// Where the triggers that are in this process hear gateways.
-    fn trigger_receivers(&self, part: &PushPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
+    fn trigger_receivers(&self, part: &SystemPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
         let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &FlowSection)| {
             if gate.is_none() {
                 return Ok(None);
             }
             let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
             let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
-            if configured.is_none() && *part != PushPart::Whole {
+            if configured.is_none() && *part != SystemPart::Whole {
                 let message =
                     format!("trigger.listen does not say where the trigger of `{}` hears gateways", flow.name);
                 return Err(RunError::Unfit(message));
@@ -288,52 +316,45 @@ impl Assembly<'_> {
         self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
     }
 
-    fn directory(&mut self, part: &PushPart) -> Result<RunDirectory, RunError> {
-        let has_gateway = matches!(part, PushPart::Whole | PushPart::Gateway(_));
-        let directory = if has_gateway { run_directory(&self.configuration.run.output)? } else { nowhere() };
-        (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
-        if has_gateway && self.configuration.run.write {
-            let section = &self.configuration.storage;
-            let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
-            let outputs = run_files::outputs(&writers);
-            self.handle.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
-            self.handle.start_room = StartRoom::here(outputs, section.start_room());
-            let transfer = RunFiles::of(self.configuration).transfer_config(&writers);
-            self.handle.transfer = transfer.map(TransferService::start).transpose()?;
+    /// What watches the disks and transfers closed files.
+    fn keep_files(&mut self, part: &SystemPart) -> Result<(), RunError> {
+        if !self.configuration.run.write {
+            return Ok(());
         }
-        Ok(directory)
+        let section = &self.configuration.storage;
+        let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
+        let outputs = run_files::outputs(&writers);
+        self.base.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
+        self.base.start_room = StartRoom::here(outputs, section.start_room());
+        let transfer = RunFiles::of(self.configuration).transfer_config(&writers);
+        self.base.transfer = transfer.map(TransferService::start).transpose()?;
+        Ok(())
     }
 
     /// An input queue of a gateway.
-    fn queue(
-        &mut self,
-        queue: &Queue<'_>,
-        mut inputs: Inputs,
-        places: &mut Places,
-        directory: &RunDirectory,
-    ) -> Result<(), RunError> {
+    fn queue(&mut self, queue: &Queue<'_>, mut inputs: Inputs, places: &mut Places) -> Result<(), RunError> {
         let (section, name, number) = (queue.gateway, queue.name(), queue.number);
         for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
-            self.handle.addresses.push((format!("{name} {}", flow.name), address.to_string()));
+            self.base.addresses.push((format!("{name} {}", flow.name), address.to_string()));
         }
         places.listen.push(std::mem::take(&mut inputs.addresses));
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
-        self.handle.addresses.push((format!("{name} control"), control.to_string()));
+        self.base.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
         let sink = self.sink(queue)?;
-        let machine = resolve::machine(self.configuration, number, section, self.incarnation, directory.run);
-        self.handle.warnings.extend(inputs.short_queues(&name, section, &machine));
+        let machine = resolve::machine(self.configuration, number, section, self.incarnation, self.base.run);
+        self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
         let config = GatewayDriveConfig {
             machine,
             gathering: resolve::gathering(section),
             triggers: places.triggers.clone(),
             requests: resolve::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
-            run: directory.run,
+            run: self.base.run,
             epoch: epoch(),
             gates: self.gates.clone(),
-            is_held: Arc::clone(self.handle.held()),
-            orders: Arc::clone(self.handle.orders()),
+            is_held: Arc::clone(&self.running.is_held),
+            orders: Arc::clone(&self.running.orders),
             histograms: histograms.clone(),
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.timeouts.drain.0,
@@ -348,7 +369,7 @@ impl Assembly<'_> {
         let receiving = ReceivingParts { inputs: inputs.receivers, triggers, board: board.clone(), evacuated };
         let readers = self.readers(queue)?;
         let unit = NodeId::builder(number);
-        let tap = Some((unit, self.handle.tap.clone()));
+        let tap = Some((unit, self.tap.clone()));
         let sending = SendingParts {
             farm,
             triggers: trigger_sender(&name)?,
@@ -359,7 +380,7 @@ impl Assembly<'_> {
             tap,
         };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
-        self.handle.gateways.push(RunningGateway { name, number, notice, histograms, board, failure: None });
+        self.running.queues.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
     }
 
@@ -370,7 +391,7 @@ impl Assembly<'_> {
             let name = format!("{} decisions of {}", queue.name(), flow.name);
             let bound = queue.decisions(flow).map(|address| decision_readers(&name, address)).transpose()?;
             readers.push(bound.map(|(readers, bound)| {
-                self.handle.addresses.push((name, bound));
+                self.base.addresses.push((name, bound));
                 readers
             }));
         }
@@ -386,7 +407,7 @@ impl Assembly<'_> {
         let command = (!tell.command.is_empty()).then(|| Way::Command(tell.command.clone()));
         for way in datagrams.into_iter().chain(command) {
             let hardware = Hardware::start(&name, way, Arc::clone(&board));
-            self.handle.hardware.push(hardware.map_err(system(format!("{name}: throttle.tell")))?);
+            self.running.hardware.push(hardware.map_err(system(format!("{name}: throttle.tell")))?);
         }
         Ok(Some(board))
     }
@@ -440,7 +461,7 @@ impl Assembly<'_> {
     }
 
     /// The input queues of the gateways that are in this process.
-    fn writers_here(&self, part: &PushPart) -> impl Iterator<Item = Queue<'_>> {
+    fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = Queue<'_>> {
         queues::all(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
     }
 
@@ -483,16 +504,16 @@ impl Assembly<'_> {
     }
 
     /// The nodes of this process, on one thread.
-    fn nodes(&mut self, part: &PushPart, places: &Places) -> Result<(), RunError> {
+    fn nodes(&mut self, part: &SystemPart, places: &Places) -> Result<(), RunError> {
         let farm = Farm {
             section: &self.configuration.farm,
             filter: self.configuration.filter.as_ref(),
             incarnation: self.incarnation,
             gateways: &places.control,
-            is_over: &self.handle.nodes_are_over,
+            is_over: &self.running.nodes_are_over,
         };
         let (drives, notices) = farm.nodes(part)?;
-        self.handle.nodes = notices;
+        self.running.nodes = notices;
         if !drives.is_empty() {
             self.emulators.push((FARM_THREAD.to_owned(), drives));
         }
@@ -521,7 +542,7 @@ impl Assembly<'_> {
         let config = PacketSourceDriveConfig { sources, trigger, rate, gateways, gate };
         let drive = PacketSourceDrive::new(config, control, senders);
         let source = FlowSource { flow, notice: drive.notice() };
-        self.handle.sources.push(source);
+        self.running.sources.push(source);
         self.emulators.push((name, vec![Box::new(drive)]));
         Ok(())
     }

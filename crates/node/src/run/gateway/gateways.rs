@@ -1,0 +1,173 @@
+//! Gateways, farm nodes and emulated packet sources, as far as they are in this process.
+
+use super::hardware::Hardware;
+use super::snapshot::GatewaySnapshot;
+use crate::configuration::FlowSection;
+use crate::drive::gateway::{
+    CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, Notice, OrderBoard, PacketSourceReport,
+    ThrottleBoard,
+};
+use crate::run::worker::Worker;
+use ropewalk_flow::messages::Setting;
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_terms::{Parameter, SourceId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An input queue of a gateway.
+#[derive(Debug)]
+pub(super) struct RunningGateway {
+    pub(super) name: String,
+    /// Its number among all input queues of the system.
+    pub(super) number: u16,
+    pub(super) notice: Notice<GatewayReport>,
+    /// The histograms of sources.
+    pub(super) histograms: Notice<GatewayHistograms>,
+    /// From which trigger hardware reads the throttle's state.
+    pub(super) board: Option<Arc<ThrottleBoard>>,
+    /// The last failure of the hardware that `take_hardware_failures` returned.
+    pub(super) failure: Option<String>,
+}
+
+/// Trigger and sources of a flow.
+#[derive(Debug)]
+pub(super) struct FlowSource {
+    /// The index of the flow.
+    pub(super) flow: usize,
+    pub(super) notice: Notice<PacketSourceReport>,
+}
+
+/// The gateways, farm nodes and emulated sources of a run that are in this process.
+#[derive(Debug)]
+pub(in crate::run) struct Gateways {
+    pub(super) queues: Vec<RunningGateway>,
+    pub(super) sources: Vec<FlowSource>,
+    pub(super) nodes: Vec<Notice<FarmNodeReport>>,
+    /// Threads that report the throttle to hardware.
+    pub(in crate::run) hardware: Vec<Hardware>,
+    pub(super) nodes_are_over: Arc<AtomicBool>,
+    pub(in crate::run) flows: Vec<FlowSection>,
+    /// Gateways stop the trigger: the run has not begun, or is paused.
+    pub(super) is_held: Arc<AtomicBool>,
+    /// Commands to gateways during the run.
+    pub(super) orders: Arc<OrderBoard>,
+    gates: Vec<Arc<TriggerGate>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Gateways {
+    fn drop(&mut self) {
+        self.end_hardware();
+    }
+}
+
+impl Gateways {
+    pub(super) fn new(flows: &[FlowSection], gates: Vec<Arc<TriggerGate>>, is_over: Arc<AtomicBool>) -> Self {
+        Self {
+            queues: Vec::new(),
+            sources: Vec::new(),
+            nodes: Vec::new(),
+            hardware: Vec::new(),
+            nodes_are_over: Arc::default(),
+            flows: flows.to_vec(),
+            is_held: Arc::new(AtomicBool::new(true)),
+            orders: Arc::default(),
+            gates,
+            is_over,
+        }
+    }
+
+    /// What they report now.
+    pub(in crate::run) fn snapshot(&self) -> GatewaySnapshot {
+        GatewaySnapshot {
+            first_unit: self.queues.first().map_or(0, |queue| queue.number),
+            gateways: self.queues.iter().map(|one| (one.name.clone(), one.notice.read())).collect(),
+            hardware: self.queues.iter().map(|one| one.board.as_deref().map(ThrottleBoard::read)).collect(),
+            sources: self.sources.iter().map(|source| (source.flow, source.notice.read())).collect(),
+            nodes: self.nodes.iter().map(Notice::read).collect(),
+        }
+    }
+
+    /// The counts of all histograms.
+    pub(in crate::run) fn histogram_cells(&self) -> CellsBySource {
+        let mut all = CellsBySource::new();
+        self.queues.iter().for_each(|queue| queue.histograms.read().add_to(&mut all));
+        all
+    }
+
+    /// Whether gateways stop the trigger.
+    pub(in crate::run) fn are_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
+    }
+
+    /// Has gateways stop the trigger, or let it go on. They take the packets that are on their way.
+    pub(in crate::run) fn hold(&self, workers: &[Worker], is_held: bool) {
+        self.is_held.store(is_held, Ordering::Release);
+        workers.iter().for_each(Worker::wake);
+    }
+
+    /// The sources of a flow have sent the last event that they were to send.
+    pub(in crate::run) fn are_sources_exhausted(&self) -> bool {
+        self.gates.iter().any(|gate| gate.last().is_some())
+    }
+
+    /// Stops the triggers: everything up to the last one is still built and decided.
+    pub(in crate::run) fn stop(&self, workers: &[Worker]) {
+        for gate in &self.gates {
+            gate.close();
+        }
+        // Triggers of other processes have no gate here: gateways tell them that they are busy.
+        self.hold(workers, true);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Masks a source from the next set on that each queue begins, or takes it back: the snapshot has the event.
+    pub(in crate::run) fn mask(&self, workers: &[Worker], source: SourceId, is_masked: bool) {
+        self.orders.mask(source, is_masked);
+        workers.iter().for_each(Worker::wake);
+    }
+
+    /// Changes a parameter.
+    pub(in crate::run) fn set(&self, workers: &[Worker], setting: Setting) {
+        match setting.parameter {
+            Parameter::SetTimeout => self.orders.set_timeout(setting.of, setting.time()),
+            Parameter::ReportInterval => self.orders.set_interval(setting.time()),
+            Parameter::Prescale => self.orders.set_prescale(setting.of, setting.value),
+            // Parameters of readout and builder units.
+            _ => return,
+        }
+        workers.iter().for_each(Worker::wake);
+    }
+
+    /// New failures of the hardware that stops the trigger.
+    pub(in crate::run) fn take_hardware_failures(&mut self) -> Vec<String> {
+        let mut news = Vec::new();
+        for queue in &mut self.queues {
+            let failure = queue.board.as_deref().and_then(|board| board.read().failure);
+            if failure.is_some() && failure != queue.failure {
+                news.extend(failure.iter().map(|why| format!("{}: hardware cannot be told: {why}", queue.name)));
+                queue.failure = failure;
+            }
+        }
+        news
+    }
+
+    /// The gateways have ended. A process without one has ended when it was stopped and its sources have sent everything.
+    pub(in crate::run) fn have_ended(&self, workers: &[Worker], is_stopped: bool) -> bool {
+        if self.queues.is_empty() {
+            is_stopped && self.sources.iter().all(|source| source.notice.read().is_over)
+        } else {
+            workers.iter().all(Worker::is_finished)
+        }
+    }
+
+    /// Ends the farm nodes.
+    pub(in crate::run) fn end_nodes(&self) {
+        self.nodes_are_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the threads that report to hardware, after those of the gateways.
+    pub(in crate::run) fn end_hardware(&mut self) {
+        self.hardware.drain(..).for_each(Hardware::finish);
+    }
+}

@@ -1,0 +1,37 @@
+//! Gateways in a run: configuration in, running threads out.
+//!
+//! ```text
+//! assemble   configuration -> drives on threads     resolve   sections -> configurations of machines and sockets
+//! gateways   the running gateways, farm nodes and emulated sources
+//! snapshot   their reports, in the terms of every run
+//! account    flows, gateways and farm in run.json
+//! ```
+//! A thread (or two) for each input queue of a gateway, one for the emulated sources of each flow, one for all farm nodes.
+
+mod account;
+mod assemble;
+mod farm;
+mod flow_summary;
+mod gateway_summary;
+mod gateways;
+mod hardware;
+mod inputs;
+mod queues;
+mod resolve;
+mod snapshot;
+
+pub use account::FarmNodeSummary;
+pub(super) use account::GatewayAccount;
+pub(super) use assemble::packet_error;
+pub use assemble::{SystemPart, gateway_placement_on, launch_part, prepare_part, receiving_threads};
+pub use flow_summary::{
+    FarmSummary, FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary,
+    SentSummary, SetSummary,
+};
+pub use gateway_summary::{
+    GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary, WritingSummary,
+};
+pub(super) use gateways::Gateways;
+#[cfg(test)]
+pub(super) use hardware::{Hardware, Way};
+pub use snapshot::GatewaySnapshot;
