@@ -1,6 +1,6 @@
 //! What to do about a source of which most or all is no use: which key would help, by the cause that its fragments have.
 
-use super::fragment_summary::FragmentSummary;
+use super::source_summary::FragmentSummary;
 use super::summary::RunSummary;
 use crate::configuration::{Configuration, SourceSection};
 use ropewalk_terms::Requirement;

@@ -1,28 +1,22 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
-use super::black_box::{self, Saver};
-use super::card_process::ChildSlot;
-use super::cards::{CardToStart, CardWriter};
-use super::descriptors;
-use super::emulated::Lines;
-use super::entrances::Fed;
-use super::feeder::{FeederNotes, RunningFeeder};
-use super::forecast::{DiskWatch, StartRoom};
+use super::cards::{CardToStart, CardWriter, ChildSlot};
+use super::entrances::{Fed, Lines};
+use super::feeder::{FeederNotes, RunningFeeder, Saver, save_black_boxes};
 use super::front_ends::FrontEndService;
 use super::gateway::{SystemPart, prepare_part};
 use super::handle::{Builders, RunBase, RunHandle};
 use super::placement::{
-    MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
+    MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, ThreadPlacement, disk_thread,
+    make_room_for_descriptors, pool_of,
 };
-use super::registry::{Registry, RunDirectory};
+use super::plugins::Watched;
+use super::registry::{Registry, RunDirectory, TakeoverRecord};
 use super::resolve::{Addresses, Resolved};
-use super::stats_page::StatsPage;
-use super::takeover_record::TakeoverRecord;
-use super::thread_placement::ThreadPlacement;
+use super::run_files::{DiskWatch, StartRoom};
 use super::transfer::TransferService;
 use super::units::{CommandedManager, Managing, Units};
-use super::watched::Watched;
-use super::worker::{Ending, Worker};
+use super::worker::{Ending, StatsPage, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{
     BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, Identity, ManagerDrive, OutputRoom, ReadoutDrive,
@@ -264,7 +258,7 @@ pub fn launch_with(
     if configuration.has_gateways() {
         return prepare_part(configuration, &SystemPart::Whole, events);
     }
-    descriptors::make_room(configuration, None)?;
+    make_room_for_descriptors(configuration, None)?;
     let placement = ThreadPlacement::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
     let workshop = Workshop::new(&resolved, &placement);
@@ -333,7 +327,7 @@ pub fn launch_unit(
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
-    descriptors::make_room(configuration, Some((role, index)))?;
+    make_room_for_descriptors(configuration, Some((role, index)))?;
     let mut called = addresses.readouts.iter().filter(|_| role == Role::Builder).chain(&addresses.managers);
     called.try_for_each(|address| resolve(address).map(drop)).map_err(endpoint("another node"))?;
     let placement = ThreadPlacement::new(configuration, Part::of(configuration, role, index))?;
@@ -397,7 +391,7 @@ pub(crate) fn launch_manager(
     index: u16,
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
-    descriptors::make_room(configuration, Some((Role::Manager, index)))?;
+    make_room_for_descriptors(configuration, Some((Role::Manager, index)))?;
     let placement = ThreadPlacement::new(configuration, Part::of(configuration, Role::Manager, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placement);
@@ -643,7 +637,7 @@ impl<'a> Start<'a> {
         let has_none = self.base.directory.as_os_str().is_empty();
         let directory = if has_none { output.to_owned() } else { self.base.directory.clone() };
         self.feeder("black-box".to_owned(), Arc::default(), move |_, notes, is_over| {
-            black_box::save(savers, &directory, is_over, notes);
+            save_black_boxes(savers, &directory, is_over, notes);
         })
     }
 

@@ -1,38 +1,35 @@
-//! How sources with an entrance of their own come to their readout unit: opened before the run, fed by threads.
-//!
-//! ```text
-//!  file, FIFO, standard input --> a thread --> local pair --> the readout unit's endpoints (a captured connection, too)
-//!  program's standard output ----------------> local pair -->
-//!  datagrams ------------------> a socket for each address --> the readout unit's datagrams
-//!  captured datagrams --> a thread (captures) ----------------->
-//! ```
-//! A pair of sockets holds little, so that whoever writes waits for whoever reads.
+//! Sources that do not connect to a readout unit's service point: files, captures, programs, emulators, and addresses of their own.
 
 use super::assemble::{RunError, Workshop, endpoint, system};
-use super::captures;
-use super::card_process::{ChildSlot, how_it_ended};
+use super::cards::{ChildSlot, how_it_ended};
 use super::feeder::FeederNotes;
 use super::gateway::packet_error;
-use super::input_summary::InputSummary;
 use super::placement::{Purpose, pool_of};
-use super::resolve::Resolved;
-use crate::configuration::{BoardChoice, DemuxTable, NetworkAddress, PeerOrPlace, SourceSection};
-use crate::drive::{DatagramInputConfig, Demux, Entrance, ReadoutDrive};
+use super::resolve::{Resolved, SEED};
+use super::source_summary::InputSummary;
+use crate::configuration::{
+    BoardChoice, DemuxTable, Emulate, FormatName, InputChoice, NetworkAddress, PeerOrPlace, SourceSection,
+};
+use crate::drive::{DatagramInputConfig, Demux, Entrance, ReadoutDrive, SourceDriveConfig, SourceFeed, SourceLine};
 use crate::offline::ByteOrigin;
-use crate::offline::foreign::{Passed, Wanted, feed_stream};
+use crate::offline::foreign::{Passed, Wanted, capture_has_datagrams, feed_datagrams, feed_stream, is_capture_file};
 use ropewalk_flow::readout::Boards;
+use ropewalk_flow::source::{FrameKind, FrameMaker, TriggerRate};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::packet::{
     Flow, LocalFeed, Membership, MembershipChange, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
-    SocketReceiver,
+    SocketReceiver, local_packets,
 };
 use ropewalk_io::tcp::{Tcp, resolve, resolve_to_listen};
 use ropewalk_memory::PoolConfig;
-use ropewalk_terms::SourceId;
+use ropewalk_terms::{Requirement, SourceId, Utc};
+use ropewalk_wire::fed;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,8 +87,8 @@ impl Workshop<'_> {
         self.sockets(index, readout, &mut opened)?;
         self.captures(index, readout, &mut opened)?;
         let mut fed = self.resolved.sources_of(index).filter(|source| source.emulate.is_none());
-        fed.try_for_each(captures::check_input)?;
-        let streams = |source: &&SourceSection| source.emulate.is_none() && !captures::is_capture(source);
+        fed.try_for_each(check_input)?;
+        let streams = |source: &&SourceSection| source.emulate.is_none() && !is_capture(source);
         for source in self.resolved.sources_of(index).filter(streams) {
             let name = source.name_or_id();
             let wanted = source.wanted_beside(self.resolved.sources_and_readouts().map(|(source, _)| source));
@@ -237,7 +234,7 @@ impl Fed {
                 (origin, read)
             }
             Writing::Capture(origin, wanted, feed) => {
-                let read = captures::hand_over(&origin, &wanted, *feed, is_over);
+                let read = hand_over(&origin, &wanted, *feed, is_over);
                 (origin, read)
             }
             Writing::Program(program, output) => {
@@ -327,4 +324,183 @@ fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicB
         Ok((process, status)) => Err(format!("{name}, process {process}, {}", how_it_ended(status))),
         Err(error) => Err(format!("{name} is not there any more: {error}")),
     }
+}
+
+/// Datagrams that may wait between a thread that reads, or a source, and the readout unit.
+const MOST_WAITING: usize = 4096;
+/// How long the thread waits for room before it looks again.
+const NO_ROOM: Duration = Duration::from_micros(100);
+
+impl Workshop<'_> {
+    /// Opens what the sources of a readout unit need that are read from captures of datagrams.
+    pub(super) fn captures<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        opened: &mut Opened,
+    ) -> Result<(), RunError> {
+        let captured = self.resolved.sources_of(index).filter(|source| is_capture(source));
+        for boards in together(captured, SourceSection::shares_capture) {
+            let first = boards[0];
+            let Some(InputChoice(origin)) = &first.input else { continue };
+            let name = first.name_or_id();
+            let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+            let pool = self.placement.untouched_pool(pool)?;
+            let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
+            readout.add_datagrams(datagram_input(&boards, receiver, false));
+            opened
+                .to_start
+                .push(Fed { name, writing: Writing::Capture(origin.clone(), first.wanted(), Box::new(feed)) });
+        }
+        Ok(())
+    }
+}
+
+/// Looks whether the file in the place of a required source can be read.
+///
+/// # Errors
+/// Where it cannot, or is no capture though the source's frames come in datagrams. A FIFO is looked at when it is read.
+pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
+    let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
+    if source.requirement != Requirement::Required {
+        return Ok(());
+    }
+    let is_special = std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir());
+    if is_special || path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let name = source.name_or_id();
+    let unfit = |why: String| Err(RunError::Unfit(format!("source {name} cannot be read: {why}")));
+    match is_capture_file(path) {
+        Err(error) => unfit(error.to_string()),
+        Ok(false) if source.has_datagrams() || source.wanted().protocol.is_some() => {
+            let why =
+                "its frames come in datagrams, whose ends a plain file does not have: capture them (pcap, pcapng)";
+            unfit(format!("{}: {why}", path.display()))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Whether a source's datagrams are read from a capture.
+pub(super) fn is_capture(source: &SourceSection) -> bool {
+    let Some(InputChoice(origin)) = source.input.as_ref().filter(|_| source.emulate.is_none()) else { return false };
+    let wanted = source.wanted();
+    // Frames of some formats come either way: the file tells, where it can be looked into. What cannot be read is told by
+    // whoever reads it.
+    let may_be_either = matches!(source.format, FormatName::Foreign(_)) && !source.has_layout() && origin.is_regular();
+    source.has_datagrams()
+        || wanted.protocol.is_some()
+        || may_be_either && capture_has_datagrams(origin.path(), &wanted).is_ok_and(|told| told == Some(true))
+}
+
+/// Hands over the datagrams of a capture, until there are no more, nobody takes them, or `is_over` is set.
+///
+/// # Errors
+/// What went wrong, for people.
+pub(super) fn hand_over(
+    origin: &ByteOrigin,
+    wanted: &Wanted,
+    mut feed: LocalFeed,
+    is_over: &Arc<AtomicBool>,
+) -> Result<Passed, String> {
+    let mut give = |from: IpAddr, port: u16, time: Option<Utc>, datagram: &[u8]| {
+        let came = time.map(|time| ropewalk_terms::Instant::from_nanoseconds(u64::try_from(time.0).unwrap_or(0)));
+        while !feed.send(SocketAddr::new(from, port), came, datagram) {
+            if feed.is_abandoned() || is_over.load(Ordering::Relaxed) || datagram.len() > feed.largest() {
+                return false;
+            }
+            std::thread::sleep(NO_ROOM);
+        }
+        true
+    };
+    feed_datagrams(origin, wanted, is_over, &mut give).map_err(|error| error.to_string())
+}
+
+/// By source: its line, where it is not the service point that all share.
+pub(super) type Lines = BTreeMap<u32, SourceLine>;
+
+/// Where an emulated source listens in the place of its own address.
+const HERE: &str = "127.0.0.1:0";
+
+impl Workshop<'_> {
+    /// Opens what the emulated sources of a readout unit need.
+    pub(super) fn emulated<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+    ) -> Result<Lines, RunError> {
+        let mut lines = Lines::new();
+        for source in self.resolved.sources_of(index).filter(|source| source.emulate.is_some()) {
+            let Some(description) = source.description() else { continue };
+            let (id, name) = (SourceId(source.id), source.name_or_id());
+            let line = if source.has_datagrams() {
+                let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+                let pool = self.placement.untouched_pool(pool)?;
+                let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
+                readout.add_datagrams(DatagramInputConfig {
+                    receiver: Box::new(receiver),
+                    sources: vec![(id, description, source.datagram_limits())],
+                    demux: Demux::Single,
+                    is_live: false,
+                });
+                SourceLine::Datagrams(Box::new(feed))
+            } else {
+                let bound = readout.add_entrance(id, Entrance::Listen(HERE.to_owned())).map_err(endpoint(&name))?;
+                SourceLine::Stream(bound.unwrap_or_default())
+            };
+            lines.insert(source.id, line);
+        }
+        Ok(lines)
+    }
+}
+
+impl Resolved {
+    /// What the emulated and played sources of the readout units with an address send, and on which line.
+    pub(super) fn feeds(&self, addresses: &[String], mut lines: Lines) -> Result<Vec<SourceDriveConfig>, RunError> {
+        let mut feeds = Vec::new();
+        for (source, readout) in self.sources_and_readouts() {
+            let address = addresses[usize::from(readout)].clone();
+            if address.is_empty() {
+                continue;
+            }
+            let feed = match (&source.emulate, &source.play) {
+                (Some(emulate), _) => emulated(source, emulate),
+                (None, Some(path)) => recorded(path)?,
+                (None, None) => continue,
+            };
+            let line = lines.remove(&source.id).unwrap_or(SourceLine::Stream(address));
+            feeds.push(SourceDriveConfig { id: SourceId(source.id), line, feed });
+        }
+        Ok(feeds)
+    }
+}
+
+fn emulated(source: &SourceSection, emulate: &Emulate) -> SourceFeed {
+    let kind = match (source.description(), source.format) {
+        (Some(description), _) => FrameKind::Described(description),
+        (None, FormatName::Generic) => FrameKind::Generic,
+        (None, FormatName::Ferol | FormatName::Foreign(_)) => FrameKind::Fed,
+    };
+    let most = usize::try_from(source.max_fragment.0).unwrap_or(usize::MAX);
+    let frames = FrameMaker::new(SourceId(source.id), source.first_event(), kind, most, source.has_datagrams());
+    let frames = if source.format.has_several_events() { frames.packed(emulate.packing()) } else { frames };
+    SourceFeed::Emulated {
+        frames: Box::new(frames),
+        size: emulate.fragment_size.0,
+        rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
+        seed: SEED,
+    }
+}
+
+fn recorded(path: &Path) -> Result<SourceFeed, RunError> {
+    let bytes = std::fs::read(path).map_err(|source| RunError::System { what: path.display().to_string(), source })?;
+    let split = fed::split_file(&bytes);
+    if !split.gap.is_empty() {
+        let (gap, path) = (split.gap, path.display());
+        let message =
+            format!("{path}: bytes {} to {} are no S-LINK64 fragments; repair or shorten it", gap.start, gap.end);
+        return Err(RunError::Unfit(message));
+    }
+    Ok(SourceFeed::Recorded { bytes: Arc::new(bytes), fragments: Arc::new(split.fragments) })
 }

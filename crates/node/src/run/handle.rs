@@ -1,20 +1,17 @@
 //! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
 
-use super::clock_summary::{ClockReading, ClockSummary};
-use super::configured::Configured;
 use super::feeder::RunningFeeder;
-use super::file_summary::FileBasedSummary;
-use super::forecast::{DiskLeft, DiskWatch, StartRoom};
-use super::front_end_summary::FrontEndsSummary;
-use super::front_ends::Conducted;
+use super::file_filters::FileBasedSummary;
+use super::front_ends::{Conducted, FrontEndsSummary};
 use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
-use super::measures::MeasureSummary;
-use super::registry::{self, RunDirectory};
+use super::plugins::Watched;
+use super::registry::{self, Configured, RunDirectory};
+use super::run_files::{DiskLeft, DiskWatch, StartRoom};
 use super::summary::{Durations, Parts, RunSummary};
+use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
 use super::transfer::{TransferService, TransferSummary};
 use super::units::Units;
-use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};

@@ -1,10 +1,7 @@
 //! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
 
-use super::clock_summary::ClockSummary;
-use super::configured::CONFIGURATION;
-use super::measures::MeasureSummary;
-use super::registry::{Registry, RunDirectory};
-use super::takeover_record::ACCOUNT;
+use super::registry::{ACCOUNT, CONFIGURATION, Registry, RunDirectory};
+use super::summary_sections::{ClockSummary, MeasureSummary};
 use crate::configuration::Written;
 use crate::fields::Fields;
 use serde::de::DeserializeOwned;

@@ -1,9 +1,8 @@
 //! The configuration in the machines' own words, worked out once.
 
 use super::assemble::RunError;
-use super::forecast::StartRoom;
 use super::placement::{Purpose, pool_of};
-use super::run_files::{self, RunFiles};
+use super::run_files::{self, RunFiles, StartRoom};
 use super::transfer::TransferConfig;
 use crate::configuration::{
     Configuration, FelixSection, FilterSection, FormatName, LumisectionChoice, SourceSection, SyncChoice,

@@ -1,21 +1,36 @@
-//! Subscribing to a server of chunks, and what that has in common with serving: drives, turned by the calling thread.
+//! Chunks of FELIX blocks served to subscribers and subscribed to, without a run.
 
-use crate::drive::Drive;
-use crate::drive::stream::{ClientConfig, ClientReport, ClientState, StreamClient};
-use crate::offline::OfflineError;
-use ropewalk_io::EndpointError;
+use super::cards::{chunks, emulated, largest_chunk, ring_of, rules};
+use super::feeder::{Feeder, FeederNotes};
+use super::resolve::{Addresses, Resolved};
+use super::worker::{Ending, Worker};
+use crate::configuration::{Configuration, FelixSection, ServeSection};
+use crate::drive::stream::{CardServer, ClientConfig, ClientReport, ClientState, ServerReport, StreamClient};
+use crate::drive::{Drive, EmulatedCardDrive};
+use crate::offline::{ByteOrigin, OfflineError};
+use ropewalk_flow::readout::felix::{ChunkConfig, EventRules};
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_flow::source::felix::EmulatedCardConfig;
+use ropewalk_flow::stream::{InputConfig, StreamCounts, StreamInput};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
-use ropewalk_io::wait::{Idle, Waiter};
+use ropewalk_io::wait::{Bell, Idle, Waiter};
+use ropewalk_io::{Dispatcher, EndpointError};
+use ropewalk_memory::ring::{RingReader, RingWriter, ring};
 use ropewalk_memory::{Payload, Pool, PoolConfig, PoolError, Staging};
+use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{ChunkHead, RefuseReason};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest sleep: whoever watches is asked at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Blocks of 256 KiB that are received into.
 const RECEIVE_BLOCKS: (usize, usize) = (256 << 10, 64);
-/// Blocks that heads and other small messages are staged in.
+/// Blocks in which heads and other small messages are staged.
 const STAGING_BLOCKS: (usize, usize) = (128 << 10, 64);
 /// The longest chunk that a subscriber believes in, in bytes: all of it must fit into its receive pool.
 pub const LARGEST_CHUNK_BYTES: u64 = 8 << 20;
@@ -121,4 +136,274 @@ pub(super) fn turn<D: Drive>(drive: &mut D, mut waiter: Waiter, mut watch: impl 
         }
     }
     Ok(())
+}
+
+/// Blocks for what subscribers say.
+const SUBSCRIBER_BLOCKS: (usize, usize) = (16 << 10, 64);
+
+/// A card that is to be served.
+#[derive(Clone, Debug)]
+pub struct CardOffer {
+    /// Its name, and its thread's.
+    pub name: String,
+    /// Where, to whom, how.
+    pub serve: ServeSection,
+    /// Bytes of its ring.
+    pub memory: u64,
+    /// Where a chunk says of which event it is.
+    pub rules: EventRules,
+    /// Who writes its blocks.
+    pub writer: OfferWriter,
+}
+
+/// Who takes a card's place.
+#[derive(Clone, Debug)]
+pub enum OfferWriter {
+    /// Blocks that are read, whose kind is found.
+    Blocks {
+        /// From where.
+        origin: ByteOrigin,
+        /// Again and again, with sequence numbers that go on counting.
+        again: bool,
+        /// At most so many bytes a second.
+        bytes_per_second: Option<f64>,
+        /// Longer chunks are given up; at most [`LARGEST_CHUNK_BYTES`](super::LARGEST_CHUNK_BYTES).
+        most_chunk_bytes: u64,
+    },
+    /// An emulator.
+    Emulated(Box<EmulatedCardConfig>, ChunkConfig),
+}
+
+impl CardOffer {
+    /// The cards of a configuration: everything else in it is left alone.
+    ///
+    /// # Errors
+    /// Where it has none, or one that nobody writes.
+    pub fn of_configuration(configuration: &Configuration) -> Result<Vec<Self>, StreamRunError> {
+        let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
+        if configuration.felix.is_empty() {
+            return Err(StreamRunError::Unfit(
+                "the configuration has no [[felix]] card that could be served".to_owned(),
+            ));
+        }
+        configuration.felix.iter().map(|card| Self::of_card(&resolved, card)).collect()
+    }
+
+    fn of_card(resolved: &Resolved, card: &FelixSection) -> Result<Self, StreamRunError> {
+        let links = resolved.links(card);
+        let writer = match (&card.emulate, &card.input) {
+            (Some(emulate), _) => {
+                OfferWriter::Emulated(Box::new(emulated(card, emulate, &links)), chunks(card, &links))
+            }
+            (None, Some(input)) => OfferWriter::Blocks {
+                origin: input.0.clone(),
+                again: false,
+                bytes_per_second: card.input_speed.map(|speed| speed.bytes_per_second),
+                most_chunk_bytes: largest_chunk(&links),
+            },
+            (None, None) => {
+                let why = format!("nobody writes the blocks of {}: give it `input` or [felix.emulate]", card.name);
+                return Err(StreamRunError::Unfit(why));
+            }
+        };
+        let serve = card.serve.clone().unwrap_or_default();
+        Ok(Self { name: card.name.clone(), serve, memory: card.memory.0, rules: rules(card, &links), writer })
+    }
+}
+
+/// What came from a card, and what became of it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// What its decoder has seen.
+    pub input: StreamCounts,
+    /// What its subscribers got.
+    pub server: ServerReport,
+}
+
+/// What is told while cards are served.
+#[derive(Debug)]
+pub enum Serving<'a> {
+    /// Subscribers of the card of this name may connect here.
+    Listens(&'a str, &'a str),
+    /// It goes on; asked some times a second.
+    GoesOn,
+}
+
+/// Serves until all cards have ended and everything is sent, or `watch` says false. Returns what became of each.
+///
+/// # Errors
+/// Where a file has no blocks or cannot be read, or an address cannot be listened on.
+pub fn serve(offers: &[CardOffer], mut watch: impl FnMut(Serving<'_>) -> bool) -> Result<Vec<Served>, StreamRunError> {
+    let mut writers = Writers::default();
+    let mut cards = Cards(Vec::new());
+    let mut begins = Vec::new();
+    for offer in offers {
+        let (card, begin) = open(offer, &writers)?;
+        cards.0.push(card);
+        begins.push(begin);
+    }
+    let mut goes_on = true;
+    for (card, offer) in cards.0.iter().zip(offers) {
+        goes_on &= watch(Serving::Listens(&offer.name, &card.address));
+    }
+    for (begin, offer) in begins.into_iter().zip(offers) {
+        writers.start(begin, &offer.name)?;
+    }
+    if !goes_on {
+        cards.stop();
+    }
+    turn(&mut cards, Waiter::new()?, |cards| {
+        if !watch(Serving::GoesOn) {
+            cards.stop();
+        }
+    })?;
+    let served = cards.0.iter().map(ServedCard::served).collect();
+    // With the servers go the rings' readers: then their writers end too, wherever they are.
+    drop(cards);
+    writers.end()?;
+    Ok(served)
+}
+
+/// A card's writer before it is started.
+enum Begin {
+    Feeder(Box<Feeder>),
+    Emulated(Box<EmulatedCardDrive>),
+}
+
+/// The writers of all cards.
+#[derive(Default)]
+struct Writers {
+    is_over: Arc<AtomicBool>,
+    ending: Arc<Ending>,
+    feeders: Vec<JoinHandle<Result<(), OfflineError>>>,
+    emulated: Vec<Worker>,
+}
+
+impl Writers {
+    fn start(&mut self, begin: Begin, name: &str) -> std::io::Result<()> {
+        match begin {
+            Begin::Feeder(feeder) => {
+                let thread = std::thread::Builder::new().name(name.to_owned());
+                self.feeders.push(thread.spawn(move || feeder.feed(&FeederNotes::default()))?);
+            }
+            Begin::Emulated(drive) => {
+                self.emulated.push(Worker::start(name, vec![drive], Arc::clone(&self.ending), || ())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), StreamRunError> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.ending.halt();
+        for worker in self.emulated {
+            worker.wake();
+            worker.join();
+        }
+        for feeder in self.feeders {
+            match feeder.join() {
+                Ok(fed) => fed?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(offer: &CardOffer, writers: &Writers) -> Result<(ServedCard, Begin), StreamRunError> {
+    let bell = Bell::new()?;
+    let make = |chunks: ChunkConfig| -> Result<(RingWriter, ServedCard), StreamRunError> {
+        let (writer, reader) = ring(ring_of("card", chunks.format, offer.memory))?;
+        Ok((writer, ServedCard::new(offer, chunks, reader, bell.clone())?))
+    };
+    match &offer.writer {
+        OfferWriter::Blocks { origin, again, bytes_per_second, most_chunk_bytes } => {
+            let (again, bytes_per_second, origin) = (*again, *bytes_per_second, origin.clone());
+            let is_over = Arc::clone(&writers.is_over);
+            let input = origin.blocks(&is_over)?;
+            let chunks = ChunkConfig::with_most(input.format(), *most_chunk_bytes);
+            // Nothing is open that the ring cannot hold.
+            let in_ring = offer.memory as usize / chunks.format.block_bytes();
+            let (writer, card) = make(ChunkConfig { open_pieces: chunks.open_pieces.min(in_ring), ..chunks })?;
+            let feeder = Feeder { origin, input, writer, bell: Some(bell), again, bytes_per_second, is_over };
+            Ok((card, Begin::Feeder(Box::new(feeder))))
+        }
+        OfferWriter::Emulated(config, chunks) => {
+            let (writer, card) = make(*chunks)?;
+            let gate = Arc::new(TriggerGate::new(u64::MAX));
+            let drive = EmulatedCardDrive::new((**config).clone(), writer, Some(bell), gate);
+            Ok((card, Begin::Emulated(Box::new(drive))))
+        }
+    }
+}
+
+/// A card with its server.
+struct ServedCard {
+    server: CardServer<Tcp>,
+    address: String,
+    /// What the card's writer rings.
+    bell: Bell,
+    is_armed: bool,
+}
+
+impl ServedCard {
+    fn new(offer: &CardOffer, chunks: ChunkConfig, ring: RingReader, bell: Bell) -> Result<Self, StreamRunError> {
+        let mut endpoints = Tcp::new(TcpConfig::default(), pool("subscribers", SUBSCRIBER_BLOCKS)?)?;
+        let point = endpoints.listen(&offer.serve.listen)?;
+        let address = endpoints.address_of(point).unwrap_or_default();
+        let stream = StreamInput::new(InputConfig { chunks, rules: offer.rules.clone() }, ring);
+        let staging = Staging::new(pool("heads", STAGING_BLOCKS)?);
+        let server = CardServer::new(offer.serve.server(), stream, endpoints, staging);
+        Ok(Self { server, address, bell, is_armed: false })
+    }
+
+    fn served(&self) -> Served {
+        let (input, server) = self.server.report();
+        Served { input, server }
+    }
+}
+
+/// All of them, on one thread.
+struct Cards(Vec<ServedCard>);
+
+impl Cards {
+    fn stop(&mut self) {
+        self.0.iter_mut().for_each(|card| card.server.stop());
+    }
+}
+
+impl Drive for Cards {
+    fn turn(&mut self, now: Instant) -> usize {
+        let turn = |card: &mut ServedCard| {
+            if std::mem::take(&mut card.is_armed) {
+                card.bell.silence();
+            }
+            card.server.turn(now)
+        };
+        self.0.iter_mut().map(turn).sum()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|card| card.server.next_deadline()).min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let prepare = |card: &mut ServedCard| {
+            card.is_armed = true;
+            card.server.prepare_wait()
+        };
+        // All are asked, so that all are armed.
+        self.0.iter_mut().map(prepare).filter(|may_sleep| !may_sleep).count() == 0
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        for card in &self.0 {
+            card.server.wait_descriptors(into);
+            into.push(card.bell.as_fd());
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.iter().all(|card| card.server.is_done())
+    }
 }

@@ -1,22 +1,18 @@
 //! What a run says of itself: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` is generated from the types here.
 
-use super::card_summary::CardSummary;
-use super::clock_summary::ClockSummary;
-use super::configured::ConfigurationSummary;
-use super::disk_summary::{DeletedSummary, DiskSummary};
-use super::file_summary::FileBasedSummary;
-use super::filter_summary::{self, FilterSummary, StreamSummary};
-use super::fragment_summary::{FragmentSummary, causes};
-use super::front_end_summary::FrontEndsSummary;
+use super::file_filters::FileBasedSummary;
+use super::front_ends::FrontEndsSummary;
 use super::gateway::{FarmNodeSummary, FlowSummary, GatewayAccount, GatewaySummary};
 use super::histograms::SourceHistograms;
-use super::input_summary::InputSummary;
-use super::ledger_summary::{LedgerSummary, UnbalancedSummary};
-use super::lumisections::LumisectionSummary;
-use super::measures::MeasureSummary;
-use super::source_summary::{GapSummary, MaskedSummary, NumberingSummary, SynchronySummary};
-use super::takeover_record::{ACCOUNT, TakeoverRecord};
+use super::registry::{ACCOUNT, ConfigurationSummary, TakeoverRecord};
+use super::source_summary::{
+    FragmentSummary, GapSummary, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary, causes,
+};
+use super::summary_sections::{
+    CardSummary, ClockSummary, DeletedSummary, DiskSummary, FilterSummary, LedgerSummary, LumisectionSummary,
+    MeasureSummary, StreamSummary, UnbalancedSummary, stream_summaries,
+};
 use super::transfer::TransferSummary;
 use crate::drive::{RunSnapshot, Unknown};
 use crate::fields::Fields;
@@ -350,7 +346,7 @@ impl RunSummary {
             front_ends: None,
             filter: FilterSummary::new(snapshot),
             file_based: None,
-            streams: filter_summary::streams(snapshot, parts.streams),
+            streams: stream_summaries(snapshot, parts.streams),
             lumisections: parts.lumisections.iter().map(LumisectionSummary::new).collect(),
             flows: BTreeMap::new(),
             gateways: BTreeMap::new(),

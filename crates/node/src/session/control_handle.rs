@@ -1,17 +1,23 @@
-//! The handle through which clients send commands to the run controller and read its state.
+//! Commands to the run controller, who may give them, and what it shows: the view and the journal.
 
-use super::controls::{ControlsRequest, ControlsTold};
-use super::journal::{Entry, EntryKind, Journal};
 use super::masks::MaskRequest;
-use super::parameters::ParameterRequest;
+use super::parameters::{LiveParameter, ParameterRequest};
 use super::restarts::{RestartReply, RestartTold};
-use super::view::SessionView;
+use crate::configuration::LogLevel;
+use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::fields::Fields;
-use crate::run::RunError;
-use ropewalk_flow::control::operation::{Answer, Command, OperationState};
-use ropewalk_terms::SourceId;
+use crate::run::{DiskLeft, HistogramDefinition, RunError, RunSummary};
+use crate::tap::Tap;
+use ropewalk_flow::control::operation::{
+    Answer, Command, Controls, ControlsChange, ControlsRefusal, Fault, OperationState, Task,
+};
+use ropewalk_monitor::Sample;
+use ropewalk_terms::{Instant, RunNumber, SourceId, Utc};
+use std::collections::{BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How a command ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -224,5 +230,319 @@ impl ControlHandle {
         let over =
             Told { command, answer: Answer::NotNow(OperationState::Over), state: OperationState::Over, text: None };
         receiver.recv().unwrap_or(over)
+    }
+}
+
+/// A sequence of runs as it was a moment ago.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// When it was so.
+    pub at: Utc,
+    /// Where it is.
+    pub state: OperationState,
+    /// Since when.
+    pub since: Utc,
+    /// What is being done.
+    pub task: Option<Task>,
+    /// Why nothing goes on, in [`OperationState::Error`].
+    pub fault: Option<Fault>,
+    /// What was wrong last, for people; of a fault or a refusal, until the next command is carried out.
+    pub trouble: Option<String>,
+    /// The run that is set up or under way.
+    pub run: Option<RunNumber>,
+    /// Its directory.
+    pub directory: Option<PathBuf>,
+    /// How long it has gone on.
+    pub age: Duration,
+    /// Its numbers.
+    pub snapshot: RunSnapshot,
+    /// The same by node and source, for monitoring; updated twice a second, or once with many sources ([`super::SamplingInterval`]).
+    pub sample: Arc<Sample>,
+    /// What is left of the disks.
+    pub disk_left: Option<DiskLeft>,
+    /// Front ends under run control.
+    pub front_ends: Option<FrontEndsAccount>,
+    /// Names and addresses where something listens.
+    pub addresses: Vec<(String, String)>,
+    /// Where copies of the run's events can be asked for; none where no builder unit of it is in this process.
+    pub tap: Option<Tap>,
+    /// What is counted of sources' fragments, of the run that was set up last; the sample has the numbers.
+    pub histograms: Arc<[HistogramDefinition]>,
+    /// How many sources there are.
+    pub sources: usize,
+    /// What was asked of the system, refused, and gone without.
+    pub warnings: Vec<String>,
+    /// The account of the last run that was closed.
+    pub last: Option<Arc<RunSummary>>,
+    /// The operator who holds the controls.
+    pub operator: Option<Holder>,
+    /// What has to be said of a run when it is started.
+    pub required_fields: Arc<[String]>,
+    /// What was said of the run that is under way.
+    pub fields: Fields,
+    /// Sources that operators have taken out.
+    pub masked: Arc<BTreeSet<SourceId>>,
+    /// What can be changed while a run goes on.
+    pub parameters: Arc<[LiveParameter]>,
+    /// By which the next run is set up, or was: TOML, as it is kept with each run.
+    pub configuration: Arc<str>,
+    /// The number of the last entry in the journal.
+    pub last_entry: u64,
+}
+
+impl SessionView {
+    pub(super) fn new(at: Utc) -> Self {
+        Self {
+            at,
+            state: OperationState::Initial,
+            since: at,
+            task: None,
+            fault: None,
+            trouble: None,
+            run: None,
+            directory: None,
+            age: Duration::ZERO,
+            snapshot: RunSnapshot::default(),
+            sample: Arc::default(),
+            disk_left: None,
+            front_ends: None,
+            addresses: Vec::new(),
+            tap: None,
+            histograms: Arc::default(),
+            sources: 0,
+            warnings: Vec::new(),
+            last: None,
+            operator: None,
+            required_fields: Arc::default(),
+            fields: Fields::default(),
+            masked: Arc::default(),
+            parameters: Arc::default(),
+            configuration: Arc::from(""),
+            last_entry: 0,
+        }
+    }
+
+    /// What can be asked for now.
+    pub const fn allowed(&self) -> &'static [Command] {
+        self.state.allowed()
+    }
+}
+
+/// The operator whose commands alone are heard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// What they call themselves.
+    pub name: String,
+    /// Since when they hold the controls.
+    pub since: Utc,
+}
+
+/// What an operator wants to do with the controls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ControlsRequest {
+    /// To hold them, or to go on holding them: a sign of life.
+    Take {
+        /// Also where somebody else holds them.
+        is_forced: bool,
+    },
+    /// To hold them no longer.
+    Give {
+        /// Who is to hold them; none: nobody.
+        to: Option<String>,
+    },
+}
+
+/// What became of that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControlsTold {
+    /// Who holds them now.
+    pub holder: Option<Holder>,
+    /// Why they stay where they are; none where what was asked for is so.
+    pub refusal: Option<String>,
+}
+
+/// The controls, and since when who has them.
+pub(super) struct Rota {
+    controls: Controls,
+    silence: Duration,
+    holder: Option<Holder>,
+}
+
+impl Rota {
+    /// Nobody holds the controls; whoever does, and gives no sign for so long, loses them.
+    pub(super) const fn new(silence: Duration) -> Self {
+        Self { controls: Controls::new(silence), silence, holder: None }
+    }
+
+    /// Whoever holds the controls may be silent for so long from now on.
+    pub(super) const fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
+        self.controls.set_silence(silence);
+    }
+
+    pub(super) const fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// Why this operator's command is not heard; none where it is.
+    pub(super) fn refusal(&mut self, now: Instant, by: &str) -> Option<String> {
+        self.controls.permit(now, by).err().map(|refusal| self.why(&refusal))
+    }
+
+    /// Does what an operator wants; with an entry for the journal where it changes something.
+    pub(super) fn ask(
+        &mut self,
+        (now, utc): (Instant, Utc),
+        by: &str,
+        request: &ControlsRequest,
+    ) -> (ControlsTold, Option<String>) {
+        let done = match request {
+            ControlsRequest::Take { is_forced } => self.controls.take(now, by, *is_forced),
+            ControlsRequest::Give { to } => self.controls.give(now, by, to.as_deref()),
+        };
+        let (refusal, entry) = match done {
+            Ok(change) => (None, change.map(|change| self.note(utc, &change))),
+            Err(refusal) => (Some(self.why(&refusal)), None),
+        };
+        (ControlsTold { holder: self.holder.clone(), refusal }, entry)
+    }
+
+    /// Whether whoever holds the controls was silent for too long; what the journal says of it.
+    pub(super) fn tick(&mut self, now: Instant, utc: Utc) -> Option<String> {
+        self.controls.tick(now).map(|change| self.note(utc, &change))
+    }
+
+    fn note(&mut self, utc: Utc, change: &ControlsChange) -> String {
+        self.holder = self.controls.holder().map(|name| Holder { name: name.to_owned(), since: utc });
+        match change {
+            ControlsChange::Taken { by, from: None } => format!("{by} takes the controls"),
+            ControlsChange::Taken { by, from: Some(from) } => format!("{by} takes the controls from {from}, by force"),
+            ControlsChange::Given { by, to } => format!("{by} gives the controls to {to}"),
+            ControlsChange::Released { by } => format!("{by} gives the controls up: everybody may give commands"),
+            ControlsChange::Lost { by } => {
+                let silence = self.silence.as_secs();
+                format!("{by} gave no sign for {silence} s and loses the controls: everybody may give commands")
+            }
+        }
+    }
+
+    fn why(&self, refusal: &ControlsRefusal) -> String {
+        match refusal {
+            ControlsRefusal::HeldBy(name) => {
+                let since = self.holder.as_ref().map_or_else(String::new, |holder| holder.since.time_of_day());
+                format!("{name} holds the controls since {since} UTC: ask for them, or take them by force")
+            }
+            ControlsRefusal::Free => "nobody holds the controls, so that nobody can give them: take them".to_owned(),
+        }
+    }
+}
+
+/// What kind of thing happened.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// The state changed.
+    State,
+    /// Somebody gave a command, or the controls changed hands.
+    Command,
+    /// A command could not be carried out, or nothing goes on.
+    Fault,
+    /// Something is not as it should be, and the run goes on.
+    Incident,
+}
+
+impl EntryKind {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Command => "command",
+            Self::Fault => "fault",
+            Self::Incident => "incident",
+        }
+    }
+
+    /// From which level on it is told.
+    const fn level(self) -> LogLevel {
+        match self {
+            Self::Fault => LogLevel::Error,
+            Self::Incident => LogLevel::Warning,
+            Self::State | Self::Command => LogLevel::Info,
+        }
+    }
+}
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// They are numbered from 1.
+    pub number: u64,
+    /// When, in nanoseconds since 1970 UTC.
+    pub at_ns: i64,
+    /// What kind of thing.
+    pub kind: EntryKind,
+    /// During which run; null outside of runs.
+    pub run: Option<u32>,
+    /// Who gave the command, as they call themselves; none where the program did it.
+    pub by: Option<String>,
+    /// For people.
+    pub text: String,
+    /// The log level that held then has it.
+    pub is_told: bool,
+}
+
+/// Entries that are kept; older ones are forgotten.
+const MOST: usize = 1000;
+
+/// The last entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journal {
+    entries: VecDeque<Entry>,
+    last: u64,
+    level: LogLevel,
+}
+
+impl Journal {
+    /// What is told of what is added from now on.
+    pub(super) const fn set_level(&mut self, level: LogLevel) {
+        self.level = level;
+    }
+
+    pub(super) fn add(&mut self, at: Utc, kind: EntryKind, run: Option<RunNumber>, by: Option<&str>, text: String) {
+        self.last += 1;
+        let (run, by) = (run.map(|run| run.0), by.filter(|by| !by.is_empty()).map(str::to_owned));
+        let is_told = kind.level() <= self.level;
+        self.entries.push_back(Entry { number: self.last, at_ns: at.0, kind, run, by, text, is_told });
+        if self.entries.len() > MOST {
+            self.entries.pop_front();
+        }
+    }
+
+    /// The number of the last entry.
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Those behind the one with this number, the oldest first.
+    pub(super) fn after(&self, number: u64) -> Vec<Entry> {
+        let known = self.entries.iter().rev().take_while(|entry| entry.number > number).count();
+        self.entries.iter().skip(self.entries.len() - known).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_entries_are_forgotten_and_numbers_go_on() {
+        let mut journal = Journal::default();
+        for number in 1..=MOST as i64 + 5 {
+            journal.add(Utc(number), EntryKind::State, None, None, number.to_string());
+        }
+        let all = journal.after(0);
+        assert_eq!((all.len(), all[0].number, journal.last()), (MOST, 6, MOST as u64 + 5));
+        let last: Vec<_> = journal.after(MOST as u64 + 3).into_iter().map(|entry| entry.text).collect();
+        assert_eq!(last, ["1004", "1005"]);
+        assert_eq!(journal.after(u64::MAX), []);
     }
 }

@@ -1,13 +1,16 @@
-//! How runs are set up: by one configuration, which may be read again between two of them.
+//! How runs are set up: by one configuration, which may be read again between two of them; as a whole system, one gateway, or the event
+//! manager alone.
 
 use super::limits::{RunLimits, task_limits};
 use super::masks::MaskRules;
 use super::parameters::Parameters;
-use super::recounts::RestartRules;
+use super::restarts::RestartRules;
 use crate::configuration::{Configuration, Differences, TimeoutSection, Written};
 use crate::fields::Fields;
 use crate::run::gateway::{SystemPart, prepare_part};
-use crate::run::{FrontEndService, RunError, RunHandle, RunSummary, advice, launch_with};
+use crate::run::{
+    Addresses, FrontEndService, RunError, RunHandle, RunSummary, advice, launch_manager, launch_with, take_over,
+};
 use ropewalk_flow::control::operation::{AfterRun, TaskLimits};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -273,4 +276,61 @@ impl<S: System> Launch for Launcher<S> {
         }
         Ok(differences)
     }
+}
+
+/// The event manager alone.
+#[derive(Clone, Debug)]
+pub struct ManagerProcess {
+    /// The whole system.
+    pub configuration: Configuration,
+    /// Where its nodes listen.
+    pub addresses: Addresses,
+    /// Which of the configured event managers it is.
+    pub index: u16,
+    /// The first run is one that goes on without its event manager.
+    pub takes_over: bool,
+}
+
+/// What stays from run to run.
+#[derive(Debug, Default)]
+pub struct ManagerService {
+    /// That of front ends under run control, where there are any; none before the first run.
+    front_ends: Option<Option<FrontEndService>>,
+    /// Where the last run's event manager listened, and in which epoch.
+    last: Option<(String, u32)>,
+}
+
+impl System for ManagerProcess {
+    type Service = ManagerService;
+
+    fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    fn launch(&self, service: &mut ManagerService) -> Result<RunHandle, RunError> {
+        let (mut configuration, mut addresses) = (self.configuration.clone(), self.addresses.clone());
+        let opened = match service.front_ends.take() {
+            Some(opened) => opened,
+            None => FrontEndService::open(&configuration)?,
+        };
+        let front_ends = service.front_ends.insert(opened).as_ref();
+        let run = match &service.last {
+            None if self.takes_over => take_over(&configuration, addresses, self.index, front_ends)?,
+            None => launch_manager(&configuration, addresses, self.index, front_ends)?,
+            // Its nodes call where they called it before, and builder units may have heard of its epoch.
+            Some((address, epoch)) => {
+                addresses.managers[usize::from(self.index)].clone_from(address);
+                configuration.manager.epoch = *epoch;
+                launch_manager(&configuration, addresses, self.index, front_ends)?
+            }
+        };
+        service.last = Some(listens(&run));
+        Ok(run)
+    }
+}
+
+/// Where the event manager of a run listens, and in which epoch.
+fn listens(run: &RunHandle) -> (String, u32) {
+    let address = run.addresses().iter().find(|(name, _)| name == crate::run::MANAGER);
+    (address.map(|(_, address)| address.clone()).unwrap_or_default(), run.epoch().map_or(0, |epoch| epoch.0))
 }

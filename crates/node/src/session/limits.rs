@@ -1,11 +1,11 @@
-//! When a run ends without being told.
+//! When a run ends by itself, and how often it is sampled.
 
 use crate::configuration::{Configuration, TimeoutSection};
 use crate::drive::RunSnapshot;
 use crate::run::RunHandle;
 use ropewalk_flow::control::operation::TaskLimits;
-use ropewalk_terms::{Counter, Role};
-use std::time::{Duration, Instant};
+use ropewalk_terms::{Counter, Instant, Role};
+use std::time::Duration;
 
 /// How long each step may take for nodes that keep the configured times, so that only who does not is left behind.
 pub(super) fn task_limits(times: &TimeoutSection) -> TaskLimits {
@@ -52,7 +52,7 @@ impl RunLimits {
 #[derive(Debug, Default)]
 pub(super) struct RunWatch {
     /// Since when events are built.
-    began: Option<Instant>,
+    began: Option<std::time::Instant>,
     /// How long the run had gone on under another event manager.
     before: Duration,
     deserted: Deserted,
@@ -62,7 +62,7 @@ pub(super) struct RunWatch {
 #[derive(Debug, Default)]
 struct Deserted {
     /// Since when, where their readout unit is back.
-    since: Option<Instant>,
+    since: Option<std::time::Instant>,
 }
 
 impl Deserted {
@@ -70,7 +70,7 @@ impl Deserted {
     const PATIENCE: Duration = Duration::from_secs(10);
 
     /// How many connections are given up.
-    fn given_up(&mut self, now: Instant, snapshot: &RunSnapshot) -> u64 {
+    fn given_up(&mut self, now: std::time::Instant, snapshot: &RunSnapshot) -> u64 {
         let missing = snapshot.orphans.values().sum();
         let are_back = snapshot.nodes.iter().all(|(node, is_there)| *is_there || node.role != Role::Readout);
         if missing == 0 || !are_back {
@@ -91,15 +91,55 @@ impl RunWatch {
     /// Whether the run is to end now.
     pub(super) fn is_over(&mut self, limits: &RunLimits, run: &RunHandle, snapshot: &RunSnapshot) -> bool {
         if snapshot.phase.is_running() {
-            self.began.get_or_insert_with(Instant::now);
+            self.began.get_or_insert_with(std::time::Instant::now);
         }
         let age = self.began.map(|began| self.before + began.elapsed());
         let is_old = age.zip(limits.duration).is_some_and(|(age, duration)| age >= duration);
         let is_large = limits.bytes.is_some_and(|most| snapshot.counter(Counter::PayloadBytesReceived) >= most);
-        let given_up = self.deserted.given_up(Instant::now(), snapshot);
+        let given_up = self.deserted.given_up(std::time::Instant::now(), snapshot);
         is_old
             || is_large
             || run.are_sources_over(limits.until_sources_end, limits.events.is_some(), snapshot, given_up)
+    }
+}
+
+/// So many times as long as a reading took, nothing is read: of 700 sources a reading takes a millisecond.
+const PAUSE: u32 = 500;
+/// Numbers are never older, however long it takes to read them.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// When something is read again.
+#[derive(Clone, Debug)]
+pub struct SamplingInterval {
+    usual: Duration,
+    due: Instant,
+}
+
+impl SamplingInterval {
+    /// How often the state of a run is read where that takes next to no time.
+    pub const NUMBERS: Duration = Duration::from_millis(100);
+    /// How often every number of every source is.
+    pub const SAMPLES: Duration = Duration::from_millis(500);
+
+    /// As often as this, a second at most, where that takes next to no time; the first time at once.
+    pub fn new(usual: Duration) -> Self {
+        Self { usual, due: Instant::ZERO }
+    }
+
+    /// It is time.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.due
+    }
+
+    /// It is time as soon as somebody asks.
+    pub fn hurry(&mut self) {
+        self.due = Instant::ZERO;
+    }
+
+    /// It was read from then until then.
+    pub fn was_read(&mut self, begun: Instant, ended: Instant) {
+        let pause = ended.since(begun).saturating_mul(PAUSE);
+        self.due = begun.after(pause.clamp(self.usual, self.usual.max(LONGEST)));
     }
 }
 
@@ -110,7 +150,7 @@ mod tests {
 
     #[test]
     fn sources_that_lost_their_readout_unit_are_waited_for_a_while_after_it_is_back() {
-        let (mut deserted, begin) = (Deserted::default(), Instant::now());
+        let (mut deserted, begin) = (Deserted::default(), std::time::Instant::now());
         let mut snapshot = RunSnapshot { nodes: vec![(NodeId::readout(0), false)], ..RunSnapshot::default() };
         let mut after =
             |seconds, snapshot: &RunSnapshot| deserted.given_up(begin + Duration::from_secs(seconds), snapshot);
@@ -122,5 +162,18 @@ mod tests {
         // One of two has come.
         snapshot.orphans.clear();
         assert_eq!(after(1012, &snapshot), 0);
+    }
+
+    #[test]
+    fn what_takes_long_is_read_less_often_and_never_less_than_once_a_second() {
+        let at = |microseconds: u64| Instant::from_nanoseconds(microseconds * 1000);
+        let mut pace = SamplingInterval::new(SamplingInterval::NUMBERS);
+        assert!(pace.is_due(at(0)));
+        for (took, next) in [(10, 100_000), (600, 300_000), (50_000, 1_000_000)] {
+            pace.was_read(at(1_000_000), at(1_000_000 + took));
+            assert!(!pace.is_due(at(1_000_000 + next - 1)) && pace.is_due(at(1_000_000 + next)), "{took} us");
+        }
+        pace.hurry();
+        assert!(pace.is_due(at(1_000_001)));
     }
 }

@@ -1,16 +1,14 @@
 //! The thread that configures, starts, stops and closes runs.
 
-use super::control_handle::{By, ControlHandle, Order, Reply, RequestRefusal, Shared, Told};
-use super::controls::{ControlsRequest, ControlsTold, Rota};
-use super::journal::EntryKind;
+use super::control_handle::{
+    By, ControlHandle, ControlsRequest, ControlsTold, EntryKind, Order, Reply, RequestRefusal, Rota, SessionView,
+    Shared, Told,
+};
 use super::launch::{Launch, Rules, SessionConfig};
-use super::limits::RunWatch;
+use super::limits::{RunWatch, SamplingInterval};
 use super::masks::{MaskRequest, Masks};
 use super::parameters::{ParameterRequest, Parameters, log_level, report_interval};
-use super::recounts::Recounts;
-use super::restarts::{RestartReply, Restarts};
-use super::sampling_interval::SamplingInterval;
-use super::view::SessionView;
+use super::restarts::{Recounts, RestartReply, Restarts};
 use crate::configuration::{Differences, RestartChoice};
 use crate::fields::Fields;
 use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};

@@ -1,11 +1,8 @@
 //! From a configuration to running threads: sockets, pools, drives, wiring.
 
 use super::farm::{Farm, decision_readers, gateway_link, messages};
-use super::gateways::{FlowSource, Gateways, RunningGateway};
-use super::hardware::{Hardware, Way};
-use super::inputs::{Inputs, inputs};
-use super::queues::{self, Queue, carrier};
-use super::resolve;
+use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
+use super::inputs::{self, Inputs, Queue, carrier};
 use crate::configuration::{Architecture, Configuration, FlowSection, GatewaySection};
 use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
@@ -14,14 +11,11 @@ use crate::drive::gateway::{
 use crate::drive::{Drive, EventSink, Storage, StorageConfig};
 use crate::pages::{OwnerLabel, PageDirectory, PageRole};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
-use crate::run::forecast::{DiskWatch, StartRoom};
 use crate::run::handle::{Builders, RunBase, RunHandle};
-use crate::run::placement::{PlacementError, disk_thread, plan_of_threads};
-use crate::run::run_files::{self, RunFiles};
-use crate::run::stats_page::StatsPage;
-use crate::run::thread_placement::ThreadPlacement;
+use crate::run::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::run::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use crate::run::transfer::TransferService;
-use crate::run::worker::{Ending, Worker};
+use crate::run::worker::{Ending, StatsPage, Worker};
 use crate::tap::Tap;
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::source::TriggerGate;
@@ -213,7 +207,7 @@ fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) 
 /// The names of all threads, in whichever process they are.
 fn threads(configuration: &Configuration) -> Vec<String> {
     let mut names = Vec::new();
-    for queue in queues::all(configuration) {
+    for queue in inputs::queues(configuration) {
         let name = queue.name();
         names.extend(configuration.run.write.then(|| disk_thread(&name)));
         match queue.gateway.architecture {
@@ -273,10 +267,10 @@ impl Assembly<'_> {
             self.base.tap = Some(self.tap.clone());
             self.keep_files(part)?;
         }
-        let queues: Vec<Queue<'_>> = queues::all(self.configuration).collect();
+        let queues: Vec<Queue<'_>> = inputs::queues(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
             if part.has_gateway(&queues[0].gateway.name) {
-                let inputs = inputs(self.configuration, queues)?;
+                let inputs = inputs::inputs(self.configuration, queues)?;
                 for (queue, inputs) in queues.iter().zip(inputs) {
                     self.queue(queue, inputs, &mut places)?;
                 }
@@ -342,14 +336,14 @@ impl Assembly<'_> {
         self.base.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
         let sink = self.sink(queue)?;
-        let machine = resolve::machine(self.configuration, number, section, self.incarnation, self.base.run);
+        let machine = inputs::machine(self.configuration, number, section, self.incarnation, self.base.run);
         self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
         let config = GatewayDriveConfig {
             machine,
-            gathering: resolve::gathering(section),
+            gathering: inputs::gathering(section),
             triggers: places.triggers.clone(),
-            requests: resolve::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
+            requests: inputs::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
             run: self.base.run,
             epoch: epoch(),
             gates: self.gates.clone(),
@@ -462,7 +456,7 @@ impl Assembly<'_> {
 
     /// The input queues of the gateways that are in this process.
     fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = Queue<'_>> {
-        queues::all(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
+        inputs::queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
     }
 
     /// How an input queue writes.
@@ -523,7 +517,7 @@ impl Assembly<'_> {
     /// The emulated trigger and sources of a flow, on a thread.
     fn sources(&mut self, flow: usize, control: SocketReceiver, places: &Places) -> Result<(), RunError> {
         let section = &self.configuration.flow[flow];
-        let (Some((sources, rate)), Some(gate)) = (resolve::sources(section), self.gates[flow].clone()) else {
+        let (Some((sources, rate)), Some(gate)) = (inputs::sources(section), self.gates[flow].clone()) else {
             return Ok(());
         };
         let name = sources_thread(section);
@@ -538,7 +532,7 @@ impl Assembly<'_> {
             senders.push(SocketSender::new(config, staging).map_err(packet_error(&name))?);
         }
         let gateways = places.listen.iter().map(|flows| flows[flow]).collect();
-        let trigger = resolve::trigger(self.configuration);
+        let trigger = inputs::trigger(self.configuration);
         let config = PacketSourceDriveConfig { sources, trigger, rate, gateways, gate };
         let drive = PacketSourceDrive::new(config, control, senders);
         let source = FlowSource { flow, notice: drive.notice() };

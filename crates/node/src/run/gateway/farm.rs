@@ -1,8 +1,8 @@
 //! The farm: what gateways and nodes reach each other by, and the nodes.
 
 use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, packet_error, pool};
-use super::queues::Queue;
-use super::resolve;
+use super::inputs;
+use super::inputs::Queue;
 use crate::configuration::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
 use crate::drive::Drive;
 use crate::drive::gateway::{
@@ -68,7 +68,7 @@ pub(super) fn gateway_link(
                 .map_err(endpoint(&name))?;
         return Ok((Box::new(link), bound.parse().unwrap_or(control)));
     }
-    let receiver = messages(&name, resolve::farm_carrier(farm.transport), control)?;
+    let receiver = messages(&name, inputs::farm_carrier(farm.transport), control)?;
     let address = receiver.address_v4();
     let (sender, largest): (Box<dyn Sender + Send>, usize) = match transmit {
         Some(transmit) => sized(transmit),
@@ -90,7 +90,7 @@ fn sized<S: Sender + Send + 'static>(sender: S) -> (Box<dyn Sender + Send>, usiz
 
 fn transmit_ring(configuration: &Configuration, queue: &Queue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
     let name = queue.name();
-    let (flow, from) = resolve::frames(configuration, queue);
+    let (flow, from) = inputs::frames(configuration, queue);
     let card = queue.gateway.interface.as_deref().unwrap_or_default();
     let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
     FrameSender::<TransmitRing>::new(FrameConfig::new(flow, from, card), staging).map_err(packet_error(&name))
@@ -102,9 +102,9 @@ fn sending_socket(
     address: SocketAddrV4,
 ) -> Result<SocketSender, RunError> {
     let name = queue.name();
-    let flow = resolve::farm_carrier(configuration.farm.transport);
+    let flow = inputs::farm_carrier(configuration.farm.transport);
     let mechanism = match flow {
-        Flow::Udp => resolve::send(queue.gateway.send),
+        Flow::Udp => inputs::send(queue.gateway.send),
         Flow::Ip(_) => SendMechanism::SendMmsg,
     };
     // What leaves straight over IP says by its address alone who sent it.
@@ -127,7 +127,7 @@ fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Lin
     let configured = farm.address.and_then(|addresses| addresses.of(u32::from(node)));
     let address = configured
         .map_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), |address| SocketAddrV4::new(address.ip, address.port));
-    let carrier = resolve::farm_carrier(farm.transport);
+    let carrier = inputs::farm_carrier(farm.transport);
     let receiver = messages(&name, carrier, address)?;
     let config = SendConfig::new(carrier, receiver.address_v4());
     let sender = match farm.transport {

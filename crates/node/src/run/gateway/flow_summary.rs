@@ -3,8 +3,8 @@
 use super::snapshot::GatewaySnapshot;
 use crate::configuration::FlowSection;
 use crate::drive::gateway::PacketSourceReport;
-use crate::run::fragment_summary::causes;
-use crate::run::ledger_summary::UnbalancedSummary;
+use crate::run::source_summary::causes;
+use crate::run::summary_sections::UnbalancedSummary;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
 use ropewalk_terms::{ByCause, Cause, EventAccount, Fact, Facts};
 use schemars::JsonSchema;

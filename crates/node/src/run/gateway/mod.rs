@@ -12,26 +12,22 @@ mod account;
 mod assemble;
 mod farm;
 mod flow_summary;
-mod gateway_summary;
 mod gateways;
-mod hardware;
 mod inputs;
-mod queues;
-mod resolve;
 mod snapshot;
 
-pub use account::FarmNodeSummary;
 pub(super) use account::GatewayAccount;
+pub use account::{
+    FarmNodeSummary, GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary,
+    WritingSummary,
+};
 pub(super) use assemble::packet_error;
 pub use assemble::{SystemPart, gateway_placement_on, launch_part, prepare_part, receiving_threads};
 pub use flow_summary::{
     FarmSummary, FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary,
     SentSummary, SetSummary,
 };
-pub use gateway_summary::{
-    GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary, WritingSummary,
-};
 pub(super) use gateways::Gateways;
 #[cfg(test)]
-pub(super) use hardware::{Hardware, Way};
+pub(super) use gateways::{Hardware, Way};
 pub use snapshot::GatewaySnapshot;

@@ -1,22 +1,26 @@
-//! The filters of a run: built in, loaded where they are trusted, and otherwise in processes of their own, tried out before the run.
+//! Filters and splitters from libraries and programs: threads, processes, and the faults that they report.
 
 use super::assemble::{RunError, Workshop, endpoint};
 use super::placement::{Purpose, pool_of};
-use super::watched::Watched;
-use crate::configuration::{Configuration, FilterSection};
+use crate::configuration::{Configuration, FilterSection, SourceSection, SplitterSection};
 use crate::drive::{
-    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RemoteUnit, Said, UnitDecision,
+    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
+    RemoteNotes, RemoteUnit, Said, SplitterLink, UnitDecision,
 };
-use crate::library_process::{COPIES, START, library_process};
+use crate::library_process::{COPIES, library_process};
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{Decision, FarmConfig, HistogramShape};
 use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
-use ropewalk_memory::{PoolConfig, Staging};
+use ropewalk_memory::{Payload, PoolConfig, Staging};
 use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
 use ropewalk_plugin::filter::{Filter, FilterConfig};
-use ropewalk_terms::{Instant, RunNumber};
+use ropewalk_plugin::process::{self, MOST_FRAMES, SplitterProcess};
+use ropewalk_plugin::{Journal, Splitter, SplitterConfig};
+use ropewalk_terms::{Cause, Instant, RunNumber, SourceId};
+use ropewalk_wire::framing::Piece;
 use std::hash::{Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -77,13 +81,13 @@ impl Workshop<'_> {
     fn units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
         let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
         for unit in 0..section.units {
-            let mut process = process(section).map_err(unfit)?;
+            let mut process = filter_process(section).map_err(unfit)?;
             if unit == 0 {
                 process.try_out(START).map_err(unfit)?;
                 process.missing().texts().for_each(|text| self.placement.warn(format!("{builder}: filter: {text}")));
             }
             watched.push(Watched::new(format!("{builder}: filter {unit}"), process.journal()));
-            links.push(Box::new(Linked { process, events: section.events, taken: 0 }));
+            links.push(Box::new(LinkedFilter { process, events: section.events, taken: 0 }));
         }
         Ok((links, watched))
     }
@@ -148,7 +152,7 @@ pub(super) fn fingerprint(section: &FilterSection) -> u64 {
 }
 
 /// A process that is not there yet.
-pub(super) fn process(section: &FilterSection) -> std::io::Result<FilterProcess> {
+pub(super) fn filter_process(section: &FilterSection) -> std::io::Result<FilterProcess> {
     let memory = section.memory.0;
     match (library(section), &section.program) {
         (Some(filter), _) => library_process(filter, memory),
@@ -192,7 +196,7 @@ impl LocalFilter for Trusted {
 }
 
 /// A process, as the drive sees it.
-struct Linked {
+struct LinkedFilter {
     process: FilterProcess,
     /// Events that it has at once.
     events: u32,
@@ -200,7 +204,7 @@ struct Linked {
     taken: u64,
 }
 
-impl FilterLink for Linked {
+impl FilterLink for LinkedFilter {
     fn start(&mut self) {
         self.taken = 0;
         self.process.start();
@@ -263,5 +267,175 @@ impl FilterLink for Linked {
 
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.process.descriptors());
+    }
+}
+
+/// The command of the program that is a splitter's process.
+const COMMAND: &str = "splitter-process";
+/// How long a splitter may take until it is ready.
+const START: Duration = Duration::from_secs(10);
+
+impl Workshop<'_> {
+    /// Gives the sources of a readout unit their splitters, where the configuration names any. Their receivers must be there.
+    /// Returns what there will be to tell of them.
+    pub(super) fn splitters<S: Dispatcher, P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<S, P>,
+    ) -> Result<Vec<Watched>, RunError> {
+        let mut watched = Vec::new();
+        for source in self.resolved.sources_of(index) {
+            let Some(section) = source.own_splitter() else { continue };
+            let unfit = |error: &dyn std::fmt::Display| {
+                RunError::Unfit(format!("{}: its splitter cannot be used: {error}", source.name_or_id()))
+            };
+            let config = splitter(source, section);
+            let (id, name) = (SourceId(source.id), source.name_or_id());
+            let journal = if section.trusted {
+                let splitter = Splitter::new(&config).map_err(|error| unfit(&error))?;
+                let journal = splitter.journal();
+                readout.add_splitter(id, Box::new(splitter));
+                journal
+            } else {
+                let process = splitter_process(config, section).map_err(|error| unfit(&error))?;
+                process.missing().texts().for_each(|text| self.placement.warn(format!("{name}: splitter: {text}")));
+                let journal = process.journal();
+                readout.add_splitter_process(id, Box::new(LinkedSplitter(process)), supervision(section));
+                journal
+            };
+            watched.push(Watched::new(format!("{name}: splitter"), journal));
+        }
+        Ok(watched)
+    }
+}
+
+fn splitter(source: &SourceSection, section: &SplitterSection) -> SplitterConfig {
+    SplitterConfig {
+        library: section.library.clone(),
+        configuration: section.configuration.clone(),
+        keys: section.keys,
+        max_frame: source.max_fragment.0.min(u64::from(u32::MAX)) as usize,
+    }
+}
+
+fn supervision(section: &SplitterSection) -> SupervisorConfig {
+    SupervisorConfig {
+        timeout: section.timeout.0,
+        start_timeout: START,
+        restart_delay: section.restart_delay.0,
+        restarts: section.restarts,
+    }
+}
+
+/// A process that is not there yet, of a splitter that was tried out.
+fn splitter_process(splitter: SplitterConfig, section: &SplitterSection) -> std::io::Result<SplitterProcess> {
+    let command = vec![std::env::current_exe()?, PathBuf::from(COMMAND)];
+    let mut process = SplitterProcess::new(process::ProcessConfig { splitter, memory: section.memory.0, command })?;
+    process.try_out(START)?;
+    Ok(process)
+}
+
+/// A process, as the drive sees it.
+struct LinkedSplitter(SplitterProcess);
+
+impl SplitterLink for LinkedSplitter {
+    fn most_frames(&self) -> usize {
+        MOST_FRAMES
+    }
+
+    fn start(&mut self) {
+        self.0.start();
+    }
+
+    fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn put(&mut self, frame: &Payload) {
+        self.0.put(frame);
+    }
+
+    fn ask(&mut self, first: usize, count: usize) {
+        self.0.ask(first, count);
+    }
+
+    fn look(&mut self, _: Instant) -> ProcessSight {
+        let seen = self.0.look();
+        ProcessSight { is_ready: seen.is_ready, done: seen.done, has_ended: seen.has_ended }
+    }
+
+    fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>> {
+        self.0.answer(index, pieces).ok()
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.0.copied_bytes()
+    }
+
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.0.descriptors());
+    }
+}
+
+/// A splitter or a filter whose journal is read.
+#[derive(Debug)]
+pub(super) struct Watched {
+    /// Whose it is and what it is: what is told begins so.
+    name: String,
+    tells: Tells,
+    /// Sorts of ends that were told.
+    told: usize,
+}
+
+/// Who tells what went wrong.
+#[derive(Debug)]
+enum Tells {
+    Journal(Journal),
+    Remote(RemoteNotes),
+}
+
+impl Watched {
+    /// Nothing was told yet.
+    pub(super) const fn new(name: String, journal: Journal) -> Self {
+        Self { name, tells: Tells::Journal(journal), told: 0 }
+    }
+
+    /// Of a filter unit on another machine.
+    pub(super) const fn remote(name: String, notes: RemoteNotes) -> Self {
+        Self { name, tells: Tells::Remote(notes), told: 0 }
+    }
+
+    /// What went wrong, each sort once.
+    fn all(&self) -> Vec<String> {
+        match &self.tells {
+            Tells::Journal(journal) => journal.ends().into_iter().map(|(end, _)| end.to_string()).collect(),
+            Tells::Remote(notes) => notes.all(),
+        }
+    }
+
+    /// What went wrong for the first time since it was asked last.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        let all = self.all();
+        let news = all[self.told..].iter().map(|text| format!("{}: {text}", self.name)).collect();
+        self.told = all.len();
+        news
+    }
+
+    /// What went wrong in the run, and how often.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let times = |times| if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        let of = |what: &str, count| format!("{}: {what} ({})", self.name, times(count));
+        match &self.tells {
+            Tells::Remote(notes) => notes.all().iter().map(|text| format!("{}: {text}", self.name)).collect(),
+            Tells::Journal(journal) => {
+                let remarks = journal.ends().into_iter().map(|(end, count)| of(&end.to_string(), count));
+                let beyond = Some(journal.beyond()).filter(|&beyond| beyond > 0);
+                remarks.chain(beyond.map(|beyond| of("something else", beyond))).collect()
+            }
+        }
     }
 }
