@@ -10,7 +10,6 @@
 //! A write past the page cache has to begin and end at a multiple of [`ALIGNMENT`]. So the file's last, unfinished piece is kept in
 //! memory and written again in front of what comes next; behind the last byte zeros are written up to the next multiple, and cut
 //! off when the file is closed.
-
 #![allow(unsafe_code)]
 
 use std::io;
@@ -19,8 +18,8 @@ use std::sync::Arc;
 
 use ropewalk_memory::{Loan, Owner, Pool, PoolConfig};
 
-use super::worker::Worker;
-use super::{DiskCause, files};
+use super::writer::Worker;
+use super::{DiskCause, open_file};
 use crate::doorbell::Doorbell;
 
 /// Where such writes begin and end: a multiple of every device's block.
@@ -212,7 +211,7 @@ impl Job {
 
 fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), DiskCause> {
     while !bytes.is_empty() {
-        let written = files::write(file, &[io::IoSlice::new(bytes)], offset)?;
+        let written = open_file::write(file, &[io::IoSlice::new(bytes)], offset)?;
         (bytes, offset) = (&bytes[written..], offset + written as u64);
     }
     Ok(())

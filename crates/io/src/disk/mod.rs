@@ -7,15 +7,10 @@
 //! sync or a publication has gone well, and writes what stood in it once more where it is not there. A directory that was
 //! entered and is gone is made again, unless its whole file system is gone: nothing may fill another disk instead.
 
-mod files;
 mod helper;
-mod intake;
-mod lane;
 mod open_file;
-mod packers;
 mod real;
 mod simulated;
-mod worker;
 mod writer;
 
 use core::fmt;
@@ -27,7 +22,7 @@ use ropewalk_terms::Instant;
 use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, Checksum, Compression};
 use rustix::io::Errno;
 
-pub use self::files::free_bytes;
+pub use self::open_file::free_bytes;
 pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
 pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 

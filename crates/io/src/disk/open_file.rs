@@ -1,18 +1,19 @@
 //! A file that is being written, and how appends get into it: through the page cache, many slices with one system call, or
-//! past it.
+//! past it. The system calls of files, and what their errors mean here, are at the end.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use arrayvec::ArrayVec;
 use ropewalk_wire::run_file::{Checksum, Compression, Packer};
 use rtrb::Producer;
+use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::helper::{ALIGNMENT, Helper};
-use super::intake::{Intake, Vigil};
-use super::writer::{Append, BATCH, Done, Tally};
-use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, files};
+use super::writer::{Append, BATCH, Done, Intake, Tally, Vigil};
+use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
@@ -83,7 +84,7 @@ impl OpenFile {
             WriteMode::Auto => Some(DIRECT_FROM),
         };
         let direct = from.and_then(|from| {
-            let descriptor = files::open_direct(&path)?;
+            let descriptor = open_direct(&path)?;
             Some(Direct { descriptor, from, tail: ArrayVec::new() })
         });
         let compression = how.compression;
@@ -112,37 +113,37 @@ impl OpenFile {
 
     /// Cuts off what is not part of the file.
     pub(super) fn cut(&self) {
-        files::truncate(&self.descriptor, self.length);
+        truncate(&self.descriptor, self.length);
     }
 
     /// Writes the checksum beside the place where the file will be, if it has one.
     pub(super) fn write_checksum(&self, final_path: &Path, sync: bool) -> Result<(), DiskCause> {
         let Some(checksum) = self.checksum else { return Ok(()) };
         let (path, text) = checksum_file(final_path, checksum);
-        files::write_small(&path, &text, sync)
+        write_small(&path, &text, sync)
     }
 
     /// Makes the bytes survive a power cut.
     pub(super) fn sync_bytes(&self) -> Result<(), DiskCause> {
-        files::sync(&self.descriptor)
+        sync(&self.descriptor)
     }
 
     /// Where the file is no longer where it was created, its first bytes are written once more, there. Whether that was so.
     pub(super) fn make_sure(&mut self, length: u64) -> Result<bool, DiskCause> {
-        if files::is_at(&self.descriptor, &self.path) {
+        if is_at(&self.descriptor, &self.path) {
             return Ok(false);
         }
         let again = create(&self.path, self.home, 0).map_err(|_| DiskCause::Deleted)?;
-        if files::copy(&self.descriptor, &again, length).is_err() {
+        if copy(&self.descriptor, &again, length).is_err() {
             // Half a copy would be in the next one's way.
-            let _ = files::remove(&self.path);
+            let _ = remove(&self.path);
             return Err(DiskCause::Deleted);
         }
         // Whoever moved it has a file that ends with its last good append.
         self.cut();
         self.descriptor = again;
         self.name_synced = false;
-        match self.direct.take().zip(files::open_direct(&self.path)) {
+        match self.direct.take().zip(open_direct(&self.path)) {
             Some((direct, descriptor)) => self.direct = Some(Direct { descriptor, ..direct }),
             None => self.direct = None,
         }
@@ -153,7 +154,7 @@ impl OpenFile {
     pub(super) fn sync(&mut self) -> Result<(), DiskCause> {
         self.sync_bytes()?;
         if !self.name_synced {
-            files::sync_directory_of(&self.path)?;
+            sync_directory_of(&self.path)?;
             self.name_synced = true;
         }
         Ok(())
@@ -197,8 +198,7 @@ impl OpenFile {
                 Some(packing) => packing.next(intake, waiting, self.failures)?,
             };
             if !is_packed && append.known_failures == self.failures {
-                (self.failures, self.last_failure) =
-                    (self.failures.wrapping_add(1), DiskCause::System(files::NO_MEMORY));
+                (self.failures, self.last_failure) = (self.failures.wrapping_add(1), DiskCause::System(NO_MEMORY));
             }
             if append.known_failures == self.failures {
                 tally.copied(if self.packing.is_some() { append.bytes() as u64 } else { 0 });
@@ -284,7 +284,7 @@ impl OpenFile {
         match ended {
             Ok(()) => self.conclude(pending, u64::MAX, None, done, tally),
             // The file system says only now that it does not know such writes.
-            Err(DiskCause::System(files::INVALID)) if is_past_cache => {
+            Err(DiskCause::System(INVALID)) if is_past_cache => {
                 self.direct = None;
                 self.append_through_cache(pending, done, tally);
             }
@@ -302,9 +302,7 @@ impl OpenFile {
         let is_written = |file: &Self, append: &Append| file.length + append.written_bytes() as u64 <= end;
         let before = pending.len();
         // Where the file is gone that is seen to when nothing is on its way any more.
-        while pending.first().is_some_and(|append| is_written(self, append))
-            && files::is_at(&self.descriptor, &self.path)
-        {
+        while pending.first().is_some_and(|append| is_written(self, append)) && is_at(&self.descriptor, &self.path) {
             self.accept(pending.remove(0), done);
         }
         pending.len() < before
@@ -418,10 +416,10 @@ impl Packing {
 
 /// A new file, in a directory that is made again where it was there once.
 fn create(path: &Path, home: Option<u64>, preallocate: u64) -> Result<OwnedFd, DiskCause> {
-    match (files::create(path, preallocate), home) {
+    match (create_file(path, preallocate), home) {
         (Err(DiskCause::NotFound), Some(home)) => {
-            files::restore_directory_of(path, home)?;
-            files::create(path, preallocate)
+            restore_directory_of(path, home)?;
+            create_file(path, preallocate)
         }
         (result, _) => result,
     }
@@ -457,10 +455,166 @@ fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
                 break;
             }
         }
-        match files::write(descriptor, &gathered, offset + written) {
+        match write(descriptor, &gathered, offset + written) {
             Ok(more) => written += more as u64,
             Err(cause) => return (written, Some(cause)),
         }
     }
     (written, None)
+}
+
+/// What a file system in memory calls itself (`TMPFS_MAGIC`).
+const TMPFS: fs::FsWord = 0x0102_1994;
+
+const fn cause(error: Errno) -> DiskCause {
+    match error {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskCause::Full,
+        Errno::NOENT | Errno::NOTDIR => DiskCause::NotFound,
+        Errno::EXIST => DiskCause::Exists,
+        Errno::ACCESS | Errno::PERM => DiskCause::Denied,
+        other => DiskCause::System(other.raw_os_error()),
+    }
+}
+
+/// Makes a directory and lists what is in it.
+pub(super) fn enter_directory(path: &Path) -> Vec<String> {
+    // An error shows again, with its cause, when the first file is created.
+    let _ = std::fs::create_dir_all(path);
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// On which file system a path lies, by its number (`st_dev`).
+pub(super) fn file_system(path: &Path) -> Option<u64> {
+    fs::stat(if path.as_os_str().is_empty() { Path::new(".") } else { path }).ok().map(|found| found.st_dev)
+}
+
+/// Makes the directory of a file again, if this file system still is what carries it.
+pub(super) fn restore_directory_of(path: &Path, wanted: u64) -> Result<(), DiskCause> {
+    let directory = path.parent().ok_or(DiskCause::NotFound)?;
+    if directory.ancestors().find_map(file_system) != Some(wanted) {
+        return Err(DiskCause::NotFound);
+    }
+    std::fs::create_dir_all(directory).map_err(|error| Errno::from_io_error(&error).map_or(DiskCause::NotFound, cause))
+}
+
+/// Whether this path leads to this file. What cannot be found out is believed.
+fn is_at(file: &OwnedFd, path: &Path) -> bool {
+    match (fs::fstat(file), fs::stat(path)) {
+        (Ok(open), Ok(named)) => (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino),
+        (Ok(_), Err(Errno::NOENT | Errno::NOTDIR)) => false,
+        _ => true,
+    }
+}
+
+/// Copies the first bytes of a file, which may have lost its name, into another one.
+fn copy(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> Result<(), DiskCause> {
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(DiskCause::NotFound, cause);
+    // It was opened to be written; the system lets its owner open it once more, to be read.
+    let from = std::fs::File::open(format!("/proc/self/fd/{}", from.as_raw_fd())).map_err(failed)?;
+    let mut to = std::fs::File::from(to.try_clone().map_err(failed)?);
+    let copied = std::io::copy(&mut std::io::Read::take(from, bytes), &mut to).map_err(failed)?;
+    if copied == bytes { Ok(()) } else { Err(DiskCause::NotFound) }
+}
+
+/// The bytes of a file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskCause> {
+    std::fs::read(path).map_err(|error| {
+        error.raw_os_error().map_or(DiskCause::NotFound, |number| cause(Errno::from_raw_os_error(number)))
+    })
+}
+
+/// A new, empty file.
+fn create_file(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
+    // Says to whoever recovers files that this one has a living writer; where locks are unknown, nothing does.
+    let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    if preallocate > 0 {
+        // The size stays what was written, so that a reader never sees zeros at the end. Where it cannot be
+        // done the file grows as it is written; where there is no room the first append will say so.
+        let _ = fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, preallocate);
+    }
+    Ok(file)
+}
+
+/// The error of a write that the file system or the device does not know (`EINVAL`).
+const INVALID: i32 = Errno::INVAL.raw_os_error();
+
+/// The error of whoever finds no memory (`ENOMEM`).
+const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
+
+/// A second way into a file, past the page cache; none where the file system has no such way, or no use for it.
+fn open_direct(path: &Path) -> Option<OwnedFd> {
+    let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // Files in memory are their own page cache, whatever their file system says.
+    let is_memory = fs::fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS);
+    (!is_memory).then_some(file)
+}
+
+/// Writes slices at an offset; returns how many bytes, or why none.
+pub(super) fn write(file: impl AsFd, gathered: &[IoSlice<'_>], offset: u64) -> Result<usize, DiskCause> {
+    loop {
+        match rustix::io::pwritev(&file, gathered, offset) {
+            Ok(0) => return Err(DiskCause::Full),
+            Ok(written) => return Ok(written),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(cause(error)),
+        }
+    }
+}
+
+/// A small file with this text, whatever was there before.
+fn write_small(path: &Path, text: &str, durable: bool) -> Result<(), DiskCause> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
+    let written = write(&file, &[IoSlice::new(text.as_bytes())], 0)?;
+    if written < text.len() {
+        return Err(DiskCause::Full);
+    }
+    if durable { sync(&file) } else { Ok(()) }
+}
+
+/// Cuts the file back to what is good, and frees what was set aside behind.
+fn truncate(file: &OwnedFd, length: u64) {
+    // If it fails, the next append overwrites what is too much, and readers check records anyway.
+    let _ = fs::ftruncate(file, length);
+}
+
+pub(super) fn sync(file: &OwnedFd) -> Result<(), DiskCause> {
+    fs::fdatasync(file).map_err(cause)
+}
+
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), DiskCause> {
+    fs::rename(from, to).map_err(cause)
+}
+
+/// Makes the names in a file's directory survive a power cut.
+pub(super) fn sync_directory_of(path: &Path) -> Result<(), DiskCause> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = fs::open(directory, flags, Mode::empty()).map_err(cause)?;
+    fs::fsync(&directory).map_err(cause)
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
+    fs::unlink(path).map_err(cause)
+}
+
+/// Whether there is a file; none either where a directory of its path is something else by now.
+pub(super) fn look_for(path: &Path) -> Result<(), DiskCause> {
+    match fs::stat(path) {
+        Ok(_) => Ok(()),
+        Err(Errno::NOTDIR) => Err(DiskCause::NotFound),
+        Err(error) => Err(cause(error)),
+    }
+}
+
+/// Bytes that can still be written below this path. Asks the operating system.
+///
+/// # Errors
+/// Where there is no such path, or the system does not say.
+pub fn free_bytes(path: &Path) -> Result<u64, DiskCause> {
+    let state = fs::statvfs(path).map_err(cause)?;
+    Ok(state.f_bavail.saturating_mul(state.f_frsize))
 }

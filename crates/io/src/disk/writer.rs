@@ -1,18 +1,23 @@
 //! The writer thread: takes commands in order, and appends to one file that follow each other together.
+//!
+//! A pass over a file takes its appends from an [`Intake`]: those that came together, and those that come while they are
+//! written. zstd and LZ4 take all of a thread's time, so threads of their own pack ([`Packers`]); the writer gathers what is
+//! to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of one kind in their order,
+//! for another thread that goes on meanwhile.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
 use ropewalk_memory::Slice;
 use ropewalk_wire::run_file::{Compression, Packer};
-use rtrb::{Consumer, Producer};
+use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::helper::Helper;
-use super::intake::Intake;
 use super::open_file::{GATHERED, OpenFile, fail};
-use super::packers::Packers;
-use super::{DiskCause, FileToken, NewFile, WriteMode, files, length_of};
+use super::{DiskCause, FileToken, NewFile, WriteMode, length_of, open_file};
 use crate::doorbell::Doorbell;
 
 /// Files that may be open before memory is asked for.
@@ -253,10 +258,10 @@ impl Writer {
                 self.report(Done::Published { file, cookie, result, paths });
             }
             Command::Remove { path, cookie } => {
-                self.report(Done::Removed { cookie, result: files::remove(&path), path });
+                self.report(Done::Removed { cookie, result: open_file::remove(&path), path });
             }
             Command::LookFor { path, cookie } => {
-                self.report(Done::LookedFor { cookie, result: files::look_for(&path), path });
+                self.report(Done::LookedFor { cookie, result: open_file::look_for(&path), path });
             }
             Command::Stop => {}
         }
@@ -278,18 +283,18 @@ impl Writer {
         let file = self.file_in_place(token)?;
         file.cut();
         if let Some(home) = home
-            && final_path.parent().and_then(files::file_system).is_none()
+            && final_path.parent().and_then(open_file::file_system).is_none()
         {
-            files::restore_directory_of(final_path, home)?;
+            open_file::restore_directory_of(final_path, home)?;
         }
         if sync {
             file.sync_bytes()?;
         }
         // Whoever finds the file finds its checksum.
         file.write_checksum(final_path, sync)?;
-        files::rename(&file.path, final_path)?;
+        open_file::rename(&file.path, final_path)?;
         file.is_published = true;
-        if sync { files::sync_directory_of(final_path) } else { Ok(()) }
+        if sync { open_file::sync_directory_of(final_path) } else { Ok(()) }
     }
 
     /// Writes this append and those to the same file that wait right behind it.
@@ -322,5 +327,249 @@ impl Writer {
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
         self.batch = batch;
+    }
+}
+
+/// Appends that came together.
+pub(super) type Batch<'a> = std::vec::Drain<'a, Append>;
+
+/// Where a pass takes its appends from, and whom it tells.
+pub(super) struct Intake<'a> {
+    pub(super) first: Batch<'a>,
+    pub(super) file: FileToken,
+    /// Where more come from; none where what comes now is the next pass's.
+    pub(super) commands: Option<&'a mut Consumer<Command>>,
+    /// Who packs; none where there is nobody but the writer.
+    pub(super) packers: Option<&'a mut Packers>,
+    /// Rung for the writer when there is a command, when something is packed, and when something is written.
+    pub(super) own_bell: &'a Doorbell,
+    /// Rung for its user.
+    pub(super) user_bell: &'a Doorbell,
+}
+
+impl Intake<'_> {
+    /// The next one that has come.
+    pub(super) fn take(&mut self) -> Option<Append> {
+        self.first.next().or_else(|| {
+            let commands = self.commands.as_deref_mut()?;
+            match commands.peek() {
+                Ok(Command::Append(next)) if next.file == self.file => {}
+                _ => return None,
+            }
+            if let Ok(Command::Append(next)) = commands.pop() { Some(next) } else { None }
+        })
+    }
+
+    /// Whether something is packed that was not taken back.
+    pub(super) fn is_packing(&self) -> bool {
+        self.packers.as_deref().is_some_and(|packers| packers.under_way() > 0)
+    }
+
+    /// Nothing that comes from now on belongs to this pass.
+    pub(super) fn close(&mut self) {
+        self.commands = None;
+    }
+}
+
+/// Sleep of a thread that has looked for something to do: before it sleeps it looks once more, so that it misses nothing that
+/// happens in between.
+pub(super) struct Vigil<'a> {
+    bell: &'a Doorbell,
+    is_armed: bool,
+}
+
+impl<'a> Vigil<'a> {
+    pub(super) const fn new(bell: &'a Doorbell) -> Self {
+        Self { bell, is_armed: false }
+    }
+
+    /// There was nothing to do: sleeps when that is so for the second time in a row.
+    pub(super) fn nothing_to_do(&mut self) {
+        if self.is_armed {
+            self.bell.wait();
+            self.awake();
+        } else {
+            self.bell.arm();
+            self.is_armed = true;
+        }
+    }
+
+    /// There was something to do.
+    pub(super) fn awake(&mut self) {
+        if self.is_armed {
+            self.bell.disarm();
+            self.bell.silence();
+            self.is_armed = false;
+        }
+    }
+}
+
+impl Drop for Vigil<'_> {
+    fn drop(&mut self) {
+        self.awake();
+    }
+}
+
+/// Appends that a thread has at most: the one that it packs, and the next one.
+const ROOM: usize = 2;
+
+/// An append whose bytes stand from `offset` on among those of its file that are not packed.
+struct Job {
+    append: Append,
+    offset: u64,
+    compression: Compression,
+}
+
+/// The threads, which take turns. Dropping it ends them.
+pub(super) struct Packers {
+    workers: Vec<Worker<Job, (Append, bool)>>,
+    /// Appends that were ever given, and ever taken back.
+    given: usize,
+    taken: usize,
+}
+
+impl Packers {
+    /// Starts so many threads, which ring this bell when something is packed; they run where the calling thread may.
+    pub(super) fn start(count: u8, bell: &Arc<Doorbell>) -> io::Result<Self> {
+        let name = std::thread::current().name().unwrap_or("disk").to_owned();
+        let start = |number| {
+            let mut packing = Packing::default();
+            let pack = move |job| packing.carry_out(job);
+            Worker::start(format!("{name}.pack{number}"), ROOM, Arc::clone(bell), pack)
+        };
+        let workers = (0..count.max(1)).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { workers, given: 0, taken: 0 })
+    }
+
+    /// Appends that were not taken back.
+    pub(super) const fn under_way(&self) -> usize {
+        self.given - self.taken
+    }
+
+    /// Whether one more can be given.
+    pub(super) fn has_room(&self) -> bool {
+        self.workers[self.given % self.workers.len()].under_way() < ROOM
+    }
+
+    /// Hands an append over, for which there is room.
+    pub(super) fn give(&mut self, append: Append, offset: u64, compression: Compression) {
+        let turn = self.given % self.workers.len();
+        self.given += usize::from(self.workers[turn].give(Job { append, offset, compression }));
+    }
+
+    /// The oldest append, as soon as it is packed, and whether it could be.
+    pub(super) fn take(&mut self) -> Option<(Append, bool)> {
+        let turn = self.taken % self.workers.len();
+        let packed = self.workers[turn].take()?;
+        self.taken += 1;
+        Some(packed)
+    }
+}
+
+/// What one thread packs with.
+#[derive(Default)]
+struct Packing {
+    /// One for each way of packing that came along: of a writer's files, one or two.
+    packers: Vec<(Compression, Packer)>,
+}
+
+impl Packing {
+    fn carry_out(&mut self, Job { mut append, offset, compression }: Job) -> (Append, bool) {
+        let is_packed = self.packer(compression).is_some_and(|packer| append.pack(packer, offset));
+        (append, is_packed)
+    }
+
+    /// None where the library has no memory.
+    fn packer(&mut self, compression: Compression) -> Option<&mut Packer> {
+        let known = self.packers.iter().position(|(known, _)| *known == compression);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                self.packers.push((compression, Packer::new(compression)?));
+                self.packers.len() - 1
+            }
+        };
+        Some(&mut self.packers[place].1)
+    }
+}
+
+/// Such a thread as whoever gives it jobs sees it. Dropping it ends it, after what it has to do.
+pub(super) struct Worker<J, E> {
+    /// None as soon as the thread is to end.
+    jobs: Option<Producer<J>>,
+    ended: Consumer<E>,
+    /// Rung when there is a job while the worker sleeps.
+    bell: Arc<Doorbell>,
+    /// Jobs whose end was not taken.
+    under_way: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
+    /// Starts the thread, which has `room` jobs at most and rings `done` when one of them has ended. It runs where the calling
+    /// thread may.
+    pub(super) fn start(
+        name: String,
+        room: usize,
+        done: Arc<Doorbell>,
+        mut work: impl FnMut(J) -> E + Send + 'static,
+    ) -> io::Result<Self> {
+        let (jobs, mut queue) = RingBuffer::<J>::new(room);
+        let (mut end, ended) = RingBuffer::new(room);
+        let bell = Arc::new(Doorbell::new()?);
+        let own = Arc::clone(&bell);
+        let run = move || {
+            loop {
+                match queue.pop() {
+                    Ok(job) => {
+                        // There is room: there are no more jobs than that.
+                        let _ = end.push(work(job));
+                        done.notify();
+                    }
+                    Err(_) if queue.is_abandoned() => return,
+                    Err(_) => {
+                        own.arm();
+                        if queue.is_empty() && !queue.is_abandoned() {
+                            own.wait();
+                        }
+                        own.disarm();
+                        own.silence();
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run)?;
+        Ok(Self { jobs: Some(jobs), ended, bell, under_way: 0, thread: Some(thread) })
+    }
+
+    /// Jobs whose end was not taken.
+    pub(super) const fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Hands a job over; false where there is no room for it.
+    pub(super) fn give(&mut self, job: J) -> bool {
+        let is_given = self.jobs.as_mut().is_some_and(|jobs| jobs.push(job).is_ok());
+        self.under_way += usize::from(is_given);
+        self.bell.notify();
+        is_given
+    }
+
+    /// The end of the oldest job, if it has ended.
+    pub(super) fn take(&mut self) -> Option<E> {
+        let end = self.ended.pop().ok()?;
+        self.under_way -= 1;
+        Some(end)
+    }
+}
+
+impl<J, E> Drop for Worker<J, E> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.bell.notify();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so on its own.
+            let _ = thread.join();
+        }
     }
 }
