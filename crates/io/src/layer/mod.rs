@@ -11,37 +11,170 @@
 //!  WorkLoop: a named thread that serves dispatchers, waiting or polling
 //! ```
 //!
-//! It stands on [`Dispatcher`](crate::Dispatcher), which moves the bytes, and adds what a user of the paper's layer
+//! It stands on [`Dispatcher`], which moves the bytes, and adds what a user of the paper's layer
 //! expects: cookies, buffers that are posted and come back, messages with boundaries of the user's own, deadlines, and
 //! queues between threads. Drives of the event builder, which are dispatchers' direct users, need none of that.
 //!
 //! | Paper 3, uDAPL | Here |
 //! |---|---|
 //! | Interface Adapter (IA) | [`InterfaceAdapter`] |
-//! | Public Service Point (PSP) | [`ServicePoint`](crate::ServicePoint), from [`EventDispatcher::listen`] |
-//! | End Point (EP) | [`Endpoint`](crate::Endpoint) |
+//! | Public Service Point (PSP) | [`ServicePoint`], from [`EventDispatcher::listen`] |
+//! | End Point (EP) | [`Endpoint`] |
 //! | Event Dispatcher (EVD) | [`EventDispatcher`]; [`EventQueue`] where another thread takes the events |
 //! | EventHandler | [`EventHandler`] |
 //! | work request | [`WorkRequest`] with a [`Cookie`] |
 //! | completion | [`Completion`] |
 //! | waiting and polling dispatchers, workloops | [`WorkLoop`] with [`Dispatch`] |
 
-mod adapter;
 mod dispatcher;
 mod event;
 pub mod framer;
-mod handler;
 mod hello;
-mod queue;
-mod request;
-mod work;
-mod work_loop;
+mod threads;
 
-pub use self::adapter::InterfaceAdapter;
+use ropewalk_memory::Pool;
+
+use crate::Dispatcher;
+use crate::endpoint::{Endpoint, EndpointError, Peer, ServicePoint};
+use crate::in_process::{InProcessConfig, InProcessNetwork};
+use crate::simulated::{Network, SimulatedConfig};
+use crate::tcp::{Tcp, TcpConfig};
+
 pub use self::dispatcher::EventDispatcher;
-pub use self::event::{Completion, Ended, Event, FlushReason, Received, Task, Why, Work};
+pub use self::event::{
+    Completion, Cookie, Ended, Event, FlushReason, PostError, Received, Refused, Requests, Setting, Task, Why, Work,
+    WorkRequest,
+};
 pub use self::framer::{Framer, FramingError};
-pub use self::handler::EventHandler;
-pub use self::queue::{EventQueue, Requester};
-pub use self::request::{Cookie, PostError, Refused, Requests, Setting, WorkRequest};
-pub use self::work_loop::{Dispatch, RunningLoop, WorkLoop};
+pub use self::threads::{Dispatch, EventQueue, Requester, RunningLoop, WorkLoop};
+
+enum Mechanism {
+    Tcp(TcpConfig),
+    InProcess(InProcessNetwork, InProcessConfig),
+    Simulated(Network, SimulatedConfig),
+}
+
+/// Makes event dispatchers that listen on its address.
+pub struct InterfaceAdapter {
+    address: String,
+    mechanism: Mechanism,
+    greets: bool,
+}
+
+impl InterfaceAdapter {
+    /// A network interface, by its address, such as `127.0.0.1`; the configuration names the mechanism of the kernel.
+    pub fn tcp(address: &str, config: TcpConfig) -> Self {
+        Self { address: address.to_owned(), mechanism: Mechanism::Tcp(config), greets: false }
+    }
+
+    /// Threads of one process, under a name.
+    pub fn in_process(name: &str, network: InProcessNetwork, config: InProcessConfig) -> Self {
+        Self { address: name.to_owned(), mechanism: Mechanism::InProcess(network, config), greets: false }
+    }
+
+    /// A simulated network, under a name.
+    pub fn simulated(name: &str, network: Network, config: SimulatedConfig) -> Self {
+        Self { address: name.to_owned(), mechanism: Mechanism::Simulated(network, config), greets: false }
+    }
+
+    /// Both sides greet each other with eight bytes, so that a rejection is told as one also over TCP. Both have to,
+    /// so this is for connections of ours alone. Whoever connects posts buffers when the connection stands.
+    #[must_use]
+    pub fn with_hello(mut self) -> Self {
+        self.greets = true;
+        self
+    }
+
+    /// A dispatcher of its own. Blocks to receive into come from `pool`, unless they are posted.
+    ///
+    /// # Errors
+    /// The operating system lacks the mechanism, or has no descriptor left.
+    pub fn event_dispatcher(&self, pool: Pool) -> Result<EventDispatcher, EndpointError> {
+        let dispatcher: Box<dyn Dispatcher + Send> = match &self.mechanism {
+            Mechanism::Tcp(config) => Box::new(Tcp::new(config.clone(), pool)?),
+            Mechanism::InProcess(network, config) => {
+                let made = network.dispatcher(*config).map_err(|source| EndpointError::System {
+                    what: "cannot make a dispatcher for",
+                    address: self.address.clone(),
+                    source,
+                })?;
+                Box::new(made)
+            }
+            Mechanism::Simulated(network, config) => Box::new(network.dispatcher(*config, pool)),
+        };
+        EventDispatcher::new(dispatcher, &self.address, self.greets)
+    }
+}
+
+/// Takes events. Whatever is not of interest can be left out; whoever does not override
+/// [`connection_requested`](Self::connection_requested) rejects everybody.
+#[expect(unused_variables, reason = "the names are for those who override")]
+pub trait EventHandler {
+    /// Somebody wants to connect.
+    fn connection_requested(
+        &mut self,
+        requests: &mut dyn Requests,
+        service_point: ServicePoint,
+        endpoint: Endpoint,
+        peer: Peer,
+    ) {
+        // It can only have ended meanwhile.
+        let _ = requests.post(WorkRequest::Reject { endpoint });
+    }
+
+    /// A connection stands.
+    fn established(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, cookie: Option<Cookie>) {}
+
+    /// Bytes have come.
+    fn received(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, received: Received) {}
+
+    /// A message was sent.
+    fn sent(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, cookie: Cookie) {}
+
+    /// Posted work will not be done.
+    fn flushed(
+        &mut self,
+        requests: &mut dyn Requests,
+        endpoint: Endpoint,
+        cookie: Cookie,
+        work: Work,
+        reason: FlushReason,
+    ) {
+    }
+
+    /// The send queue is high.
+    fn queue_high(&mut self, requests: &mut dyn Requests, endpoint: Endpoint) {}
+
+    /// There is room in the send queue again.
+    fn queue_low(&mut self, requests: &mut dyn Requests, endpoint: Endpoint) {}
+
+    /// The peer has ended its direction.
+    fn finished(&mut self, requests: &mut dyn Requests, endpoint: Endpoint) {}
+
+    /// An end point has ended.
+    fn ended(&mut self, requests: &mut dyn Requests, endpoint: Endpoint, cookie: Option<Cookie>, how: Ended) {}
+
+    /// An event of the user's own.
+    fn raised(&mut self, requests: &mut dyn Requests, cookie: Cookie) {}
+
+    /// Takes an event; hands it to the function for its kind.
+    fn handle(&mut self, event: Event, requests: &mut dyn Requests) {
+        use self::event::Completion;
+        match event {
+            Event::ConnectionRequested { service_point, endpoint, peer } => {
+                self.connection_requested(requests, service_point, endpoint, peer);
+            }
+            Event::Established { endpoint, cookie } => self.established(requests, endpoint, cookie),
+            Event::Completed { endpoint, completion } => match completion {
+                Completion::Sent { cookie } => self.sent(requests, endpoint, cookie),
+                Completion::Received(received) => self.received(requests, endpoint, received),
+                Completion::Flushed { cookie, work, reason } => self.flushed(requests, endpoint, cookie, work, reason),
+            },
+            Event::QueueHigh { endpoint } => self.queue_high(requests, endpoint),
+            Event::QueueLow { endpoint } => self.queue_low(requests, endpoint),
+            Event::Finished { endpoint } => self.finished(requests, endpoint),
+            Event::Ended { endpoint, cookie, how } => self.ended(requests, endpoint, cookie, how),
+            Event::Raised { cookie } => self.raised(requests, cookie),
+        }
+    }
+}
