@@ -19,32 +19,26 @@
 //! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
 //! One conformance suite (`tests/conformance`) runs over every mechanism.
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/endpoints.md")]
-struct EndpointsPage;
-
 pub mod clock;
 pub mod disk;
 mod doorbell;
 pub mod endpoint;
-mod ends;
+mod endpoint_state;
 pub mod in_process;
 pub mod layer;
 pub mod packet;
-mod parcel;
-mod pass_on;
-mod receive_block;
-mod send_queue;
 pub mod simulated;
-mod sleeper;
-mod slots;
 pub mod tcp;
 pub mod thread;
 pub mod wait;
 
-pub use clock::{Clock, MonotonicClock, SimulatedClock};
-pub use doorbell::Doorbell;
-pub use endpoint::{
-    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
+pub use self::clock::{Clock, MonotonicClock, SimulatedClock};
+pub use self::doorbell::Doorbell;
+pub use self::endpoint::{
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Parcel, Peer, SendError, SendLimits,
+    ServicePoint,
 };
-pub use parcel::Parcel;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/endpoints.md")]
+struct EndpointsPage;

@@ -12,7 +12,7 @@ use ropewalk_wire::run_file::Checksum;
 
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, checksum_file, length_of};
 use crate::clock::{Clock, SimulatedClock};
-use crate::simulated::random::Random;
+use crate::simulated::Random;
 
 /// What goes wrong on a simulated disk, and how often. Rates are probabilities from 0 to 1.
 #[derive(Clone, PartialEq, Debug)]

@@ -5,10 +5,7 @@
 //! real network, received bytes are copied into the receiver's own pool.
 
 mod connection;
-mod faults;
 mod network;
-pub(crate) mod random;
-mod wire;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -16,16 +13,14 @@ use std::time::Duration;
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
-pub use self::faults::Faults;
-pub use self::network::Network;
-
-use self::connection::{Connection, Context, State};
+use self::connection::{Connection, Context, End, State};
 use self::network::Request;
-use self::wire::End;
 use crate::endpoint::{
     ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
-use crate::slots::Slots;
+use crate::endpoint_state::Slots;
+
+pub use self::network::Network;
 
 /// How soon an endpoint whose quota is used up looks again whether blocks came back.
 const DRY_RETRY: Duration = Duration::from_micros(500);
@@ -295,5 +290,159 @@ impl Drop for Simulated {
             }
         }
         self.network.lock().leave(self.host);
+    }
+}
+
+/// The settings of a simulated [`Network`]. Rates are probabilities from 0 to 1.
+///
+/// [`Faults::default`] is a fast network without faults; [`Faults::nasty`] has some of everything.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Faults {
+    /// The shortest time that bytes are under way.
+    pub least_latency: Duration,
+    /// The longest time that bytes are under way, except for outliers.
+    pub most_latency: Duration,
+    /// How often a segment takes [`Faults::outlier_latency`] instead.
+    pub outlier: f64,
+    /// How long an outlier takes.
+    pub outlier_latency: Duration,
+    /// Bytes a second in each direction of a connection; `None` for no limit.
+    pub bandwidth: Option<u64>,
+    /// Bytes that may be sent and not yet read: TCP's window and both socket buffers.
+    pub window: usize,
+    /// The most that travels as one segment, in bytes.
+    pub segment: usize,
+    /// How often a connection is refused although somebody listens.
+    pub refuse: f64,
+    /// How often a segment is answered by a reset of its connection, which breaks at both ends.
+    pub reset: f64,
+    /// How often a segment is the last that its connection carries: the peer is gone and says nothing.
+    pub half_open: f64,
+    /// How often a read gives less than there is, in half of the cases one byte.
+    pub short_read: f64,
+    /// How often a write takes less than there is room for, in half of the cases one byte.
+    pub short_write: f64,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long an established connection lasts that carries nothing (partition, half-open).
+    pub give_up: Duration,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            least_latency: Duration::from_micros(20),
+            most_latency: Duration::from_micros(20),
+            outlier: 0.0,
+            outlier_latency: Duration::from_millis(5),
+            bandwidth: None,
+            window: 1 << 20,
+            segment: 64 << 10,
+            refuse: 0.0,
+            reset: 0.0,
+            half_open: 0.0,
+            short_read: 0.0,
+            short_write: 0.0,
+            connect_timeout: Duration::from_secs(10),
+            give_up: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Faults {
+    /// Some of everything that breaks no connection: spread latency with outliers, a small window, short
+    /// reads and writes.
+    pub fn bumpy() -> Self {
+        Self {
+            most_latency: Duration::from_micros(500),
+            outlier: 0.01,
+            bandwidth: Some(1 << 30),
+            window: 50_000,
+            segment: 9_000,
+            short_read: 0.3,
+            short_write: 0.3,
+            ..Self::default()
+        }
+    }
+
+    /// Some of everything.
+    pub fn nasty() -> Self {
+        Self { refuse: 0.1, reset: 0.001, half_open: 0.000_5, give_up: Duration::from_secs(2), ..Self::bumpy() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// A generator of its own for part `number` of what this one's seed decides.
+    pub(crate) fn part(&self, number: u64) -> Self {
+        let mut part = Self { state: self.state ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93) };
+        Self { state: part.next() }
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`; 0 if `bound` is 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// True with this probability, from 0 to 1. Draws only if it matters, so that a fault that is switched
+    /// off does not shift the others.
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        probability > 0.0 && ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
+    }
+
+    /// A duration from `least` to `most`.
+    pub(crate) fn between(&mut self, least: Duration, most: Duration) -> Duration {
+        let spread = most.saturating_sub(least).as_nanos().min(u128::from(u64::MAX - 1)) as u64;
+        if spread == 0 { least } else { least + Duration::from_nanos(self.below(spread + 1)) }
+    }
+
+    /// A length from 1 to `length`, one in half of the cases (the hardest cut there is).
+    pub(crate) fn cut(&mut self, length: usize) -> usize {
+        if self.chance(0.5) { 1.min(length) } else { 1 + self.below(length as u64) as usize }.min(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers_and_parts_differ() {
+        let numbers = |mut random: Random| -> Vec<u64> { (0..4).map(|_| random.next()).collect() };
+        assert_eq!(numbers(Random::new(7)), numbers(Random::new(7)));
+        assert_ne!(numbers(Random::new(7)), numbers(Random::new(8)));
+        assert_ne!(numbers(Random::new(7).part(1)), numbers(Random::new(7).part(2)));
+    }
+
+    #[test]
+    fn chances_and_ranges_hold() {
+        let mut random = Random::new(1);
+        let hits = (0..10_000).filter(|_| random.chance(0.25)).count();
+        assert!((2_300..2_700).contains(&hits), "{hits}");
+        assert!(!random.chance(0.0) && random.chance(1.0));
+        for _ in 0..1_000 {
+            assert!(random.below(3) < 3);
+            assert!((1..=5).contains(&random.cut(5)));
+            let (least, most) = (Duration::from_nanos(10), Duration::from_nanos(12));
+            assert!((least..=most).contains(&random.between(least, most)));
+        }
+        assert_eq!(random.below(0), 0);
     }
 }

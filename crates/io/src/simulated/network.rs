@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ropewalk_memory::Pool;
 use ropewalk_terms::Instant;
 
-use super::faults::Faults;
-use super::random::Random;
-use super::wire::{Direction, End, Wire, latency};
-use super::{Simulated, SimulatedConfig};
+use super::connection::{Direction, End, Wire, latency};
+use super::{Faults, Random, Simulated, SimulatedConfig};
 use crate::endpoint::{ConnectCause, Endpoint, EndpointError, ServicePoint};
 
 /// A network in virtual time. Everything that happens follows from its seed and from the order of calls;

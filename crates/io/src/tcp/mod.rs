@@ -5,22 +5,25 @@
 //!     └─► uring                                 hands operations over, and takes what has been done
 //! ```
 
-mod choice;
-mod config;
+mod gather;
 mod readiness;
 mod socket;
-mod timers;
 mod uring;
 
-use ropewalk_memory::Pool;
+use core::fmt;
+use core::str::FromStr;
+use std::io;
+use std::time::Duration;
 
-pub use self::choice::Choice;
-pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
-pub use self::socket::{resolve, resolve_to_listen};
+use ropewalk_memory::Pool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
 use self::uring::{Ring, UringTcp};
 use crate::endpoint::{Dispatcher, EndpointError};
+
+pub use self::socket::{resolve, resolve_to_listen};
 
 /// Tries whether this process may use io_uring, and whether the kernel has all that is used of it.
 ///
@@ -93,4 +96,172 @@ impl Dispatcher for Tcp {
         is_dry, peek, peer_has_ended, has_waiting, send, hands_over, hand_over, set_send_limits, send_room, queued, set_half_close, finish, close,
         abort, poll, prepare_wait, wait_descriptor, own_wait, next_deadline
     );
+}
+
+/// Kernel interface for moving bytes (paper 3, III-A lets its user choose too).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// `"io_uring"` if the kernel supports it, otherwise `"epoll"`. The program says which one it took and why.
+    #[default]
+    Auto,
+    /// The kernel reports sockets that became ready.
+    Epoll,
+    /// Every socket is asked in each call; one of the two mechanisms of paper 3.
+    Poll,
+    /// As `"poll"`, for descriptors below 1,024; the other mechanism of paper 3.
+    Select,
+    /// The kernel completes operations (Linux 6.12). Only the thread that polls first may poll.
+    IoUring,
+}
+
+impl Mechanism {
+    /// All of them, `Auto` first.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Epoll, Self::Poll, Self::Select, Self::IoUring];
+
+    /// The word for it in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Epoll => "epoll",
+            Self::Poll => "poll",
+            Self::Select => "select",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// There is no such mechanism.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no such mechanism; there are auto, epoll, poll, select and io_uring")]
+pub struct UnknownMechanism;
+
+impl FromStr for Mechanism {
+    type Err = UnknownMechanism;
+
+    fn from_str(word: &str) -> Result<Self, UnknownMechanism> {
+        Self::ALL.into_iter().find(|mechanism| mechanism.name() == word).ok_or(UnknownMechanism)
+    }
+}
+
+/// How a [`Tcp`] dispatcher treats its sockets. The defaults are what the benches chose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TcpConfig {
+    /// How the kernel is asked.
+    pub mechanism: Mechanism,
+    /// The congestion control to set on every socket if the kernel has it; `None` keeps the system's.
+    pub congestion_control: Option<String>,
+    /// The kernel's send buffer in bytes, 0 for its own automatic size.
+    pub socket_send_buffer: usize,
+    /// The kernel's receive buffer in bytes, 0 for its own automatic size.
+    pub socket_receive_buffer: usize,
+    /// Sends without waiting for more data. Messages coalesce before the kernel sees them, so that there is
+    /// nothing to wait for.
+    pub no_delay: bool,
+    /// Bytes that the send queue of one endpoint holds (a single larger message is taken when it is empty).
+    pub send_queue_bytes: usize,
+    /// Bytes read from one endpoint in one poll, so that one that floods does not starve the others.
+    pub receive_batch_bytes: usize,
+    /// The tail of a block that is still read into, in bytes; a smaller one is left unused.
+    pub smallest_receive: usize,
+    /// From how many queued bytes on `io_uring` sends without copying. `usize::MAX` always copies: over loopback the
+    /// kernel copies anyway, and the notification costs.
+    pub zero_copy_bytes: usize,
+    /// Connections that the kernel keeps until they are taken, for each service point.
+    pub listen_backlog: i32,
+    /// How long a connection may take to stand before it counts as timed out.
+    pub connect_timeout: Duration,
+    /// How long flushing and the peer's own end may take after [`close`](crate::Dispatcher::close) before the
+    /// connection counts as broken.
+    pub close_timeout: Duration,
+    /// After how much silence the kernel asks whether the peer is still there; it asks three times, as far
+    /// apart as a third of this. `None` never asks. Back-pressure is not silence: a full peer answers.
+    pub keep_alive: Option<Duration>,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            mechanism: Mechanism::Auto,
+            // A default of bbr, as on many systems, is four times slower over loopback.
+            congestion_control: Some("cubic".to_owned()),
+            socket_send_buffer: 0,
+            socket_receive_buffer: 0,
+            no_delay: true,
+            send_queue_bytes: 4 << 20,
+            receive_batch_bytes: 256 << 10,
+            smallest_receive: 4096,
+            zero_copy_bytes: usize::MAX,
+            listen_backlog: 1024,
+            connect_timeout: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(10),
+            keep_alive: Some(Duration::from_secs(15)),
+        }
+    }
+}
+
+/// The mechanism that was taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// Never [`Mechanism::Auto`].
+    pub mechanism: Mechanism,
+    /// For people: a sentence.
+    pub why: String,
+}
+
+impl Choice {
+    /// What is wanted; where that is left open, io_uring if a ring can be made, else epoll. Gives the ring too.
+    fn make<R>(wanted: Mechanism, ring: impl FnOnce() -> io::Result<R>) -> io::Result<(Self, Option<R>)> {
+        let named = |mechanism| Self { mechanism, why: format!("{mechanism}, because it was asked for") };
+        match wanted {
+            Mechanism::Auto => Ok(match ring() {
+                Ok(ring) => (Self { mechanism: Mechanism::IoUring, why: Self::why_io_uring() }, Some(ring)),
+                Err(error) => {
+                    let why = format!("epoll, because io_uring cannot be had: {error}");
+                    (Self { mechanism: Mechanism::Epoll, why }, None)
+                }
+            }),
+            Mechanism::IoUring => Ok((named(wanted), Some(ring()?))),
+            Mechanism::Epoll | Mechanism::Poll | Mechanism::Select => Ok((named(wanted), None)),
+        }
+    }
+
+    fn why_io_uring() -> String {
+        "io_uring, because this kernel has all of it: it sends with fewer system calls than epoll, and receives as fast"
+            .to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    fn choice(wanted: Mechanism, ring: io::Result<u8>) -> io::Result<(Choice, Option<u8>)> {
+        Choice::make(wanted, || ring)
+    }
+
+    #[test]
+    fn what_is_left_open_is_io_uring_where_there_is_one() {
+        let (choice, ring) = choice(Mechanism::Auto, Ok(7)).expect("there is one");
+        assert_eq!((choice.mechanism, ring), (Mechanism::IoUring, Some(7)));
+    }
+
+    #[test]
+    fn where_there_is_none_it_is_epoll_which_says_why() {
+        let none = || Err(io::Error::other("this kernel has no io_uring"));
+        let (taken, ring) = choice(Mechanism::Auto, none()).expect("epoll is always there");
+        assert_eq!((taken.mechanism, ring), (Mechanism::Epoll, None));
+        assert_eq!(taken.why, "epoll, because io_uring cannot be had: this kernel has no io_uring");
+        let refused = choice(Mechanism::IoUring, none()).expect_err("it was asked for by name");
+        assert_eq!(refused.to_string(), "this kernel has no io_uring");
+        let (taken, ring) = choice(Mechanism::Poll, none()).expect("it is not even asked");
+        assert_eq!((taken.mechanism, ring), (Mechanism::Poll, None));
+    }
 }

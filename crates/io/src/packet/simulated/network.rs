@@ -11,7 +11,7 @@ use ropewalk_terms::Instant;
 use super::path::Rules;
 use super::{PacketFaults, PacketPath, Passage, SimulatedReceiver, SimulatedSender};
 use crate::packet::{Flow, PacketError, PacketMemory, ReceiveConfig, SendConfig};
-use crate::simulated::random::Random;
+use crate::simulated::Random;
 
 /// A network in virtual time. Everything that happens follows from its seed and from the order of calls; nothing depends
 /// on the machine. Clones are the same network.

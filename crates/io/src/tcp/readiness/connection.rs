@@ -6,12 +6,10 @@ use ropewalk_memory::Pool;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 
-use super::gathered::Gathered;
 use crate::endpoint::{BrokenCause, Endpoint, Event};
-use crate::ends::Ends;
-use crate::receive_block::ReceiveBlock;
-use crate::send_queue::SendQueue;
+use crate::endpoint_state::{Ends, ReceiveBlock, SendQueue};
 use crate::tcp::TcpConfig;
+use crate::tcp::gather::Gathered;
 use crate::tcp::socket::{broken_cause, connect_result};
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -11,13 +11,10 @@
 //! window. `poll` and `select`, the two of paper 3 (III-A), are told of every socket each time.
 
 mod connection;
-mod epoll;
-mod gathered;
-mod listener;
-mod poll;
-mod select;
+mod mechanisms;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -26,24 +23,21 @@ use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
 use self::connection::{Connection, State, Tools};
-use self::gathered::Gathered;
-use self::listener::Listener;
-use super::timers::Timers;
+use super::gather::Gathered;
+use super::socket::Timers;
 use super::{TcpConfig, socket};
 use crate::endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
-use crate::slots::Slots;
+use crate::endpoint_state::Slots;
 use crate::wait::OwnWait;
 
-pub(super) use self::epoll::Epoll;
-pub(super) use self::poll::Poll;
-pub(super) use self::select::Select;
+pub(super) use self::mechanisms::{Epoll, Poll, Select};
 
 /// How often a sleeping thread looks whether blocks came back to a quota that was used up.
 const DRY_RETRY: Duration = Duration::from_micros(500);
 /// Stands in the place of the generation in the token of listeners; no endpoint has it.
-const LISTENER: u32 = crate::slots::NO_GENERATION;
+const LISTENER: u32 = crate::endpoint_state::NO_GENERATION;
 /// The token of bells, which no listener has.
 const BELL: u64 = token(u32::MAX, LISTENER);
 
@@ -511,5 +505,52 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         let dry = self.connections.values().any(waits).then(|| self.now.after(DRY_RETRY));
         let paused = self.listeners.iter().filter_map(|listener| listener.paused_until).min();
         [dry, self.timers.next_deadline(), paused].into_iter().flatten().min()
+    }
+}
+
+/// Connections taken from one listener in one poll.
+const ACCEPTED_AT_ONCE: usize = 64;
+/// How long to wait before trying again after the process ran out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Listener {
+    pub(super) socket: OwnedFd,
+    pub(super) address: SocketAddr,
+    /// Connections may wait (edges, as with connections).
+    pub(super) ready: bool,
+    /// Not to be asked before this, because there were no descriptors left.
+    pub(super) paused_until: Option<Instant>,
+}
+
+impl Listener {
+    pub(super) const fn new(socket: OwnedFd, address: SocketAddr) -> Self {
+        Self { socket, address, ready: true, paused_until: None }
+    }
+
+    /// Whether [`Listener::accept`] would do something.
+    pub(super) const fn has_work(&self) -> bool {
+        self.ready && self.paused_until.is_none()
+    }
+
+    /// Takes the connections that wait.
+    pub(super) fn accept(&mut self, now: Instant, mut each: impl FnMut(OwnedFd, SocketAddr)) -> usize {
+        if self.paused_until.is_some_and(|until| now >= until) {
+            self.paused_until = None;
+        }
+        let mut taken = 0;
+        while self.has_work() && taken < ACCEPTED_AT_ONCE {
+            match socket::accept(&self.socket) {
+                Ok((connection, peer)) => {
+                    taken += 1;
+                    each(connection, peer);
+                }
+                Err(Errno::AGAIN) => self.ready = false,
+                // The peer gave up while it waited, or a signal came: the next one.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => {}
+                // No descriptors or no memory: the connections wait in the kernel until there are.
+                Err(_) => self.paused_until = Some(now.after(PAUSE)),
+            }
+        }
+        taken
     }
 }

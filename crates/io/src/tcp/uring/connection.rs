@@ -8,11 +8,9 @@ use ropewalk_memory::{Loan, Owner, Pool};
 use rustix::io::Errno;
 use rustix::net::{self, Shutdown};
 
-use super::buffers::{Buffers, MOST_POSTED};
-use super::ring::{Completion, Operation, Ring, Token};
+use super::ring::{Buffers, Completion, MOST_POSTED, Operation, Ring, Token};
 use crate::endpoint::{BrokenCause, Endpoint, Event};
-use crate::ends::Ends;
-use crate::send_queue::SendQueue;
+use crate::endpoint_state::{Ends, SendQueue};
 use crate::tcp::TcpConfig;
 use crate::tcp::socket::{broken_cause, connect_cause, connect_result};
 

@@ -7,17 +7,15 @@
 //!          └──── blocks of the endpoint's own quota are posted ◄──────┘ the filled head leaves, the tail is filled on
 //! ```
 //!
-//! Each endpoint has a list of blocks of its own ([`buffers`]), so that a slow one cannot starve others; one that has
+//! Each endpoint has a list of blocks of its own ([`Buffers`]), so that a slow one cannot starve others; one that has
 //! nothing to receive holds no block. The thread of the first poll is the only one that may poll ([`ring`] says why).
 #![allow(unsafe_code)]
 
-mod buffers;
 mod connection;
-mod gather;
-mod listener;
 mod ring;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -25,18 +23,16 @@ use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
-use self::buffers::Buffers;
 use self::connection::{Connection, State, Tools};
-use self::listener::Listener;
-use self::ring::{Completion, Operation};
-pub(super) use self::ring::{Ring, used};
-
-use super::timers::Timers;
+use self::ring::{Buffers, Completion, Operation};
+use super::socket::Timers;
 use super::{TcpConfig, socket};
 use crate::endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
-use crate::slots::Slots;
+use crate::endpoint_state::Slots;
+
+pub(super) use self::ring::{Ring, used};
 
 /// How often a sleeping thread looks whether blocks came back to a quota that was used up.
 const DRY_RETRY: Duration = Duration::from_micros(500);
@@ -530,6 +526,50 @@ impl Drop for UringTcp {
                     connection.abandon();
                 }
             }
+        }
+    }
+}
+
+/// How long to wait before trying again after the process ran out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Listener {
+    pub(super) socket: OwnedFd,
+    pub(super) address: SocketAddr,
+    /// Whether the kernel accepts.
+    accepting: bool,
+    /// Not to be asked before this, because there were no descriptors left.
+    pub(super) paused_until: Option<Instant>,
+}
+
+impl Listener {
+    pub(super) const fn new(socket: OwnedFd, address: SocketAddr) -> Self {
+        Self { socket, address, accepting: false, paused_until: None }
+    }
+
+    /// Whether [`Listener::prepare`] would do something, however late it is.
+    pub(super) const fn has_work(&self) -> bool {
+        !self.accepting && self.paused_until.is_none()
+    }
+
+    /// Lets the kernel accept.
+    pub(super) fn prepare(&mut self, index: u32, now: Instant, ring: &mut Ring) {
+        if self.paused_until.is_some_and(|until| now >= until) {
+            self.paused_until = None;
+        }
+        if self.has_work() {
+            self.accepting = ring.accept(&self.socket, index);
+        }
+    }
+
+    /// The kernel accepts no more, for this reason if there is one.
+    fn stopped(&mut self, why: Option<Errno>, now: Instant) {
+        self.accepting = false;
+        match why {
+            // The peer gave up while it waited, or a signal came: the next one.
+            None | Some(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::AGAIN | Errno::CANCELED) => {}
+            // No descriptors or no memory: the connections wait in the kernel until there are.
+            Some(_) => self.paused_until = Some(now.after(PAUSE)),
         }
     }
 }

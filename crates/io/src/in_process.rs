@@ -7,27 +7,24 @@
 //!
 //! Bytes count as queued until the peer took them, so that back-pressure reaches the sender in bytes. Every
 //! poll looks at the rings of all endpoints (a load of a cached line each): meant for up to some hundred.
+//! The names of one process, [`InProcessNetwork`], are locked only to listen, to connect and to take requests.
 
-mod link;
-mod network;
-
+use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
+use rtrb::{Consumer, Producer, RingBuffer};
 
-pub use self::network::InProcessNetwork;
-
-use self::link::{Answer, End, Half, Item};
-use self::network::{Inbox, Request};
+use crate::doorbell::{Doorbell, Sleeper};
 use crate::endpoint::{
-    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Parcel, Peer, SendError, SendLimits,
+    ServicePoint,
 };
-use crate::ends::Ends;
-use crate::parcel::Parcel;
-use crate::send_queue::SendQueue;
-use crate::slots::Slots;
+use crate::endpoint_state::{Ends, SendQueue, Slots};
 
 /// Sizes of an in-process dispatcher.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -253,7 +250,7 @@ impl Dispatcher for InProcess {
         let listener = self.network.find(address);
         let acceptor = listener.as_ref().map_or(&self.inbox, |(_, inbox)| inbox);
         let end = |inbox: &Inbox| (inbox.number, Arc::clone(&inbox.doorbell));
-        let (here, there) = link::pair(end(&self.inbox), end(acceptor), self.config.ring_slices);
+        let (here, there) = pair(end(&self.inbox), end(acceptor), self.config.ring_slices);
         let endpoint = self.add(here, State::Connecting);
         // Nobody there: the other half is dropped unanswered, and the next poll reports a refusal.
         if let Some((service_point, inbox)) = listener {
@@ -436,5 +433,320 @@ impl Drop for InProcess {
     fn drop(&mut self) {
         self.names.iter().for_each(|name| self.network.forget(name));
         self.inbox.shut();
+    }
+}
+
+/// How a connection request was answered.
+#[derive(Copy, Clone, PartialEq, Eq)]
+#[repr(u8)]
+enum Answer {
+    None = 0,
+    Accepted = 1,
+    Rejected = 2,
+}
+
+/// Whether and how one side has ended its direction.
+#[derive(Copy, Clone, PartialEq, Eq)]
+#[repr(u8)]
+enum End {
+    Open = 0,
+    /// Everything was sent and nothing more comes.
+    Closed = 1,
+    /// The side is gone; what it sent is lost.
+    Gone = 2,
+    /// Everything was sent, and the side is still there to receive.
+    Finished = 3,
+}
+
+/// What travels.
+enum Item {
+    Slice(Slice),
+    Parcel(Parcel),
+}
+
+impl From<Slice> for Item {
+    fn from(slice: Slice) -> Self {
+        Self::Slice(slice)
+    }
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Slice(slice) => slice.len(),
+            Self::Parcel(parcel) => parcel.bytes(),
+        }
+    }
+}
+
+/// What concerns one direction; each on a cache line of its own (two, since they are fetched in pairs).
+#[repr(align(128))]
+struct Direction {
+    /// Bytes that the receiver took so far; written by the receiver alone.
+    consumed: AtomicU64,
+    /// The sender sleeps and wants to know when the receiver takes something.
+    wants_room: Sleeper,
+    end: AtomicU8,
+}
+
+impl Direction {
+    fn new() -> Self {
+        Self { consumed: AtomicU64::new(0), wants_room: Sleeper::new(), end: AtomicU8::new(End::Open as u8) }
+    }
+}
+
+struct Link {
+    answer: AtomicU8,
+    /// By sending side.
+    directions: [Direction; 2],
+    /// The numbers of the dispatchers and what wakes them.
+    ends: [(u32, Arc<Doorbell>); 2],
+}
+
+/// One side of a connection. Dropping it ends the connection out of order unless it was ended before.
+struct Half {
+    link: Arc<Link>,
+    side: usize,
+    outgoing: Producer<Item>,
+    incoming: Consumer<Item>,
+}
+
+/// A connection between two dispatchers, each a number and a bell: first the connecting side, then the accepting one.
+fn pair(connector: (u32, Arc<Doorbell>), acceptor: (u32, Arc<Doorbell>), ring_items: usize) -> (Half, Half) {
+    let (there, at_acceptor) = RingBuffer::new(ring_items);
+    let (back, at_connector) = RingBuffer::new(ring_items);
+    let link = Arc::new(Link {
+        answer: AtomicU8::new(Answer::None as u8),
+        directions: [Direction::new(), Direction::new()],
+        ends: [connector, acceptor],
+    });
+    let first = Half { link: Arc::clone(&link), side: 0, outgoing: there, incoming: at_connector };
+    (first, Half { link, side: 1, outgoing: back, incoming: at_acceptor })
+}
+
+impl Half {
+    /// The number of the other side's dispatcher.
+    fn peer(&self) -> u32 {
+        self.link.ends[1 - self.side].0
+    }
+
+    /// Wakes the other side if it sleeps.
+    fn notify_peer(&self) {
+        self.link.ends[1 - self.side].1.notify();
+    }
+
+    fn answer(&self) -> Answer {
+        match self.link.answer.load(Ordering::Acquire) {
+            1 => Answer::Accepted,
+            2 => Answer::Rejected,
+            _ => Answer::None,
+        }
+    }
+
+    fn set_answer(&self, answer: Answer) {
+        self.link.answer.store(answer as u8, Ordering::Release);
+        self.notify_peer();
+    }
+
+    /// How the other side ended. Look at this first and at the ring second: what it sent before is in there.
+    fn peer_end(&self) -> End {
+        match self.link.directions[1 - self.side].end.load(Ordering::Acquire) {
+            0 => End::Open,
+            1 => End::Closed,
+            3 => End::Finished,
+            _ => End::Gone,
+        }
+    }
+
+    /// Ends the own direction in order, after everything else was sent.
+    fn end(&self) {
+        self.link.directions[self.side].end.store(End::Closed as u8, Ordering::Release);
+        self.notify_peer();
+    }
+
+    /// Ends the own direction as [`Half::end`] does, and goes on receiving.
+    fn finish(&self) {
+        self.link.directions[self.side].end.store(End::Finished as u8, Ordering::Release);
+        self.notify_peer();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.link.directions[self.side].end.load(Ordering::Relaxed) == End::Closed as u8
+    }
+
+    /// The other side is gone: nothing is taken any more.
+    fn is_abandoned(&self) -> bool {
+        self.outgoing.is_abandoned()
+    }
+
+    /// Items that can be pushed now.
+    fn room(&self) -> usize {
+        self.outgoing.slots()
+    }
+
+    /// Publishes `count` items of the iterator at once; `count` must not exceed [`Half::room`].
+    fn push(&mut self, count: usize, items: impl Iterator<Item = Item>) {
+        if let Ok(chunk) = self.outgoing.write_chunk_uninit(count) {
+            chunk.fill_from_iter(items.take(count));
+        }
+    }
+
+    /// Whether nothing waits to be taken.
+    fn is_drained(&self) -> bool {
+        self.incoming.is_empty()
+    }
+
+    /// Takes up to `most` items; returns how many. The sender is woken if it waits for room.
+    fn take(&mut self, most: usize, mut each: impl FnMut(Item)) -> usize {
+        let count = self.incoming.slots().min(most);
+        if count == 0 {
+            return 0;
+        }
+        let mut bytes = 0;
+        if let Ok(chunk) = self.incoming.read_chunk(count) {
+            for item in chunk {
+                bytes += item.bytes() as u64;
+                each(item);
+            }
+        }
+        let direction = &self.link.directions[1 - self.side];
+        direction.consumed.store(direction.consumed.load(Ordering::Relaxed) + bytes, Ordering::Release);
+        if direction.wants_room.must_be_woken() {
+            self.notify_peer();
+        }
+        count
+    }
+
+    /// Bytes of the own direction that the other side took so far.
+    fn consumed_by_peer(&self) -> u64 {
+        self.link.directions[self.side].consumed.load(Ordering::Acquire)
+    }
+
+    /// Asks to be woken when the other side takes something; to be called after [`Doorbell::arm`] and before
+    /// the last look at [`Half::room`].
+    fn want_room(&self) {
+        self.link.directions[self.side].wants_room.fall_asleep();
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        if !self.is_closed() {
+            self.link.directions[self.side].end.store(End::Gone as u8, Ordering::Release);
+            self.notify_peer();
+        }
+    }
+}
+
+/// The network of one process: its dispatchers find each other by name. Clones are the same network.
+#[derive(Clone, Default)]
+pub struct InProcessNetwork {
+    names: Arc<Mutex<Names>>,
+}
+
+#[derive(Default)]
+struct Names {
+    listeners: BTreeMap<String, (ServicePoint, Arc<Inbox>)>,
+    next_port: u32,
+    next_dispatcher: u32,
+}
+
+/// Connection requests on their way to one dispatcher.
+struct Inbox {
+    /// The dispatcher's number.
+    number: u32,
+    doorbell: Arc<Doorbell>,
+    waiting: AtomicUsize,
+    /// `None` when the dispatcher is gone.
+    requests: Mutex<Option<Vec<Request>>>,
+}
+
+/// Somebody wants to connect.
+struct Request {
+    service_point: ServicePoint,
+    half: Half,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one of these is held, and each change is a single step anyway.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl InProcessNetwork {
+    /// A network without names.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A dispatcher of this network. It may move to another thread.
+    pub fn dispatcher(&self, config: InProcessConfig) -> io::Result<InProcess> {
+        let number = {
+            let mut names = lock(&self.names);
+            names.next_dispatcher += 1;
+            names.next_dispatcher - 1
+        };
+        let doorbell = Arc::new(Doorbell::new()?);
+        let inbox = Inbox { number, doorbell, waiting: AtomicUsize::new(0), requests: Mutex::new(Some(Vec::new())) };
+        Ok(InProcess::new(self.clone(), config, Arc::new(inbox)))
+    }
+
+    /// Enters a name; returns it with its `:0` replaced.
+    fn listen(&self, address: &str, service_point: ServicePoint, inbox: &Arc<Inbox>) -> Result<String, EndpointError> {
+        let mut names = lock(&self.names);
+        let mut name = address.to_owned();
+        if let Some(host) = address.strip_suffix(":0") {
+            while name == address || names.listeners.contains_key(&name) {
+                names.next_port += 1;
+                name = format!("{host}:{}", names.next_port);
+            }
+        }
+        if name.is_empty() {
+            return Err(EndpointError::BadAddress { address: name, expected: "a name that is not empty" });
+        }
+        if names.listeners.contains_key(&name) {
+            return Err(EndpointError::AddressInUse { address: name });
+        }
+        names.listeners.insert(name.clone(), (service_point, Arc::clone(inbox)));
+        Ok(name)
+    }
+
+    fn forget(&self, name: &str) {
+        lock(&self.names).listeners.remove(name);
+    }
+
+    /// Who listens at this name.
+    fn find(&self, name: &str) -> Option<(ServicePoint, Arc<Inbox>)> {
+        lock(&self.names).listeners.get(name).map(|(service_point, inbox)| (*service_point, Arc::clone(inbox)))
+    }
+}
+
+impl Inbox {
+    /// Leaves a request. If the dispatcher is gone, the request is dropped, which its other side sees.
+    fn leave(&self, request: Request) {
+        if let Some(requests) = lock(&self.requests).as_mut() {
+            requests.push(request);
+            self.waiting.store(requests.len(), Ordering::Relaxed);
+        }
+        self.doorbell.notify();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes every request.
+    fn take(&self, mut each: impl FnMut(Request)) {
+        if self.is_empty() {
+            return;
+        }
+        let mut requests = lock(&self.requests);
+        self.waiting.store(0, Ordering::Relaxed);
+        requests.iter_mut().flat_map(|requests| requests.drain(..)).for_each(&mut each);
+    }
+
+    /// Lets nobody in any more; what waits is dropped.
+    fn shut(&self) {
+        let requests = lock(&self.requests).take();
+        drop(requests);
     }
 }

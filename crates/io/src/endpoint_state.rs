@@ -1,11 +1,171 @@
-//! The bounded send queue that every mechanism keeps for each endpoint.
+//! What every mechanism keeps of its endpoints: the table ([`Slots`]), the block that an endpoint receives into
+//! ([`ReceiveBlock`]), its bounded send queue ([`SendQueue`]), and which of its two directions have ended ([`Ends`]).
+//!
+//! ```text
+//!            own: Open --finish--> Wanted --all is sent--> Shut
+//!   the peer's ends:   half-close: told, sending goes on        both have ended: the endpoint's end
+//!                      otherwise: the endpoint's end, unless what is queued is still to be sent
+//! ```
 
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::collections::VecDeque;
 
-use ropewalk_memory::Slice;
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 use crate::endpoint::{Endpoint, Event, SendError, SendLimits};
+
+/// A generation that no endpoint ever has.
+pub(crate) const NO_GENERATION: u32 = u32::MAX;
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Values by [`Endpoint`]. Freed indices are used again, last freed first, with the next generation.
+pub(crate) struct Slots<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// A table that does not grow before it has this many values.
+    pub(crate) fn with_capacity(values: usize) -> Self {
+        Self { slots: Vec::with_capacity(values), free: Vec::with_capacity(values) }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Endpoint {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.value = Some(value);
+            return Endpoint::new(index, slot.generation);
+        }
+        let index = self.slots.len() as u32;
+        self.slots.push(Slot { generation: 0, value: Some(value) });
+        // Room for every index now, so that removing never allocates.
+        self.free.reserve(self.slots.len());
+        Endpoint::new(index, 0)
+    }
+
+    pub(crate) fn get(&self, endpoint: Endpoint) -> Option<&T> {
+        let slot = self.slots.get(endpoint.index())?;
+        if slot.generation == endpoint.generation() { slot.value.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, endpoint: Endpoint) -> Option<&mut T> {
+        let slot = self.slots.get_mut(endpoint.index())?;
+        if slot.generation == endpoint.generation() { slot.value.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, endpoint: Endpoint) -> Option<T> {
+        let slot = self.slots.get_mut(endpoint.index())?;
+        if slot.generation != endpoint.generation() {
+            return None;
+        }
+        let value = slot.value.take()?;
+        slot.generation = (slot.generation + 1) % NO_GENERATION;
+        self.free.push(endpoint.0);
+        Some(value)
+    }
+
+    /// The endpoint that uses this index now.
+    pub(crate) fn at(&self, index: usize) -> Option<Endpoint> {
+        let slot = self.slots.get(index)?;
+        slot.value.as_ref().map(|_| Endpoint::new(index as u32, slot.generation))
+    }
+
+    /// One more than the largest index that was ever used.
+    pub(crate) fn bound(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Endpoint, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            slot.value.as_ref().map(|value| (Endpoint::new(index as u32, slot.generation), value))
+        })
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+    }
+}
+
+/// An endpoint's present block, and where the next one comes from.
+pub(crate) struct ReceiveBlock {
+    loan: Option<Loan>,
+    owner: Owner,
+    /// What the user posted; `None` where blocks come from the pool.
+    posted: Option<VecDeque<Loan>>,
+    /// There was no block at the last attempt.
+    dry: bool,
+}
+
+impl ReceiveBlock {
+    pub(crate) const fn new() -> Self {
+        Self { loan: None, owner: Owner::SHARED, posted: None, dry: false }
+    }
+
+    /// Takes its blocks from this owner's quota, from the next one on.
+    pub(crate) const fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+        // There may be one now; if not, the next attempt tells.
+        self.dry = false;
+    }
+
+    /// Receives into this block, behind those posted before, and no longer into blocks of the pool.
+    pub(crate) fn post(&mut self, block: Loan) {
+        if self.posted.is_none() {
+            self.loan = None;
+        }
+        self.posted.get_or_insert_default().push_back(block);
+        self.dry = false;
+    }
+
+    /// Whether the user posts the blocks.
+    pub(crate) const fn is_posted(&self) -> bool {
+        self.posted.is_some()
+    }
+
+    /// The block to receive into. A fresh one of the pool if the present one's tail is smaller than `smallest` bytes, and
+    /// `None` if the quota is used up; or the first of those posted that is not full.
+    pub(crate) fn get(&mut self, pool: &mut Pool, smallest: usize) -> Option<&mut Loan> {
+        let smallest = if self.posted.is_some() { 1 } else { smallest.max(1) };
+        if self.loan.as_ref().is_none_or(|loan| loan.spare_len() < smallest) {
+            // The old block first: it may be the one that the quota has left.
+            self.loan = None;
+            self.loan = match &mut self.posted {
+                Some(posted) => posted.pop_front(),
+                None => pool.loan(self.owner),
+            };
+            self.dry = self.loan.is_none();
+        }
+        self.loan.as_mut()
+    }
+
+    /// Lets go of a posted block that is full: its user waits for it. To be called after each receive.
+    pub(crate) fn release_full(&mut self) {
+        if self.is_posted() && self.loan.as_ref().is_some_and(|loan| loan.spare_len() == 0) {
+            self.loan = None;
+        }
+    }
+
+    pub(crate) const fn is_dry(&self) -> bool {
+        self.dry
+    }
+
+    /// Gives the blocks back: nothing is received any more.
+    pub(crate) fn give_back(&mut self) {
+        self.loan = None;
+        if let Some(posted) = &mut self.posted {
+            posted.clear();
+        }
+        self.dry = false;
+    }
+}
 
 /// So many bytes a queued item has at least, in most queues.
 const USUAL_ITEM_BYTES: usize = 256;
@@ -160,11 +320,98 @@ impl SendQueue<Slice> {
     }
 }
 
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum OwnEnd {
+    Open,
+    /// [`Dispatcher::finish`](crate::Dispatcher::finish) was called: what is queued is sent first.
+    Wanted,
+    Shut,
+}
+
+/// The ends of an endpoint's directions.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Ends {
+    half_close: bool,
+    own: OwnEnd,
+    /// Everything of the peer's direction was received.
+    peer_finished: bool,
+}
+
+impl Ends {
+    pub(crate) const fn new() -> Self {
+        Self { half_close: false, own: OwnEnd::Open, peer_finished: false }
+    }
+
+    /// Whether the endpoint outlives the end of the peer's direction.
+    pub(crate) const fn set_half_close(&mut self, half_close: bool) {
+        self.half_close = half_close;
+    }
+
+    /// What is queued is the last that is sent.
+    pub(crate) fn finish(&mut self) {
+        if self.own == OwnEnd::Open {
+            self.own = OwnEnd::Wanted;
+        }
+    }
+
+    /// Whether messages are taken.
+    pub(crate) fn may_send(&self) -> bool {
+        self.own == OwnEnd::Open
+    }
+
+    /// Whether something can still come.
+    pub(crate) const fn may_receive(&self) -> bool {
+        !self.peer_finished
+    }
+
+    /// Whether the own direction is to be ended now, where everything is sent.
+    pub(crate) fn must_shut(&self, is_sent: bool) -> bool {
+        self.own == OwnEnd::Wanted && is_sent
+    }
+
+    /// The own direction has been ended.
+    pub(crate) const fn shut(&mut self) {
+        self.own = OwnEnd::Shut;
+    }
+
+    /// Everything of the peer's direction was received; tells so where the endpoint goes on all the same.
+    pub(crate) fn peer_ended(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) {
+        if !self.peer_finished && self.half_close && self.own == OwnEnd::Open {
+            events.push(Event::Finished { endpoint });
+        }
+        self.peer_finished = true;
+    }
+
+    /// Both directions have ended, or nobody wants to go on with the own one.
+    pub(crate) fn are_over(&self) -> bool {
+        self.peer_finished
+            && match self.own {
+                OwnEnd::Open => !self.half_close,
+                OwnEnd::Wanted => false,
+                OwnEnd::Shut => true,
+            }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     use ropewalk_memory::{Owner, Pool, PoolConfig};
 
     use super::*;
+
+    #[test]
+    fn an_ended_endpoint_never_reaches_its_successor() {
+        let mut slots = Slots::new();
+        let first = slots.insert('a');
+        assert_eq!(slots.remove(first), Some('a'));
+        let second = slots.insert('b');
+        assert_eq!(second.index(), first.index());
+        assert_ne!(second, first);
+        assert_eq!((slots.get(first), slots.get(second)), (None, Some(&'b')));
+        assert_eq!((slots.remove(first), slots.at(0)), (None, Some(second)));
+        assert_eq!((slots.bound(), slots.values().count()), (1, 1));
+    }
 
     fn message(length: usize, cut: usize) -> Vec<Slice> {
         let mut pool = Pool::new(PoolConfig::heap("source", 1000, 1)).expect("memory for a test");
