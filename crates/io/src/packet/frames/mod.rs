@@ -12,16 +12,13 @@
 //!            └───► a socket, as long as the kernel does not know the receiver's card
 //! ```
 
-mod bpf;
-mod card;
-mod neighbours;
 mod open;
 pub(super) mod ring;
 mod sender;
 mod socket;
 mod xdp;
 
-pub use card::Card;
-pub use ring::{RingConfig, RingReceiver, TransmitRing};
-pub use sender::{FrameConfig, FrameSender, Transmit};
-pub use xdp::{XdpCard, XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit};
+pub use self::ring::{RingConfig, RingReceiver, TransmitRing};
+pub use self::sender::{FrameConfig, FrameSender, Transmit};
+pub use self::socket::Card;
+pub use self::xdp::{XdpCard, XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit};

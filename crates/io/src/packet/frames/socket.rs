@@ -1,14 +1,17 @@
-//! Sockets that see frames, what they let through, and sockets that stay mute.
+//! Network cards as the kernel has them, sockets that see their frames, what these let through, and sockets that stay mute.
+//!
+//! Programs that the kernel runs for each packet of a card are loaded with the system call itself (bpf(2)): two structures. A
+//! crate for it would bring thirty others.
 #![allow(unsafe_code)]
 
 use core::mem::zeroed;
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use ropewalk_wire::internet::MacAddress;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use super::card::Card;
 use crate::packet::Flow;
 
 /// What a packet socket is shown, before its filter.
@@ -157,4 +160,147 @@ fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result
 /// nobody does, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
+}
+
+/// A network card.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Card {
+    /// Its name.
+    pub name: String,
+    /// Its number in its network namespace.
+    pub index: u32,
+    /// Its address on the cable.
+    pub mac: MacAddress,
+    /// Bytes of the largest IP packet that it carries.
+    pub mtu: usize,
+}
+
+impl Card {
+    /// Asks for the card with this name through any socket of its namespace.
+    ///
+    /// # Errors
+    /// What the kernel says, mostly that there is none.
+    pub fn find(name: &str, socket: impl AsFd) -> io::Result<Self> {
+        // SAFETY: names, numbers and a pointer that is not used, for which zeros are good.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        if name.is_empty() || name.len() >= request.ifr_name.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        let mut ask = |what: libc::c_ulong| {
+            // SAFETY: these requests read a name and write an answer, both within the structure.
+            let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what, &raw mut request) };
+            if result == 0 { Ok(request.ifr_ifru) } else { Err(io::Error::last_os_error()) }
+        };
+        // SAFETY: the fields that these requests have written.
+        let (index, mac, mtu) = unsafe {
+            (
+                ask(libc::SIOCGIFINDEX)?.ifru_ifindex,
+                ask(libc::SIOCGIFHWADDR)?.ifru_hwaddr.sa_data,
+                ask(libc::SIOCGIFMTU)?.ifru_mtu,
+            )
+        };
+        let mac = MacAddress([0, 1, 2, 3, 4, 5].map(|at| mac[at] as u8));
+        Ok(Self { name: name.to_owned(), index: index as u32, mac, mtu: usize::try_from(mtu).unwrap_or(0) })
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn the_loop_is_a_card_and_others_are_not_there() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let card = Card::find("lo", &socket).expect("every machine has it");
+    assert_eq!((card.mac, card.index, card.mtu > 1500), (MacAddress([0; 6]), 1, true));
+    assert!(Card::find("no such card", &socket).is_err() && Card::find("", &socket).is_err());
+    assert_eq!(Card::find(&"x".repeat(16), &socket).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidInput));
+}
+
+/// Bytes of an instruction.
+const STEP: usize = 8;
+
+const PROGRAM_LOAD: libc::c_int = 5;
+const LINK_CREATE: libc::c_int = 28;
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramLoad {
+    kind: u32,
+    instructions: u32,
+    address: u64,
+    licence: u64,
+    log_level: u32,
+    log_bytes: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    card: u32,
+    attachment: u32,
+}
+
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    card: u32,
+    attachment: u32,
+    flags: u32,
+}
+
+/// What a program is for, by the kernel's numbers (`linux/bpf.h`).
+#[derive(Copy, Clone)]
+pub(super) struct ProgramKind {
+    pub(super) kind: u32,
+    pub(super) attachment: u32,
+    pub(super) flags: u32,
+}
+
+/// Loads a program and attaches it to a card. It is detached when what is returned is dropped, or the process ends in whatever
+/// way.
+pub(super) fn attach_program(
+    card: &Card,
+    kind: ProgramKind,
+    name: &[u8],
+    instructions: &[u8],
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let ProgramKind { kind, attachment, flags: of_program } = kind;
+    let mut load = ProgramLoad {
+        kind,
+        instructions: (instructions.len() / STEP) as u32,
+        address: instructions.as_ptr() as u64,
+        // Any will do: no function is called that is for some alone.
+        licence: c"Dual MIT/GPL".as_ptr() as u64,
+        flags: of_program,
+        attachment,
+        ..ProgramLoad::default()
+    };
+    load.name.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
+    // SAFETY: the instructions and the licence outlive the call, which reads them alone.
+    let program = unsafe { call(PROGRAM_LOAD, &load) }?;
+    let link = LinkCreate { program: program.as_raw_fd() as u32, card: card.index, attachment, flags };
+    // SAFETY: numbers alone.
+    unsafe { call(LINK_CREATE, &link) }
+}
+
+/// Asks the kernel, which reads a structure, for a descriptor.
+///
+/// # Safety
+/// What the structure points to must be there.
+pub(super) unsafe fn call<T>(command: libc::c_int, what: &T) -> io::Result<OwnedFd> {
+    // SAFETY: says the caller.
+    let descriptor = unsafe { ask(command, what) }?;
+    // SAFETY: new, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Asks the kernel, which reads a structure, for a number.
+///
+/// # Safety
+/// What the structure points to must be there.
+pub(super) unsafe fn ask<T>(command: libc::c_int, what: &T) -> io::Result<libc::c_int> {
+    // SAFETY: a structure of this length; fields that the kernel knows behind it are zeros to it.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, core::ptr::from_ref(what), size_of::<T>()) };
+    if result >= 0 { Ok(result as libc::c_int) } else { Err(io::Error::last_os_error()) }
 }

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, Instant};
 
-use super::network::{PacketNetwork, Place};
+use super::{PacketNetwork, Place};
 use crate::packet::{MemoryInUse, Packet, PacketMemory, QueueInUse, ReceiveConfig, ReceiveCounters, Receiver};
 
 /// Receives a flow of a [`PacketNetwork`].

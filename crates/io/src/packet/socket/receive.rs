@@ -11,12 +11,12 @@ use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::internet::IPV4_BYTES;
 
-use super::address::{NOBODY, Room, from_kernel, index_with, interface_with};
-use super::header::{Batch, Control};
-use super::membership::Membership;
-use super::open::{bound, set_option, set_receive_buffer, socket_memory};
 use super::send::SocketSender;
-use crate::packet::around::Around;
+use super::{
+    Batch, Control, Membership, NOBODY, Room, bound, from_kernel, index_with, interface_with, set_option,
+    set_receive_buffer, socket_memory,
+};
+use crate::packet::probe::Around;
 use crate::packet::{
     Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, PacketMemory, QueueInUse, ReceiveConfig, ReceiveCounters,
     ReceiveMechanism, Receiver, SendConfig,

@@ -10,9 +10,7 @@ use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
-use super::address::to_kernel;
-use super::header::{Control, empty_header};
-use super::open::{bound_v4, set_send_buffer};
+use super::{Control, bound_v4, empty_header, set_send_buffer, to_kernel};
 use crate::packet::{Fill, Flow, MOST_BATCH, PacketError, Refusal, SendConfig, SendCounters, SendMechanism, Sender};
 
 /// The most pieces that one system call gathers into a packet (`UIO_MAXIOV`).

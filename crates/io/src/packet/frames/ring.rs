@@ -1,6 +1,13 @@
-//! Receiving from a mapped ring of blocks (TPACKET_V3).
+//! The rings that packet sockets map (packet(7)): the kernel copies each frame into one, or sends it from there.
+//!
+//! A receiving ring has blocks of frames (TPACKET_V3). A program behind it spares the kernel what the ring has got: it drops
+//! it in front of IP and UDP, which would look for the receiver (a third of a ring's processor time) and find a socket that is
+//! mute. A sending ring has frames (PACKET_TX_RING): paper 1's zero-copy socket (section III-D).
 #![allow(unsafe_code)]
 
+use core::mem::offset_of;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,18 +15,16 @@ use std::time::Duration;
 
 use ropewalk_memory::Frames;
 use ropewalk_terms::{Cause, Instant};
-
 use rustix::net::{SocketType, sockopt};
 
-use super::blocks::{Blocks, Entry};
-use super::spare::drop_behind;
-use crate::packet::around::Around;
-use crate::packet::frames::card::Card;
-use crate::packet::frames::open::{Opened, Wanted};
-use crate::packet::frames::socket::{Seen, bind, filter, mute, packet_socket, set, steer};
-use crate::packet::receiver::append;
-use crate::packet::socket::open::bound_v4;
-use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, QueueInUse, ReceiveCounters, Receiver};
+use super::open::{Opened, Wanted};
+use super::sender::{FrameConfig, Transmit};
+use super::socket::{Card, ProgramKind, Seen, attach_program, bind, filter, mute, packet_socket, set, steer};
+use crate::packet::probe::Around;
+use crate::packet::socket::bound_v4;
+use crate::packet::{
+    Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, QueueInUse, ReceiveCounters, Receiver, append,
+};
 
 /// A ring to receive into.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -400,5 +405,310 @@ impl Receiver for RingReceiver {
         let bytes = |blocks: usize| (blocks * self.blocks.block_size) as u64;
         let packet = (self.largest + MOST_BESIDE) as u64;
         QueueInUse { used: bytes(filled), room: bytes(usable), packet }
+    }
+}
+
+/// Where a block's description has its status, the number of its packets, and where the first one is.
+const BLOCK_STATUS: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
+const COUNT: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, num_pkts);
+const FIRST: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
+
+/// The mapped ring, to be looked at by one who knows what belongs to whom.
+#[derive(Copy, Clone)]
+struct Blocks {
+    pub(super) base: NonNull<u8>,
+    pub(super) block_size: usize,
+}
+
+// SAFETY: an address, used by the receiver that has it alone.
+unsafe impl Send for Blocks {}
+
+/// A packet in a block.
+#[derive(Copy, Clone)]
+pub(super) struct Entry {
+    /// Where its IP header begins, in the block, and how much of it is there.
+    pub(super) begin: usize,
+    captured: usize,
+    /// How long it was, from there on.
+    pub(super) length: usize,
+    /// What the kernel says of it.
+    pub(super) status: u32,
+    /// Where the next one's description is.
+    pub(super) next: usize,
+}
+
+impl Blocks {
+    /// The status of a block, which the kernel shares.
+    fn status(&self, block: u32) -> &AtomicU32 {
+        // SAFETY: within the block, aligned to 4, and accessed as an atomic alone, here and in the kernel.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(block as usize * self.block_size + BLOCK_STATUS).cast()) }
+    }
+
+    /// Whether the kernel has handed the block over and did not get it back.
+    #[inline]
+    fn is_ours(&self, block: u32) -> bool {
+        // Acquire: what the kernel wrote before is seen.
+        self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Gives the block back to the kernel.
+    pub(super) fn give_back(&self, block: u32) {
+        // Release: what was read from it comes before what the kernel writes next.
+        self.status(block).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+
+    /// How many packets a block has, and where the first one is described.
+    ///
+    /// # Safety
+    /// The block must be ours.
+    pub(super) unsafe fn packets(&self, block: u32) -> (u32, usize) {
+        let start = block as usize * self.block_size;
+        // SAFETY: within the block, aligned, and written no more by the kernel.
+        unsafe { (self.number(start + COUNT), self.number(start + FIRST) as usize) }
+    }
+
+    /// The packet that is described at this place of a block; none where that cannot be.
+    ///
+    /// # Safety
+    /// The block must be ours.
+    #[inline]
+    pub(super) unsafe fn entry(&self, block: u32, place: usize) -> Option<Entry> {
+        let header_end = place.checked_add(size_of::<libc::tpacket3_hdr>())?;
+        if header_end > self.block_size || !place.is_multiple_of(align_of::<libc::tpacket3_hdr>()) {
+            return None;
+        }
+        let start = block as usize * self.block_size + place;
+        // SAFETY: within the block, aligned, written no more by the kernel; numbers, for which any bits are good.
+        let header = unsafe { self.base.as_ptr().add(start).cast::<libc::tpacket3_hdr>().read() };
+        let (link, network) = (usize::from(header.tp_mac), usize::from(header.tp_net));
+        let before = network.checked_sub(link)?;
+        let captured = (header.tp_snaplen as usize).checked_sub(before)?;
+        let begin = place + network;
+        let is_inside = begin.checked_add(captured).is_some_and(|end| end <= self.block_size);
+        let length = (header.tp_len as usize).checked_sub(before)?;
+        let (status, next) = (header.tp_status, place.checked_add(header.tp_next_offset as usize)?);
+        is_inside.then_some(Entry { begin, captured, length, status, next })
+    }
+
+    /// A number in a block.
+    ///
+    /// # Safety
+    /// It must lie in a block that is ours, aligned.
+    unsafe fn number(&self, place: usize) -> u32 {
+        // SAFETY: says the caller.
+        unsafe { self.base.as_ptr().add(place).cast::<u32>().read() }
+    }
+}
+
+/// A program that looks at what came in at a card, before protocols do but behind those who want everything (tcx, Linux 6.6).
+const INGRESS: ProgramKind = ProgramKind { kind: 3, attachment: 46, flags: 0 };
+
+/// What the program says of a packet: others may look at it, or nobody.
+const NEXT: i32 = -1;
+const DROP: i32 = 2;
+
+/// Where things stand in what the program is told (`struct __sk_buff`), and in the frame.
+const KIND: i16 = 4;
+const HAS_VLAN: i16 = 20;
+const BEGIN: i16 = 76;
+const END: i16 = 80;
+const ETHER_TYPE: i16 = 12;
+const VERSION_AND_LENGTH: i16 = 14;
+const FRAGMENTATION: i16 = 20;
+const PROTOCOL: i16 = 23;
+const DESTINATION: i16 = 30;
+const PORT: i16 = 36;
+/// The least bytes that are looked at.
+const SEEN: i32 = 38;
+
+/// IPv4 without options: with them a packet takes the kernel's way.
+const PLAIN: i32 = 0x45;
+
+/// Drops a ring's packets behind it, as long as what is returned is there.
+///
+/// # Errors
+/// What the kernel says: mostly that the right is missing, or that it is an old one. Nothing is wrong then, but slower.
+fn drop_behind(card: &Card, flow: Flow, address: SocketAddrV4) -> io::Result<OwnedFd> {
+    let instructions: Vec<u8> = program(flow, address).into_iter().flatten().collect();
+    attach_program(card, INGRESS, b"ropewalk_spare", &instructions, 0)
+}
+
+/// Operations, with the size of what is loaded.
+const LOAD_BYTE: u8 = 0x71;
+const LOAD_HALF: u8 = 0x69;
+const LOAD_WORD: u8 = 0x61;
+const MOVE: u8 = 0xBF;
+const ADD: u8 = 0x07;
+const AND: u8 = 0x57;
+const IS_ABOVE: u8 = 0x2D;
+/// Of 32 bits.
+const DIFFERS: u8 = 0x56;
+const ANSWER: u8 = 0xB7;
+const RETURN: u8 = 0x95;
+
+/// One instruction: operation, registers (the one that is read in the upper half), distance, number.
+const fn step(operation: u8, registers: u8, distance: i16, number: i32) -> [u8; 8] {
+    let ([a, b], [c, d, e, f]) = (distance.to_le_bytes(), number.to_le_bytes());
+    [operation, registers, a, b, c, d, e, f]
+}
+
+/// Loads something of the frame and goes on if it has this value, as it stands there.
+const fn expect(load: u8, place: i16, value: i32) -> [[u8; 8]; 2] {
+    [step(load, 0x25, place, 0), step(DIFFERS, 0x05, 0, value)]
+}
+
+/// The instructions, in whose end it says that others may look, and in front of that that nobody may.
+fn program(flow: Flow, address: SocketAddrV4) -> Vec<[u8; 8]> {
+    let big_endian = |number: u16| i32::from(number.to_be());
+    let mut steps = vec![
+        // Frames of somebody else, and of a network of its own.
+        step(LOAD_WORD, 0x15, KIND, 0),
+        step(DIFFERS, 0x05, 0, libc::PACKET_HOST.into()),
+        step(LOAD_WORD, 0x15, HAS_VLAN, 0),
+        step(DIFFERS, 0x05, 0, 0),
+        step(LOAD_WORD, 0x12, BEGIN, 0),
+        step(LOAD_WORD, 0x13, END, 0),
+        step(MOVE, 0x24, 0, 0),
+        step(ADD, 0x04, 0, SEEN),
+        step(IS_ABOVE, 0x34, 0, 0),
+    ];
+    steps.extend(expect(LOAD_HALF, ETHER_TYPE, big_endian(0x0800)));
+    steps.extend(expect(LOAD_BYTE, VERSION_AND_LENGTH, PLAIN));
+    // More to come, or not the first one: a fragment, which the ring gets when the kernel has put all together.
+    let [load, compare] = expect(LOAD_HALF, FRAGMENTATION, 0);
+    steps.extend([load, step(AND, 0x05, 0, big_endian(0x3FFF)), compare]);
+    steps.extend(expect(LOAD_BYTE, PROTOCOL, flow.protocol().into()));
+    steps.extend(expect(LOAD_WORD, DESTINATION, i32::from_ne_bytes(address.ip().octets())));
+    if flow == Flow::Udp {
+        steps.extend(expect(LOAD_HALF, PORT, big_endian(address.port())));
+    }
+    steps.extend([step(ANSWER, 0, 0, DROP), step(RETURN, 0, 0, 0)]);
+    let end = steps.len();
+    for (place, step) in steps.iter_mut().enumerate() {
+        if [DIFFERS, IS_ABOVE].contains(&step[0]) {
+            step[2..4].copy_from_slice(&((end - place - 1) as i16).to_le_bytes());
+        }
+    }
+    steps.extend([step(ANSWER, 0, 0, NEXT), step(RETURN, 0, 0, 0)]);
+    steps
+}
+
+/// Where a frame's bytes begin, behind its description.
+const DATA: usize = size_of::<libc::tpacket2_hdr>();
+/// Where its description has its status and length.
+const FRAME_STATUS: usize = offset_of!(libc::tpacket2_hdr, tp_status);
+const LENGTH: usize = offset_of!(libc::tpacket2_hdr, tp_len);
+
+/// Bytes of a block of the ring; the frames lie behind each other.
+const BLOCK: usize = 64 << 10;
+
+/// A mapped ring of frames.
+pub struct TransmitRing {
+    socket: OwnedFd,
+    frames: Frames,
+    /// The frame that is filled next, and the first of those that are on their way.
+    next: u32,
+    first: u32,
+    in_flight: usize,
+    room: usize,
+    refused: u64,
+}
+
+impl TransmitRing {
+    fn status(&self, frame: u32) -> &AtomicU32 {
+        // SAFETY: within the frame, aligned to 4, and accessed as an atomic alone while the kernel may have it.
+        unsafe { AtomicU32::from_ptr(self.frames.address(frame).as_ptr().add(FRAME_STATUS).cast()) }
+    }
+
+    const fn after(&self, frame: u32) -> u32 {
+        let next = frame + 1;
+        if next as usize == self.frames.blocks() { 0 } else { next }
+    }
+
+    /// Takes back the frames that have left.
+    fn reclaim(&mut self) {
+        while self.in_flight > 0 {
+            // Acquire: the kernel has read the frame before it gives it back.
+            match self.status(self.first).load(Ordering::Acquire) {
+                libc::TP_STATUS_AVAILABLE => {}
+                libc::TP_STATUS_WRONG_FORMAT => {
+                    self.refused += 1;
+                    self.status(self.first).store(libc::TP_STATUS_AVAILABLE, Ordering::Relaxed);
+                }
+                _ => return,
+            }
+            self.first = self.after(self.first);
+            self.in_flight -= 1;
+        }
+    }
+}
+
+impl TransmitRing {
+    pub(in crate::packet::frames) fn open(card: &Card, config: &FrameConfig) -> Result<Self, PacketError> {
+        let refused = |source: io::Error| PacketError::of("cannot make a transmit ring", config.address, source);
+        let frame = (DATA + 18 + card.mtu).next_power_of_two().max(2048);
+        if frame > BLOCK {
+            return Err(PacketError::Config { what: "frames of a transmit ring have at most 64 KiB" });
+        }
+        let blocks = (config.frames.max(2) * frame).div_ceil(BLOCK);
+        let frames = blocks * (BLOCK / frame);
+        let socket = packet_socket(SocketType::RAW).map_err(refused)?;
+        let number = |name: i32, value: i32| set(&socket, libc::SOL_PACKET, name, &value).map_err(refused);
+        number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)?;
+        number(libc::PACKET_QDISC_BYPASS, i32::from(config.is_direct))?;
+        let request = libc::tpacket_req {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: blocks as u32,
+            tp_frame_size: frame as u32,
+            tp_frame_nr: frames as u32,
+        };
+        set(&socket, libc::SOL_PACKET, libc::PACKET_TX_RING, &request).map_err(refused)?;
+        let frames = Frames::map("transmit ring", socket.as_fd(), frame, frames)?;
+        bind(&socket, card, Seen::Nothing).map_err(refused)?;
+        Ok(Self { socket, frames, next: 0, first: 0, in_flight: 0, room: frame - DATA, refused: 0 })
+    }
+}
+
+impl Transmit for TransmitRing {
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn frame(&mut self) -> Option<&mut [u8]> {
+        if self.in_flight == self.frames.blocks() {
+            self.reclaim();
+        }
+        if self.in_flight == self.frames.blocks() {
+            return None;
+        }
+        // SAFETY: behind the description, within the frame, which is not on its way: the kernel does not look at it, and
+        // nobody else here refers to it. The kernel gave the memory initialised.
+        Some(unsafe { core::slice::from_raw_parts_mut(self.frames.address(self.next).as_ptr().add(DATA), self.room) })
+    }
+
+    fn submit(&mut self, bytes: usize) {
+        assert!(bytes <= self.room && self.in_flight < self.frames.blocks(), "a frame that there was room for");
+        // SAFETY: in the description of a frame that the kernel does not look at, aligned to 4.
+        unsafe { self.frames.address(self.next).as_ptr().add(LENGTH).cast::<u32>().write(bytes as u32) };
+        // Release: the frame's bytes and its length are written before.
+        self.status(self.next).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+        self.next = self.after(self.next);
+        self.in_flight += 1;
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // SAFETY: sends what stands in the ring: there are no bytes of its own.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT) };
+        let result = if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+        self.reclaim();
+        result
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
     }
 }
