@@ -17,7 +17,7 @@
 //! Packets, which may be lost and have no connection, have an interface of their own: [`packet`].
 //!
 //! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
-//! One conformance suite (`tests/conformance`) runs over every mechanism.
+//! One conformance suite (`tests/suites/conformance`) runs over every mechanism.
 
 pub mod clock;
 pub mod disk;

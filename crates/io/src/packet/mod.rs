@@ -12,7 +12,7 @@
 //! ```
 //! Packets may be lost, doubled and out of order; what a mechanism knows of what it lost it counts by cause
 //! ([`ReceiveCounters`]). What is handed on is whole: the kernel puts IP's fragments together.
-//! One suite (`tests/packets`) runs over every mechanism.
+//! One suite (`tests/suites/packets`) runs over every mechanism.
 
 pub mod cable;
 mod config;

@@ -2,22 +2,23 @@
 //!
 //! Time is what the calls are told. A driver serves everybody at one instant until nobody has work, then moves to the
 //! earliest [`next_deadline`](crate::packet::Receiver::next_deadline).
-
-mod receiver;
+#![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::Instant;
+use ropewalk_memory::{Payload, Slice, Staging};
+use ropewalk_terms::{Cause, Instant};
 
-use super::{Fill, Flow, PacketError, PacketMemory, ReceiveConfig, Refusal, SendConfig, SendCounters, Sender};
+use super::{
+    Fill, Flow, MemoryInUse, Packet, PacketError, PacketMemory, QueueInUse, ReceiveConfig, ReceiveCounters, Receiver,
+    Refusal, SendConfig, SendCounters, Sender,
+};
 use crate::simulated::Random;
-
-pub use self::receiver::SimulatedReceiver;
 
 /// What goes wrong with packets, and how often. Rates are probabilities from 0 to 1.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -406,8 +407,107 @@ impl Sender for SimulatedSender {
     }
 }
 
+/// Receives a flow of a [`PacketNetwork`].
+pub struct SimulatedReceiver {
+    network: PacketNetwork,
+    config: ReceiveConfig,
+    place: Place,
+    memory: PacketMemory,
+    counters: ReceiveCounters,
+}
+
+impl SimulatedReceiver {
+    fn new(network: PacketNetwork, config: ReceiveConfig, address: SocketAddrV4, memory: PacketMemory) -> Self {
+        let place = (config.flow, address);
+        Self { network, config, place, memory, counters: ReceiveCounters::default() }
+    }
+}
+
+/// Copies a packet into memory; none where there is no room.
+fn store(memory: &mut PacketMemory, bytes: &[u8]) -> Option<Payload> {
+    if bytes.is_empty() {
+        return Some(Payload::default());
+    }
+    let (start, _) = memory.room(bytes.len())?;
+    // SAFETY: the room has at least so many bytes, and nobody else refers to them; then they are written.
+    let slice = unsafe {
+        start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        memory.take(bytes.len(), 0)
+    };
+    slice.map(Payload::from)
+}
+
+impl Receiver for SimulatedReceiver {
+    fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
+        let before = packets.len();
+        let mut network = self.network.lock();
+        let Some(inbox) = network.inbox(self.place, Some(now)) else { return 0 };
+        while packets.len() - before < self.config.batch
+            && let Some(first) = inbox.first()
+        {
+            if first.payload.len() > self.config.largest {
+                self.counters.lost.add(Cause::Truncated, 1);
+                inbox.pop();
+                continue;
+            }
+            let Some(payload) = store(&mut self.memory, &first.payload) else {
+                self.counters.dry += 1;
+                break;
+            };
+            self.counters.packets += 1;
+            self.counters.bytes += payload.len() as u64;
+            packets.push(Packet { from: first.from.into(), to: 0, payload, came: None });
+            inbox.pop();
+        }
+        self.counters.calls += 1;
+        packets.len() - before
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.place.1.into()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.next_deadline() != Some(Instant::ZERO)
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.network.lock().inbox(self.place, None)?.next()
+    }
+
+    fn counters(&mut self) -> ReceiveCounters {
+        if let Some(inbox) = self.network.lock().inbox(self.place, None) {
+            self.counters.lost.set(Cause::SocketQueueFull, inbox.overflown);
+        }
+        self.counters
+    }
+
+    fn memory_in_use(&mut self) -> MemoryInUse {
+        self.memory.in_use()
+    }
+
+    /// A packet counts as 1, however long it is.
+    fn queue_in_use(&mut self) -> QueueInUse {
+        let mut network = self.network.lock();
+        let room = network.queue() as u64;
+        let used = network.inbox(self.place, None).map_or(0, |inbox| inbox.waiting() as u64);
+        QueueInUse { used, room, packet: 1 }
+    }
+}
+
+impl Drop for SimulatedReceiver {
+    fn drop(&mut self) {
+        self.network.lock().leave(self.place);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     //! What the network does to packets, and that a seed decides it.
 
     use std::net::Ipv4Addr;

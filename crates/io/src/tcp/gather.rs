@@ -10,7 +10,7 @@ use ropewalk_memory::Slice;
 const MOST: usize = 1024;
 
 /// A list that is made once for all sends of a dispatcher. Full, it has 16 KiB: on the stack it would be copied wherever
-/// it is collected or moved, and such a copy was a sixth of a sending thread's time (`tests/stack.rs` sees that none
+/// it is collected or moved, and such a copy was a sixth of a sending thread's time (`tests/suites/stack.rs` sees that none
 /// comes back).
 pub(super) struct Gathered {
     /// Means something only while [`Gathered::list`] is borrowed.

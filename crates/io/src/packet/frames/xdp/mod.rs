@@ -21,7 +21,6 @@
 #![allow(unsafe_code)]
 
 mod queue;
-mod rings;
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -34,7 +33,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::rings::{Ring, offsets};
+use self::queue::{Ring, offsets};
 use super::open::{Input, Wanted};
 use super::sender::{FrameConfig, FrameSender};
 use super::socket::{Card, ProgramKind, ask, attach_program, call, set};

@@ -2,7 +2,7 @@
 
 use ropewalk_io::disk::{Disk, DiskCause, NewFile, QueueFull};
 
-use crate::world::{Medium, Said, Settings, World};
+use super::{Medium, Said, Settings, World};
 
 fn new<M: Medium>() -> World<M> {
     World::new(Settings { queue_bytes: 1 << 20, sync_on_publish: true })

@@ -1,11 +1,9 @@
-//! What every mechanism must do. Each function is one rule; `main.rs` runs each over every mechanism.
+//! What every mechanism must do: connections, bytes in order, buffers and back-pressure, and ends of one direction.
 
-use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Parcel, SendError};
-use ropewalk_memory::Owner;
+use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Parcel, SendError, SendLimits};
+use ropewalk_memory::{Owner, Pool};
 
-pub(crate) use crate::buffers::*;
-pub(crate) use crate::half_close::*;
-use crate::world::{Last, Mechanism, Sizes, World};
+use super::world::{Last, Mechanism, Sizes, World, is_full, pool};
 
 fn two_nodes<M: Mechanism>() -> World<M> {
     World::new(&[Sizes::default(); 2])
@@ -479,5 +477,202 @@ pub(crate) fn nothing_is_handed_over_where_nobody_is<M: Mechanism>() {
     let (error, parcel) = refused.expect_err("a closing endpoint takes nothing");
     assert_eq!((error, parcel.open::<String>().is_err()), (SendError::Closed, true), "and it is no text");
     world.until_ended(0, here);
+    world.finish();
+}
+
+pub(crate) fn a_queue_tells_once_that_it_is_high_and_once_that_it_is_low<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[1].dispatcher.set_reading(there, false);
+    let limits = SendLimits { bound: 64 << 20, high: 32 << 20, low: 1 << 20 };
+    world.nodes[0].dispatcher.set_send_limits(here, limits);
+    while world.seen(0, here).sent < 60 << 20 {
+        world.send(0, here, 1 << 20, 60_000).expect("below the bound");
+        world.step();
+    }
+    world.settle();
+    assert_eq!((world.seen(0, here).highs, world.seen(0, here).lows), (1, 0));
+    assert_eq!(world.send(0, here, 64 << 20, 60_000), Err(SendError::Full), "the bound is another matter");
+    world.nodes[1].dispatcher.set_reading(there, true);
+    world.run_until("the queue is low", |world| world.seen(0, here).lows > 0);
+    assert!(world.nodes[0].dispatcher.queued(here) <= 1 << 20);
+    world.until_received(1, there, 60 << 20);
+    world.settle();
+    assert_eq!((world.seen(0, here).highs, world.seen(0, here).lows), (1, 1));
+    world.finish();
+}
+
+/// Posts a block of each of these sizes, and looks at how what comes is cut into them.
+pub(crate) fn posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte<M: Mechanism>() {
+    let sizes = [1, 2, 3, 7, 100, 4_095, 4_096, 4_097, 65_536, 9];
+    let total: usize = sizes.iter().sum();
+    let mut pools: Vec<Pool> = sizes.iter().map(|&size| pool("posted", size, 1)).collect();
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[1].keeps = true;
+    for pool in &mut pools {
+        let block = pool.loan(Owner::SHARED).expect("the pool's only block");
+        let posted = world.nodes[1].dispatcher.post_block(there, block);
+        assert_eq!(posted.is_ok(), M::HAS_POOL, "where bytes come in the peer's blocks it comes back");
+    }
+    if !M::HAS_POOL {
+        return world.finish();
+    }
+    world.send(0, here, 2 * total, 10_000).expect("an empty queue takes any size");
+    world.run_until("all posted blocks are full", |world| world.seen(1, there).received >= total);
+    world.run_until("there is none", |world| world.nodes[1].dispatcher.is_dry(there));
+    assert_eq!(world.seen(1, there).received, total, "into posted blocks alone");
+    let kept = core::mem::take(&mut world.nodes[1].kept);
+    for (pool, &size) in pools.iter_mut().zip(&sizes) {
+        let filled: usize = kept.iter().filter(|slice| slice.pool() == pool.id()).map(|slice| slice.len()).sum();
+        assert_eq!((filled, is_full(pool)), (size, false));
+    }
+    drop(kept);
+    assert!(pools.iter_mut().all(is_full), "the endpoint holds none of those that are full");
+    world.nodes[1].keeps = false;
+    let mut larger = pool("larger", total + 1, 2);
+    for _ in 0..2 {
+        let block = larger.loan(Owner::SHARED).expect("two blocks");
+        assert!(world.nodes[1].dispatcher.post_block(there, block).is_ok());
+    }
+    world.until_received(1, there, 2 * total);
+    world.finish();
+    assert!(is_full(&mut larger), "what was not filled came back when the endpoint ended");
+}
+
+pub(crate) fn an_ended_endpoint_takes_no_block<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, _) = world.connected_pair(0, 1);
+    world.nodes[0].dispatcher.close(here);
+    world.until_ended(0, here);
+    let mut pool = pool("posted", 100, 1);
+    let block = pool.loan(Owner::SHARED).expect("the pool's only block");
+    assert!(world.nodes[0].dispatcher.post_block(here, block).is_err());
+    assert!(is_full(&mut pool));
+    world.finish();
+}
+
+/// One sender has always more to send; the other's few bytes must come through within a bounded number of polls.
+pub(crate) fn an_endpoint_that_floods_does_not_starve_another<M: Mechanism>() {
+    let sizes = Sizes { receive_batch: 10_000, ..Sizes::default() };
+    let mut world = World::<M>::new(&[Sizes::default(), sizes]);
+    let (flood, _) = world.connected_pair(0, 1);
+    let (quiet, quiet_there) = world.connected_pair(0, 1);
+    let keep_flooding = |world: &mut World<M>| while world.send(0, flood, 100_000, 50_000).is_ok() {};
+    for round in 1..=20 {
+        keep_flooding(&mut world);
+        world.step();
+        world.send(0, quiet, 100, 100).expect("room");
+        let mut polls = 0;
+        while world.seen(1, quiet_there).received < 100 * round {
+            keep_flooding(&mut world);
+            world.go_on();
+            polls += 1;
+            assert!(polls < 5_000, "it starves in round {round}");
+        }
+    }
+    world.finish();
+}
+
+/// However much the transport has taken in already: nothing is delivered while reading is off, and nothing is lost.
+pub(crate) fn what_came_before_reading_stopped_is_delivered_when_it_goes_on<M: Mechanism>() {
+    let sizes = Sizes { block: 10_000, receive_batch: 1_000, ..Sizes::default() };
+    let mut world = World::<M>::new(&[Sizes::default(), sizes]);
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 200_000, 5_000).expect("room in an empty queue");
+    for part in 1..=5 {
+        world.run_until("a part", |world| world.seen(1, there).received >= part * 20_000);
+        world.nodes[1].dispatcher.set_reading(there, false);
+        let before = world.seen(1, there).received;
+        world.settle();
+        assert_eq!(world.seen(1, there).received, before);
+        world.nodes[1].dispatcher.set_reading(there, true);
+    }
+    world.until_received(1, there, 200_000);
+    world.finish();
+}
+
+/// Each is busy for a while and is given blocks for that; then come the next ones, and there are few blocks.
+pub(crate) fn endpoints_that_have_become_quiet_leave_the_pool_to_the_others<M: Mechanism>() {
+    let sizes = Sizes { block: 10_000, blocks: 8, receive_batch: 50_000, ..Sizes::default() };
+    let mut world = World::<M>::new(&[Sizes::default(), sizes]);
+    for _ in 0..6 {
+        let (here, there) = world.connected_pair(0, 1);
+        world.send(0, here, 503_000, 10_000).expect("room in an empty queue");
+        world.until_received(1, there, 503_000);
+    }
+    world.finish();
+}
+
+pub(crate) fn a_side_that_has_finished_still_receives<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[1].dispatcher.set_half_close(there, true);
+    world.send(0, here, 3_000_000, 10_000).expect("an empty queue takes any size");
+    world.nodes[0].dispatcher.finish(here);
+    assert_eq!(world.send(0, here, 1, 1), Err(SendError::Closed));
+    assert_eq!(world.nodes[0].dispatcher.send_room(here), 0);
+    world.run_until("the end of the question", |world| world.seen(1, there).finished);
+    assert_eq!(world.seen(1, there).received, 3_000_000, "what was queued comes first");
+    world.settle();
+    world.send_all(1, there, 2_000_000, 50_000, 1_000);
+    world.nodes[1].dispatcher.finish(there);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    assert_eq!(world.seen(0, here).received, 2_000_000, "the whole answer");
+    assert!(!world.seen(0, here).finished, "the end of the answer is the connection's");
+    world.finish();
+}
+
+pub(crate) fn whoever_does_not_care_for_half_a_connection_ends_with_the_peer<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 1_000, 100).expect("room in an empty queue");
+    world.nodes[0].dispatcher.finish(here);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    assert_eq!((world.seen(1, there).received, world.seen(1, there).finished), (1_000, false));
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    world.finish();
+}
+
+pub(crate) fn both_sides_may_finish_at_once_and_everything_arrives<M: Mechanism>() {
+    const LENGTH: usize = 5 << 20;
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    for (node, endpoint) in [(0, here), (1, there)] {
+        world.send(node, endpoint, LENGTH, 10_000).expect("an empty queue takes any size");
+        world.nodes[node].dispatcher.finish(endpoint);
+        world.nodes[node].dispatcher.finish(endpoint);
+    }
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    assert_eq!((world.seen(0, here).received, world.seen(1, there).received), (LENGTH, LENGTH));
+    world.finish();
+}
+
+pub(crate) fn closing_after_half_a_connection_ended_sends_what_is_queued<M: Mechanism>() {
+    const LENGTH: usize = 5 << 20;
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[1].dispatcher.set_half_close(there, true);
+    world.nodes[0].dispatcher.finish(here);
+    world.run_until("the peer's end", |world| world.seen(1, there).finished);
+    world.send(1, there, LENGTH, 10_000).expect("an empty queue takes any size");
+    world.nodes[1].dispatcher.close(there);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    assert_eq!(world.seen(0, here).received, LENGTH);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    world.finish();
+}
+
+pub(crate) fn a_peer_that_finished_and_then_aborts_breaks_the_connection<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[1].dispatcher.set_half_close(there, true);
+    world.nodes[0].dispatcher.finish(here);
+    world.run_until("the peer's end", |world| world.seen(1, there).finished);
+    world.abort(0, here);
+    world.send(1, there, 4 << 20, 10_000).expect("nobody knows yet");
+    assert_eq!(world.until_ended(1, there), Last::Broken(BrokenCause::Reset));
     world.finish();
 }

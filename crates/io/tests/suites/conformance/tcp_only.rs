@@ -8,7 +8,7 @@ use std::time::Duration;
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::{BrokenCause, Clock, ConnectCause, Dispatcher, EndpointError, Event, MonotonicClock};
 
-use crate::pools::pool;
+use super::world::pool;
 
 fn tcp(config: TcpConfig) -> Tcp {
     Tcp::new(config, pool("receive", 4096, 64)).expect("an epoll descriptor")
@@ -84,7 +84,7 @@ fn a_peer_that_is_killed_ends_its_connection_once(mechanism: Mechanism) {
     let service_point = tcp.listen("127.0.0.1:0").expect("a free port");
     let address = tcp.address_of(service_point).expect("a bound address");
     let mut peer = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "tcp_only::peer_to_be_killed"])
+        .args(["--exact", "conformance::tcp_only::peer_to_be_killed"])
         .env("ROPEWALK_CONFORMANCE_PEER", address)
         .stdout(std::process::Stdio::null())
         .spawn()

@@ -14,8 +14,7 @@ use ropewalk_io::packet::{
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_terms::{Cause, Instant};
 
-use crate::world::{Mechanism, Pair, Sizes, Skip, pattern, run};
-use crate::{pool, staging};
+use super::{Mechanism, Pair, Sizes, Skip, pattern, pool, run, staging};
 
 /// Frames that carry the largest payload, and the usual ones, for which larger packets are cut into fragments.
 pub(crate) const JUMBO: u32 = 9100;
@@ -182,7 +181,7 @@ fn a_group_shares_the_packets(receiver: fn(SocketAddrV4) -> Box<dyn Receiver + S
 
 #[test]
 fn rings_of_a_group_share_the_packets() {
-    run("cable::rings_of_a_group_share_the_packets", || {
+    run("packets::cable::rings_of_a_group_share_the_packets", || {
         a_group_shares_the_packets(|address| {
             let config = RingConfig { group: Some(7), ..RingConfig::new(Flow::Udp, address, CARD) };
             Box::new(RingReceiver::new(&config).expect("a ring"))
@@ -212,7 +211,7 @@ fn receive(receiver: &mut dyn Receiver, count: usize) -> Vec<Packet> {
 
 #[test]
 fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
-    run("cable::a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it", || {
+    run("packets::cable::a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it", || {
         let cable = lay(USUAL)?;
         let (mut receiver, mut sender) = sink_queue(&cable, |_| {});
         assert!(sender.is_near(SOURCE, MonotonicClock.now()));
@@ -241,7 +240,7 @@ fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
 
 #[test]
 fn as_many_packets_wait_as_frames_are_posted_and_more_can_be_held() {
-    run("cable::as_many_packets_wait_as_frames_are_posted_and_more_can_be_held", || {
+    run("packets::cable::as_many_packets_wait_as_frames_are_posted_and_more_can_be_held", || {
         let cable = lay(USUAL)?;
         let (mut receiver, _sender) = sink_queue(&cable, |config| {
             (config.receive_frames, config.posted_frames) = (256, 64);
@@ -295,7 +294,7 @@ fn send_to(cable: &Cable, input: &XdpInput, payload: &[u8]) {
 
 #[test]
 fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
-    run("cable::several_flows_share_a_queue_and_each_packet_says_whose_it_is", || {
+    run("packets::cable::several_flows_share_a_queue_and_each_packet_says_whose_it_is", || {
         let cable = lay(USUAL)?;
         let config = flows(&[(Flow::Udp, None), (Flow::Udp, None), (Flow::Ip(253), None), (Flow::Ip(254), None)], 1);
         let (card, (mut receiver, _sender)) = cable.sink.inside(|| {
@@ -327,7 +326,7 @@ fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
 
 #[test]
 fn a_ring_in_front_of_a_held_block_says_how_little_is_left() {
-    run("cable::a_ring_in_front_of_a_held_block_says_how_little_is_left", || {
+    run("packets::cable::a_ring_in_front_of_a_held_block_says_how_little_is_left", || {
         let cable = lay(USUAL)?;
         let config =
             RingConfig { largest: 1000, block_size: 16 << 10, blocks: 8, ..RingConfig::new(Flow::Udp, TO, CARD) };
@@ -365,7 +364,7 @@ fn seen_by_ip(cable: &Cable) -> u64 {
 
 #[test]
 fn the_kernel_is_spared_what_a_ring_has_got_and_nothing_else() {
-    run("cable::the_kernel_is_spared_what_a_ring_has_got_and_nothing_else", || {
+    run("packets::cable::the_kernel_is_spared_what_a_ring_has_got_and_nothing_else", || {
         let cable = lay(USUAL)?;
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         let other = cable.sink.inside(|| UdpSocket::bind((SINK, 0))).expect("its own address");
@@ -394,7 +393,7 @@ fn the_kernel_is_spared_what_a_ring_has_got_and_nothing_else() {
 
 #[test]
 fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
-    run("cable::rings_with_addresses_of_their_own_each_get_their_packets_and_fragments", || {
+    run("packets::cable::rings_with_addresses_of_their_own_each_get_their_packets_and_fragments", || {
         let cable = lay(USUAL)?;
         let flows = [Flow::Udp, Flow::Ip(253), Flow::Udp, Flow::Ip(254)];
         let config = |flow| RingConfig { largest: 3000, ..RingConfig::new(flow, TO, CARD) };
@@ -418,7 +417,7 @@ fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
 
 #[test]
 fn packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them() {
-    run("cable::packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them", || {
+    run("packets::cable::packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them", || {
         let cable = Cable::lay(USUAL, 2).map_err(|_| "may not make network namespaces")?;
         cable.resolve().expect("a way there and back");
         let config = flows(&[(Flow::Udp, Some(0)), (Flow::Udp, Some(1))], 2);
@@ -446,7 +445,7 @@ fn packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them() {
 
 #[test]
 fn a_card_is_as_before_when_its_receivers_have_ended() {
-    run("cable::a_card_is_as_before_when_its_receivers_have_ended", || {
+    run("packets::cable::a_card_is_as_before_when_its_receivers_have_ended", || {
         let cable = lay(USUAL)?;
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         for _ in 0..3 {
@@ -500,13 +499,13 @@ fn said(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> String {
 
 #[test]
 fn a_card_is_as_before_when_who_held_it_was_killed() {
-    run("cable::a_card_is_as_before_when_who_held_it_was_killed", || {
+    run("packets::cable::a_card_is_as_before_when_who_held_it_was_killed", || {
         let cable = lay(USUAL)?;
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         for name in ["xdp", "ring"] {
             let mut process = cable.sink.inside(|| {
                 let mut command = Command::new(std::env::current_exe().expect("this program"));
-                command.args(["--exact", "cable::a_process_that_holds_a_receiver", "--nocapture"]);
+                command.args(["--exact", "packets::cable::a_process_that_holds_a_receiver", "--nocapture"]);
                 command.env(HOLDS, name).stdout(Stdio::piped()).spawn().expect("a process")
             });
             let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
@@ -531,7 +530,7 @@ fn a_card_is_as_before_when_who_held_it_was_killed() {
 
 #[test]
 fn a_generic_program_receives_as_one_of_the_driver_does() {
-    run("cable::a_generic_program_receives_as_one_of_the_driver_does", || {
+    run("packets::cable::a_generic_program_receives_as_one_of_the_driver_does", || {
         let cable = lay(USUAL)?;
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         let (mut receiver, _sender) = sink_queue(&cable, |config| config.mode = XdpMode::Generic);
@@ -546,7 +545,7 @@ fn a_generic_program_receives_as_one_of_the_driver_does() {
 
 #[test]
 fn a_card_that_cannot_write_into_frames_says_so() {
-    run("cable::a_card_that_cannot_write_into_frames_says_so", || {
+    run("packets::cable::a_card_that_cannot_write_into_frames_says_so", || {
         let cable = lay(USUAL)?;
         let error = cable.sink.inside(|| {
             let config = XdpConfig { mode: XdpMode::ZeroCopy, ..XdpConfig::new(Flow::Udp, TO, CARD) };
@@ -588,7 +587,7 @@ fn settings_of_rings_that_cannot_be_are_refused_with_words() {
 /// its own address on that link.
 #[test]
 fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
-    run("cable::a_group_of_ipv6_is_heard_at_the_card_with_an_address", || {
+    run("packets::cable::a_group_of_ipv6_is_heard_at_the_card_with_an_address", || {
         let cable = lay(USUAL)?;
         let Some((own, index)) = cable.sink.inside(link_local) else { return Err("this machine has no IPv6") };
         let (sender, scope) = cable.source.inside(link_local).expect("both hosts have it");

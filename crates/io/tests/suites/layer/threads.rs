@@ -12,7 +12,7 @@ use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_io::{Endpoint, Peer, ServicePoint};
 use ropewalk_memory::{Owner, Payload, Slice};
 
-use crate::world::pool;
+use super::pool;
 
 const MESSAGE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -13,8 +13,8 @@ use ropewalk_wire::internet::{
 };
 use rustix::net::{self, AddressFamily, SendFlags, SocketType};
 
-use crate::cable::{self, ReceiverMaker, USUAL};
-use crate::world::{Sizes, Skip, pattern, run};
+use super::cable::{ReceiverMaker, USUAL};
+use super::{Sizes, Skip, cable, pattern, run};
 
 /// The two hosts, a receiver in one, and in the other a socket that sends any bytes as a frame.
 struct Wire {
@@ -280,7 +280,7 @@ macro_rules! odd {
     (@rules $module:ident, $flow:expr, $receiver:path: $($rule:ident),* $(,)?) => {$(
         #[test]
         fn $rule() {
-            let name = concat!("odd::", stringify!($module), "::", stringify!($rule));
+            let name = concat!("packets::odd::", stringify!($module), "::", stringify!($rule));
             run(name, || super::$rule($flow, $receiver));
         }
     )*};
