@@ -13,21 +13,17 @@
 //! data. A reader keeps no more than a few samples, whose size is that of the configuration.
 #![forbid(unsafe_code)]
 
-mod activity;
 pub mod alarms;
 pub mod bottleneck;
-mod distribution;
 pub mod history;
 pub mod incidents;
 #[cfg(test)]
 mod made_up;
 pub mod prometheus;
 mod rates;
-mod run_trend;
 mod sample;
 
-pub use activity::Activity;
-pub use distribution::Distribution;
-pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
-pub use run_trend::RunTrend;
-pub use sample::{DiskSample, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample, StreamSample};
+pub use self::rates::{NodeRates, NodeShares, Rates, RunTrend, SourceRates};
+pub use self::sample::{
+    Activity, DiskSample, Distribution, NodeSample, Numbers, PAUSED, PHASES, Sample, SourceSample, StreamSample,
+};

@@ -1,13 +1,12 @@
-//! What one look at a run sees.
+//! What one look at a run sees, how the values of a measure are distributed, and since when each source is silent.
 
-use crate::Distribution;
 use core::time::Duration;
+use std::collections::BTreeMap;
+
 use ropewalk_terms::{
     ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
-    StreamAccount, StreamIndex, Utc,
+    StreamAccount, StreamIndex, Utc, bucket_of, greatest_in,
 };
-
-use std::collections::BTreeMap;
 
 /// Some counters with their values, ordered by counter; what is not there is zero.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -172,9 +171,127 @@ impl Sample {
     }
 }
 
+/// Values of a measure, counted in its buckets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Distribution {
+    /// By bucket, in order; where there are none, it is not there.
+    buckets: Vec<(u16, u64)>,
+    /// The sum of all values.
+    pub sum: u64,
+}
+
+impl Distribution {
+    /// Adds to a bucket.
+    pub fn add(&mut self, bucket: u16, count: u64) {
+        match self.buckets.binary_search_by_key(&bucket, |&(known, _)| known) {
+            Ok(place) => self.buckets[place].1 = self.buckets[place].1.saturating_add(count),
+            Err(place) if count > 0 => self.buckets.insert(place, (bucket, count)),
+            Err(_) => {}
+        }
+    }
+
+    /// Adds another one.
+    pub fn merge(&mut self, other: &Self) {
+        other.buckets.iter().for_each(|&(bucket, count)| self.add(bucket, count));
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|&(_, count)| count).sum()
+    }
+
+    /// How many values are at most this. Exact at the powers of two; elsewhere those of a bucket in which it lies do not count.
+    pub fn at_most(&self, value: u64) -> u64 {
+        let whole = self.buckets.iter().filter(|&&(bucket, _)| greatest_in(bucket) <= value);
+        whole.map(|&(_, count)| count).sum()
+    }
+
+    /// The value that this part of all does not exceed, 0 to 1, rounded up to the end of its bucket; none where there are no values.
+    pub fn quantile(&self, part: f64) -> Option<u64> {
+        let wanted = (part.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let mut reaches = |&&(_, count): &&(u16, u64)| {
+            seen += count;
+            seen >= wanted
+        };
+        self.buckets.iter().find(|bucket| reaches(bucket)).map(|&(bucket, _)| greatest_in(bucket))
+    }
+
+    /// The mean of all values; none where there are none.
+    pub fn mean(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum as f64 / count as f64)
+    }
+
+    /// What came since it was `before`. Where it has fallen it began anew: then all of it came since.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let has_fallen = |&(bucket, count): &(u16, u64)| self.of(bucket) < count;
+        if before.buckets.iter().any(has_fallen) {
+            return self.clone();
+        }
+        let buckets = self.buckets.iter().map(|&(bucket, count)| (bucket, count - before.of(bucket)));
+        Self { buckets: buckets.filter(|&(_, count)| count > 0).collect(), sum: self.sum.saturating_sub(before.sum) }
+    }
+
+    fn of(&self, bucket: u16) -> u64 {
+        let place = self.buckets.binary_search_by_key(&bucket, |&(known, _)| known).ok();
+        place.map_or(0, |place| self.buckets[place].1)
+    }
+}
+
+impl FromIterator<u64> for Distribution {
+    fn from_iter<T: IntoIterator<Item = u64>>(values: T) -> Self {
+        let mut all = Self::default();
+        for value in values {
+            all.add(bucket_of(value), 1);
+            all.sum = all.sum.saturating_add(value);
+        }
+        all
+    }
+}
+
+/// Looks at samples one after the other and knows since when nothing has come of a source. Keeps a few words for each
+/// source of the last sample.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    run: RunNumber,
+    now: Instant,
+    /// Ordered by source: how many fragments it had sent, and when that was seen to change.
+    known: Vec<(SourceId, u64, Instant)>,
+}
+
+impl Activity {
+    /// Looks at the next sample.
+    pub fn observe(&mut self, sample: &Sample) {
+        if sample.run != self.run {
+            self.known.clear();
+            self.run = sample.run;
+        }
+        self.now = sample.time;
+        let before = core::mem::take(&mut self.known);
+        let seen = sample.sources.iter().map(|source| {
+            let received = source.account.received;
+            let place = before.binary_search_by_key(&source.source, |&(known, ..)| known);
+            let unchanged = place.ok().map(|place| before[place]).filter(|&(_, known, _)| known == received);
+            (source.source, received, unchanged.map_or(sample.time, |(.., since)| since))
+        });
+        self.known = seen.collect();
+    }
+
+    /// How long nothing has come of the source, as exact as samples are close; none where it was not heard of.
+    pub fn silent_for(&self, source: SourceId) -> Option<Duration> {
+        let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
+        Some(self.now.since(self.known[place].2))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
+    use crate::made_up::{sample, source};
 
     #[test]
     fn numbers_add_up_and_what_was_not_told_is_not_known() {
@@ -208,5 +325,51 @@ mod tests {
         assert!(source.is_connected());
         source.numbers.add(Counter::SourceDisconnections, 1);
         assert!(!source.is_connected());
+    }
+
+    #[test]
+    fn quantiles_are_ends_of_buckets_that_so_many_values_do_not_exceed() {
+        let all: Distribution = (1..=1_000).collect();
+        for (part, value) in [(0.0, 1), (0.5, 512), (0.9, 960), (0.99, 1_024), (1.0, 1_024)] {
+            assert_eq!(all.quantile(part), Some(value), "{part}");
+        }
+        assert_eq!((all.count(), all.mean(), all.at_most(256)), (1_000, Some(500.5), 256));
+        assert_eq!((Distribution::default().quantile(0.5), Distribution::default().mean()), (None, None));
+    }
+
+    #[test]
+    fn what_came_since_is_the_difference_unless_it_began_anew() {
+        let before: Distribution = [1, 5, 5].into_iter().collect();
+        let mut now = before.clone();
+        now.merge(&[5, 900].into_iter().collect());
+        assert_eq!(now.since(&before), [5, 900].into_iter().collect());
+        let anew: Distribution = [5, 900].into_iter().collect();
+        assert_eq!(anew.since(&before), anew);
+        assert_eq!(now.since(&now).count(), 0);
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_source_is_silent_from_the_sample_on_that_saw_its_last_fragment() {
+        let mut activity = Activity::default();
+        for (seconds, received) in [(1, 5), (2, 6), (3, 6), (5, 6)] {
+            activity.observe(&sample(seconds, vec![source(1, received), source(2, seconds)]));
+        }
+        assert_eq!(activity.silent_for(SourceId(1)), Some(3 * SECOND));
+        assert_eq!(activity.silent_for(SourceId(2)), Some(Duration::ZERO));
+        assert_eq!(activity.silent_for(SourceId(3)), None);
+    }
+
+    #[test]
+    fn a_new_run_and_a_count_that_began_anew_end_the_silence() {
+        let mut activity = Activity::default();
+        activity.observe(&sample(1, vec![source(1, 6)]));
+        activity.observe(&sample(4, vec![source(1, 6)]));
+        activity.observe(&sample(5, vec![source(1, 2)]));
+        assert_eq!(activity.silent_for(SourceId(1)), Some(Duration::ZERO));
+        let next = Sample { run: RunNumber(99), ..sample(9, vec![source(1, 2)]) };
+        activity.observe(&next);
+        assert_eq!(activity.silent_for(SourceId(1)), Some(Duration::ZERO));
     }
 }

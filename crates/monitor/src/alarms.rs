@@ -1,0 +1,581 @@
+//! Alarms: what people have to know of, until they do.
+//!
+//! ```text
+//!             condition holds        for the hold time
+//!  normal ───────────────────> pending ──────────────> active <──> acknowledged
+//!    ^ <── it is over ────────────┘                      │ it is over     │
+//!    │ <────────────── not latched, or acknowledged ─────┤ <──────────────┘
+//!    └────── acknowledge ────── latched <── not yet acknowledged
+//! ```
+//!
+//! A shelved alarm goes on underneath and is not shown until its time is over. *No triggers* is told from a data acquisition
+//! that is dead: in the first nobody sends and everything is connected; in the second something is there to be built, or
+//! somebody is missing, and nothing is built.
+//!
+//! People write quantities in a configuration as
+//!
+//! ```text
+//! events_per_second    bytes_in_per_second    bytes_to_disk_per_second    live_share    nodes_missing    dead
+//! total:COUNTER    per_second:COUNTER    limited_by:LIMIT    phase:PHASE    reference:SERIES
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{COUNTERS, Counter, Instant, Utc};
+use schemars::JsonSchema;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as NoLimit;
+use serde::{Deserialize, Serialize};
+
+use crate::bottleneck::Limit;
+use crate::history::{SERIES, Seen, Series};
+use crate::sample::PHASES;
+use crate::{Rates, RunTrend, Sample};
+
+/// Severity of an alarm.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Information.
+    Notice,
+    /// It needs attention.
+    #[default]
+    Warning,
+    /// Data are lost, or no data are taken.
+    Critical,
+}
+
+/// A number of the run that an alarm looks at.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Quantity {
+    /// A counter's sum over nodes and sources.
+    Value(Counter),
+    /// How much a total grows per second, over nodes and sources.
+    Growth(Counter),
+    /// Events built per second.
+    EventRate,
+    /// Bytes of fragments received per second.
+    BytesIn,
+    /// Bytes written per second.
+    BytesToDisk,
+    /// Part of the time in which no source was held back, 0 to 1.
+    LiveShare,
+    /// Configured nodes that are not connected.
+    NodesMissing,
+    /// How far a series of the history, by its place in `SERIES`, is from what it was in the reference run at the same age, in percent of that.
+    FromReference(usize),
+    /// 1 while this is what limits the run, else 0.
+    LimitedBy(Limit),
+    /// 1 while the run is in this phase, else 0.
+    Phase(&'static str),
+    /// 1 while the run should take data and builds nothing for another reason than that nobody sends, else 0.
+    Dead,
+}
+
+/// What one look at the run gives to rules.
+#[derive(Copy, Clone, Debug)]
+pub struct Look<'a> {
+    /// The sample before, of the same run; none at first.
+    pub before: Option<&'a Sample>,
+    /// The sample.
+    pub now: &'a Sample,
+    /// The rates between the two.
+    pub rates: Option<&'a Rates>,
+    /// What limits the run.
+    pub limit: Option<Limit>,
+    /// The run that this one is compared with, and how old this one is.
+    pub reference: Option<(&'a RunTrend, Duration)>,
+}
+
+impl Look<'_> {
+    /// The difference in percent. Where the reference run had nothing, anything is a hundred percent more.
+    fn difference(self, series: &Series) -> Option<f64> {
+        let (trend, age) = self.reference.filter(|_| self.now.phase == "running")?;
+        let seen = Seen { before: self.before?, now: self.now, rates: self.rates? };
+        let (now, then) = (f64::from(series.value(seen)?), trend.at(series.name, age)?);
+        if then == 0.0 {
+            return Some(if now == 0.0 { 0.0 } else { 100.0 });
+        }
+        Some(100.0 * (now - then) / then)
+    }
+}
+
+impl Quantity {
+    /// Its value; none where it cannot be told from this look.
+    pub fn of(self, look: Look<'_>) -> Option<f64> {
+        let truth = |is_true| if is_true { 1.0 } else { 0.0 };
+        match self {
+            Self::Value(counter) => Some(look.now.total(counter) as f64),
+            Self::Growth(counter) => {
+                let (before, seconds) = (look.before?.total(counter), look.rates?.seconds);
+                Some(look.now.total(counter).saturating_sub(before) as f64 / seconds)
+            }
+            Self::EventRate => look.rates.map(|rates| rates.events_hz),
+            Self::BytesIn => look.rates.map(|rates| rates.bytes_in_per_second),
+            Self::BytesToDisk => look.rates.map(|rates| rates.bytes_to_disk_per_second),
+            Self::LiveShare => look.rates.map(|rates| rates.live_share),
+            Self::FromReference(place) => look.difference(SERIES.get(place)?),
+            Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
+            Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
+            Self::Phase(phase) => Some(truth(look.now.phase == phase)),
+            Self::Dead => {
+                let builds = look.rates?.events_hz > 0.0;
+                let should = look.now.phase == "running" && look.limit? != Limit::NoData;
+                Some(truth(should && !builds))
+            }
+        }
+    }
+}
+
+/// When a quantity is not as it should be.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Condition {
+    /// It is larger.
+    Above(f64),
+    /// It is smaller.
+    Below(f64),
+}
+
+impl Condition {
+    /// The value is not as it should be.
+    pub fn holds(self, value: f64) -> bool {
+        match self {
+            Self::Above(limit) => value > limit,
+            Self::Below(limit) => value < limit,
+        }
+    }
+}
+
+/// When an alarm is raised.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    /// The alarm's name, once only.
+    pub name: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it looks at.
+    pub quantity: Quantity,
+    /// When that is not as it should be.
+    pub condition: Condition,
+    /// How long it has to be so.
+    pub hold: Duration,
+    /// It stays after it is over, until somebody has acknowledged it.
+    pub is_latched: bool,
+}
+
+/// The rules that every run has.
+pub fn built_in() -> Vec<Rule> {
+    let rule = |name: &str, severity, quantity, seconds, is_latched| Rule {
+        name: name.to_owned(),
+        severity,
+        quantity,
+        condition: Condition::Above(0.0),
+        hold: Duration::from_secs(seconds),
+        is_latched,
+    };
+    let limited_by = Quantity::LimitedBy;
+    vec![
+        rule("disk_failing", Severity::Critical, limited_by(Limit::DiskFailing), 0, true),
+        rule("disk_full", Severity::Critical, limited_by(Limit::DiskFull), 0, false),
+        rule("node_missing", Severity::Critical, Quantity::NodesMissing, 2, true),
+        // Longer than it takes to build what was on its way when triggers begin.
+        rule("data_acquisition_dead", Severity::Critical, Quantity::Dead, 10, true),
+        rule("datagrams_lost", Severity::Critical, limited_by(Limit::DatagramsLost), 0, true),
+        rule("source_silent", Severity::Warning, limited_by(Limit::SourceSilent), 0, false),
+        rule("checksums_wrong", Severity::Warning, Quantity::Growth(Counter::CrcErrors), 0, true),
+        rule("no_triggers", Severity::Notice, limited_by(Limit::NoData), 10, false),
+    ]
+}
+
+/// Changes that are kept; older ones are forgotten.
+const MOST_CHANGES: usize = 1_000;
+/// Bytes of somebody's name that are kept.
+const LONGEST_NAME: usize = 64;
+
+/// How an alarm is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// As it should be.
+    Normal,
+    /// Not as it should be, and not yet for the hold time.
+    Pending,
+    /// Raised, and nobody has acknowledged it.
+    Active,
+    /// Raised, and somebody knows.
+    Acknowledged,
+    /// Over, and nobody has acknowledged it.
+    Latched,
+}
+
+/// A change of an alarm.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Counted from 0 for all alarms; what is missing in front was forgotten.
+    pub number: u64,
+    /// When, in nanoseconds since 1970-01-01T00:00:00Z.
+    pub utc_nanoseconds: i64,
+    /// Which alarm.
+    pub name: String,
+    /// How it was.
+    pub from: State,
+    /// How it is.
+    pub to: State,
+    /// The value that it looked at last; none where it has not been told.
+    pub value: Option<f64>,
+    /// Who did it; none where it came by itself.
+    pub by: Option<String>,
+}
+
+/// An alarm as it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Alarm {
+    /// Its rule.
+    pub rule: Rule,
+    /// How it is.
+    pub state: State,
+    /// Since when it is so.
+    pub since: Instant,
+    /// The value that it looked at last; none where it has not been told.
+    pub value: Option<f64>,
+    /// Who knows, of one that is acknowledged.
+    pub known_by: Option<String>,
+    /// Until when it is not shown.
+    pub shelved_until: Option<Instant>,
+    /// Who shelved it.
+    pub shelved_by: Option<String>,
+}
+
+/// As much of somebody's name as is kept.
+fn short(by: &str) -> String {
+    by[..by.floor_char_boundary(LONGEST_NAME)].to_owned()
+}
+
+impl Alarm {
+    /// It is so late.
+    fn pass(&mut self, now: Instant) {
+        if self.shelved_until.is_some_and(|until| until <= now) {
+            (self.shelved_until, self.shelved_by) = (None, None);
+        }
+    }
+
+    fn next(&self, holds: bool, now: Instant) -> State {
+        let is_due = |since: Instant| now.since(since) >= self.rule.hold;
+        match (self.state, holds) {
+            (State::Normal, true) if self.rule.hold.is_zero() || is_planted(Flaw::AlarmHoldIgnored) => State::Active,
+            (State::Normal, true) => State::Pending,
+            (State::Pending, true) if is_due(self.since) => State::Active,
+            (State::Pending | State::Acknowledged, false) => State::Normal,
+            (State::Active, false) if self.rule.is_latched && !is_planted(Flaw::LatchForgotten) => State::Latched,
+            (State::Active, false) => State::Normal,
+            // It was raised and nobody knows: whether it was over in between does not matter.
+            (State::Latched, true) => State::Active,
+            (State::Acknowledged, true) if is_planted(Flaw::AcknowledgedAgain) => State::Active,
+            (state, _) => state,
+        }
+    }
+}
+
+/// What was asked for and cannot be done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AlarmError {
+    /// Two rules have one name.
+    #[error("two alarms are named {0}: each needs a name of its own")]
+    Twice(String),
+    /// There is no such alarm.
+    #[error("there is no alarm {name}; there are {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The alarms that there are.
+        known: String,
+    },
+    /// It is not raised.
+    #[error("alarm {0} is not raised: there is nothing to acknowledge")]
+    NotRaised(String),
+}
+
+/// All alarms. Time comes with the samples; nothing here waits or tells anybody.
+#[derive(Clone, Debug)]
+pub struct Alarms {
+    alarms: Vec<Alarm>,
+    changes: VecDeque<Change>,
+    /// Changes since the beginning.
+    changed: u64,
+    now: (Instant, Utc),
+    last: Option<Arc<Sample>>,
+    /// It knows what time it is.
+    has_looked: bool,
+    /// The run that the present one is compared with, and how old the present one is.
+    reference: Option<(Arc<RunTrend>, Duration)>,
+}
+
+impl Alarms {
+    /// Alarms by these rules, all as they should be.
+    ///
+    /// # Errors
+    /// [`AlarmError::Twice`].
+    pub fn new(rules: Vec<Rule>) -> Result<Self, AlarmError> {
+        let mut names: Vec<_> = rules.iter().map(|rule| rule.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(AlarmError::Twice(pair[0].to_owned()));
+        }
+        let of = |rule| Alarm {
+            rule,
+            state: State::Normal,
+            since: Instant::ZERO,
+            value: None,
+            known_by: None,
+            shelved_until: None,
+            shelved_by: None,
+        };
+        let alarms = rules.into_iter().map(of).collect();
+        Ok(Self {
+            alarms,
+            changes: VecDeque::new(),
+            changed: 0,
+            now: Default::default(),
+            last: None,
+            has_looked: false,
+            reference: None,
+        })
+    }
+
+    /// What is looked at next is of a run that is so old, and is compared with this one.
+    pub fn compare_with(&mut self, reference: Option<(Arc<RunTrend>, Duration)>) {
+        self.reference = reference;
+    }
+
+    /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, limit: Option<Limit>) {
+        let sample = sample.into();
+        if !core::mem::replace(&mut self.has_looked, true) {
+            // What was shelved before anybody knew what time it is begins now.
+            let begin = |until: Instant| sample.time.after(until.since(Instant::ZERO));
+            self.alarms.iter_mut().for_each(|alarm| alarm.shelved_until = alarm.shelved_until.map(begin));
+        }
+        self.now = (sample.time, sample.utc);
+        let before = self.last.take().filter(|before| before.run == sample.run);
+        let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
+        let reference = self.reference.clone();
+        let reference = reference.as_ref().map(|(trend, age)| (&**trend, *age));
+        let look = Look { before: before.as_deref(), now: &sample, rates: rates.as_ref(), limit, reference };
+        for place in 0..self.alarms.len() {
+            let alarm = &mut self.alarms[place];
+            alarm.pass(look.now.time);
+            if let Some(value) = alarm.rule.quantity.of(look) {
+                alarm.value = Some(value);
+                let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
+                self.change(place, next, None);
+            }
+        }
+        self.last = Some(sample);
+    }
+
+    /// There is no run to look at, for so long since it was looked at last: nothing is wrong with it, and time passes.
+    pub fn rest(&mut self, time: Duration) {
+        if !self.has_looked {
+            return;
+        }
+        let utc = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        self.now = (self.now.0.after(time), Utc(self.now.1.0.saturating_add(utc)));
+        self.last = None;
+        for place in 0..self.alarms.len() {
+            let alarm = &mut self.alarms[place];
+            alarm.pass(self.now.0);
+            alarm.value = None;
+            let next = alarm.next(false, self.now.0);
+            self.change(place, next, None);
+        }
+    }
+
+    /// For how long an alarm is shelved still; none where it is not.
+    pub fn shelved_for(&self, alarm: &Alarm) -> Option<Duration> {
+        alarm.shelved_until.map(|until| until.since(self.now.0))
+    }
+
+    /// Somebody knows of an alarm that is raised, or was.
+    ///
+    /// # Errors
+    /// [`AlarmError::Unknown`], or [`AlarmError::NotRaised`]; acknowledging twice is none.
+    pub fn acknowledge(&mut self, name: &str, by: &str) -> Result<(), AlarmError> {
+        let place = self.place(name)?;
+        let next = match self.alarms[place].state {
+            State::Active | State::Acknowledged => State::Acknowledged,
+            State::Latched => State::Normal,
+            State::Normal | State::Pending => return Err(AlarmError::NotRaised(name.to_owned())),
+        };
+        self.change(place, next, Some(by));
+        Ok(())
+    }
+
+    /// Does not show an alarm for so long from the last sample on, as somebody wants it; no time shows it again.
+    ///
+    /// # Errors
+    /// [`AlarmError::Unknown`].
+    pub fn shelve(&mut self, name: &str, time: Duration, by: &str) -> Result<(), AlarmError> {
+        let place = self.place(name)?;
+        let until = (!time.is_zero()).then(|| self.now.0.after(time));
+        let alarm = &mut self.alarms[place];
+        (alarm.shelved_until, alarm.shelved_by) = (until, until.map(|_| short(by)));
+        Ok(())
+    }
+
+    /// Every alarm, in the order of the rules.
+    pub fn all(&self) -> &[Alarm] {
+        &self.alarms
+    }
+
+    /// Alarms to be shown: raised, or over and not acknowledged, and not shelved; the worst first.
+    pub fn shown(&self) -> Vec<&Alarm> {
+        let is_raised = |alarm: &&Alarm| !matches!(alarm.state, State::Normal | State::Pending);
+        let is_hidden = |alarm: &Alarm| alarm.shelved_until.is_some() && !is_planted(Flaw::ShelvedAlarmShown);
+        let mut shown: Vec<_> = self.alarms.iter().filter(is_raised).filter(|alarm| !is_hidden(alarm)).collect();
+        shown.sort_by_key(|alarm| core::cmp::Reverse(alarm.rule.severity));
+        shown
+    }
+
+    /// The worst of what is shown.
+    pub fn worst(&self) -> Option<Severity> {
+        self.shown().first().map(|alarm| alarm.rule.severity)
+    }
+
+    /// Changes with this number or a later one, the oldest first.
+    pub fn changes_from(&self, number: u64) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.number >= number)
+    }
+
+    fn place(&self, name: &str) -> Result<usize, AlarmError> {
+        self.alarms.iter().position(|alarm| alarm.rule.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.alarms.iter().map(|alarm| alarm.rule.name.as_str()).collect();
+            AlarmError::Unknown { name: name.to_owned(), known: known.join(", ") }
+        })
+    }
+
+    fn change(&mut self, place: usize, to: State, by: Option<&str>) {
+        let alarm = &mut self.alarms[place];
+        let from = core::mem::replace(&mut alarm.state, to);
+        if from == to {
+            return;
+        }
+        alarm.since = self.now.0;
+        alarm.known_by = by.filter(|_| to == State::Acknowledged).map(short);
+        if self.changes.len() == MOST_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(Change {
+            number: self.changed,
+            utc_nanoseconds: self.now.1.0,
+            name: alarm.rule.name.clone(),
+            from,
+            to,
+            value: alarm.value,
+            by: by.map(short),
+        });
+        self.changed += 1;
+    }
+}
+
+/// Quantities that are one word.
+const WORDS: [(&str, Quantity); 6] = [
+    ("events_per_second", Quantity::EventRate),
+    ("bytes_in_per_second", Quantity::BytesIn),
+    ("bytes_to_disk_per_second", Quantity::BytesToDisk),
+    ("live_share", Quantity::LiveShare),
+    ("nodes_missing", Quantity::NodesMissing),
+    ("dead", Quantity::Dead),
+];
+
+/// Why a text is no quantity.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoQuantity {
+    /// The words before a colon, or instead of it.
+    #[error(
+        "`{0}` is no quantity: there are events_per_second, bytes_in_per_second, bytes_to_disk_per_second, live_share, \
+         nodes_missing, dead, total:COUNTER, per_second:COUNTER, limited_by:LIMIT, phase:PHASE and reference:SERIES"
+    )]
+    Unknown(String),
+    /// There is no such counter.
+    #[error("there is no counter `{0}`; docs/metrics.md lists them, without `ropewalk_` and `_total`{near}", near = near(.0))]
+    Counter(String),
+    /// There is no such limit.
+    #[error("nothing is limited by this: {0}")]
+    Limit(String),
+    /// There is no such series.
+    #[error("nothing is known of `{0}` in a reference run: there are {series}", series = names())]
+    Series(String),
+    /// There is no such phase.
+    #[error("a run has no phase `{0}`: there are {phases}", phases = PHASES.join(", "))]
+    Phase(String),
+}
+
+/// Counters whose names have the wrong one's first word.
+fn near(wrong: &str) -> String {
+    let word = wrong.split('_').next().unwrap_or_default();
+    let near = COUNTERS.iter().map(|counter| counter.name()).filter(|name| !word.is_empty() && name.starts_with(word));
+    let near: Vec<_> = near.take(4).collect();
+    if near.is_empty() { String::new() } else { format!("; is it {}?", near.join(" or ")) }
+}
+
+fn names() -> String {
+    SERIES.iter().map(|series| series.name).collect::<Vec<_>>().join(", ")
+}
+
+fn counter(name: &str) -> Result<Counter, NoQuantity> {
+    let found = COUNTERS.iter().find(|counter| counter.name() == name);
+    found.copied().ok_or_else(|| NoQuantity::Counter(name.to_owned()))
+}
+
+impl FromStr for Quantity {
+    type Err = NoQuantity;
+
+    fn from_str(text: &str) -> Result<Self, NoQuantity> {
+        if let Some((_, quantity)) = WORDS.iter().find(|(word, _)| *word == text) {
+            return Ok(*quantity);
+        }
+        match text.split_once(':') {
+            Some(("total", name)) => counter(name).map(Self::Value),
+            Some(("per_second", name)) => counter(name).map(Self::Growth),
+            Some(("limited_by", name)) => Limit::deserialize(name.into_deserializer())
+                .map(Self::LimitedBy)
+                .map_err(|error: NoLimit| NoQuantity::Limit(error.to_string())),
+            Some(("reference", name)) => {
+                let place = SERIES.iter().position(|series| series.name == name);
+                place.map(Self::FromReference).ok_or_else(|| NoQuantity::Series(name.to_owned()))
+            }
+            Some(("phase", name)) => {
+                let phase = PHASES.into_iter().find(|phase| *phase == name);
+                phase.map(Self::Phase).ok_or_else(|| NoQuantity::Phase(name.to_owned()))
+            }
+            _ => Err(NoQuantity::Unknown(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// As it can be written in a configuration.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(counter) => write!(out, "total:{}", counter.name()),
+            Self::Growth(counter) => write!(out, "per_second:{}", counter.name()),
+            Self::LimitedBy(limit) => {
+                out.write_str("limited_by:")?;
+                limit.serialize(out)
+            }
+            Self::FromReference(place) => {
+                write!(out, "reference:{}", SERIES.get(*place).map_or("", |series| series.name))
+            }
+            Self::Phase(phase) => write!(out, "phase:{phase}"),
+            word => out.write_str(WORDS.iter().find(|(_, quantity)| quantity == word).map_or("", |(word, _)| word)),
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! What limits the run, in a sentence.
+//!
+//! ```text
+//!  Sample, Sample ── rules, in order ── the first finding ── Finder (holds it) ── what people read
+//! ```
+//!
+//! A finding says what the numbers say and no more: where every source is held back and nobody behind the readout units tells what
+//! its time went into, that is all that is said.
+//!
+//! The rules are small functions, in an order that is argued below. The last of them are about what lies behind the readout
+//! units' pools, where everything is held up: they tell who is busy all the time.
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role};
+use serde::{Deserialize, Serialize};
+
+use crate::{Activity, NodeRates, Rates, Sample, SourceRates, SourceSample};
+
+/// What kind of thing limits the run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The run does not go on now: nothing is to be limited.
+    NotRunning,
+    /// A disk refuses what is written.
+    DiskFailing,
+    /// A disk is full.
+    DiskFull,
+    /// A node is not connected.
+    NodeMissing,
+    /// Datagrams are lost before they are taken.
+    DatagramsLost,
+    /// A source has stopped while others go on or wait.
+    SourceSilent,
+    /// No source sends anything, and none is held back.
+    NoData,
+    /// A builder unit's disk writes all the time.
+    Disk,
+    /// The filter units of a builder unit decide all the time.
+    Filter,
+    /// A connection from a readout unit to a builder unit takes no more.
+    Link,
+    /// A builder unit's thread has work all the time.
+    Builder,
+    /// A builder unit has too few places for events, or too little memory for them.
+    BuilderSmall,
+    /// A readout unit's thread has work all the time.
+    Readout,
+    /// A gateway stops the trigger.
+    Throttle,
+    /// A readout unit's pool is full.
+    PoolFull,
+    /// Every source is held back.
+    BehindReadout,
+    /// Some sources are held back, and wait for others.
+    SourceSlow,
+    /// Nothing: all that sources send is taken.
+    Sources,
+}
+
+impl Limit {
+    /// Data are lost or nothing moves: it is shown at once.
+    const fn is_urgent(self) -> bool {
+        matches!(
+            self,
+            Self::NotRunning
+                | Self::DiskFailing
+                | Self::DiskFull
+                | Self::NodeMissing
+                | Self::DatagramsLost
+                | Self::SourceSilent
+        )
+    }
+}
+
+/// A number that says so.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Evidence {
+    /// What it is: a counter's or a rate's name, and whose.
+    pub what: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// What limits the run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Finding {
+    /// The kind.
+    pub limit: Limit,
+    /// Which node or source it is; empty where it is none.
+    pub subject: String,
+    /// What people read.
+    pub sentence: String,
+    /// The numbers that say so.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A source that says nothing for so long, while others send or wait, has stopped.
+const SILENT: Duration = Duration::from_secs(2);
+/// A source that is not read for more of the time is held back; between two samples a full window may have been an accident.
+const HELD_BACK: f64 = 0.2;
+/// A pool of which more is held has no room for what comes in bursts.
+const FULL: f64 = 0.9;
+
+/// What rules look at.
+struct View<'a> {
+    before: &'a Sample,
+    now: &'a Sample,
+    rates: &'a Rates,
+    activity: &'a Activity,
+}
+
+impl View<'_> {
+    /// Sources of which more is expected.
+    fn sources(&self) -> impl Iterator<Item = (&SourceSample, &SourceRates)> {
+        self.now.sources.iter().zip(&self.rates.sources).filter(|(source, _)| !source.has_ended())
+    }
+
+    /// What comes in is held up: a readout unit's pool is full, or every source waits.
+    fn is_held_up(&self) -> bool {
+        fullest_pool(self).is_some_and(|(_, share)| share >= FULL)
+            || least_held_back(self).is_some_and(|least| least >= HELD_BACK)
+    }
+}
+
+/// First what stops the run, whatever else may be seen of it: a run that waits for its disk has full pools too. Then what
+/// loses data. Then what nobody can get round: one source that is silent has all others held back soon. Where everything is
+/// held up, a gateway says itself why it stops the trigger, and otherwise whoever behind the readout units is busy all the time is the reason, and a full pool only what follows. A full pool is
+/// named before the sources that it holds back, and all sources before some. What is left is no limit.
+const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
+    disk_failing,
+    disk_full,
+    node_missing,
+    datagrams_lost,
+    source_silent,
+    throttle,
+    disk_or_filter,
+    builder,
+    link,
+    builder_small,
+    pool_full,
+    behind_readout,
+    source_slow,
+    readout,
+    no_data,
+];
+
+/// What limits the run between two samples of it; `activity` has seen both. None where they have no rates.
+pub fn find(before: &Sample, now: &Sample, activity: &Activity) -> Option<Finding> {
+    let rates = Rates::between(before, now)?;
+    if now.phase != "running" {
+        let sentence = format!("the run does not take data: it is {}", now.phase);
+        return Some(finding(Limit::NotRunning, now.phase, sentence, Vec::new()));
+    }
+    let view = View { before, now, rates: &rates, activity };
+    Some(RULES.iter().find_map(|rule| rule(&view)).unwrap_or_else(|| not_limited(&view)))
+}
+
+fn finding(limit: Limit, subject: impl ToString, sentence: String, evidence: Vec<(String, f64)>) -> Finding {
+    let evidence = evidence.into_iter().map(|(what, value)| Evidence { what, value }).collect();
+    Finding { limit, subject: subject.to_string(), sentence, evidence }
+}
+
+fn disk_failing(view: &View<'_>) -> Option<Finding> {
+    let failing = |node: &&crate::NodeSample| node.numbers.get(Counter::DiskFailing) > 0;
+    let node = view.now.nodes.iter().find(failing)?;
+    let error = node.numbers.get(Counter::DiskFailing);
+    let sentence =
+        format!("stopped by {}: its disk refuses what is written (error {error} of the operating system)", node.node);
+    Some(finding(Limit::DiskFailing, node.node, sentence, vec![(of(Counter::DiskFailing, node.node), error as f64)]))
+}
+
+fn disk_full(view: &View<'_>) -> Option<Finding> {
+    let node = view.now.nodes.iter().find(|node| node.numbers.get(Counter::DiskFull) > 0)?;
+    let waiting = node.numbers.get(Counter::DiskFull);
+    let sentence = format!("stopped by {}: its disk is full; make room, the run goes on by itself", node.node);
+    Some(finding(Limit::DiskFull, node.node, sentence, vec![(of(Counter::DiskFull, node.node), waiting as f64)]))
+}
+
+fn node_missing(view: &View<'_>) -> Option<Finding> {
+    let missing: Vec<_> = view.now.nodes.iter().filter(|node| !node.is_connected).collect();
+    let first = missing.first()?.node;
+    let others = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+    let sentence = format!("{first}{others} not connected to the event manager");
+    Some(finding(Limit::NodeMissing, first, sentence, vec![("nodes not connected".to_owned(), missing.len() as f64)]))
+}
+
+fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
+    let lost = |sample: &Sample, source| {
+        sample.source(source).map_or(0, |source| source.lost_datagrams.get(Cause::SocketQueueFull))
+    };
+    let of_sources = view.now.sources.iter().map(|source| {
+        (
+            format!("source {}", source.source),
+            lost(view.now, source.source).saturating_sub(lost(view.before, source.source)),
+        )
+    });
+    let queue_full = |sample: &Sample| sample.lost_datagrams.get(Cause::SocketQueueFull);
+    let shared = queue_full(view.now).saturating_sub(queue_full(view.before));
+    let all = of_sources.chain([("a port of several sources".to_owned(), shared)]);
+    let (whose, count) = all.max_by_key(|&(_, count)| count).filter(|&(_, count)| count > 0)?;
+    let sentence =
+        format!("the receiving socket of {whose} dropped {} packets: raise net.core.rmem_max", grouped(count));
+    let what = format!("{} of {whose}", Cause::SocketQueueFull);
+    Some(finding(Limit::DatagramsLost, whose, sentence, vec![(what, count as f64)]))
+}
+
+/// Silence is a fault of one where others go on or wait for it; where nobody sends, it is a pause of all.
+fn source_silent(view: &View<'_>) -> Option<Finding> {
+    let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
+    let is_silent = |source: &SourceSample, rates: &SourceRates| {
+        let is_read = rates.back_pressure_share < HELD_BACK || is_planted(Flaw::HeldBackCalledSilent);
+        silent_for(source) >= SILENT && is_read
+    };
+    if view.sources().all(|(source, rates)| is_silent(source, rates)) {
+        return None;
+    }
+    let silent = view.sources().filter(|(source, rates)| is_silent(source, rates));
+    let (source, _) = silent.max_by_key(|(source, _)| silent_for(source))?;
+    let seconds = silent_for(source).as_secs_f64();
+    let state = if source.is_connected() { "" } else { " and has no connection" };
+    let sentence = format!("source {} is silent since {seconds:.1} s{state}", source.source);
+    let subject = format!("source {}", source.source);
+    Some(finding(Limit::SourceSilent, &subject, sentence, vec![(format!("seconds of silence of {subject}"), seconds)]))
+}
+
+fn fullest_pool(view: &View<'_>) -> Option<(NodeId, f64)> {
+    let readouts = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Readout);
+    let shares = readouts.filter_map(|rates| Some((rates.node, rates.pool_share?)));
+    shares.max_by(|(_, one), (_, other)| one.total_cmp(other))
+}
+
+fn least_held_back(view: &View<'_>) -> Option<f64> {
+    view.sources().map(|(_, rates)| rates.back_pressure_share).min_by(f64::total_cmp)
+}
+
+fn pool_full(view: &View<'_>) -> Option<Finding> {
+    let (node, share) = fullest_pool(view).filter(|&(_, share)| share >= FULL)?;
+    let sentence = format!(
+        "limited by {node}: {} of its pool is held; a larger `pool` takes more of what comes in bursts",
+        percent(share)
+    );
+    Some(finding(Limit::PoolFull, node, sentence, vec![(format!("part of {node}'s pool that is held"), share)]))
+}
+
+fn behind_readout(view: &View<'_>) -> Option<Finding> {
+    let least = least_held_back(view).filter(|&least| least >= HELD_BACK)?;
+    let sentence = format!(
+        "limited behind the readout units, by builder units, filters or disks: every source is held back, for at least {} of the time",
+        percent(least)
+    );
+    Some(finding(
+        Limit::BehindReadout,
+        "",
+        sentence,
+        vec![("least part of the time that a source is held back".to_owned(), least)],
+    ))
+}
+
+fn source_slow(view: &View<'_>) -> Option<Finding> {
+    let most = view.sources().map(|(_, rates)| rates.back_pressure_share).fold(0.0, f64::max);
+    if most < HELD_BACK {
+        return None;
+    }
+    let waiting = view.sources().filter(|(_, rates)| rates.back_pressure_share >= HELD_BACK).count();
+    let read = view.sources().filter(|(_, rates)| rates.back_pressure_share < HELD_BACK);
+    // The one that is furthest behind is the one that the others wait for.
+    let (source, rates) = read.min_by_key(|(source, _)| source.account.received)?;
+    let subject = format!("source {}", source.source);
+    let sentence = format!(
+        "limited by {subject}, or {} which reads it: it comes with {:.0} fragments per second, and {waiting} of {} sources wait, for up to {} of the time",
+        source.readout,
+        rates.fragments_hz,
+        view.sources().count(),
+        percent(most)
+    );
+    let evidence = vec![
+        (format!("fragments per second of {subject}"), rates.fragments_hz),
+        ("most part of the time that a source is held back".to_owned(), most),
+    ];
+    Some(finding(Limit::SourceSlow, subject, sentence, evidence))
+}
+
+/// Told from a data acquisition that is dead: every node is connected, no disk refuses anything, nobody is held back.
+fn no_data(view: &View<'_>) -> Option<Finding> {
+    let silences = view.now.sources.iter().map(|source| view.activity.silent_for(source.source).unwrap_or_default());
+    let shortest = silences.min().unwrap_or(SILENT);
+    if shortest < SILENT {
+        return None;
+    }
+    let have_ended = !view.now.sources.is_empty() && view.sources().next().is_none();
+    let sentence = if have_ended {
+        "every source has ended".to_owned()
+    } else {
+        "no source sends, and all nodes are connected: no triggers".to_owned()
+    };
+    Some(finding(
+        Limit::NoData,
+        "",
+        sentence,
+        vec![("least seconds of silence of a source".to_owned(), shortest.as_secs_f64())],
+    ))
+}
+
+fn not_limited(view: &View<'_>) -> Finding {
+    let bytes = view.rates.bytes_in_per_second;
+    let fragments: f64 = view.rates.sources.iter().map(|rates| rates.fragments_hz).sum();
+    let sentence = format!(
+        "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
+        grouped(fragments.round() as u64),
+        bytes / 1e6
+    );
+    let evidence = vec![
+        ("bytes per second of all sources".to_owned(), bytes),
+        ("fragments per second of all sources".to_owned(), fragments),
+    ];
+    finding(Limit::Sources, "", sentence, evidence)
+}
+
+fn of(counter: Counter, node: NodeId) -> String {
+    format!("{} of {node}", counter.name())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// With commas between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What does something for more of the time can hardly do more.
+const BUSY: f64 = 0.8;
+/// A thread that has work for more of the time can hardly take more.
+const THREAD_BUSY: f64 = 0.95;
+/// Builder units without room for so much of the time hold up what is before them. It need not be more: before the next event comes they
+/// have room for a while, which they have told and nobody has used yet.
+const BUILDERS_FULL: f64 = 0.3;
+/// A gateway that stops the trigger for more of the time limits the run.
+const STOPPED: f64 = 0.2;
+/// A connection on which something waits for so much of the time is full.
+const WAITS: f64 = 0.5;
+
+/// The builder units, where none of them has room for further events for most of the time: one that has is given those.
+fn full_builders<'a>(view: &'a View<'_>) -> Option<impl Iterator<Item = &'a NodeRates>> {
+    let builders = || view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Builder);
+    let is_full = |rates: &NodeRates| rates.shares.full_share.unwrap_or(0.0) >= BUILDERS_FULL;
+    (view.is_held_up() && builders().next().is_some() && builders().all(is_full)).then(builders)
+}
+
+/// The node of which a share is greatest, if that is so great.
+fn greatest<'a>(
+    nodes: impl Iterator<Item = &'a NodeRates>,
+    share: impl Fn(&NodeRates) -> Option<f64>,
+    least: f64,
+) -> Option<(&'a NodeRates, f64)> {
+    let mut shares = nodes.filter_map(|rates| Some((rates, share(rates)?)));
+    if is_planted(Flaw::NeighbourBlamed) {
+        return shares.find(|&(_, share)| share >= least);
+    }
+    shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).filter(|&(_, share)| share >= least)
+}
+
+fn full(rates: &NodeRates) -> (String, f64) {
+    let share = rates.shares.full_share.unwrap_or(0.0);
+    (format!("part of the time that {} has no room for events", rates.node), share)
+}
+
+/// Why a gateway lets no trigger come, and what helps.
+const STOPS: [(Counter, &str); 4] = [
+    (Counter::ThrottleErrorTime, "no node of the farm speaks with it; start some, or look at the network between"),
+    (
+        Counter::ThrottleQueueTime,
+        "packets wait to be received; give its thread a core of its own, or the gateway more `queues`",
+    ),
+    (
+        Counter::ThrottleMemoryTime,
+        "the `memory` that packets are received into is full; what holds them is decided too late",
+    ),
+    (
+        Counter::ThrottleSetsTime,
+        "its `sets` of events wait for nodes and decisions; more nodes decide on more, or faster ones",
+    ),
+];
+
+/// A gateway stops the trigger, and every source with it, for so much of the time as a source is held back elsewhere.
+fn throttle(view: &View<'_>) -> Option<Finding> {
+    let share = |node, counter| {
+        let (before, now) = (view.before.node(node)?, view.now.node(node)?);
+        let time = now.numbers.known(counter).map(|_| now.numbers.increase(&before.numbers, counter))?;
+        Some((time as f64 / 1e9 / view.rates.seconds).min(1.0))
+    };
+    let (rates, stopped) =
+        greatest(view.rates.nodes.iter(), |rates| share(rates.node, Counter::ThrottleTime), STOPPED)?;
+    let node = rates.node;
+    let shares = STOPS.into_iter().filter_map(|(counter, why)| Some((counter, why, share(node, counter)?)));
+    // Of two that are alike the first one is the reason of the other.
+    let (counter, why, most) = shares.rev().max_by(|(_, _, one), (_, _, other)| one.total_cmp(other))?;
+    let sentence =
+        format!("rate limited by gateway {node}, which stops the trigger {} of the time: {why}", percent(stopped));
+    let evidence = vec![
+        (format!("part of the time that {node} stops the trigger"), stopped),
+        (format!("{} of {node}, per second", counter.name()), most),
+    ];
+    Some(finding(Limit::Throttle, node, sentence, evidence))
+}
+
+/// Whichever of the two is busier: events wait for the disk behind the filter, and then the filter has nothing to do.
+fn disk_or_filter(view: &View<'_>) -> Option<Finding> {
+    let disk = greatest(full_builders(view)?, |rates| rates.shares.disk_busy_share, BUSY);
+    let filter = greatest(full_builders(view)?, |rates| rates.shares.filter_busy_share, BUSY);
+    let busy = |found: Option<(_, f64)>| found.map_or(0.0, |(_, share)| share);
+    if busy(filter) > busy(disk) { filter.map(by_filter) } else { disk.map(by_disk) }
+}
+
+fn by_disk((rates, share): (&NodeRates, f64)) -> Finding {
+    let (node, rate) = (rates.node, rates.bytes_per_second);
+    let sentence =
+        format!("rate limited by builder unit {node}: disk writing {} busy, at {:.1} MB/s", percent(share), rate / 1e6);
+    let evidence = vec![
+        (format!("part of the time that {node}'s disk writes"), share),
+        (
+            format!("part of the time that built events of {node} wait for it"),
+            rates.shares.disk_wait_share.unwrap_or(0.0),
+        ),
+        full(rates),
+    ];
+    finding(Limit::Disk, node, sentence, evidence)
+}
+
+fn by_filter((rates, share): (&NodeRates, f64)) -> Finding {
+    let node = rates.node;
+    let sentence = format!(
+        "rate limited by the filter of builder unit {node}: its units are {} busy; more `units` decide on more",
+        percent(share)
+    );
+    let evidence = vec![(format!("part of the time that a filter unit of {node} decides"), share), full(rates)];
+    finding(Limit::Filter, node, sentence, evidence)
+}
+
+/// Requests come, what answers them does not get away, and no builder unit is too busy to take it.
+fn link(view: &View<'_>) -> Option<Finding> {
+    if !view.is_held_up() {
+        return None;
+    }
+    let (rates, share) = greatest(view.rates.nodes.iter(), |rates| rates.shares.link_wait_share, WAITS)?;
+    let node = rates.node;
+    let sentence = format!(
+        "rate limited by the network between {node} and builder units: what they ask for waits to be sent {} of the time",
+        percent(share)
+    );
+    Some(finding(Limit::Link, node, sentence, vec![(format!("part of the time that {node} waits to send"), share)]))
+}
+
+/// Its places are taken, and neither a disk nor a filter is what it waits for.
+fn builder(view: &View<'_>) -> Option<Finding> {
+    let (rates, share) = greatest(full_builders(view)?, |rates| rates.shares.busy_share, THREAD_BUSY)?;
+    let node = rates.node;
+    let sentence = format!(
+        "rate limited by builder unit {node}: its thread has work {} of the time; give it a core of its own, or the run another builder unit",
+        percent(share)
+    );
+    let evidence = vec![(format!("part of the time that {node}'s thread has work"), share), full(rates)];
+    Some(finding(Limit::Builder, node, sentence, evidence))
+}
+
+/// Nobody is busy: events take their time, and there may be too few at once.
+fn builder_small(view: &View<'_>) -> Option<Finding> {
+    let (rates, share) = greatest(full_builders(view)?, |rates| rates.shares.full_share, BUILDERS_FULL)?;
+    let node = rates.node;
+    let sentence = format!(
+        "rate limited by the places of builder unit {node}: all are taken {} of the time, and neither its thread nor its disk is busy; \
+         a greater `events` or `bytes` (at most half of its `pool` is used) lets it have more at once",
+        percent(share)
+    );
+    Some(finding(Limit::BuilderSmall, node, sentence, vec![full(rates)]))
+}
+
+/// Nothing holds it up, and it can hardly take more: sources may wait that it has not got round to.
+fn readout(view: &View<'_>) -> Option<Finding> {
+    let readouts = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Readout);
+    let (rates, share) = greatest(readouts, |rates| rates.shares.busy_share, THREAD_BUSY)?;
+    let node = rates.node;
+    let sentence = format!(
+        "{node} can hardly take more: its thread has work {} of the time, at {:.1} MB/s",
+        percent(share),
+        rates.bytes_per_second / 1e6
+    );
+    Some(finding(
+        Limit::Readout,
+        node,
+        sentence,
+        vec![(format!("part of the time that {node}'s thread has work"), share)],
+    ))
+}
+
+/// A finding of another kind must hold for so long before it takes the place of the one that is shown.
+const HOLD: Duration = Duration::from_secs(3);
+
+/// Looks at samples one after the other and says what limits the run. Findings that lose data or stop the run are shown
+/// at once; any other has to hold, so that the sentence does not flicker where two things limit a run about equally.
+/// Keeps the last sample.
+#[derive(Clone, Debug, Default)]
+pub struct Finder {
+    activity: Activity,
+    last: Option<Arc<Sample>>,
+    shown: Option<Finding>,
+    /// What may take its place, and since when it has been seen.
+    next: Option<(Finding, Instant)>,
+}
+
+impl Finder {
+    /// Looks at the next sample: about once a second is right.
+    pub fn observe(&mut self, sample: impl Into<Arc<Sample>>) {
+        let sample = sample.into();
+        self.activity.observe(&sample);
+        let time = sample.time;
+        let found = self.last.as_ref().and_then(|before| find(before, &sample, &self.activity));
+        let is_another = self.last.as_ref().is_some_and(|before| before.run != sample.run);
+        if is_another && !is_planted(Flaw::LastRunsFinding) {
+            (self.shown, self.next) = (None, None);
+        }
+        self.last = Some(sample);
+        if let Some(found) = found {
+            self.consider(found, time);
+        }
+    }
+
+    fn consider(&mut self, found: Finding, time: Instant) {
+        let is_same = |other: &Finding| other.limit == found.limit && other.subject == found.subject;
+        if found.limit.is_urgent() || self.shown.as_ref().is_none_or(is_same) {
+            (self.shown, self.next) = (Some(found), None);
+            return;
+        }
+        let since = self.next.as_ref().filter(|(next, _)| is_same(next)).map_or(time, |&(_, since)| since);
+        if time.since(since) >= HOLD || is_planted(Flaw::FindingNotHeld) {
+            (self.shown, self.next) = (Some(found), None);
+        } else {
+            self.next = Some((found, since));
+        }
+    }
+
+    /// What limits the run; none before two samples of it.
+    pub const fn finding(&self) -> Option<&Finding> {
+        self.shown.as_ref()
+    }
+
+    /// Since when each source is silent.
+    pub const fn activity(&self) -> &Activity {
+        &self.activity
+    }
+}
