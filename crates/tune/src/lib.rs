@@ -16,21 +16,15 @@
 
 pub mod cards;
 pub mod change;
-mod finding;
 pub mod found;
 mod place;
 mod plan;
-mod rights;
 pub mod rules;
 mod setting;
 mod threads;
-mod wish;
 
-pub use finding::{Finding, Grade, Sureness};
-pub use found::{Found, FoundError};
-pub use place::{Identity, Place, SettingError};
-pub use plan::{Change, Group, Plan};
-pub use rights::{Forbidden, Right};
-pub use setting::{Form, Property, Setting, Settings};
-pub use threads::{Process, RunningThread, Thread};
-pub use wish::{Feeding, Placed, Transport, Wish};
+pub use self::found::{Found, FoundError};
+pub use self::place::{Identity, Place, SettingError};
+pub use self::plan::{Change, Feeding, Finding, Grade, Group, Placed, Plan, Sureness, Transport, Wish};
+pub use self::setting::{Forbidden, Form, Property, Right, Setting, Settings};
+pub use self::threads::{Process, RunningThread, Thread};

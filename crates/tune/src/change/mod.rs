@@ -10,24 +10,23 @@
 //!    ^                                                  |
 //!    +--------------------------------------------------+
 //! ```
+//!
+//! A driver ([`apply`], [`undo`]) turns the machines on real settings and a real journal.
 
 mod application;
-mod bringing;
-mod driver;
-mod history;
 mod journal;
 #[cfg(test)]
 mod tests;
 mod undoing;
 
-pub use application::{Application, Applied, Failure};
-pub use bringing::Trouble;
-pub use driver::{Watch, apply, history, undo};
-pub use history::{Entry, Held, History};
-pub use journal::{JournalError, JournalFile};
-pub use undoing::{Fate, Foreign, Undoing, Undone};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Setting;
+use crate::{Identity, Plan, Setting, Settings};
+
+pub use self::application::{Application, Applied, Failure, Trouble};
+pub use self::journal::{JournalError, JournalFile};
+pub use self::undoing::{Entry, Fate, Foreign, Held, History, Undoing, Undone};
 
 /// What a machine wants to be done. Each is answered before the next one is polled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,4 +65,96 @@ pub trait Machine {
 
     /// What it has come to.
     fn outcome(self) -> Self::Outcome;
+}
+
+/// Whoever wants to see each action before it is done: its number from 1, and what it is.
+pub type Watch<'a> = &'a mut dyn FnMut(usize, &Action);
+
+/// Applies a plan to a machine. A journal that is open is gone on with.
+///
+/// # Errors
+/// When the journal cannot be used; then nothing was changed.
+pub fn apply(
+    plan: &Plan,
+    place: &mut dyn Settings,
+    identity: &Identity,
+    file: &Path,
+    now: SystemTime,
+    watch: Watch<'_>,
+) -> Result<Applied, JournalError> {
+    let time = utc(now);
+    let mut journal = JournalFile::open(file, identity, &time)?;
+    let machine = Application::new(plan, identity, &time, journal.history().cloned());
+    Ok(turn(machine, place, &mut journal, &time, watch))
+}
+
+/// Takes back what a journal holds. None where there is no journal.
+///
+/// # Errors
+/// When the journal cannot be used; then nothing was taken back.
+pub fn undo(
+    place: &mut dyn Settings,
+    identity: &Identity,
+    file: &Path,
+    now: SystemTime,
+    foreign: Foreign,
+    watch: Watch<'_>,
+) -> Result<Option<Undone>, JournalError> {
+    if history(file, identity)?.is_none() {
+        return Ok(None);
+    }
+    let time = utc(now);
+    let mut journal = JournalFile::open(file, identity, &time)?;
+    let Some(history) = journal.history().cloned() else { return Ok(None) };
+    let machine = Undoing::new(history, identity, &time, foreign);
+    Ok(Some(turn(machine, place, &mut journal, &time, watch)))
+}
+
+/// What an open journal says; none where there is none. Nothing is locked and nothing is written.
+///
+/// # Errors
+/// When the journal cannot be used.
+pub fn history(file: &Path, identity: &Identity) -> Result<Option<History>, JournalError> {
+    journal::look(file, identity)
+}
+
+fn turn<M: Machine>(
+    mut machine: M,
+    place: &mut dyn Settings,
+    journal: &mut JournalFile,
+    time: &str,
+    watch: Watch<'_>,
+) -> M::Outcome {
+    let mut count = 0;
+    while let Some(action) = machine.poll() {
+        count += 1;
+        watch(count, &action);
+        let answer = match &action {
+            Action::Read(setting) => place.read(setting).map(Answer::Value).map_err(|error| error.to_string()),
+            Action::Write(setting, value) => done(place.write(setting, value)),
+            Action::Journal(entries) => done(journal.append(entries)),
+            Action::PutAway => done(journal.put_away(time)),
+        };
+        machine.on_answer(answer.unwrap_or_else(Answer::Refused));
+    }
+    machine.outcome()
+}
+
+fn done<E: std::error::Error>(result: Result<(), E>) -> Result<Answer, String> {
+    result.map(|()| Answer::Done).map_err(|error| error.to_string())
+}
+
+/// A time such as 2026-11-23T16:20:05Z.
+fn utc(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // Counted in eras of 400 years that begin with March, so that leap days come last.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", era * 400 + year)
 }

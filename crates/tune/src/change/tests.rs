@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Change, Form, Group, Identity, Plan, RunningThread, SettingError, Settings};
 use proptest::prelude::*;
+use std::time::Duration;
 
 /// How a made-up setting behaves.
 #[derive(Clone, Debug)]
@@ -617,4 +618,11 @@ fn what_comes_back_with_others_is_brought_back_too() {
     let undone = desk.undo(Foreign::Overwrite, &mut card).expect("nobody kills it");
     assert_eq!(undone.fates[0].1, Fate::BroughtBack { from: "9".to_owned() });
     assert!(undone.is_put_away && card.0[3] == "0", "{:?}", card.0);
+}
+
+#[test]
+fn times_are_written_in_utc() {
+    let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
+    assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+    assert_eq!(at(1_795_219_199), "2026-11-20T23:59:59Z");
 }

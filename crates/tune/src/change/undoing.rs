@@ -1,11 +1,10 @@
-//! What a journal holds is taken back.
+//! What a journal says ([`History`]), the values from before and what was put in their place; and how it is taken back.
 
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::bringing::{Bringing, Next, Target, Trouble};
-use super::history::{Entry, Held, History};
+use super::application::{Bringing, Next, Target, Trouble};
 use super::{Action, Answer, Machine};
 use crate::{Identity, Setting};
 
@@ -246,5 +245,307 @@ impl Machine for Undoing {
         let settings = self.history.held.into_iter().map(|held| held.setting);
         let (troubles, fault, is_put_away) = (self.troubles, self.fault, self.is_put_away);
         Undone { fates: settings.zip(self.fates).collect(), troubles, fault, is_put_away }
+    }
+}
+
+/// A line of the journal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "entry")]
+pub enum Entry {
+    /// The first line: of which machine it is.
+    Began {
+        /// The name and version of this format: [`Entry::SCHEMA`].
+        schema: String,
+        /// The host's name.
+        host: String,
+        /// What /etc/machine-id says.
+        machine: String,
+        /// What the kernel drew when it started.
+        boot: String,
+        /// When, in UTC.
+        time: String,
+    },
+    /// Settings are about to be changed; their steps follow.
+    Applying {
+        /// What the kernel drew when it started.
+        boot: String,
+        /// The network namespace; empty where nobody knows.
+        #[serde(default)]
+        network: String,
+        /// When, in UTC.
+        time: String,
+        /// How many steps follow. Where one is missing nothing was changed.
+        steps: usize,
+        /// Settings of earlier plans that somebody else has changed since.
+        left: Vec<Setting>,
+    },
+    /// A setting will be changed. On the disk with all others before anything is written.
+    Step {
+        /// Which.
+        setting: Setting,
+        /// What it shall be again, in its normal form: what it was before any of this journal, or what the machine was
+        /// started with since, where nobody of ours had put that there.
+        old: String,
+        /// What it shall be.
+        new: String,
+        /// The rule that asks for it.
+        rule: String,
+    },
+    /// A setting was changed, and read again.
+    Done {
+        /// Which.
+        setting: Setting,
+    },
+    /// Everything since `Applying` is as it shall be.
+    Applied,
+    /// Everything since `Applying` is as it was before that but for what is stuck.
+    RolledBack {
+        /// Settings that could not be brought back.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stuck: Vec<Setting>,
+    },
+    /// Settings are about to be taken back.
+    Undoing {
+        /// What the kernel drew when it started.
+        boot: String,
+        /// When, in UTC.
+        time: String,
+        /// Settings that somebody else has changed since, and that are left as they are.
+        left: Vec<Setting>,
+    },
+    /// Everything since `Undoing` is taken back but for what is left and what is stuck.
+    Undone {
+        /// Settings that could not be brought back.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stuck: Vec<Setting>,
+    },
+    /// Everything is as it was before the first line.
+    TakenBack {
+        /// When, in UTC.
+        time: String,
+    },
+}
+
+impl Entry {
+    /// The name and version of the journal's format.
+    pub const SCHEMA: &str = "ropewalk-tune-journal-1";
+
+    /// The first line.
+    pub(crate) fn began(identity: &Identity, time: &str) -> Self {
+        let Identity { host, machine, boot, .. } = identity.clone();
+        Self::Began { schema: Self::SCHEMA.to_owned(), host, machine, boot, time: time.to_owned() }
+    }
+}
+
+/// A setting that a journal holds the old value of.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Held {
+    /// Which.
+    pub setting: Setting,
+    /// What it shall be again (see [`Entry::Step`]).
+    pub old: String,
+    /// What was put in its place, one after the other.
+    pub put: Vec<String>,
+    /// Whether the last of these was read again after it was written.
+    pub is_done: bool,
+    /// The rule that asked for the last one.
+    pub rule: String,
+    /// Whether somebody else had changed it when others were changed or taken back.
+    pub is_left: bool,
+    /// The kernel's start in which it, or others beside it, were last changed or taken back; empty where it was looked at since.
+    pub boot: String,
+    /// The kernel's start in which the last value was put there.
+    pub put_in: String,
+    /// The kernel's start in which somebody was killed half-way with it, or could not bring it back.
+    pub half_way: Option<String>,
+}
+
+/// What a journal says.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct History {
+    /// The machine when the journal was begun; the kernel's start and the network namespace when something was last applied.
+    pub identity: Identity,
+    /// When it was begun, in UTC.
+    pub time: String,
+    /// The settings, in the order in which they were first changed.
+    pub held: Vec<Held>,
+    /// Whether everything is as it was before the first line.
+    pub is_taken_back: bool,
+    /// What was known of the settings when the present application began.
+    #[serde(skip)]
+    earlier: Vec<Held>,
+    /// The settings that the present application has a step for.
+    #[serde(skip)]
+    stepped: Vec<Setting>,
+    /// An application of which not all steps are there yet.
+    #[serde(skip)]
+    begun: Option<Begun>,
+}
+
+/// An application of which not all steps are there yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Begun {
+    boot: String,
+    network: String,
+    missing: usize,
+    left: Vec<Setting>,
+    steps: Vec<Held>,
+}
+
+impl History {
+    /// Reads entries in their order. None where the first one is not the beginning of this format.
+    pub fn of(entries: &[Entry]) -> Option<Self> {
+        let (Entry::Began { schema, host, machine, boot, time }, rest) = entries.split_first()? else { return None };
+        if schema != Entry::SCHEMA {
+            return None;
+        }
+        let (host, machine, boot) = (host.clone(), machine.clone(), boot.clone());
+        let identity = Identity { host, machine, boot, network: String::new() };
+        let mut history = Self { identity, time: time.clone(), ..Self::default() };
+        rest.iter().for_each(|entry| history.take(entry));
+        Some(history)
+    }
+
+    fn take(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Began { .. } => {}
+            Entry::Applying { boot, network, steps, left, .. } => {
+                let (boot, network, left) = (boot.clone(), network.clone(), left.clone());
+                self.begun = Some(Begun { boot, network, missing: *steps, left, steps: Vec::new() });
+                self.begin_if_whole();
+            }
+            Entry::Step { setting, old, new, rule } => {
+                let Some(begun) = &mut self.begun else { return };
+                let (setting, old, rule) = (setting.clone(), old.clone(), rule.clone());
+                let (put, boot) = (vec![new.clone()], begun.boot.clone());
+                let (put_in, half_way) = (boot.clone(), Some(boot.clone()));
+                begun.steps.push(Held {
+                    setting,
+                    old,
+                    put,
+                    is_done: false,
+                    rule,
+                    is_left: false,
+                    boot,
+                    put_in,
+                    half_way,
+                });
+                begun.missing = begun.missing.saturating_sub(1);
+                self.begin_if_whole();
+            }
+            Entry::Done { setting } => self.held(setting).into_iter().for_each(|held| held.is_done = true),
+            Entry::Applied => self.applied(),
+            Entry::RolledBack { stuck } => self.rolled_back(stuck),
+            Entry::Undoing { boot, left, .. } => self.touch(boot, left),
+            Entry::Undone { stuck } => {
+                let is_any = is_planted(Flaw::AllStuckWithOne) && !stuck.is_empty();
+                let is_back = |held: &&mut Held| !is_any && !stuck.contains(&held.setting);
+                self.held.iter_mut().filter(is_back).for_each(Held::settle);
+            }
+            Entry::TakenBack { .. } => self.is_taken_back = true,
+        }
+    }
+
+    /// What was killed half-way stays so where nobody has looked at it again.
+    fn applied(&mut self) {
+        for held in &mut self.held {
+            let earlier = self.earlier.iter().find(|earlier| earlier.setting == held.setting);
+            let is_stepped = self.stepped.contains(&held.setting);
+            held.half_way = earlier.filter(|_| !is_stepped).and_then(|earlier| earlier.half_way.clone());
+        }
+    }
+
+    /// Of what came back is known what was known before. What is stuck is half-way.
+    fn rolled_back(&mut self, stuck: &[Setting]) {
+        for held in self.held.iter_mut().filter(|held| !stuck.contains(&held.setting)) {
+            let earlier = self.earlier.iter().find(|earlier| earlier.setting == held.setting);
+            held.half_way = earlier.and_then(|earlier| earlier.half_way.clone());
+            if self.stepped.contains(&held.setting) {
+                held.is_left = earlier.is_some_and(|earlier| earlier.is_left);
+            }
+        }
+    }
+
+    fn held(&mut self, setting: &Setting) -> Option<&mut Held> {
+        self.held.iter_mut().find(|held| held.setting == *setting)
+    }
+
+    /// An application begins with the last of its steps: before that nothing was written.
+    fn begin_if_whole(&mut self) {
+        let Some(begun) = self.begun.take_if(|begun| begun.missing == 0) else { return };
+        self.earlier = self.held.clone();
+        if is_planted(Flaw::HalfWayForgotten) {
+            self.earlier.iter_mut().for_each(|held| held.half_way = None);
+        }
+        self.stepped = begun.steps.iter().map(|step| step.setting.clone()).collect();
+        self.touch(&begun.boot, &begun.left);
+        begun.steps.into_iter().for_each(|step| self.hold(step));
+        (self.identity.boot, self.identity.network) = (begun.boot, begun.network);
+    }
+
+    /// All settings may be moved from now on, and some are somebody else's.
+    fn touch(&mut self, boot: &str, left: &[Setting]) {
+        for held in &mut self.held {
+            held.is_left = left.contains(&held.setting) && !is_planted(Flaw::LeftSettingForgotten);
+            boot.clone_into(&mut held.boot);
+            held.half_way = Some(boot.to_owned());
+        }
+    }
+
+    fn hold(&mut self, step: Held) {
+        let Some(held) = self.held(&step.setting) else { return self.held.push(step) };
+        if is_planted(Flaw::OldValueOfSecondPlan) {
+            held.old = held.put.last().cloned().unwrap_or_default();
+        } else if held.old != step.old {
+            (held.old, held.put) = (step.old, Vec::new());
+        }
+        held.put.extend(step.put);
+        (held.rule, held.is_done, held.is_left) = (step.rule, false, false);
+        (held.put_in, held.half_way) = (step.put_in, step.half_way);
+    }
+
+    /// Whether something was begun and not ended: somebody was killed half-way, or could not bring everything back.
+    pub fn is_unfinished(&self) -> bool {
+        self.held.iter().any(|held| held.half_way.is_some())
+    }
+
+    /// What a setting shall be again, if the journal holds it.
+    pub fn old(&self, setting: &Setting) -> Option<&str> {
+        self.held.iter().find(|held| held.setting == *setting).map(|held| held.old.as_str())
+    }
+
+    /// What a setting shall be again that has this value now, in this start of the kernel, right before it is changed.
+    pub(super) fn old_of<'a>(&'a self, setting: &Setting, present: &'a str, boot: &str) -> &'a str {
+        let held = self.held.iter().find(|held| held.setting == *setting);
+        let is_old = |held: &&Held| is_planted(Flaw::OldValueOfEarlierStart) || !held.is_started_with(present, boot);
+        held.filter(is_old).map_or(present, |held| held.old.as_str())
+    }
+}
+
+impl Held {
+    /// It was looked at when all others were back: what it has later on, none of ours has moved it there.
+    fn settle(&mut self) {
+        self.half_way = None;
+        self.boot.clear();
+    }
+
+    /// Whether somebody was killed half-way with it in this run of the kernel: then whatever it has may be ours.
+    pub(super) fn is_half_way(&self, boot: &str) -> bool {
+        let is_since = is_planted(Flaw::RestartUnseen) || self.half_way.as_deref() == Some(boot);
+        self.half_way.is_some() && is_since && !self.is_left
+    }
+
+    /// Whether the present value is what the machine has of its own since it was started again: nothing of ours put it
+    /// there, nor did another one of our settings move it.
+    fn is_started_with(&self, present: &str, boot: &str) -> bool {
+        let is_ours = present == self.old || self.put.iter().any(|put| put == present);
+        let is_untouched = self.put_in != boot && (self.boot != boot || self.is_left);
+        self.is_of_another(boot) || is_untouched && !is_ours
+    }
+
+    /// Whether its name meant something else when it was put there than in this start of the kernel: interrupts are numbered
+    /// anew at each.
+    pub fn is_of_another(&self, boot: &str) -> bool {
+        self.put_in != boot && self.setting.is_numbered_anew()
     }
 }

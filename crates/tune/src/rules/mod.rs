@@ -6,8 +6,6 @@
 
 mod card;
 mod interrupts;
-mod irqbalance;
-mod layout;
 mod limits;
 mod memory;
 mod network;
@@ -18,7 +16,7 @@ mod storage;
 use crate::found::Unread;
 use crate::{Change, Finding, Found, Grade, Group, Setting, Sureness, Wish};
 
-pub use irqbalance::moved_back;
+pub use self::interrupts::moved_back;
 
 /// A rule: what it says does not depend on the host.
 pub struct Rule {

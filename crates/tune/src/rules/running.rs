@@ -11,8 +11,7 @@
 use ropewalk_host::{Card, CpuList, Decision, Feed, InterruptTask, Item, Kind, Machine, Placement, Plan, Policy, Rule};
 
 use super::Seen;
-use super::interrupts::moves;
-use super::layout::{own, receiving};
+use super::interrupts::{moves, own, receiving};
 use crate::found::{Found, Unread};
 use crate::{Placed, Process, Setting, Thread, Wish};
 

@@ -1,9 +1,12 @@
-//! The table of rules as a whole.
+//! The table of rules as a whole; docs/tuning.md, which has every rule in its own words; and the whole plan of each recorded
+//! machine, as commands and as JSON, which is kept beside the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
 
-use ropewalk_tune::rules::{self, RULES};
-use ropewalk_tune::{Found, Grade, Group, Place, Transport, Wish};
+use ropewalk_tune::rules::{self, RULES, Rule};
+use ropewalk_tune::{Found, Grade, Group, Place, Plan, Sureness, Transport, Wish};
 
 use crate::machines::{Copy, check, fed, finds, readout, tree, worst};
 
@@ -168,4 +171,93 @@ fn a_directory_without_a_machine_is_refused() {
     let copy = copy.recorded("\"af_xdp\": \"refused\"\n  }", "\"af_xdp\": \"refused\"\n  } }");
     let error = Found::read(&mut Place::recorded(copy.root()).expect("it is JSON"), &Wish::default());
     assert!(error.expect_err("a number").to_string().contains("this is no record of a machine: probed"));
+}
+
+/// What stands above the first rule.
+const HEAD: &str = "\n## The rules\n";
+
+fn heading(group: Group) -> &'static str {
+    match group {
+        Group::Network => "Sockets and protocols (`network`)",
+        Group::Card => "Network cards (`card`)",
+        Group::Interrupts => "Interrupts (`interrupts`)",
+        Group::Processor => "Processors (`processor`)",
+        Group::Memory => "Memory (`memory`)",
+        Group::Storage => "Disks (`storage`)",
+        Group::Limits => "Limits (`limits`)",
+    }
+}
+
+fn how_sure(sureness: Sureness) -> &'static str {
+    match sureness {
+        Sureness::Guess => "a rule of thumb: measure before and after",
+        Sureness::Documented => "published measurements or the kernel's documentation say so",
+        Sureness::Measured => "measured with Ropewalk's benches",
+    }
+}
+
+fn section(page: &mut String, rule: &Rule) -> std::fmt::Result {
+    let Rule { name, what, why, source, worth, .. } = rule;
+    write!(page, "\n#### `{name}`\n\n{what}\n\n- Why: {why}\n- Source: {source}.\n- Worth: {worth}.\n")?;
+    writeln!(page, "- How sure: {}.", how_sure(rule.sureness))
+}
+
+fn sections() -> String {
+    let (mut page, mut group) = (HEAD.to_owned(), None);
+    for rule in rules::rules() {
+        if group.replace(rule.group) != Some(rule.group) {
+            writeln!(page, "\n### {}", heading(rule.group)).expect("text can be written");
+        }
+        section(&mut page, rule).expect("text can be written");
+    }
+    page
+}
+
+#[test]
+fn the_page_has_every_rule_with_its_reason_and_source() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tuning.md");
+    let page = std::fs::read_to_string(&file).expect("the page is there");
+    let (head, _) = page.split_once(HEAD).expect("the rules have a heading");
+    let expected = format!("{head}{}", sections());
+    if std::env::var_os("ROPEWALK_BLESS").is_some() {
+        std::fs::write(&file, &expected).expect("the page can be written");
+        return;
+    }
+    let differs = page.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
+    assert!(page == expected, "docs/tuning.md differs at {differs:#?}; ROPEWALK_BLESS=1 writes the rules anew");
+}
+
+/// What is planned for a recorded machine, and whether it is what was kept.
+fn expect_kept(name: &str, tree_name: &str, wish: &Wish) {
+    let plan = Plan::of(&check(&tree(tree_name), wish));
+    let commands = plan.commands().iter().map(|command| format!("{command}\n")).collect::<String>();
+    let json = format!("{}\n", serde_json::to_string_pretty(&plan).expect("it is plain"));
+    for (ending, text) in [("sh", commands), ("json", json)] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/plans/{name}.{ending}"));
+        if std::env::var_os("ROPEWALK_BLESS").is_some() {
+            std::fs::write(&file, &text).expect("the file can be written");
+        }
+        let kept = std::fs::read_to_string(&file).expect("it is kept");
+        assert!(kept == text, "{}: ROPEWALK_BLESS=1 writes it anew:\n{text}", file.display());
+    }
+}
+
+#[test]
+fn the_plan_of_a_laptop_is_as_kept() {
+    expect_kept("laptop", "laptop", &Wish::default());
+}
+
+#[test]
+fn the_plan_of_a_server_without_a_configuration_is_as_kept() {
+    expect_kept("server", "server", &Wish::default());
+}
+
+#[test]
+fn the_plan_of_a_readout_machine_is_as_kept() {
+    expect_kept("server-readout", "server", &readout("eth1", "/data/runs"));
+}
+
+#[test]
+fn the_plan_of_a_container_is_as_kept() {
+    expect_kept("container", "container", &readout("eth0", "/runs/now"));
 }

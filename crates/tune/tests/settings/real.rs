@@ -3,8 +3,6 @@
 //!
 //! What is done there is done by this program once more, started in the namespace with a /sys of its own.
 
-mod threads;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -63,7 +61,7 @@ impl Laid {
         self.cable.source.inside(|| {
             let mut command = Command::new("unshare");
             command.args(["--mount", "sh", "-c", &script]);
-            command.arg(program).args(["--exact", "what_is_done_in_the_namespace", "--nocapture"]);
+            command.arg(program).args(["--exact", "real::what_is_done_in_the_namespace", "--nocapture"]);
             command.env(PART, name).env(DIRECTORY, &self.directory);
             killed_before.map(|step| command.env(KILLED_BEFORE, step.to_string()));
             command.output().expect("util-linux is there")
