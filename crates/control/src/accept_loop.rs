@@ -1,29 +1,35 @@
 //! Accepts connections: a limit on their number, then TLS if the server has a certificate. Every step has a time limit, and refused
-//! connections are counted.
+//! connections are counted. A connection whose other side does not read is closed, so that no response waits for ever. What this process
+//! may have open must be enough for the run's own connections beside those of who watch.
 
-use crate::api_types::Problem;
-use crate::rates::{Peer, Requests, TooMany};
-use crate::samples;
-use crate::tls::Identity;
-use crate::write_timeout::WriteTimeout;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
 use axum::http::{Request, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Json, Router};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::util::MapRequest;
 use utoipa::ToSchema;
+
+use crate::api_types::Problem;
+use crate::request_limits::{Peer, Requests, TooMany};
+use crate::streams;
+use crate::tls::Identity;
 
 /// The limit of connections; further ones are closed at once.
 pub(crate) const CONNECTIONS: usize = 2048;
@@ -40,7 +46,7 @@ pub(crate) const SPEAK_TLS: &str = "this server speaks TLS: ask for https://";
 
 /// Counters of connections.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+struct Counts {
     accepted: AtomicU64,
     crowded: AtomicU64,
     plain: AtomicU64,
@@ -99,7 +105,7 @@ impl AcceptLoop {
     /// answer, and lets so many in at once.
     pub(crate) fn new(identity: Option<&Identity>, patience: Duration, most: usize) -> Self {
         let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
-        let samples = Arc::new(Semaphore::new(samples::STREAMS));
+        let samples = Arc::new(Semaphore::new(streams::STREAMS));
         let acceptor = identity.map(Identity::acceptor);
         let requests = Mutex::new(Requests::new(Instant::now()));
         Self { acceptor, patience, most, places, streams, samples, requests, counts: Counts::default() }
@@ -239,4 +245,101 @@ async fn arrive(acceptor: &TlsAcceptor, stream: TcpStream) -> Arrived {
 async fn speak_tls() -> impl IntoResponse {
     let problem = Problem { error: SPEAK_TLS.to_owned() };
     (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
+}
+
+/// A stream whose writes fail after this time without progress.
+struct WriteTimeout<S, F> {
+    stream: S,
+    patience: Duration,
+    /// What is done about one that is given up.
+    given_up: F,
+    /// Since the other side has stopped to read.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: Unpin, F: Fn() + Unpin> WriteTimeout<S, F> {
+    pub(crate) const fn new(stream: S, patience: Duration, given_up: F) -> Self {
+        Self { stream, patience, given_up, waiting: None }
+    }
+
+    fn bound<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        work: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let done = work(Pin::new(&mut self.stream), context);
+        if done.is_ready() {
+            self.waiting = None;
+            return done;
+        }
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.patience)));
+        if waiting.as_mut().poll(context).is_ready() {
+            (self.given_up)();
+            return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncRead + Unpin, F: Unpin> AsyncRead for WriteTimeout<S, F> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin, F: Fn() + Unpin> AsyncWrite for WriteTimeout<S, F> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.bound(context, |stream, context| stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.bound(context, |stream, context| stream.poll_write_vectored(context, parts))
+    }
+
+    /// As the stream itself: answers are written from where they lie, and not copied before.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bound(context, |stream, context| stream.poll_flush(context))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bound(context, |stream, context| stream.poll_shutdown(context))
+    }
+}
+
+/// Raises what this process may have open by so many, as far as it may, and says how many connections of at most so many there can be.
+pub(crate) fn make_room(connections: usize) -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(before) = current else { return connections };
+    let wanted = before.saturating_add(connections as u64);
+    let wanted = maximum.map_or(wanted, |most| wanted.min(most));
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok();
+    room(before, if is_raised { wanted } else { before }, connections)
+}
+
+/// What came on top is for connections, and the run keeps what it had. Where that is less than half of what it had, they share.
+fn room(before: u64, now: u64, connections: usize) -> usize {
+    (now - before).max(before / 2).min(connections as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn connections_leave_the_run_what_it_had_or_half_of_it() {
+        for (before, now, expected) in
+            [(1024, 3072, 2048), (1024, 1024, 512), (3000, 4096, 1500), (1024, 1800, 776), (20_000, 20_000, 2048)]
+        {
+            assert_eq!(room(before, now, 2048), expected, "{before} {now}");
+        }
+    }
 }

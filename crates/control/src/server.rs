@@ -1,27 +1,27 @@
 //! The server's thread: it listens and hands connections to the accept loop.
 
-use crate::accept_loop::{AcceptLoop, CONNECTIONS, PATIENCE};
-use crate::api;
-use crate::authorisation::{Authorisation, Token};
-use crate::descriptors;
-use crate::health_monitor::HealthMonitor;
-use crate::live;
-use crate::logbook_writer::LogbookWriter;
-use crate::notify::Notifier;
-use crate::run_trends::NoRunTrend;
-use crate::tls::Identity;
-use axum::body::Bytes;
-use ropewalk_monitor::alarms::Rule;
-use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
-use ropewalk_node::session::ControlHandle;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use axum::body::Bytes;
+use ropewalk_monitor::alarms::Rule;
+use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
+use ropewalk_node::session::ControlHandle;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
+
+use crate::accept_loop::{self, AcceptLoop, CONNECTIONS, PATIENCE};
+use crate::authorisation::{Authorisation, Token};
+use crate::health_monitor::HealthMonitor;
+use crate::logbook_writer::LogbookWriter;
+use crate::notify::Notifier;
+use crate::run_trends::NoRunTrend;
+use crate::tls::Identity;
+use crate::{api, streams};
 
 /// Where and to whom run control is served.
 #[derive(Clone, Debug)]
@@ -147,12 +147,12 @@ async fn serve(
     // It was bound and is not blocking: the runtime takes it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (sender, receiver) = watch::channel(Bytes::new());
-    let publisher = tokio::spawn(live::publish(control.clone(), Arc::clone(&health), sender));
+    let publisher = tokio::spawn(streams::publish(control.clone(), Arc::clone(&health), sender));
     tokio::spawn(Arc::clone(&health).watch(control.clone()));
     let (last, runs) = (Arc::clone(&health), control.clone());
     let authorisation = Arc::new(Authorisation::new(config.token));
     let accept_loop =
-        Arc::new(AcceptLoop::new(config.identity.as_ref(), PATIENCE, descriptors::make_room(CONNECTIONS)));
+        Arc::new(AcceptLoop::new(config.identity.as_ref(), PATIENCE, accept_loop::make_room(CONNECTIONS)));
     let seen = (health, logbook, Arc::clone(&accept_loop));
     let (end, ending) = watch::channel(());
     let app = api::router(control, config.output, (receiver, ending.clone()), seen, authorisation);

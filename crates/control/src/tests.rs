@@ -1,11 +1,10 @@
 //! A real server on loopback, asked by hand.
 
-use crate::{ControlConfig, ControlError, Identity, Server, Token};
-use ropewalk_node::configuration::{AlarmsSection, LogbookSection, alarm_rules, parse};
-use ropewalk_node::fields::Fields;
-use ropewalk_node::session::{AfterRun, Launcher, Patience, Session, SessionConfig};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::Value;
+mod crowds;
+mod encrypted;
+mod requests;
+mod runs;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -13,15 +12,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-mod crowds;
-mod described;
-mod encrypted;
-mod files;
-mod histograms;
-mod logbook;
-mod requests;
-mod samples;
-mod slow;
+use ropewalk_node::configuration::{AlarmsSection, LogbookSection, alarm_rules, parse};
+use ropewalk_node::fields::Fields;
+use ropewalk_node::session::{AfterRun, Launcher, Patience, Session, SessionConfig};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+
+use crate::{ControlConfig, ControlError, Identity, Server, Token};
 
 /// A session, its server, and a directory that goes with them.
 struct Setup {

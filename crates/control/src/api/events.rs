@@ -1,8 +1,7 @@
 //! Single events, as they are built.
 
-use super::{Shared, problem};
-use crate::api_types::{Problem, SampledEvent};
-use crate::samples::{self, LEAST_RATE, MOST_RATE, STREAMS, Watched};
+use std::time::Duration;
+
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -11,9 +10,12 @@ use axum::{Json, Router};
 use ropewalk_node::tap::{Asked, EventSample, EventSelection};
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
-use std::time::Duration;
 use tokio::time::Instant;
 use utoipa::OpenApi;
+
+use super::{Shared, problem};
+use crate::api_types::{Problem, SampledEvent};
+use crate::streams::{self, LEAST_RATE, MOST_RATE, STREAMS, Watched};
 
 /// Bytes of each fragment that are shown where nobody says how many, and at most.
 const FRONT: usize = 256;
@@ -124,7 +126,7 @@ async fn stream(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Respons
     };
     let period = Duration::from_secs_f64(1.0 / rate);
     let watched = Watched { selection: wanted.selection(), front: wanted.front(), period };
-    samples::stream(shared.control, watched, shared.ending, [place, connection])
+    streams::sample_stream(shared.control, watched, shared.ending, [place, connection])
 }
 
 /// Waits for an event.

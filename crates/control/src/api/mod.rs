@@ -1,31 +1,14 @@
 //! What can be asked for, by topic. Each topic has its routes and their part of the OpenAPI document.
 
-mod alarms;
 mod commands;
-mod connections;
 mod events;
-mod files;
-mod histograms;
-mod history;
-mod incidents;
-mod masks;
-mod measures;
+mod monitoring;
 mod notes;
-mod operator;
-mod parameters;
-mod reference;
 mod runs;
-mod standing;
 
-use crate::accept_loop::{AcceptLoop, PATIENCE};
-use crate::api_types::Problem;
-use crate::authorisation::{Authorisation, authorise};
-use crate::bodies::{BODY_BYTES, bounded};
-use crate::health_monitor::HealthMonitor;
-use crate::logbook_writer::LogbookWriter;
-use crate::page;
-use crate::rates;
-use crate::response_budget::{ResponseBudget, hold};
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use axum::body::{Bytes, to_bytes};
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
@@ -34,10 +17,16 @@ use axum::routing::get;
 use axum::{Json, Router};
 use ropewalk_node::session::{ControlHandle, RequestRefusal};
 use serde::Deserialize;
-use std::path::PathBuf;
-use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use utoipa::OpenApi;
+
+use crate::accept_loop::{AcceptLoop, PATIENCE};
+use crate::api_types::Problem;
+use crate::authorisation::{Authorisation, authorise};
+use crate::health_monitor::HealthMonitor;
+use crate::logbook_writer::LogbookWriter;
+use crate::page;
+use crate::request_limits::{self, BODY_BYTES, ResponseBudget, bounded, hold};
 
 /// The longest name in the journal.
 const MOST_NAME: usize = 64;
@@ -95,28 +84,11 @@ pub(crate) fn router(
 ) -> Router {
     let bounds = Arc::clone(&accept_loop);
     let shared = Shared { control, output: Arc::new(output), live, health, logbook, accept_loop, ending };
-    let topics = [
-        commands::routes(),
-        connections::routes(),
-        events::routes(),
-        files::routes(),
-        standing::routes(),
-        alarms::routes(),
-        histograms::routes(),
-        history::routes(),
-        incidents::routes(),
-        masks::routes(),
-        measures::routes(),
-        notes::routes(),
-        operator::routes(),
-        parameters::routes(),
-        reference::routes(),
-        runs::routes(),
-    ];
+    let topics = [commands::routes(), events::routes(), monitoring::routes(), notes::routes(), runs::routes()];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
     let api = api.layer(map_response(as_problem));
     let app = Router::new()
-        .route("/metrics", get(standing::metrics).with_state(shared))
+        .route("/metrics", get(monitoring::metrics).with_state(shared))
         .route("/", get(page::index))
         .route("/{file}", get(page::named))
         .route("/api/docs", get(document))
@@ -124,27 +96,17 @@ pub(crate) fn router(
         .fallback(nothing);
     // Whoever may not ask is not waited for.
     let app = bounded(app, PATIENCE).layer(from_fn_with_state(authorisation, authorise));
-    app.layer(from_fn_with_state(bounds, rates::bound)).layer(map_response_with_state(ResponseBudget::new(), hold))
+    app.layer(from_fn_with_state(bounds, request_limits::bound))
+        .layer(map_response_with_state(ResponseBudget::new(), hold))
 }
 
 /// The OpenAPI document of all topics.
 fn openapi() -> utoipa::openapi::OpenApi {
     let topics = [
         commands::Document::openapi(),
-        connections::Document::openapi(),
         events::Document::openapi(),
-        files::Document::openapi(),
-        standing::Document::openapi(),
-        alarms::Document::openapi(),
-        histograms::Document::openapi(),
-        history::Document::openapi(),
-        incidents::Document::openapi(),
-        masks::Document::openapi(),
-        measures::Document::openapi(),
+        monitoring::Document::openapi(),
         notes::Document::openapi(),
-        operator::Document::openapi(),
-        parameters::Document::openapi(),
-        reference::Document::openapi(),
         runs::Document::openapi(),
     ];
     topics.into_iter().fold(Document::openapi(), |mut all, topic| {

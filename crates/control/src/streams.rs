@@ -1,21 +1,51 @@
-//! Samples as they come: copies of events for those who go on watching, so many a second and no more.
+//! Streams: views of the run, written as JSON once for all clients, and samples, copies of events, so many a second and no more.
 //!
-//! Each stream has one wish at the tap at a time, and has it only while whoever listens has taken what came before. So builder units do
-//! no more for it than for somebody who asks for one event after the other, a slow reader misses events, and what it has not read is one
+//! Each stream of samples has one wish at the tap at a time, and has it only while its client has taken what came before. So builder units
+//! do no more for it than for somebody who asks for one event after the other, a slow reader misses events, and what it has not read is one
 //! sample.
 
-use crate::api_types::SampledEvent;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use ropewalk_node::session::ControlHandle;
 use ropewalk_node::tap::{Asked, EventSelection, Tap};
-use std::convert::Infallible;
-use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_stream::StreamExt;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+
+use crate::api_types::{Live, SampledEvent};
+use crate::health_monitor::HealthMonitor;
+
+/// How often a view is sent.
+const LIVE_PERIOD: Duration = Duration::from_millis(500);
+
+/// Writes views while somebody looks.
+pub(crate) async fn publish(control: ControlHandle, health: Arc<HealthMonitor>, sender: watch::Sender<Bytes>) {
+    loop {
+        tokio::time::sleep(LIVE_PERIOD).await;
+        if sender.receiver_count() > 1
+            && let Ok(text) = serde_json::to_string(&Live::of(&control.view(), &health))
+        {
+            // One receiver lives as long as the server.
+            let _ = sender.send(format!("event: live\ndata: {text}\n\n").into());
+        }
+    }
+}
+
+/// The stream of views for one client, which shares them with all others. A slow one misses some, and holds nobody up.
+pub(crate) fn live_stream(receiver: watch::Receiver<Bytes>, place: OwnedSemaphorePermit) -> Response {
+    let views = WatchStream::from_changes(receiver).map(move |view| {
+        // It is given back with the stream.
+        let _place = &place;
+        Ok::<_, Infallible>(view)
+    });
+    ([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], Body::from_stream(views)).into_response()
+}
 
 /// Streams at once: the tap has places for two more, for those who want a single event.
 pub(crate) const STREAMS: usize = 6;
@@ -40,7 +70,7 @@ pub(crate) struct Watched {
 }
 
 /// A stream of samples, for as long as somebody listens and the server is there. It has these places until it ends.
-pub(crate) fn stream(
+pub(crate) fn sample_stream(
     control: ControlHandle,
     watched: Watched,
     mut ending: watch::Receiver<()>,

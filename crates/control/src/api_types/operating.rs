@@ -1,10 +1,11 @@
-//! Which sources take part.
+//! Which sources take part, who holds the controls, and what can be changed while a run goes on.
+
+use std::collections::BTreeSet;
 
 use ropewalk_node::drive::Part;
-use ropewalk_node::session::{RestartOutcome, RestartTold, SessionView};
+use ropewalk_node::session::{self, RestartOutcome, RestartTold, SessionView};
 use ropewalk_terms::{EventKey, SourceId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
 /// Whether a source takes part in the run that goes on.
@@ -32,7 +33,7 @@ impl Taking {
 
 /// Events in which a source took no part.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
-pub(crate) struct MaskedEvents {
+struct MaskedEvents {
     /// The first one: `17`, or `2:17` after two resynchronisations.
     from: String,
     /// The first one in which it took part again; null where it has not.
@@ -91,7 +92,7 @@ pub(crate) struct Restarting {
 
 /// A source that was begun anew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
-pub(crate) struct RestartedSource {
+struct RestartedSource {
     /// Its id.
     source: u32,
     /// From which event on it is out, until it sends again; null where its readout unit has not said.
@@ -129,5 +130,74 @@ impl Restarted {
             }
         };
         Self { answer, text: text.to_owned(), restarted: told.sources.iter().map(source).collect() }
+    }
+}
+
+/// The operator whose commands alone are heard.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Holder {
+    /// What they call themselves.
+    name: String,
+    /// Since when they hold the controls, in nanoseconds since 1970 UTC.
+    since_ns: i64,
+}
+
+impl Holder {
+    pub(crate) fn of(holder: &session::Holder) -> Self {
+        Self { name: holder.name.clone(), since_ns: holder.since.0 }
+    }
+}
+
+/// Who holds the controls.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Operator {
+    /// Null where nobody does, and everybody may give commands.
+    pub(crate) operator: Option<Holder>,
+}
+
+/// A parameter with its value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Parameter {
+    /// Its name: `timeouts.readout`, or `stream.physics.prescale`.
+    name: String,
+    /// Its value now, as in a configuration: `2s`, `10`.
+    value: String,
+    /// As it was configured.
+    configured: String,
+    /// What it is, for people.
+    help: &'static str,
+}
+
+/// All of them.
+pub(crate) fn parameters(view: &SessionView) -> Vec<Parameter> {
+    let parameter = |one: &ropewalk_node::session::LiveParameter| Parameter {
+        name: one.name.clone(),
+        value: one.text(one.value),
+        configured: one.text(one.configured),
+        help: explanation(one.subject.help()),
+    };
+    view.parameters.iter().map(parameter).collect()
+}
+
+/// What a parameter is. Values are told with their unit, and not in that of the program.
+fn explanation(help: &'static str) -> &'static str {
+    help.trim().trim_end_matches("In nanoseconds.").trim_end()
+}
+
+#[cfg(test)]
+mod tests {
+
+    use ropewalk_node::session::Subject;
+    use ropewalk_terms::Parameter as Known;
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_in_seconds_is_not_said_to_be_in_nanoseconds() {
+        let subjects = Known::ALL.iter().map(|&parameter| Subject::Nodes(parameter)).chain([Subject::Log]);
+        for subject in subjects {
+            let help = explanation(subject.help());
+            assert!(help.ends_with('.') && !help.contains("nanoseconds"), "{subject:?}: {help}");
+        }
     }
 }

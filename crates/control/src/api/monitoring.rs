@@ -1,0 +1,286 @@
+//! How the present run stands: views, what limits it and what is wrong with it, how it went, how long things take and how large they are,
+//! histograms of fragments, and what became of connections.
+
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State as Of};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ropewalk_monitor::alarms::AlarmError;
+use ropewalk_terms::SourceId;
+use serde::Deserialize;
+use utoipa::OpenApi;
+
+use super::{Manner, Shared, problem, shown};
+use crate::accept_loop::Connections;
+use crate::api_types::{
+    Address, Alarm, Balance, Count, Histogram, History, Incidents, Limited, Live, Measured, Node, Problem, Source,
+    addresses, counters, histograms, measures, nodes, sources,
+};
+use crate::notify::Told;
+use crate::streams;
+
+#[derive(OpenApi)]
+#[openapi(paths(
+    live_now,
+    live_stream,
+    ledger,
+    all_counters,
+    all_sources,
+    all_nodes,
+    all_addresses,
+    metrics,
+    limit,
+    alarms,
+    told,
+    acknowledge,
+    shelve,
+    incidents,
+    history,
+    all_measures,
+    all_histograms,
+    connections
+))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/live", get(live_now))
+        .route("/live/stream", get(live_stream))
+        .route("/ledger", get(ledger))
+        .route("/counters", get(all_counters))
+        .route("/sources", get(all_sources))
+        .route("/nodes", get(all_nodes))
+        .route("/addresses", get(all_addresses))
+        .route("/limit", get(limit))
+        .route("/alarms", get(alarms))
+        .route("/alarms/told", get(told))
+        .route("/alarms/{name}/acknowledge", post(acknowledge))
+        .route("/alarms/{name}/shelve", post(shelve))
+        .route("/incidents", get(incidents))
+        .route("/history", get(history))
+        .route("/measures", get(all_measures))
+        .route("/histograms", get(all_histograms))
+        .route("/connections", get(connections))
+}
+
+/// State, ledger, sources and nodes at once.
+#[utoipa::path(get, path = "/api/v1/live", responses((status = 200, body = Live)))]
+async fn live_now(Of(shared): Of<Shared>) -> Json<Live> {
+    Json(Live::of(&shared.control.view(), &shared.health))
+}
+
+/// The same, twice a second, as server-sent events named `live`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/live/stream",
+    responses(
+        (status = 200, description = "events named `live`, each a Live as JSON", content_type = "text/event-stream"),
+        (status = 503, body = Problem, description = "too many watch already")
+    )
+)]
+async fn live_stream(Of(shared): Of<Shared>) -> Response {
+    let Some(place) = shared.accept_loop.place_of_stream() else {
+        let refusal = problem(StatusCode::SERVICE_UNAVAILABLE, "too many watch already; what is left is for commands");
+        // Nor may it keep the connection.
+        return ([(header::CONNECTION, "close")], refusal).into_response();
+    };
+    streams::live_stream(shared.live, place)
+}
+
+/// The balance of the present run.
+#[utoipa::path(get, path = "/api/v1/ledger", responses((status = 200, body = Balance)))]
+async fn ledger(Of(shared): Of<Shared>) -> Json<Balance> {
+    Json(Balance::of(&shared.control.view()))
+}
+
+/// Every counter, summed over all nodes.
+#[utoipa::path(get, path = "/api/v1/counters", responses((status = 200, body = [Count])))]
+async fn all_counters(Of(shared): Of<Shared>) -> Json<Vec<Count>> {
+    Json(counters(&shared.control.view()))
+}
+
+/// Every front end that has been heard of.
+#[utoipa::path(get, path = "/api/v1/sources", responses((status = 200, body = [Source])))]
+async fn all_sources(Of(shared): Of<Shared>) -> Json<Vec<Source>> {
+    Json(sources(&shared.control.view()))
+}
+
+/// Every readout and builder unit.
+#[utoipa::path(get, path = "/api/v1/nodes", responses((status = 200, body = [Node])))]
+async fn all_nodes(Of(shared): Of<Shared>) -> Json<Vec<Node>> {
+    Json(nodes(&shared.control.view()))
+}
+
+/// Where front ends of the run that is set up or under way connect to, and others.
+#[utoipa::path(get, path = "/api/v1/addresses", responses((status = 200, body = [Address])))]
+async fn all_addresses(Of(shared): Of<Shared>) -> Json<Vec<Address>> {
+    Json(addresses(&shared.control.view()))
+}
+
+/// Everything that is counted, for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, description = "docs/metrics.md", content_type = "text/plain")))]
+pub(super) async fn metrics(Of(shared): Of<Shared>) -> Response {
+    let text = ropewalk_monitor::prometheus::text(&shared.control.view().sample);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// What limits the run; null where that is not known yet.
+#[utoipa::path(get, path = "/api/v1/limit", responses((status = 200, body = Option<Limited>)))]
+async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
+    Json(shared.health.limit())
+}
+
+/// All alarms, raised or not.
+#[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = [Alarm])))]
+async fn alarms(Of(shared): Of<Shared>) -> Json<Vec<Alarm>> {
+    Json(shared.health.alarms())
+}
+
+/// What became of messages to the command and the webhook of `[alarms]`; null where nobody is to hear of them.
+#[utoipa::path(get, path = "/api/v1/alarms/told", responses((status = 200, body = Option<Told>)))]
+async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
+    Json(shared.health.told())
+}
+
+/// Somebody knows of an alarm that is raised.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/{name}/acknowledge",
+    params(("name" = String, Path), ("by" = Option<String>, Query, description = "who knows")),
+    responses(
+        (status = 200, body = [Alarm]),
+        (status = 404, body = Problem, description = "there is no such alarm"),
+        (status = 409, body = Problem, description = "it is not raised"),
+    )
+)]
+async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
+    let by = manner.by();
+    after_alarm(&shared, shared.health.acknowledge(&name, &by), &by, || format!("alarm {name}: {by} knows"))
+}
+
+#[derive(Deserialize)]
+struct Shelf {
+    seconds: u64,
+    by: Option<String>,
+}
+
+/// Seconds for which an alarm is shelved at most: a day.
+const LONGEST_SHELF: u64 = 24 * 3600;
+
+/// An alarm is not shown for so many seconds, a day at most.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/{name}/shelve",
+    params(
+        ("name" = String, Path),
+        ("seconds" = u64, Query, description = "a day at most; 0 shows it again"),
+        ("by" = Option<String>, Query, description = "who wants it")
+    ),
+    responses(
+        (status = 200, body = [Alarm]),
+        (status = 400, body = Problem, description = "no number of seconds"),
+        (status = 404, body = Problem, description = "there is no such alarm"),
+    )
+)]
+async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
+    let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
+    let by = shown(shelf.by.as_deref().unwrap_or("somebody"));
+    let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
+    after_alarm(&shared, shared.health.shelve(&name, time, &by), &by, said)
+}
+
+/// Who silences an alarm stands in the journal.
+fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, by: &str, said: impl FnOnce() -> String) -> Response {
+    match done {
+        Ok(()) => {
+            shared.control.remark(by, said());
+            Json(shared.health.alarms()).into_response()
+        }
+        Err(error @ AlarmError::Unknown { .. }) => problem(StatusCode::NOT_FOUND, error.to_string()),
+        Err(error) => problem(StatusCode::CONFLICT, error.to_string()),
+    }
+}
+
+/// Incidents in one answer.
+const MOST_INCIDENTS: usize = 500;
+/// Bytes of words that are searched for: everybody waits meanwhile, alarms too.
+const MOST_WORDS: usize = 256;
+
+#[derive(Deserialize)]
+struct WantedIncidents {
+    search: Option<String>,
+    limit: Option<usize>,
+}
+
+/// What went wrong since the program began, once for each cause and subject, the latest first.
+#[utoipa::path(
+    get,
+    path = "/api/v1/incidents",
+    params(
+        ("search" = Option<String>, Query, description = "words that all have to stand in it, in whatever field and case, 256 bytes at most"),
+        ("limit" = Option<usize>, Query, description = "at most so many, 500 at most"),
+    ),
+    responses((status = 200, body = Incidents), (status = 400, body = Problem, description = "too many words, or no number"))
+)]
+async fn incidents(Of(shared): Of<Shared>, Query(wanted): Query<WantedIncidents>) -> Response {
+    let (words, most) = (wanted.search.unwrap_or_default(), wanted.limit.unwrap_or(MOST_INCIDENTS).min(MOST_INCIDENTS));
+    if words.len() > MOST_WORDS {
+        return problem(StatusCode::BAD_REQUEST, format!("{MOST_WORDS} bytes at most can be searched for"));
+    }
+    Json(shared.health.incidents(&words, most)).into_response()
+}
+
+#[derive(Deserialize)]
+struct Part {
+    since: Option<i64>,
+    step: Option<u32>,
+}
+
+/// How it went: rates, occupancies and live time, ready for a plot.
+#[utoipa::path(
+    get,
+    path = "/api/v1/history",
+    params(
+        ("since" = Option<i64>, Query, description = "from this second of 1970-01-01T00:00:00Z on; without it, all that is kept"),
+        ("step" = Option<u32>, Query, description = "seconds from one time to the next: below 60 for the last hour, otherwise whole minutes for the last seven days; 1 without it"),
+    ),
+    responses((status = 200, body = History))
+)]
+async fn history(Of(shared): Of<Shared>, Query(part): Query<Part>) -> Json<History> {
+    Json(History::of(shared.health.history(part.since.unwrap_or(i64::MIN), part.step.unwrap_or(1))))
+}
+
+/// How sizes and times of the present run are distributed: of all nodes, then of each.
+#[utoipa::path(get, path = "/api/v1/measures", responses((status = 200, body = [Measured])))]
+async fn all_measures(Of(shared): Of<Shared>) -> Json<Vec<Measured>> {
+    Json(measures(&shared.control.view().sample))
+}
+
+#[derive(Deserialize)]
+struct WantedHistograms {
+    name: Option<String>,
+    source: Option<u32>,
+}
+
+/// The histograms of sources that the configuration asks for, as they are filled in the present run, renewed once a second.
+#[utoipa::path(
+    get,
+    path = "/api/v1/histograms",
+    params(
+        ("name" = Option<String>, Query, description = "the one of this name"),
+        ("source" = Option<u32>, Query, description = "those that this source has, and of them its own alone"),
+    ),
+    responses((status = 200, body = [Histogram]))
+)]
+async fn all_histograms(Of(shared): Of<Shared>, Query(wanted): Query<WantedHistograms>) -> Json<Vec<Histogram>> {
+    Json(histograms(&shared.control.view(), wanted.name.as_deref(), wanted.source.map(SourceId)))
+}
+
+/// How many connections there are, and what became of those that were made.
+#[utoipa::path(get, path = "/api/v1/connections", responses((status = 200, body = Connections)))]
+async fn connections(Of(shared): Of<Shared>) -> Json<Connections> {
+    Json(shared.accept_loop.connections())
+}

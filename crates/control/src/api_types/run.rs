@@ -1,0 +1,303 @@
+//! Where the sequence of runs is, what was done to it, and what a run has: sources, nodes, addresses, counters; and everything at once,
+//! for clients that look all the time.
+
+use std::collections::BTreeMap;
+
+use ropewalk_monitor::Rates;
+use ropewalk_node::session::{Answer, Command, Entry, SessionView, Told};
+use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, Role, SourceCounts};
+use serde::Serialize;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::balance::Fragments;
+use super::operating::Taking;
+use super::{Alarm, Balance, Holder, Incidents, Limited};
+use crate::health_monitor::HealthMonitor;
+
+/// Where a sequence of runs is.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+pub(crate) struct State {
+    /// When it was so, in nanoseconds since 1970 UTC.
+    pub(crate) at_ns: i64,
+    /// `initial`, `configured`, `running`, `paused`, `draining`, `error`, `over`.
+    pub(crate) state: &'static str,
+    /// Since when, in nanoseconds since 1970 UTC.
+    pub(crate) since_ns: i64,
+    /// What is being done: `prepare`, `begin`, `pause`, `resume`, `drain`, `force`, `close`, `discard`; null where nothing is.
+    pub(crate) task: Option<&'static str>,
+    /// Commands that can be given now.
+    pub(crate) allowed: Vec<&'static str>,
+    /// What was wrong last; null where nothing was.
+    pub(crate) trouble: Option<String>,
+    /// The run that is set up or under way.
+    pub(crate) run: Option<u32>,
+    /// Its directory.
+    pub(crate) directory: Option<String>,
+    /// How long it has gone on, in seconds.
+    pub(crate) age_s: f64,
+    /// The operator whose commands alone are heard; null where everybody's are.
+    pub(crate) operator: Option<Holder>,
+    /// What has to be said of a run when it is started, with `field=NAME=VALUE`.
+    pub(crate) required_fields: Vec<String>,
+    /// What was said of the run that is under way.
+    pub(crate) fields: BTreeMap<String, String>,
+    /// The number of the last entry in the journal.
+    pub(crate) last_entry: u64,
+}
+
+impl State {
+    pub(crate) fn of(view: &SessionView) -> Self {
+        Self {
+            at_ns: view.at.0,
+            state: view.state.name(),
+            since_ns: view.since.0,
+            task: view.task.map(ropewalk_node::session::Task::name),
+            allowed: view.allowed().iter().map(|command| command.name()).collect(),
+            trouble: view.trouble.clone(),
+            run: view.run.map(|run| run.0),
+            directory: view.directory.as_ref().map(|directory| directory.display().to_string()),
+            age_s: view.age.as_secs_f64(),
+            operator: view.operator.as_ref().map(Holder::of),
+            required_fields: view.required_fields.to_vec(),
+            fields: view.fields.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            last_entry: view.last_entry,
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Reply {
+    /// The command.
+    pub(crate) command: &'static str,
+    /// `done`, `already_so`, `not_now`, `refused`, `failed`, `overtaken`, `held_by_another`.
+    pub(crate) answer: &'static str,
+    /// The state now.
+    pub(crate) state: &'static str,
+    /// What there is to say beside it.
+    pub(crate) text: Option<String>,
+    /// Commands that can be given now.
+    pub(crate) allowed: Vec<&'static str>,
+}
+
+impl Reply {
+    pub(crate) fn of(told: Told) -> Self {
+        let Told { command, answer, state, text } = told;
+        let allowed = state.allowed().iter().map(|command| command.name()).collect();
+        Self { command: command.name(), answer: answer.name(), state: state.name(), text, allowed }
+    }
+
+    /// The status that says the same.
+    pub(crate) const fn status(answer: Answer) -> u16 {
+        match answer {
+            Answer::Done | Answer::AlreadySo => 200,
+            Answer::NotNow(_) | Answer::Refused | Answer::Overtaken | Answer::HeldByAnother => 409,
+            Answer::Failed(_) => 500,
+        }
+    }
+}
+
+/// Something that cannot be had.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// What, why, and what would have been right.
+    pub(crate) error: String,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct JournalEntry {
+    /// They are numbered from 1.
+    number: u64,
+    /// When, in nanoseconds since 1970 UTC.
+    at_ns: i64,
+    /// `state`, `command`, `fault`, `incident`.
+    kind: &'static str,
+    /// During which run.
+    run: Option<u32>,
+    /// For people.
+    text: String,
+}
+
+impl JournalEntry {
+    pub(crate) fn of(entry: Entry) -> Self {
+        Self { number: entry.number, at_ns: entry.at_ns, kind: entry.kind.name(), run: entry.run, text: entry.text }
+    }
+}
+
+/// The names that a command may have.
+pub(crate) fn command_names() -> String {
+    let names: Vec<_> = Command::ALL.iter().map(|command| command.name()).collect();
+    names.join(", ")
+}
+
+/// A front end.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+pub(crate) struct Source {
+    /// Its id.
+    id: u32,
+    /// The readout unit that receives it; null where none has told of it.
+    readout: Option<String>,
+    /// A connection of it is open. Always false for sources that send datagrams.
+    is_connected: bool,
+    /// Nothing more is expected of it: it has ended in order, or is masked.
+    has_ended: bool,
+    /// Whether it takes part in the run that goes on.
+    taking: Taking,
+    /// The number of the latest event that it has shown; null where none has come.
+    last_event: Option<u64>,
+    /// Seconds since something came of it; null where nobody told.
+    silent_s: Option<f64>,
+    #[serde(flatten)]
+    fragments: Fragments,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+/// Further counts of a source, in `run.json` too.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+struct Counts(SourceCounts);
+
+impl PartialSchema for Counts {
+    fn schema() -> RefOr<Schema> {
+        let object = SourceCounts::default().iter().fold(ObjectBuilder::new(), |object, (counter, _)| {
+            let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+            let name = counter.account_name();
+            object.property(name, count.description(Some(counter.help().trim()))).required(name)
+        });
+        object.into()
+    }
+}
+
+impl ToSchema for Counts {}
+
+/// All front ends that have been heard of, by id.
+pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
+    let snapshot = &view.snapshot;
+    let source = |(id, account): (&ropewalk_terms::SourceId, &FragmentAccount)| {
+        let told = view.sample.source(*id);
+        let known = |counter| told.and_then(|told| told.numbers.known(counter));
+        Source {
+            id: id.0,
+            readout: told.map(|told| told.readout.to_string()),
+            has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
+            taking: Taking::of(view, *id),
+            last_event: known(Counter::LastEventNumber).filter(|_| account.received > 0),
+            silent_s: known(Counter::SilentTime).map(|nanoseconds| nanoseconds as f64 / 1e9),
+            is_connected: told.is_some_and(ropewalk_monitor::SourceSample::is_connected),
+            fragments: Fragments::of(account),
+            counts: Counts(snapshot.counts.get(id).copied().unwrap_or_default()),
+        }
+    };
+    snapshot.sources.iter().map(source).collect()
+}
+
+/// Where something of the run that is set up or under way listens.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Address {
+    /// Whose it is: `ru0`, for front ends of that readout unit, `front-ends`, ...
+    name: String,
+    /// Host and port.
+    address: String,
+}
+
+/// Everything that listens.
+pub(crate) fn addresses(view: &SessionView) -> Vec<Address> {
+    let address = |(name, address): &(String, String)| Address { name: name.clone(), address: address.clone() };
+    view.addresses.iter().map(address).collect()
+}
+
+/// A node of the run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Node {
+    /// `ru0`, `bu1`: its name in messages.
+    name: String,
+    /// `readout` or `builder`.
+    role: &'static str,
+    /// Its number among those of its role.
+    index: u16,
+    /// Whether it is there.
+    connected: bool,
+}
+
+/// All readout and builder units.
+pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
+    let role = |role| match role {
+        Role::Readout => "readout",
+        Role::Builder => "builder",
+        Role::Manager => "manager",
+        Role::Source => "source",
+    };
+    let nodes = view.snapshot.nodes.iter();
+    nodes
+        .map(|&(node, connected)| Node { name: node.to_string(), role: role(node.role), index: node.index, connected })
+        .collect()
+}
+
+/// A sum over all nodes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Count {
+    name: &'static str,
+    help: &'static str,
+    value: u64,
+}
+
+/// Every counter.
+pub(crate) fn counters(view: &SessionView) -> Vec<Count> {
+    let count = |&counter: &Counter| Count {
+        name: counter.name(),
+        help: counter.help().trim(),
+        value: view.snapshot.counter(counter),
+    };
+    COUNTERS.iter().map(count).collect()
+}
+
+/// Incidents that everybody sees; there may be more.
+const LATEST: usize = 10;
+
+/// What happens several times a second.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+pub(crate) struct Live {
+    #[serde(flatten)]
+    pub(crate) state: State,
+    pub(crate) ledger: Balance,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) nodes: Vec<Node>,
+    /// How fast everything is, as it was during the last second; null before a run was looked at twice.
+    #[schema(value_type = Option<Object>)]
+    rates: Option<Rates>,
+    /// What limits the run; null where that is not known yet.
+    limit: Option<Limited>,
+    /// Alarms that somebody should see.
+    alarms: Vec<Alarm>,
+    /// What went wrong lately.
+    incidents: Incidents,
+    /// Bytes of fragments that came.
+    bytes_received: u64,
+    /// Bytes that were written.
+    bytes_written: u64,
+    /// Free bytes on the disks; null where nothing is known.
+    disk_free_bytes: Option<u64>,
+    /// How long they last at the present rate, in seconds; null where that is not known.
+    disk_left_s: Option<u64>,
+}
+
+impl Live {
+    pub(crate) fn of(view: &SessionView, health: &HealthMonitor) -> Self {
+        Self {
+            state: State::of(view),
+            ledger: Balance::of(view),
+            sources: sources(view),
+            nodes: nodes(view),
+            rates: health.rates(),
+            limit: health.limit(),
+            alarms: health.shown(),
+            incidents: health.incidents("", LATEST),
+            bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),
+            bytes_written: view.snapshot.counter(Counter::BytesWritten),
+            disk_free_bytes: view.disk_left.map(|left| left.free_bytes),
+            disk_left_s: view.disk_left.and_then(|left| left.time).map(|time| time.as_secs()),
+        }
+    }
+}
