@@ -2,7 +2,7 @@
 
 use super::fields::{LARGEST_NAME_BYTES, LARGEST_TEXT_BYTES, Named};
 use super::{CONTROL_VERSION, Frame, Kind, UNKNOWN, is_spoken};
-use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
+use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, padded_name, unpadded_name};
 use ropewalk_terms::{RunNumber, SourceId, Utc};
 
 const MAGIC: [u8; 8] = *b"RWSOURCE";
@@ -100,7 +100,7 @@ impl Hello {
             clock: ClockKind::default(),
             stage: Stage::Idle,
             run: RunNumber(0),
-            name: name::padded(name),
+            name: padded_name(name),
             versions: String::new(),
             is_held: false,
         }
@@ -118,7 +118,7 @@ impl Hello {
 
     /// The name up to its first zero; what is no text is replaced.
     pub fn name(&self) -> String {
-        name::unpadded(&self.name)
+        unpadded_name(&self.name)
     }
 }
 

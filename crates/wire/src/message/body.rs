@@ -1,7 +1,7 @@
 //! The bodies of the control messages, as owned values.
 
 use super::{Batch, Ended, Kind, Lumisection, LumisectionEnd, PROTOCOL_VERSION, Report, ReportEntry};
-use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
+use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, padded_name};
 use core::time::Duration;
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, Cause, Ending, EventKey, Incarnation, Outcome, Parameter, SourceId, Verdict,
@@ -21,7 +21,7 @@ pub struct Hello {
 impl Hello {
     /// A hello in this version; a name longer than 32 bytes is cut.
     pub fn new(name: &str, configuration: u64) -> Self {
-        Self { version: PROTOCOL_VERSION, configuration, name: name::padded(name) }
+        Self { version: PROTOCOL_VERSION, configuration, name: padded_name(name) }
     }
 }
 
