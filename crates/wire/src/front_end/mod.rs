@@ -12,17 +12,11 @@
 //! Vetoed, Stop by Stopped, Ping by Status. Hold and Release are of version 2: who speaks version 1 is never told them. Data travel over a connection of their own, as generic fragments ([`generic`](crate::generic)).
 //! `docs/front-end-control.md` shows the bytes.
 
-mod command;
-mod fields;
-mod frame;
 #[cfg(test)]
 mod tests;
-mod word;
 
-pub use command::{Command, Configure, RefuseReason, Start, Stop};
-pub use fields::{LARGEST_NAME_BYTES, LARGEST_SETTINGS_BYTES, LARGEST_TEXT_BYTES, MOST_NUMBERS, Named};
-pub use frame::{FRAME_BYTES, Frame, Kind, LARGEST_BODY_BYTES};
-pub use word::{ClockKind, Failed, Held, Hello, Reading, Stage, Status, Stopped, Vetoed, Word};
+use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, frame, kinds, padded_name, unpadded_name};
+use ropewalk_terms::{RunNumber, SourceId, Utc};
 
 /// The version of these messages.
 pub const CONTROL_VERSION: u16 = 2;
@@ -37,3 +31,675 @@ const fn is_spoken(version: u16) -> bool {
 
 /// An event number that stands for "unknown": no event has it.
 const UNKNOWN: u64 = u64::MAX;
+
+/// The longest body of a message, in bytes: settings are a text that somebody wrote.
+pub const LARGEST_BODY_BYTES: usize = 64 * 1024;
+
+const MAGIC: [u8; 3] = *b"RWC";
+
+kinds! {
+    /// First word of a front end: who it is, and what it knows of a run.
+    Hello = 1,
+    /// The front end is taken in.
+    Welcome = 2,
+    /// It is not; the connection is closed.
+    Refuse = 3,
+    /// These are its settings, and there go its data.
+    Configure = 16,
+    /// The run begins.
+    Start = 17,
+    /// To the trigger source alone: triggers may come.
+    Enable = 18,
+    /// To the trigger source alone: no further trigger.
+    Veto = 19,
+    /// The run ends with this event.
+    Stop = 20,
+    /// Is anybody there?
+    Ping = 21,
+    /// To the trigger source alone: no trigger for now, since the run is paused.
+    Hold = 22,
+    /// To the trigger source alone: triggers may come again.
+    Release = 23,
+    /// It is configured, and its data connection stands.
+    Ready = 32,
+    /// It cannot do what it was told, and says why.
+    Failed = 33,
+    /// It is in the run.
+    Started = 34,
+    /// Triggers come from now on.
+    Enabled = 35,
+    /// No further trigger comes; what was issued.
+    Vetoed = 36,
+    /// Its data of the run have left.
+    Stopped = 37,
+    /// How it is.
+    Status = 38,
+    /// A slow reading.
+    Report = 39,
+    /// No trigger comes for now.
+    Held = 40,
+    /// Triggers come again.
+    Released = 41,
+}
+
+/// The longest body of a message, in bytes.
+const fn longest(_: Kind) -> usize {
+    LARGEST_BODY_BYTES
+}
+
+frame!(MAGIC, longest);
+
+/// The most bytes of a reading's, a counter's or a cause's name, and of a unit.
+pub const LARGEST_NAME_BYTES: usize = 64;
+/// The most bytes of a text for people, and of an address.
+pub const LARGEST_TEXT_BYTES: usize = 1024;
+/// The most bytes of the settings.
+pub const LARGEST_SETTINGS_BYTES: usize = 60 * 1024;
+/// The most entries of a list of named numbers.
+pub const MOST_NUMBERS: usize = 32;
+
+/// A number with its name: a counter, or how often a cause vetoed a trigger.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// At most [`LARGEST_NAME_BYTES`].
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Writer<'_> {
+    /// A text; what is longer than allowed is cut at a character's end.
+    fn text(&mut self, text: &str, most: usize) {
+        let kept = &text[..text.floor_char_boundary(most)];
+        self.u16(kept.len() as u16);
+        self.bytes(kept.as_bytes());
+    }
+
+    /// Named numbers; those beyond [`MOST_NUMBERS`] are left out.
+    fn numbers(&mut self, numbers: &[Named]) {
+        let kept = &numbers[..numbers.len().min(MOST_NUMBERS)];
+        self.u16(kept.len() as u16);
+        for number in kept {
+            self.text(&number.name, LARGEST_NAME_BYTES);
+            self.u64(number.count);
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn text(&mut self, most: usize) -> Result<String, FrameError> {
+        let length = usize::from(self.u16()?);
+        if length > most {
+            return Err(FrameError::Long);
+        }
+        let (text, rest) = self.0.split_at_checked(length).ok_or(FrameError::Short)?;
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).map_err(|_| FrameError::Meaning)
+    }
+
+    fn numbers(&mut self) -> Result<Vec<Named>, FrameError> {
+        let count = usize::from(self.u16()?);
+        if count > MOST_NUMBERS {
+            return Err(FrameError::Long);
+        }
+        (0..count).map(|_| Ok(Named { name: self.text(LARGEST_NAME_BYTES)?, count: self.u64()? })).collect()
+    }
+}
+
+const HELLO_MAGIC: [u8; 8] = *b"RWSOURCE";
+
+/// What a front end's times count from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum ClockKind {
+    /// It has no clock.
+    #[default]
+    None = 0,
+    /// 1970-01-01T00:00:00Z.
+    Utc = 1,
+    /// A start of its own.
+    Own = 2,
+}
+
+/// How far a front end has come in a run. A run leads through all of them in this order, but for `Triggering`, which the
+/// trigger source alone reaches. That one may be held in between, which is no stage of its own.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Stage {
+    /// In none.
+    #[default]
+    Idle = 0,
+    /// Configured; its data connection stands.
+    Ready = 1,
+    /// It takes data whenever a trigger comes.
+    Started = 2,
+    /// It issues triggers.
+    Triggering = 3,
+    /// It issues no further triggers.
+    Vetoed = 4,
+    /// Its data of the run have left.
+    Stopped = 5,
+}
+
+impl Stage {
+    /// The stage with this number, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Idle,
+            1 => Self::Ready,
+            2 => Self::Started,
+            3 => Self::Triggering,
+            4 => Self::Vetoed,
+            5 => Self::Stopped,
+            _ => return None,
+        })
+    }
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Ready => "ready",
+            Self::Started => "started",
+            Self::Triggering => "triggering",
+            Self::Vetoed => "vetoed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// First word of a front end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// [`CONTROL_VERSION`] of the sender, or [`OLDEST_CONTROL_VERSION`](OLDEST_CONTROL_VERSION).
+    pub version: u16,
+    /// Which source it is.
+    pub source: SourceId,
+    /// What its times count from.
+    pub clock: ClockKind,
+    /// How far it is in `run`: where it comes back, what it was told before counts.
+    pub stage: Stage,
+    /// The run that it was told of last; 0 for none.
+    pub run: RunNumber,
+    /// Its name, for people; padded with zeros.
+    pub name: [u8; NAME_BYTES],
+    /// Versions of firmware and library, for people; at most [`LARGEST_TEXT_BYTES`].
+    pub versions: String,
+    /// It issues no trigger since it was told to hold, and was not released since. Version 1 cannot say so.
+    pub is_held: bool,
+}
+
+/// The first version that knows [`Kind::Hold`] and [`Kind::Release`].
+const HOLDING_VERSION: u16 = 2;
+
+impl Hello {
+    /// A hello of a front end that is in no run; a longer name is cut.
+    pub fn new(source: SourceId, name: &str) -> Self {
+        Self {
+            version: CONTROL_VERSION,
+            source,
+            clock: ClockKind::default(),
+            stage: Stage::Idle,
+            run: RunNumber(0),
+            name: padded_name(name),
+            versions: String::new(),
+            is_held: false,
+        }
+    }
+
+    /// Whether it speaks a version that is understood here.
+    pub const fn is_spoken(&self) -> bool {
+        is_spoken(self.version)
+    }
+
+    /// Whether it knows what it is to be held.
+    pub const fn may_be_held(&self) -> bool {
+        self.version >= HOLDING_VERSION
+    }
+
+    /// The name up to its first zero; what is no text is replaced.
+    pub fn name(&self) -> String {
+        unpadded_name(&self.name)
+    }
+}
+
+/// It cannot do what it was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failed {
+    /// The run.
+    pub run: RunNumber,
+    /// Why, for people; at most [`LARGEST_TEXT_BYTES`].
+    pub text: String,
+}
+
+/// No trigger comes for now; those that would have come count as vetoed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The run.
+    pub run: RunNumber,
+    /// The last event's number so far; the number before the first one where there was none.
+    pub last: u64,
+}
+
+/// No further trigger comes. Of all that happened since the start, `issued = accepted + vetoed[cause]`, where one trigger was
+/// accepted for each event from the first to the last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Vetoed {
+    /// The run.
+    pub run: RunNumber,
+    /// The last event's number; the number before the first one where there was none.
+    pub last: u64,
+    /// Triggers that there were.
+    pub issued: u64,
+    /// Those that were not let through, by cause.
+    pub vetoed: Vec<Named>,
+}
+
+/// Its data of the run have left.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Stopped {
+    /// The run.
+    pub run: RunNumber,
+    /// The number of the first event that it sent; none where it sent nothing.
+    pub first: Option<u64>,
+    /// The number of the last event that it sent.
+    pub last: Option<u64>,
+    /// Fragments that it sent.
+    pub sent: u64,
+}
+
+/// How a front end is. Every counter counts from the run's start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// The run.
+    pub run: RunNumber,
+    /// How far it is.
+    pub stage: Stage,
+    /// Fragments that it sent.
+    pub sent: u64,
+    /// Their bytes, heads included.
+    pub bytes: u64,
+    /// How long it waited because nobody took its data, in nanoseconds.
+    pub waited_ns: u64,
+    /// What it says of itself; at most [`LARGEST_TEXT_BYTES`].
+    pub text: String,
+    /// Its own counters.
+    pub counters: Vec<Named>,
+}
+
+/// A slow reading.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reading {
+    /// When it was read.
+    pub time: Utc,
+    /// The value.
+    pub value: f64,
+    /// Of what, such as `hv/ch3`; at most [`LARGEST_NAME_BYTES`].
+    pub name: String,
+    /// In which unit; may be empty.
+    pub unit: String,
+}
+
+/// A word.
+#[derive(Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+pub enum Word {
+    Hello(Hello),
+    Ready(RunNumber),
+    Failed(Failed),
+    Started(RunNumber),
+    Enabled(RunNumber),
+    Vetoed(Vetoed),
+    Stopped(Stopped),
+    Status(Status),
+    Report(Reading),
+    Held(Held),
+    Released(RunNumber),
+}
+
+impl Word {
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::Ready(_) => Kind::Ready,
+            Self::Failed(_) => Kind::Failed,
+            Self::Started(_) => Kind::Started,
+            Self::Enabled(_) => Kind::Enabled,
+            Self::Vetoed(_) => Kind::Vetoed,
+            Self::Stopped(_) => Kind::Stopped,
+            Self::Status(_) => Kind::Status,
+            Self::Report(_) => Kind::Report,
+            Self::Held(_) => Kind::Held,
+            Self::Released(_) => Kind::Released,
+        }
+    }
+
+    /// Appends the message with its frame. Texts and lists beyond what is allowed are cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Frame::around(self.kind(), out, |to| self.encode_body(to));
+    }
+
+    fn encode_body(&self, to: &mut Writer<'_>) {
+        match self {
+            Self::Hello(hello) => hello.encode(to),
+            Self::Ready(run) | Self::Started(run) | Self::Enabled(run) | Self::Released(run) => to.u32(run.0),
+            Self::Held(Held { run, last }) => {
+                to.u32(run.0);
+                to.u64(*last);
+            }
+            Self::Failed(Failed { run, text }) => {
+                to.u32(run.0);
+                to.text(text, LARGEST_TEXT_BYTES);
+            }
+            Self::Vetoed(Vetoed { run, last, issued, vetoed }) => {
+                to.u32(run.0);
+                to.u64(*last);
+                to.u64(*issued);
+                to.numbers(vetoed);
+            }
+            Self::Stopped(Stopped { run, first, last, sent }) => {
+                to.u32(run.0);
+                [first.unwrap_or(UNKNOWN), last.unwrap_or(UNKNOWN), *sent]
+                    .into_iter()
+                    .for_each(|number| to.u64(number));
+            }
+            Self::Status(status) => status.encode(to),
+            Self::Report(Reading { time, value, name, unit }) => {
+                to.bytes(&time.0.to_le_bytes());
+                to.bytes(&value.to_le_bytes());
+                to.text(name, LARGEST_NAME_BYTES);
+                to.text(unit, LARGEST_NAME_BYTES);
+            }
+        }
+    }
+
+    /// Reads the body of a word of this kind.
+    ///
+    /// # Errors
+    /// Where the body is not one of this kind, or the kind is no front end's.
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
+        let mut from = Reader(body);
+        let word = match kind {
+            // Of another version nothing more is believed than that it is another one.
+            Kind::Hello => return Hello::decode(from).map(Self::Hello),
+            Kind::Ready => Self::Ready(from.run()?),
+            Kind::Started => Self::Started(from.run()?),
+            Kind::Enabled => Self::Enabled(from.run()?),
+            Kind::Held => Self::Held(Held { run: from.run()?, last: from.u64()? }),
+            Kind::Released => Self::Released(from.run()?),
+            Kind::Failed => Self::Failed(Failed { run: from.run()?, text: from.text(LARGEST_TEXT_BYTES)? }),
+            Kind::Vetoed => Self::Vetoed(Vetoed {
+                run: from.run()?,
+                last: from.u64()?,
+                issued: from.u64()?,
+                vetoed: from.numbers()?,
+            }),
+            Kind::Stopped => Self::Stopped(Stopped {
+                run: from.run()?,
+                first: from.event()?,
+                last: from.event()?,
+                sent: from.u64()?,
+            }),
+            Kind::Status => Self::Status(Status::decode(&mut from)?),
+            Kind::Report => Self::Report(Reading {
+                time: Utc(i64::from_le_bytes(from.bytes()?)),
+                value: f64::from_le_bytes(from.bytes()?),
+                name: from.text(LARGEST_NAME_BYTES)?,
+                unit: from.text(LARGEST_NAME_BYTES)?,
+            }),
+            _ => return Err(FrameError::Meaning),
+        };
+        from.end()?;
+        Ok(word)
+    }
+}
+
+impl Hello {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.bytes(&HELLO_MAGIC);
+        to.u16(self.version);
+        to.bytes(&[self.clock as u8, self.stage as u8]);
+        to.u32(self.source.0);
+        to.u32(self.run.0);
+        to.bytes(&self.name);
+        to.text(&self.versions, LARGEST_TEXT_BYTES);
+        if self.may_be_held() {
+            to.u8(self.is_held.into());
+        }
+    }
+
+    fn decode(mut from: Reader<'_>) -> Result<Self, FrameError> {
+        if from.bytes()? != HELLO_MAGIC {
+            return Err(FrameError::Magic);
+        }
+        let version = from.u16()?;
+        if !is_spoken(version) {
+            return Ok(Self { version, ..Self::new(SourceId(0), "") });
+        }
+        let [clock, stage] = from.bytes()?;
+        let mut hello = Self {
+            version,
+            clock: match clock {
+                0 => ClockKind::None,
+                1 => ClockKind::Utc,
+                2 => ClockKind::Own,
+                _ => return Err(FrameError::Meaning),
+            },
+            stage: Stage::from_u8(stage).ok_or(FrameError::Meaning)?,
+            source: SourceId(from.u32()?),
+            run: from.run()?,
+            name: from.bytes()?,
+            versions: from.text(LARGEST_TEXT_BYTES)?,
+            is_held: false,
+        };
+        if hello.may_be_held() {
+            hello.is_held = match from.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(FrameError::Meaning),
+            };
+        }
+        from.end()?;
+        Ok(hello)
+    }
+}
+
+impl Status {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.u32(self.run.0);
+        to.u8(self.stage as u8);
+        [self.sent, self.bytes, self.waited_ns].into_iter().for_each(|number| to.u64(number));
+        to.text(&self.text, LARGEST_TEXT_BYTES);
+        to.numbers(&self.counters);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self {
+            run: from.run()?,
+            stage: Stage::from_u8(from.u8()?).ok_or(FrameError::Meaning)?,
+            sent: from.u64()?,
+            bytes: from.u64()?,
+            waited_ns: from.u64()?,
+            text: from.text(LARGEST_TEXT_BYTES)?,
+            counters: from.numbers()?,
+        })
+    }
+}
+
+/// Why a front end is not taken in.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum RefuseReason {
+    /// The versions differ; this is run control's.
+    Version(u16),
+    /// No source with this id is under run control.
+    UnknownSource,
+    /// Another program is connected as this source, and lives.
+    Taken,
+}
+
+/// Settings of the next run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Configure {
+    /// The run.
+    pub run: RunNumber,
+    /// Where the data go: `host:port` of the readout unit, to which the front end opens a connection for this run; at most
+    /// [`LARGEST_TEXT_BYTES`].
+    pub address: String,
+    /// The front end's settings as TOML; at most [`LARGEST_SETTINGS_BYTES`].
+    pub settings: String,
+}
+
+/// The run begins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// The run.
+    pub run: RunNumber,
+    /// The number of its first event.
+    pub first: u64,
+    /// That of its last one, where it is known now: no trigger is to follow it.
+    pub last: Option<u64>,
+}
+
+/// The run ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The run.
+    pub run: RunNumber,
+    /// The number of its last event; none where nobody knows it. The event before the first one: there is none.
+    pub last: Option<u64>,
+}
+
+/// A command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+pub enum Command {
+    /// With the version of what follows: the one that the front end said.
+    Welcome(u16),
+    Refuse(RefuseReason),
+    Configure(Configure),
+    Start(Start),
+    Enable(RunNumber),
+    Veto(RunNumber),
+    Stop(Stop),
+    Ping,
+    Hold(RunNumber),
+    Release(RunNumber),
+}
+
+impl Command {
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Welcome(_) => Kind::Welcome,
+            Self::Refuse(_) => Kind::Refuse,
+            Self::Configure(_) => Kind::Configure,
+            Self::Start(_) => Kind::Start,
+            Self::Enable(_) => Kind::Enable,
+            Self::Veto(_) => Kind::Veto,
+            Self::Stop(_) => Kind::Stop,
+            Self::Ping => Kind::Ping,
+            Self::Hold(_) => Kind::Hold,
+            Self::Release(_) => Kind::Release,
+        }
+    }
+
+    /// Appends the message with its frame. Texts beyond what is allowed are cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Frame::around(self.kind(), out, |to| self.encode_body(to));
+    }
+
+    fn encode_body(&self, to: &mut Writer<'_>) {
+        match self {
+            Self::Welcome(version) => to.u16(*version),
+            Self::Refuse(reason) => {
+                let (number, version) = match *reason {
+                    RefuseReason::Version(version) => (1, version),
+                    RefuseReason::UnknownSource => (2, 0),
+                    RefuseReason::Taken => (3, 0),
+                };
+                to.u8(number);
+                to.u16(version);
+            }
+            Self::Configure(Configure { run, address, settings }) => {
+                to.u32(run.0);
+                to.text(address, LARGEST_TEXT_BYTES);
+                to.text(settings, LARGEST_SETTINGS_BYTES);
+            }
+            Self::Start(Start { run, first, last }) => {
+                to.u32(run.0);
+                to.u64(*first);
+                to.u64(last.unwrap_or(UNKNOWN));
+            }
+            Self::Enable(run) | Self::Veto(run) | Self::Hold(run) | Self::Release(run) => to.u32(run.0),
+            Self::Stop(Stop { run, last }) => {
+                to.u32(run.0);
+                to.u64(last.unwrap_or(UNKNOWN));
+            }
+            Self::Ping => {}
+        }
+    }
+
+    /// Reads the body of a command of this kind.
+    ///
+    /// # Errors
+    /// Where the body is not one of this kind, or the kind is no command.
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
+        let mut from = Reader(body);
+        let command = match kind {
+            Kind::Welcome => {
+                let version = from.u16()?;
+                if !is_spoken(version) {
+                    return Err(FrameError::Meaning);
+                }
+                Self::Welcome(version)
+            }
+            Kind::Refuse => {
+                let (number, version) = (from.u8()?, from.u16()?);
+                Self::Refuse(match number {
+                    1 => RefuseReason::Version(version),
+                    2 if version == 0 => RefuseReason::UnknownSource,
+                    3 if version == 0 => RefuseReason::Taken,
+                    _ => return Err(FrameError::Meaning),
+                })
+            }
+            Kind::Configure => Self::Configure(Configure {
+                run: from.run()?,
+                address: from.text(LARGEST_TEXT_BYTES)?,
+                settings: from.text(LARGEST_SETTINGS_BYTES)?,
+            }),
+            Kind::Start => Self::Start(Start { run: from.run()?, first: from.u64()?, last: from.event()? }),
+            Kind::Enable => Self::Enable(from.run()?),
+            Kind::Veto => Self::Veto(from.run()?),
+            Kind::Stop => Self::Stop(Stop { run: from.run()?, last: from.event()? }),
+            Kind::Ping => Self::Ping,
+            Kind::Hold => Self::Hold(from.run()?),
+            Kind::Release => Self::Release(from.run()?),
+            _ => return Err(FrameError::Meaning),
+        };
+        from.end()?;
+        Ok(command)
+    }
+}
+
+impl Frame {
+    /// Appends a message: its head, then what `fill` appends.
+    fn around(kind: Kind, out: &mut Vec<u8>, fill: impl FnOnce(&mut Writer<'_>)) {
+        let frame = out.len();
+        out.extend_from_slice(&Self { kind, body: 0 }.to_bytes());
+        let start = out.len();
+        fill(&mut Writer(out));
+        let body = (out.len() - start) as u32;
+        out[frame..start].copy_from_slice(&Self { kind, body }.to_bytes());
+    }
+}
+
+impl Reader<'_> {
+    fn run(&mut self) -> Result<RunNumber, FrameError> {
+        self.u32().map(RunNumber)
+    }
+
+    fn event(&mut self) -> Result<Option<u64>, FrameError> {
+        Ok(Some(self.u64()?).filter(|&number| number != UNKNOWN))
+    }
+}

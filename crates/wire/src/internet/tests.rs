@@ -149,7 +149,7 @@ fn each_fault_of_a_datagram_has_its_name() {
 #[test]
 fn a_checksum_that_was_left_to_a_card_is_told_from_a_wrong_one() {
     let mut bytes = datagram(FROM, TO, b"payload");
-    let unfinished = ipv4::pseudo_header(*FROM.ip(), *TO.ip(), UDP_PROTOCOL, 15).folded();
+    let unfinished = pseudo_header(*FROM.ip(), *TO.ip(), UDP_PROTOCOL, 15).folded();
     let state = |bytes: &[u8]| {
         let packet = Ipv4Packet::parse(bytes).expect("a good packet");
         UdpDatagram::parse(&packet).expect("a datagram").checksum_state()
