@@ -18,24 +18,18 @@
 //! Control connections carry only small messages; payloads travel on data connections alone.
 
 mod body;
-mod ended;
-mod header;
 mod report;
-mod super_fragments;
-#[cfg(test)]
-mod tests;
+
+use crate::frame::{FrameError, Reader, kinds};
+use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, Role, RunNumber, SourceId};
 
 pub use body::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Lacking,
     LackingEntry, Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Request, RequestEntry, Resync,
     Setting, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
-pub use ended::{Ended, Lumisection, LumisectionEnd};
-pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
-pub use report::{Gap, GapPart, NumberingAnomaly, NumberingKind, Report, ReportEntry};
-pub use super_fragments::{
-    FRAGMENT_ENTRY_BYTES, FragmentEntry, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
-    SuperFragmentsEncoder, SuperFragmentsView,
+pub use report::{
+    Ended, Gap, GapPart, Lumisection, LumisectionEnd, NumberingAnomaly, NumberingKind, Report, ReportEntry,
 };
 
 /// The version of the protocol. A hello with another one is refused.
@@ -49,3 +43,682 @@ pub type Batch<T> = arrayvec::ArrayVec<T, BATCH>;
 
 /// The longest body of a control message, in bytes; a longer one is malformed.
 pub const MAX_CONTROL_BODY: usize = 64 * 1024;
+
+/// The length of a header in bytes.
+pub const HEADER_BYTES: usize = 32;
+
+/// The first four bytes of every message: `RWNM`.
+pub const MAGIC: [u8; 4] = *b"RWNM";
+
+kinds! {
+    /// Who opens the connection, and in which version it speaks.
+    Hello = 1,
+    /// The hello is accepted.
+    Welcome = 2,
+    /// The hello is refused, with the reason; the connection closes.
+    Refuse = 3,
+    /// EVM to RU and BU: the run begins at this key.
+    Start = 4,
+    /// EVM to RU: which is the highest key that you have seen?
+    QueryHighest = 5,
+    /// RU to EVM: the answer.
+    Highest = 6,
+    /// EVM to RU: this is the last key of the run. RU to a new EVM: it was fixed before.
+    StopAt = 7,
+    /// EVM to RU: the trigger source started its numbering again.
+    Resync = 8,
+    /// RU to EVM: these events are held, everything up to a key is settled.
+    Announce = 9,
+    /// BU to EVM: room, absolute since this connection began.
+    Credit = 10,
+    /// EVM to BU: build these.
+    Assign = 11,
+    /// BU to RU: send these.
+    Request = 12,
+    /// RU to BU: here they are, or the cause why not.
+    SuperFragments = 13,
+    /// BU to EVM: these have reached the acknowledgement level.
+    Acknowledge = 14,
+    /// EVM to RU: forget these.
+    Release = 15,
+    /// EVM to BU: a readout unit came or went.
+    ReadoutState = 16,
+    /// A new EVM to RU and BU: say what you hold.
+    Recover = 17,
+    /// BU to a new EVM: assigned to me and not released yet.
+    Unreleased = 18,
+    /// BU to EVM: the verdict about a source's synchrony changed.
+    Synchrony = 19,
+    /// EVM to RU and BU: no event will come any more; close what you have open.
+    Finish = 20,
+    /// RU and BU to EVM: closed, all reports are sent. EVM to RU and BU: all is known, nobody needs to stay.
+    Finished = 21,
+    /// RU and BU to EVM: cumulative counters; also the heartbeat.
+    Report = 22,
+    /// BU to EVM: the configured policy wants the run to stop.
+    StopRequest = 23,
+    /// EVM to RU, to be kept for a successor, and RU to a new EVM: how all events below a key ended.
+    Ended = 24,
+    /// EVM to RU and BU: a lumisection begins. RU and BU to a new EVM: it had begun.
+    Lumisection = 25,
+    /// EVM to RU and BU: every event of a lumisection has ended. RU and BU to a new EVM: that was said.
+    LumisectionEnd = 26,
+    /// EVM to RU: a source takes part no longer, or again. RU to a new EVM: that was said.
+    Mask = 27,
+    /// RU to EVM: whether it waits for none of its sources, so that it wants to hear at once of events that others hold.
+    Follows = 28,
+    /// EVM to RU and BU: a parameter has another value from now on. RU to a new EVM: that was said.
+    Set = 29,
+    /// BU to EVM: which readout units' fragments are not in the records of events, ahead of what says how these ended.
+    Lacking = 30,
+}
+
+/// The part that every message begins with.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What follows.
+    pub kind: Kind,
+    /// Length of what follows, in bytes, payloads included.
+    pub body: u32,
+    /// The run that the message belongs to; 0 before the first.
+    pub run: RunNumber,
+    /// The event manager that the sender obeys (or is).
+    pub epoch: Epoch,
+    /// Who sends.
+    pub sender: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+}
+
+impl Header {
+    /// The header's 32 bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[5] = self.sender.role as u8;
+        bytes[6..8].copy_from_slice(&self.sender.index.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.body.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.run.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.incarnation.0.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`FrameError::Magic`] where the bytes are something else, [`FrameError::Meaning`] for an unknown
+    /// kind or role.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
+        let mut reader = Reader(bytes);
+        if reader.bytes::<4>()? != MAGIC {
+            return Err(FrameError::Magic);
+        }
+        let kind = Kind::from_u8(reader.u8()?).ok_or(FrameError::Meaning)?;
+        let role = Role::from_u8(reader.u8()?).ok_or(FrameError::Meaning)?;
+        let index = reader.u16()?;
+        let body = reader.u32()?;
+        let run = RunNumber(reader.u32()?);
+        let epoch = Epoch(reader.u32()?);
+        reader.u32()?;
+        let incarnation = Incarnation(reader.u64()?);
+        Ok(Self { kind, body, run, epoch, sender: NodeId { role, index }, incarnation })
+    }
+}
+
+// Super-fragments on the wire: a head that describes many, then their payloads.
+//
+// ```text
+// | header 32 B | u32 super-fragments | u32 bytes of the tables |
+// | for each super-fragment: entry 32 B, then its fragments' entries of 40 B |
+// | payload of the first fragment of each super-fragment | of the second of each | ...
+// ```
+// The payloads are not copied: the sender gathers them from its pool behind the head, and the receiver cuts
+// them from what it received. They come in the order that is cheap to gather: what one source sent of several events
+// lies side by side in the sender's pool, and leaves as one piece, the headers between the fragments included. So each
+// fragment's entry says where its payload begins, never before the end of the one before; what is between them means
+// nothing.
+
+/// Bytes of a super-fragment's entry.
+pub const SUPER_FRAGMENT_ENTRY_BYTES: usize = 32;
+/// Bytes of a fragment's entry.
+pub const FRAGMENT_ENTRY_BYTES: usize = 40;
+
+/// What is known about a fragment beside its bytes, as bits. The same bits stand in run files.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FragmentFlags(pub u32);
+
+impl FragmentFlags {
+    /// The checksum was computed and is right.
+    pub const CRC_CHECKED: Self = Self(1 << 0);
+    /// The checksum was computed and is wrong.
+    pub const CRC_ERROR: Self = Self(1 << 1);
+    /// Header or trailer are not what the format demands.
+    pub const MALFORMED: Self = Self(1 << 2);
+    /// The fragment names another source than the connection it came over.
+    pub const WRONG_SOURCE: Self = Self(1 << 3);
+    /// The length in the trailer is not the length that arrived.
+    pub const LENGTH_MISMATCH: Self = Self(1 << 4);
+    /// The bunch crossing differs from the event's others.
+    pub const BUNCH_CROSSING_MISMATCH: Self = Self(1 << 5);
+    /// The source is displaced against the reference (synchrony).
+    pub const DISPLACED: Self = Self(1 << 6);
+    /// The front end said that something is wrong with its data.
+    pub const STATUS_ERROR: Self = Self(1 << 7);
+    /// Frames of the event are missing in the fragment, which others make up.
+    pub const FRAMES_MISSING: Self = Self(1 << 8);
+    /// The field `bunch_crossing` holds one.
+    pub const HAS_BUNCH_CROSSING: Self = Self(1 << 16);
+    /// The field `time` holds one.
+    pub const HAS_TIME: Self = Self(1 << 17);
+
+    /// The front end said that it was busy.
+    pub const BUSY: Self = Self(1 << 18);
+
+    /// No fragment: the source is missing, and the field `bunch_crossing` holds the cause's number.
+    pub const MISSING: Self = Self(1 << 31);
+
+    /// What they say of the fragment's content and its front end, for people.
+    pub fn texts(self) -> impl Iterator<Item = &'static str> {
+        const TEXTS: [(FragmentFlags, &str); 10] = [
+            (FragmentFlags::CRC_CHECKED, "checked when it came"),
+            (FragmentFlags::CRC_ERROR, "wrong CRC when it came"),
+            (FragmentFlags::MALFORMED, "malformed"),
+            (FragmentFlags::WRONG_SOURCE, "wrong source"),
+            (FragmentFlags::LENGTH_MISMATCH, "length mismatch"),
+            (FragmentFlags::BUNCH_CROSSING_MISMATCH, "bunch crossing mismatch"),
+            (FragmentFlags::DISPLACED, "displaced"),
+            (FragmentFlags::FRAMES_MISSING, "frames of it are missing"),
+            (FragmentFlags::STATUS_ERROR, "the front end says that something is wrong"),
+            (FragmentFlags::BUSY, "the front end was busy"),
+        ];
+        TEXTS.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, text)| text)
+    }
+
+    /// Every bit that puts the content in doubt, with its stable name: that of a `terms::Fact`.
+    pub const DOUBTS: [(Self, &str); 8] = [
+        (Self::CRC_ERROR, "crc_errors"),
+        (Self::MALFORMED, "malformed"),
+        (Self::WRONG_SOURCE, "wrong_source"),
+        (Self::LENGTH_MISMATCH, "length_mismatch"),
+        (Self::BUNCH_CROSSING_MISMATCH, "bunch_crossing_mismatch"),
+        (Self::DISPLACED, "displaced"),
+        (Self::STATUS_ERROR, "status_error"),
+        (Self::FRAMES_MISSING, "fragment_incomplete"),
+    ];
+
+    /// Both sets of bits.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether every bit of `other` is set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the content is in doubt: any of [`FragmentFlags::DOUBTS`].
+    pub const fn has_error(self) -> bool {
+        self.0 & 0x1fe != 0
+    }
+
+    /// The places in [`FragmentFlags::DOUBTS`] of those that are set.
+    pub fn doubts(self) -> impl Iterator<Item = usize> {
+        (0..Self::DOUBTS.len()).filter(move |&doubt| self.contains(Self::DOUBTS[doubt].0))
+    }
+}
+
+/// A fragment's description.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FragmentMeta {
+    /// Whose it is.
+    pub source: SourceId,
+    /// Its payload's length in bytes.
+    pub length: u32,
+    /// What is known about it.
+    pub flags: FragmentFlags,
+    /// Bunch crossing, where the flags say that there is one.
+    pub bunch_crossing: u16,
+    /// Trigger or event type as the source gave it; 0 where it gives none.
+    pub trigger_type: u16,
+    /// The source's own event counter, before unwrapping.
+    pub raw_id: u64,
+    /// The source's own time stamp, where the flags say that there is one, in its own ticks.
+    pub time: u64,
+}
+
+impl FragmentMeta {
+    /// The place of a required source that has no fragment in this event, and why.
+    pub const fn missing(source: SourceId, cause: Cause) -> Self {
+        Self {
+            source,
+            length: 0,
+            flags: FragmentFlags::MISSING,
+            bunch_crossing: cause as u16,
+            trigger_type: 0,
+            raw_id: 0,
+            time: 0,
+        }
+    }
+
+    /// Why the source is missing, where it is.
+    pub const fn missing_cause(&self) -> Option<Cause> {
+        if !self.flags.contains(FragmentFlags::MISSING) || self.bunch_crossing > u8::MAX as u16 {
+            return None;
+        }
+        Cause::from_u8(self.bunch_crossing as u8)
+    }
+}
+
+/// A fragment's entry in the tables.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FragmentEntry {
+    /// The fragment's description.
+    pub meta: FragmentMeta,
+    /// Where its payload begins, in bytes from the end of the tables.
+    pub offset: u32,
+}
+
+impl FragmentEntry {
+    /// All at once, for there are many: field by field each would be a vector's own growth.
+    fn to_bytes(self) -> [u8; FRAGMENT_ENTRY_BYTES] {
+        let Self { meta, offset } = self;
+        let mut bytes = [0; FRAGMENT_ENTRY_BYTES];
+        bytes[..4].copy_from_slice(&meta.source.0.to_le_bytes());
+        bytes[4..8].copy_from_slice(&meta.length.to_le_bytes());
+        bytes[8..12].copy_from_slice(&meta.flags.0.to_le_bytes());
+        bytes[12..14].copy_from_slice(&meta.bunch_crossing.to_le_bytes());
+        bytes[14..16].copy_from_slice(&meta.trigger_type.to_le_bytes());
+        bytes[16..24].copy_from_slice(&meta.raw_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&meta.time.to_le_bytes());
+        bytes[32..36].copy_from_slice(&offset.to_le_bytes());
+        bytes
+    }
+
+    #[inline]
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let bytes = from.bytes::<FRAGMENT_ENTRY_BYTES>()?;
+        let mut from = Reader(&bytes);
+        let (source, length, flags) = (SourceId(from.u32()?), from.u32()?, FragmentFlags(from.u32()?));
+        let (bunch_crossing, trigger_type) = (from.u16()?, from.u16()?);
+        let (raw_id, time, offset) = (from.u64()?, from.u64()?, from.u32()?);
+        let meta = FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id, time };
+        Ok(Self { meta, offset })
+    }
+}
+
+/// A super-fragment's description.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SuperFragmentEntry {
+    /// The event.
+    pub key: EventKey,
+    /// The builder's table place, from the request.
+    pub slot: u32,
+    /// The attempt, from the request.
+    pub attempt: Attempt,
+    /// How many fragments follow.
+    pub fragments: u16,
+    /// Bytes of their payloads.
+    pub bytes: u32,
+    /// Why nothing is held here, where nothing is.
+    pub not_held: Option<Cause>,
+}
+
+impl SuperFragmentEntry {
+    const HELD: u8 = 0xff;
+
+    fn to_bytes(self) -> [u8; SUPER_FRAGMENT_ENTRY_BYTES] {
+        let mut bytes = [0; SUPER_FRAGMENT_ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&self.key.to_bits().to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.attempt.0.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.fragments.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[20] = self.not_held.map_or(Self::HELD, |cause| cause as u8);
+        bytes
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let (key, slot, attempt) = (from.key()?, from.u32()?, Attempt(from.u16()?));
+        let (fragments, bytes, cause) = (from.u16()?, from.u32()?, from.u8()?);
+        from.bytes::<11>()?;
+        let not_held = match cause {
+            Self::HELD => None,
+            number => Some(Cause::from_u8(number).ok_or(FrameError::Meaning)?),
+        };
+        Ok(Self { key, slot, attempt, fragments, bytes, not_held })
+    }
+}
+
+/// Writes the head of a message of super-fragments, prefix and tables, to the end of a vector.
+#[derive(Debug)]
+pub struct SuperFragmentsEncoder<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the prefix stands.
+    prefix: usize,
+    super_fragments: u32,
+}
+
+impl<'a> SuperFragmentsEncoder<'a> {
+    /// Bytes of the prefix in front of the tables.
+    pub const PREFIX: usize = 8;
+
+    /// How long the head of so many super-fragments with so many fragments in all is.
+    pub const fn head_bytes(super_fragments: usize, fragments: usize) -> usize {
+        Self::PREFIX + super_fragments * SUPER_FRAGMENT_ENTRY_BYTES + fragments * FRAGMENT_ENTRY_BYTES
+    }
+
+    /// Begins a head.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        let prefix = out.len();
+        out.extend_from_slice(&[0; Self::PREFIX]);
+        Self { out, prefix, super_fragments: 0 }
+    }
+
+    /// Adds a super-fragment and its fragments; the counts in `entry` are set from them.
+    pub fn add(&mut self, mut entry: SuperFragmentEntry, fragments: impl IntoIterator<Item = FragmentEntry>) {
+        let place = self.out.len();
+        self.out.extend_from_slice(&[0; SUPER_FRAGMENT_ENTRY_BYTES]);
+        (entry.fragments, entry.bytes) = (0, 0);
+        for fragment in fragments {
+            entry.fragments += 1;
+            entry.bytes = entry.bytes.saturating_add(fragment.meta.length);
+            self.out.extend_from_slice(&fragment.to_bytes());
+        }
+        self.out[place..][..SUPER_FRAGMENT_ENTRY_BYTES].copy_from_slice(&entry.to_bytes());
+        self.super_fragments += 1;
+    }
+
+    /// Completes the head, which the payloads must follow.
+    pub fn finish(self) {
+        let (prefix, tables) = self.out[self.prefix..].split_at_mut(Self::PREFIX);
+        prefix[..4].copy_from_slice(&self.super_fragments.to_le_bytes());
+        prefix[4..].copy_from_slice(&(tables.len() as u32).to_le_bytes());
+    }
+}
+
+/// Reads the head of a message of super-fragments, one entry after the other.
+#[derive(Debug)]
+pub struct SuperFragmentsView<'a> {
+    rest: &'a [u8],
+    super_fragments: u32,
+    fragments: u16,
+}
+
+impl<'a> SuperFragmentsView<'a> {
+    /// The longest tables that are believed, in bytes.
+    pub const MAX_TABLES: usize = 16 * MAX_CONTROL_BODY;
+
+    /// Bytes of the tables, from the 8 bytes that the body begins with.
+    ///
+    /// # Errors
+    /// [`FrameError::Long`] above [`SuperFragmentsView::MAX_TABLES`].
+    pub fn table_bytes(prefix: [u8; SuperFragmentsEncoder::PREFIX]) -> Result<usize, FrameError> {
+        let [_, _, _, _, length @ ..] = prefix;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > Self::MAX_TABLES { Err(FrameError::Long) } else { Ok(length) }
+    }
+
+    /// A view over prefix and tables.
+    ///
+    /// # Errors
+    /// [`FrameError::Short`] where the tables are cut, [`FrameError::Long`] where bytes are left.
+    pub fn new(head: &'a [u8]) -> Result<Self, FrameError> {
+        let mut from = Reader(head);
+        let super_fragments = from.u32()?;
+        let length = from.u32()? as usize;
+        match from.0.len() {
+            found if found < length => Err(FrameError::Short),
+            found if found > length => Err(FrameError::Long),
+            _ => Ok(Self { rest: from.0, super_fragments, fragments: 0 }),
+        }
+    }
+
+    /// How many super-fragments are left.
+    pub const fn remaining(&self) -> u32 {
+        self.super_fragments
+    }
+
+    /// The next super-fragment; none at the end. Its fragments must have been read before the next call.
+    ///
+    /// # Errors
+    /// Where the tables end too early or hold numbers without meaning.
+    pub fn next_super_fragment(&mut self) -> Result<Option<SuperFragmentEntry>, FrameError> {
+        if self.fragments > 0 {
+            return Err(FrameError::Meaning);
+        }
+        if self.super_fragments == 0 {
+            return if self.rest.is_empty() { Ok(None) } else { Err(FrameError::Long) };
+        }
+        let mut from = Reader(self.rest);
+        let entry = SuperFragmentEntry::decode(&mut from)?;
+        self.rest = from.0;
+        self.super_fragments -= 1;
+        self.fragments = entry.fragments;
+        Ok(Some(entry))
+    }
+
+    /// The next fragment of the super-fragment; none after its last.
+    ///
+    /// # Errors
+    /// Where the tables end too early.
+    #[inline]
+    pub fn next_fragment(&mut self) -> Result<Option<FragmentEntry>, FrameError> {
+        if self.fragments == 0 {
+            return Ok(None);
+        }
+        let mut from = Reader(self.rest);
+        let fragment = FragmentEntry::decode(&mut from)?;
+        self.rest = from.0;
+        self.fragments -= 1;
+        Ok(Some(fragment))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Every message goes there and back, and no bytes make a reader panic.
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::FrameError;
+    use ropewalk_terms::{
+        AcknowledgementLevel, Attempt, ByCause, Cause, Ending, Epoch, EventKey, Incarnation, NodeId, Outcome,
+        Parameter, RunNumber, SourceId, Verdict,
+    };
+
+    fn key() -> impl Strategy<Value = EventKey> {
+        any::<u64>().prop_map(EventKey::from_bits)
+    }
+
+    fn outcome() -> impl Strategy<Value = Outcome> {
+        any::<u8>().prop_filter_map("a number with meaning", Outcome::from_u8)
+    }
+
+    fn ending() -> impl Strategy<Value = Ending> {
+        let verdict = (0..4_u8).prop_filter_map("a number with meaning", Verdict::from_u8);
+        (outcome(), verdict).prop_map(|(outcome, verdict)| Ending { outcome, verdict })
+    }
+
+    fn batch<T: std::fmt::Debug + Clone>(entry: impl Strategy<Value = T>) -> impl Strategy<Value = Batch<T>> {
+        proptest::collection::vec(entry, 0..=BATCH).prop_map(|entries| entries.into_iter().collect())
+    }
+
+    /// Accounts of what ended, and whatever else is short.
+    fn of_numbers(below: EventKey, numbers: [u64; 6]) -> impl Strategy<Value = Message> {
+        let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
+        let mut dropped = ByCause::default();
+        dropped.set(Cause::Late, late);
+        let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
+        let before = Ended { built: late, ..ended };
+        prop_oneof![
+            Just(Message::Set(Setting { parameter: Parameter::Prescale, of: late as u16, value: late })),
+            Just(Message::Ended(ended)),
+            Just(Message::LumisectionEnd(LumisectionEnd { number: late as u32, before, ended })),
+            Just(Message::Follows(late % 2 == 0)),
+            Just(Message::Mask(Mask { source: SourceId(late as u32), is_masked: late % 2 == 0 })),
+        ]
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let announced = (key(), any::<(u32, u16, bool)>())
+            .prop_map(|(key, (bytes, fragments, triggered))| AnnounceEntry { key, bytes, fragments, triggered });
+        let assigned = (key(), any::<(u32, u16)>()).prop_map(|(key, (bytes, attempt))| AssignEntry {
+            key,
+            bytes,
+            attempt: Attempt(attempt),
+        });
+        let requested = (key(), any::<(u32, u16)>()).prop_map(|(key, (slot, attempt))| RequestEntry {
+            key,
+            slot,
+            attempt: Attempt(attempt),
+        });
+        let acknowledged = (key(), any::<u16>(), ending()).prop_map(|(key, attempt, ending)| AcknowledgeEntry {
+            key,
+            attempt: Attempt(attempt),
+            ending,
+        });
+        let lacking = (key(), any::<(u16, u16)>()).prop_map(|(key, (attempt, readout))| LackingEntry {
+            key,
+            attempt: Attempt(attempt),
+            readout,
+        });
+        let released =
+            (key(), any::<u32>(), outcome()).prop_map(|(first, count, outcome)| ReleaseEntry { first, count, outcome });
+        let unreleased = (key(), any::<u16>(), proptest::option::of(ending()))
+            .prop_map(|(key, attempt, ending)| UnreleasedEntry { key, attempt: Attempt(attempt), ending });
+        let reported = any::<(Option<u32>, u16, u64)>().prop_map(|(source, what, value)| ReportEntry {
+            source: source.map(SourceId),
+            what,
+            value,
+        });
+        prop_oneof![
+            any::<u64>().prop_map(|configuration| Message::Hello(Hello::new("ru0", configuration))),
+            Just(Message::Welcome),
+            Just(Message::Refuse(RefuseReason::OldEpoch)),
+            Just(Message::Refuse(RefuseReason::RunOver)),
+            Just(Message::Refuse(RefuseReason::Taken)),
+            any::<u64>().prop_map(|known| Message::Refuse(RefuseReason::LateIncarnation(Incarnation(known)))),
+            (key(), key()).prop_map(|(first, origin)| Message::Start(Start { first, origin })),
+            key().prop_map(Message::Highest),
+            key().prop_map(Message::StopAt),
+            key().prop_map(|first| Message::Resync(Resync { first })),
+            (key(), batch(announced)).prop_map(|(settled, entries)| Message::Announce(Announce { settled, entries })),
+            any::<(u64, u64)>().prop_map(|(events, bytes)| Message::Credit(Credit { events, bytes })),
+            batch(assigned).prop_map(|entries| Message::Assign(Assign { entries })),
+            batch(requested).prop_map(|entries| Message::Request(Request { entries })),
+            batch(acknowledged).prop_map(|entries| {
+                Message::Acknowledge(Acknowledge { level: AcknowledgementLevel::Synced, entries })
+            }),
+            batch(lacking).prop_map(|entries| Message::Lacking(Lacking { entries })),
+            batch(released).prop_map(|entries| Message::Release(Release { entries })),
+            any::<(u16, bool)>()
+                .prop_map(|(readout, present)| Message::ReadoutState(ReadoutState { readout, present })),
+            (batch(unreleased), any::<bool>())
+                .prop_map(|(entries, more)| Message::Unreleased(Unreleased { entries, more })),
+            (any::<u32>(), 0..4_u8, any::<i16>(), key()).prop_map(|(source, verdict, offset, since)| {
+                Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
+            }),
+            Just(Message::StopRequest(Cause::SynchronyLost)),
+            (key(), any::<[u64; 6]>()).prop_flat_map(|(below, numbers)| of_numbers(below, numbers)),
+            (any::<u32>(), key()).prop_map(|(number, first)| Message::Lumisection(Lumisection { number, first })),
+            any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
+            (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_go_there_and_back(message in message()) {
+            let mut body = Vec::new();
+            message.encode(&mut body);
+            prop_assert!(body.len() <= MAX_CONTROL_BODY);
+            prop_assert_eq!(Message::decode(message.kind(), &body), Ok(message));
+        }
+
+        #[test]
+        fn cut_messages_are_refused(message in message(), cut in 1..64_usize) {
+            let mut body = Vec::new();
+            message.encode(&mut body);
+            prop_assume!(cut <= body.len());
+            body.truncate(body.len() - cut);
+            prop_assert!(Message::decode(message.kind(), &body).is_err());
+        }
+
+        #[test]
+        fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512), kind in 0..Kind::ALL.len()) {
+            let _ = Message::decode(Kind::ALL[kind], &bytes);
+            if let Some(header) = bytes.first_chunk() {
+                let _ = Header::decode(header);
+            }
+            if let Ok(mut view) = SuperFragmentsView::new(&bytes) {
+                while let Ok(Some(_)) = view.next_super_fragment() {
+                    while let Ok(Some(_)) = view.next_fragment() {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn headers_go_there_and_back() {
+        for &kind in Kind::ALL {
+            let header = Header {
+                kind,
+                body: 77,
+                run: RunNumber(3),
+                epoch: Epoch(2),
+                sender: NodeId::builder(7),
+                incarnation: Incarnation(1 << 60),
+            };
+            let bytes = header.to_bytes();
+            assert_eq!(Header::decode(&bytes), Ok(header));
+            let mut wrong = bytes;
+            wrong[0] = b'X';
+            assert_eq!(Header::decode(&wrong), Err(FrameError::Magic));
+        }
+    }
+
+    #[test]
+    fn super_fragments_go_there_and_back() {
+        let fragment = |source, length, offset| {
+            let flags = FragmentFlags::HAS_BUNCH_CROSSING;
+            let (source, bunch_crossing, trigger_type) = (SourceId(source), 3000, 1);
+            let meta = FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id: 17, time: 1 << 60 };
+            FragmentEntry { meta, offset }
+        };
+        let held = SuperFragmentEntry {
+            key: EventKey::new(1, 17),
+            slot: 5,
+            attempt: Attempt(2),
+            fragments: 2,
+            bytes: 300,
+            not_held: None,
+        };
+        let absent = SuperFragmentEntry {
+            key: EventKey::new(1, 18),
+            fragments: 0,
+            bytes: 0,
+            not_held: Some(Cause::NotHeld),
+            ..held
+        };
+        let mut head = Vec::new();
+        let mut encoder = SuperFragmentsEncoder::new(&mut head);
+        encoder.add(held, [fragment(1, 100, 0), fragment(2, 200, 116)]);
+        encoder.add(absent, []);
+        encoder.finish();
+        assert_eq!(head.len(), SuperFragmentsEncoder::head_bytes(2, 2));
+        assert_eq!(head.len(), 8 + 2 * SUPER_FRAGMENT_ENTRY_BYTES + 2 * FRAGMENT_ENTRY_BYTES);
+        let prefix = *head.first_chunk().expect("the head is longer than its prefix");
+        assert_eq!(SuperFragmentsView::table_bytes(prefix), Ok(head.len() - 8));
+        let mut view = SuperFragmentsView::new(&head).expect("a well-formed head");
+        assert_eq!(view.next_super_fragment(), Ok(Some(held)));
+        assert_eq!(view.next_fragment(), Ok(Some(fragment(1, 100, 0))));
+        assert_eq!(view.next_fragment(), Ok(Some(fragment(2, 200, 116))));
+        assert_eq!(view.next_fragment(), Ok(None));
+        assert_eq!(view.next_super_fragment(), Ok(Some(absent)));
+        assert_eq!(view.next_super_fragment(), Ok(None));
+    }
+}

@@ -1,4 +1,7 @@
-//! The first record of a segment: whose it is, and what its sources are.
+//! The records of a segment other than events: its header, begin and end of the run, slow readings and the footer; and the scan that
+//! finds records in damaged bytes.
+//!
+//! The header says which node wrote the segment and lists the sources:
 //!
 //! ```text
 //! 16 "ROPEWALK"      24 u16 major      26 u16 minor      28 u32 run      32 u32 segment, counted from 1
@@ -9,15 +12,16 @@
 //! ```
 //! In version 1.0 there were no streams, and the last four bytes of the head were 0.
 
-use super::fields::{Fill, array_at, i64_at, u16_at, u32_at, u64_at};
-use super::record::{Record, RecordError, RecordKind, append_record};
-use super::stream_name::StreamName;
-use super::{MAJOR_VERSION, MINOR_VERSION};
-use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, Role, RunNumber, SourceId, Utc};
+use super::event::{EventFlags, EventView};
+use super::{
+    Fill, MAJOR_VERSION, MINOR_VERSION, RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, RecordHeader,
+    RecordKind, StreamName, append_record, array_at, i64_at, u16_at, u32_at, u64_at,
+};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, Role, RunNumber, SourceId, Utc};
 
 const SIGNATURE: [u8; 8] = *b"ROPEWALK";
 /// Bytes up to the source table.
-const HEAD_BYTES: usize = 64;
+const SEGMENT_HEAD_BYTES: usize = 64;
 /// Bytes of a source's entry in front of its name.
 const SOURCE_BYTES: usize = 8;
 /// The flag of [`SegmentHeader::selected`].
@@ -105,7 +109,7 @@ impl SegmentHeader {
     /// # Errors
     /// [`RecordError::Room`] where the record would be too long.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
-        let mut head = [0; HEAD_BYTES - 16];
+        let mut head = [0; SEGMENT_HEAD_BYTES - 16];
         Fill::new(&mut head)
             .bytes(&SIGNATURE)
             .u16(MAJOR_VERSION)
@@ -134,7 +138,7 @@ impl SegmentHeader {
     /// # Errors
     /// [`RecordError::Kind`], [`RecordError::Version`] for another major version, [`RecordError::Content`].
     pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
-        let content = record.content_of(RecordKind::SEGMENT, HEAD_BYTES)?;
+        let content = record.content_of(RecordKind::SEGMENT, SEGMENT_HEAD_BYTES)?;
         if array_at(content, 16) != SIGNATURE {
             return Err(RecordError::Content);
         }
@@ -142,7 +146,7 @@ impl SegmentHeader {
         if major != MAJOR_VERSION {
             return Err(RecordError::Version { major, minor });
         }
-        let mut table = &content[HEAD_BYTES..];
+        let mut table = &content[SEGMENT_HEAD_BYTES..];
         let sources = decode_sources(&mut table, u32_at(content, 56))?;
         let stream = take_name(&mut table, u16_at(content, 60).into())?;
         let role = Role::from_u8(content[36]).ok_or(RecordError::Content)?;
@@ -202,4 +206,556 @@ fn decode_sources(table: &mut &[u8], count: u32) -> Result<Vec<SourceEntry>, Rec
         });
     }
     Ok(sources)
+}
+
+// The records that say when the run began and how it ended.
+//
+// ```text
+// begin of run:  16 u32 run    20 u32 bytes of the text    24 i64 start, UTC ns    32 text in UTF-8
+// end of run:    16 u32 run    20 u32 bytes of the text    24 i64 end, UTC ns      32 u64 last event key, all ones: none
+//                40 u64 event records that this node wrote    48 text in UTF-8
+// ```
+
+const BEGIN_BYTES: usize = 32;
+const END_BYTES: usize = 48;
+
+/// The run began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BeginOfRun {
+    /// The run.
+    pub run: RunNumber,
+    /// When it began.
+    pub start: Utc,
+    /// With which configuration, as text; may be empty.
+    pub text: String,
+}
+
+impl BeginOfRun {
+    /// Appends the record.
+    ///
+    /// # Errors
+    /// [`RecordError::Room`] where the record would be too long.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let mut head = [0; BEGIN_BYTES - 16];
+        Fill::new(&mut head).u32(self.run.0).u32(self.text.len() as u32).i64(self.start.0);
+        append_record(out, RecordKind::BEGIN_OF_RUN, |out| {
+            out.extend_from_slice(&head);
+            out.extend_from_slice(self.text.as_bytes());
+        })
+    }
+
+    /// What a record says.
+    ///
+    /// # Errors
+    /// [`RecordError::Kind`], or [`RecordError::Content`] where the text reaches beyond the record.
+    pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
+        let content = record.content_of(RecordKind::BEGIN_OF_RUN, BEGIN_BYTES)?;
+        Ok(Self {
+            run: RunNumber(u32_at(content, 16)),
+            start: Utc(i64_at(content, 24)),
+            text: text_at(content, BEGIN_BYTES, u32_at(content, 20))?,
+        })
+    }
+}
+
+/// The run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndOfRun {
+    /// The run.
+    pub run: RunNumber,
+    /// When it ended.
+    pub end: Utc,
+    /// The run's last event, if there was one.
+    pub last: Option<EventKey>,
+    /// Event records that the writing node wrote in all its segments.
+    pub events: u64,
+    /// A summary as text; may be empty.
+    pub text: String,
+}
+
+impl EndOfRun {
+    /// Appends the record.
+    ///
+    /// # Errors
+    /// [`RecordError::Room`] where the record would be too long.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let mut head = [0; END_BYTES - 16];
+        Fill::new(&mut head)
+            .u32(self.run.0)
+            .u32(self.text.len() as u32)
+            .i64(self.end.0)
+            .u64(self.last.unwrap_or(EventKey::MAX).to_bits())
+            .u64(self.events);
+        append_record(out, RecordKind::END_OF_RUN, |out| {
+            out.extend_from_slice(&head);
+            out.extend_from_slice(self.text.as_bytes());
+        })
+    }
+
+    /// What a record says.
+    ///
+    /// # Errors
+    /// [`RecordError::Kind`], or [`RecordError::Content`] where the text reaches beyond the record.
+    pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
+        let content = record.content_of(RecordKind::END_OF_RUN, END_BYTES)?;
+        Ok(Self {
+            run: RunNumber(u32_at(content, 16)),
+            end: Utc(i64_at(content, 24)),
+            last: Some(EventKey::from_bits(u64_at(content, 32))).filter(|&key| key != EventKey::MAX),
+            events: u64_at(content, 40),
+            text: text_at(content, END_BYTES, u32_at(content, 20))?,
+        })
+    }
+}
+
+/// The text of `length` bytes at a place; bytes that are no UTF-8 are replaced.
+fn text_at(content: &[u8], at: usize, length: u32) -> Result<String, RecordError> {
+    let text = content[at..].get(..length as usize).ok_or(RecordError::Content)?;
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+// A slow reading: a value such as a voltage or a temperature that a front end reports besides its data.
+//
+// ```text
+// 16 u32 source    20 u16 bytes of the name    22 u16 bytes of the unit    24 i64 time, UTC ns    32 f64 value
+// 40 name in UTF-8, then the unit in UTF-8
+// ```
+
+const READING_HEAD_BYTES: usize = 40;
+
+/// A slow reading.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SlowReading {
+    /// Who reported it.
+    pub source: SourceId,
+    /// When it was read.
+    pub time: Utc,
+    /// The value.
+    pub value: f64,
+    /// Of what, such as `hv/ch3`; at most 65,535 bytes are kept.
+    pub name: String,
+    /// In which unit; may be empty.
+    pub unit: String,
+}
+
+impl SlowReading {
+    /// Appends the record.
+    ///
+    /// # Errors
+    /// [`RecordError::Room`] where the record would be too long.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let kept = |text: &'_ str| text.floor_char_boundary(usize::from(u16::MAX));
+        let (name, unit) = (&self.name[..kept(&self.name)], &self.unit[..kept(&self.unit)]);
+        let mut head = [0; READING_HEAD_BYTES - 16];
+        Fill::new(&mut head)
+            .u32(self.source.0)
+            .u16(name.len() as u16)
+            .u16(unit.len() as u16)
+            .i64(self.time.0)
+            .u64(self.value.to_bits());
+        append_record(out, RecordKind::SLOW_CONTROL, |out| {
+            out.extend_from_slice(&head);
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(unit.as_bytes());
+        })
+    }
+
+    /// What a record says; bytes that are no UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// [`RecordError::Kind`], or [`RecordError::Content`] where a text reaches beyond the record.
+    pub fn decode(record: &Record<'_>) -> Result<Self, RecordError> {
+        let content = record.content_of(RecordKind::SLOW_CONTROL, READING_HEAD_BYTES)?;
+        let (name, unit) = (usize::from(u16_at(content, 20)), usize::from(u16_at(content, 22)));
+        let texts = content[READING_HEAD_BYTES..].get(..name + unit).ok_or(RecordError::Content)?;
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Self {
+            source: SourceId(u32_at(content, 16)),
+            time: Utc(i64_at(content, 24)),
+            value: f64::from_le_bytes(array_at(content, 32)),
+            name: text(&texts[..name]),
+            unit: text(&texts[name..]),
+        })
+    }
+}
+
+// The footer: the place of each event in the segment. A scan can rebuild it.
+//
+// ```text
+// 16 u32 events     20 u32 bytes of an entry, 40     24 i64 closed, UTC ns, 0: unknown     32 u32 flags
+// 36 u32 0          40 u64 offset of this record
+// 48 for each event record, in the order of the file:
+//     0 u64 event key    8 u64 offset    16 u64 incarnation    24 u32 length    28 u32 fragments
+//    32 u32 missing sources    36 u16 attempt    38 u16 flags
+//    u32 length of this record    "RWKF"    u32 0    u32 CRC-32C: the last 16 bytes of the file lead to the footer
+// ```
+
+/// Bytes of an event's entry.
+pub const INDEX_ENTRY_BYTES: usize = 40;
+/// Bytes at the end of a closed segment that lead to its footer.
+pub const END_MARK_BYTES: usize = 16;
+
+const FOOTER_HEAD_BYTES: usize = 48;
+const END_MARK: [u8; 4] = *b"RWKF";
+const REBUILT: u32 = 1 << 0;
+
+/// Where an event record lies, and what must be known to choose among copies.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct IndexEntry {
+    /// The event.
+    pub key: EventKey,
+    /// Where its record begins, in bytes from the segment's begin.
+    pub offset: u64,
+    /// Which life of the builder unit wrote it.
+    pub incarnation: Incarnation,
+    /// Bytes of the record.
+    pub length: u32,
+    /// Fragments in it.
+    pub fragments: u32,
+    /// Sources missing in it.
+    pub missing: u32,
+    /// How often the event had been assigned.
+    pub attempt: Attempt,
+    /// The lower half of [`EventFlags`].
+    pub flags: u16,
+}
+
+impl IndexEntry {
+    /// The entry of an event whose record of `length` bytes begins at `offset`.
+    pub fn of(event: &EventView<'_>, offset: u64, length: usize) -> Self {
+        let head = event.head();
+        Self {
+            key: head.key,
+            offset,
+            incarnation: head.incarnation,
+            length: length as u32,
+            fragments: event.fragments().len() as u32,
+            missing: event.missing().len() as u32,
+            attempt: head.attempt,
+            flags: head.flags.0 as u16,
+        }
+    }
+
+    /// What is known about the event.
+    pub const fn event_flags(&self) -> EventFlags {
+        EventFlags(self.flags as u32)
+    }
+
+    fn encode(&self) -> [u8; INDEX_ENTRY_BYTES] {
+        let mut entry = [0; INDEX_ENTRY_BYTES];
+        Fill::new(&mut entry)
+            .u64(self.key.to_bits())
+            .u64(self.offset)
+            .u64(self.incarnation.0)
+            .u32(self.length)
+            .u32(self.fragments)
+            .u32(self.missing)
+            .u16(self.attempt.0)
+            .u16(self.flags);
+        entry
+    }
+
+    /// The entry at the front of `entry`, which has [`INDEX_ENTRY_BYTES`] at least.
+    fn decode(entry: &[u8]) -> Self {
+        Self {
+            key: EventKey::from_bits(u64_at(entry, 0)),
+            offset: u64_at(entry, 8),
+            incarnation: Incarnation(u64_at(entry, 16)),
+            length: u32_at(entry, 24),
+            fragments: u32_at(entry, 28),
+            missing: u32_at(entry, 32),
+            attempt: Attempt(u16_at(entry, 36)),
+            flags: u16_at(entry, 38),
+        }
+    }
+}
+
+/// Bytes of the footer of a segment with so many events.
+pub const fn footer_bytes(events: usize) -> usize {
+    FOOTER_HEAD_BYTES + events * INDEX_ENTRY_BYTES + END_MARK_BYTES
+}
+
+/// The index of a segment as it grows.
+///
+/// Its room is fixed when it is made, so that a writer allocates nothing later: a segment whose index
+/// is full is closed.
+#[derive(Clone, Debug)]
+pub struct SegmentIndex {
+    entries: Vec<IndexEntry>,
+}
+
+impl SegmentIndex {
+    /// An empty index with room for so many events.
+    pub fn with_capacity(events: usize) -> Self {
+        Self { entries: Vec::with_capacity(events) }
+    }
+
+    /// Whether another event would need an allocation.
+    pub const fn is_full(&self) -> bool {
+        self.entries.len() == self.entries.capacity()
+    }
+
+    /// Adds an event record.
+    pub fn push(&mut self, entry: IndexEntry) {
+        self.entries.push(entry);
+    }
+
+    /// What was added, in that order.
+    pub fn entries(&self) -> &[IndexEntry] {
+        &self.entries
+    }
+
+    /// Forgets what was added, and keeps the room.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Appends the footer, which will begin `offset` bytes behind the segment's begin. It needs
+    /// [`footer_bytes`] in `out`. `rebuilt` says that it was made by scanning.
+    ///
+    /// # Errors
+    /// [`RecordError::Room`] where the footer would be too long.
+    pub fn encode(&self, out: &mut Vec<u8>, offset: u64, closed: Utc, rebuilt: bool) -> Result<(), RecordError> {
+        let mut head = [0; FOOTER_HEAD_BYTES - 16];
+        Fill::new(&mut head)
+            .u32(self.entries.len() as u32)
+            .u32(INDEX_ENTRY_BYTES as u32)
+            .i64(closed.0)
+            .u32(if rebuilt { REBUILT } else { 0 })
+            .u32(0)
+            .u64(offset);
+        append_record(out, RecordKind::FOOTER, |out| {
+            out.extend_from_slice(&head);
+            for entry in &self.entries {
+                out.extend_from_slice(&entry.encode());
+            }
+            out.extend_from_slice(&(footer_bytes(self.entries.len()) as u32).to_le_bytes());
+            out.extend_from_slice(&END_MARK);
+        })
+    }
+}
+
+/// A footer, read in place.
+#[derive(Copy, Clone, Debug)]
+pub struct FooterView<'a> {
+    content: &'a [u8],
+    entries: &'a [u8],
+    stride: usize,
+}
+
+impl<'a> FooterView<'a> {
+    /// How long the footer is that the last bytes of a file lead to, if they lead to one.
+    pub fn length_from_end(end: &[u8; END_MARK_BYTES]) -> Option<u32> {
+        (array_at(end, 4) == END_MARK).then(|| u32_at(end, 0))
+    }
+
+    /// The footer in a record.
+    ///
+    /// # Errors
+    /// [`RecordError::Kind`], or [`RecordError::Content`] where the entries do not fit into the record.
+    pub fn parse(record: &Record<'a>) -> Result<Self, RecordError> {
+        let content = record.content_of(RecordKind::FOOTER, FOOTER_HEAD_BYTES)?;
+        let (count, stride) = (u32_at(content, 16) as usize, u32_at(content, 20) as usize);
+        let length = count.checked_mul(stride).ok_or(RecordError::Content)?;
+        match content[FOOTER_HEAD_BYTES..].get(..length) {
+            Some(entries) if stride >= INDEX_ENTRY_BYTES => Ok(Self { content, entries, stride }),
+            _ => Err(RecordError::Content),
+        }
+    }
+
+    /// When the segment was closed; 0 where it is unknown.
+    pub fn closed(&self) -> Utc {
+        Utc(i64_at(self.content, 24))
+    }
+
+    /// Whether it was made by scanning.
+    pub fn is_rebuilt(&self) -> bool {
+        u32_at(self.content, 32) & REBUILT != 0
+    }
+
+    /// Where it says that it begins itself, in bytes from the segment's begin.
+    pub fn offset(&self) -> u64 {
+        u64_at(self.content, 40)
+    }
+
+    /// The event records, in the order of the file.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = IndexEntry> + Clone + use<'a> {
+        self.entries.chunks_exact(self.stride).map(IndexEntry::decode)
+    }
+}
+
+// Finding records in bytes that may be cut or damaged.
+//
+// A header with a correct checksum of its own is trusted: its length leads to the next record even if the content is
+// damaged. The scan never looks for records inside a record, because payloads may hold anything, run files included.
+// It searches the bytes for the next record only where no such header is found.
+
+/// Why bytes belong to no readable record.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Damage {
+    /// A record stands here, but its checksum is wrong.
+    Checksum,
+    /// A record begins here, but the file ends before it does: the writer was stopped in the middle. Or zeros fill the last
+    /// piece of a file that was written past the page cache, and not closed.
+    Cut,
+    /// No record's header can be read here.
+    NoHeader,
+}
+
+/// What stands at the front of a window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A whole record of `length` bytes, its checksum right: take it with [`Record::parse_unchecked`].
+    Record {
+        /// Bytes of the record.
+        length: usize,
+    },
+    /// Call again with a window that begins at the same place and holds at least `bytes` bytes, or all that
+    /// there are and `at_end`.
+    NeedMore {
+        /// Bytes from the window's begin.
+        bytes: usize,
+    },
+    /// `skip` bytes belong to no readable record; go on behind them.
+    Damaged {
+        /// Bytes to step over, at least 1.
+        skip: usize,
+        /// Why.
+        damage: Damage,
+    },
+    /// The window is empty and nothing follows.
+    End,
+}
+
+/// Fewer zeros than this may stand behind the last record of a file that was not closed.
+const FILLED: usize = 4096;
+
+/// Looks at the front of `window`; `at_end` says that nothing follows it.
+pub fn scan(window: &[u8], at_end: bool) -> Step {
+    if window.is_empty() && at_end {
+        return Step::End;
+    }
+    match Record::parse(window) {
+        Ok(record) => Step::Record { length: record.length() },
+        Err(RecordError::Short) if at_end => Step::Damaged { skip: window.len(), damage: Damage::Cut },
+        Err(RecordError::Short) => {
+            let length = RecordHeader::decode(window).map_or(RECORD_HEADER_BYTES, |header| header.length as usize);
+            Step::NeedMore { bytes: length }
+        }
+        Err(RecordError::Checksum) => {
+            let length = RecordHeader::decode(window).map_or(RECORD_HEADER_BYTES, |header| header.length as usize);
+            Step::Damaged { skip: length, damage: Damage::Checksum }
+        }
+        Err(_) if window.len() < FILLED && window.iter().all(|&byte| byte == 0) => {
+            if at_end {
+                Step::Damaged { skip: window.len(), damage: Damage::Cut }
+            } else {
+                Step::NeedMore { bytes: FILLED }
+            }
+        }
+        Err(_) => Step::Damaged { skip: bytes_to_next_header(window, at_end), damage: Damage::NoHeader },
+    }
+}
+
+/// How far the next header whose checksum holds lies behind the front; where there is none, all bytes in which
+/// none can begin.
+fn bytes_to_next_header(window: &[u8], at_end: bool) -> usize {
+    let mut from = 1;
+    while let Some(found) = window[from..].windows(RECORD_MAGIC.len()).position(|bytes| bytes == RECORD_MAGIC) {
+        let at = from + found;
+        match RecordHeader::decode(&window[at..]) {
+            Ok(_) => return at,
+            // Cut by the window's end: wait for the rest of it.
+            Err(RecordError::Short) if !at_end => return at,
+            Err(_) => from = at + 1,
+        }
+    }
+    if at_end { window.len() } else { from.max((window.len() + 1).saturating_sub(RECORD_MAGIC.len())) }
+}
+
+/// A record or a damaged stretch, with its place.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Item<'a> {
+    /// A whole record, its checksum right.
+    Record {
+        /// Where it begins, in bytes from the file's begin.
+        offset: u64,
+        /// The record.
+        record: Record<'a>,
+    },
+    /// Bytes that belong to no readable record.
+    Damaged {
+        /// Where they begin, in bytes from the file's begin.
+        offset: u64,
+        /// How many they are.
+        bytes: u64,
+        /// Why.
+        damage: Damage,
+    },
+}
+
+/// Everything in a segment that lies in memory as a whole.
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Items<'a> {
+    /// Items of the whole file `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        let window = &self.bytes[self.at..];
+        let offset = self.at as u64;
+        match scan(window, true) {
+            Step::Record { length } => {
+                self.at += length;
+                Record::parse_unchecked(window).ok().map(|record| Item::Record { offset, record })
+            }
+            Step::Damaged { skip, damage } => {
+                self.at += skip;
+                Some(Item::Damaged { offset, bytes: skip as u64, damage })
+            }
+            Step::End | Step::NeedMore { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_reading_comes_back(
+            source in any::<u32>(), time in any::<i64>(), value in any::<f64>(), name in ".{0,80}", unit in ".{0,10}"
+        ) {
+            let (source, time) = (SourceId(source), Utc(time));
+            let reading = SlowReading { source, time, value, name, unit };
+            let mut bytes = Vec::new();
+            reading.encode(&mut bytes).expect("a short record");
+            let record = Record::parse(&bytes).expect("a record");
+            let back = SlowReading::decode(&record).expect("a reading");
+            prop_assert_eq!(back.value.to_bits(), value.to_bits());
+            prop_assert_eq!(SlowReading { value: 0.0, ..back }, SlowReading { value: 0.0, ..reading });
+        }
+    }
+
+    #[test]
+    fn texts_that_reach_beyond_the_record_are_refused() {
+        let head = [&7_u32.to_le_bytes()[..], &90_u16.to_le_bytes(), &[0; 18], b"short"].concat();
+        let mut bytes = Vec::new();
+        append_record(&mut bytes, RecordKind::SLOW_CONTROL, |out| out.extend_from_slice(&head)).expect("a record");
+        let record = Record::parse(&bytes).expect("a record");
+        assert_eq!(SlowReading::decode(&record), Err(RecordError::Content));
+    }
 }
