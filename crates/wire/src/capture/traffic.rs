@@ -1,9 +1,11 @@
-//! What the packets of a capture carry: datagrams whole, segments of TCP, and everything else by name.
+//! Contents of captured packets: from the link's header to the IP packet, IP fragments put together to datagrams, and the bytes of
+//! TCP connections in order. Everything else is counted by name.
 
-use super::reassembly::Reassembly;
-use super::{IpPacket, Network, Packet, Segment, network};
-use crate::internet::{InternetError, UDP_BYTES, UDP_PROTOCOL};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, HashMap};
+
+use super::Packet;
+use crate::internet::{ETHERNET_BYTES, EtherType, InternetError, Ipv4Packet, UDP_BYTES, UDP_PROTOCOL, VLAN_BYTES};
 
 const TCP_PROTOCOL: u8 = 6;
 const ICMP_PROTOCOL: u8 = 1;
@@ -138,4 +140,524 @@ fn datagram(source: IpAddr, destination: IpAddr, bytes: &[u8]) -> Result<Datagra
     let source = SocketAddr::new(source, u16::from_be_bytes([s0, s1]));
     let destination = SocketAddr::new(destination, u16::from_be_bytes([d0, d1]));
     Ok(Datagram { source, destination, payload })
+}
+
+/// What a packet's bytes begin with, by the number in the capture.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// A loopback of BSD: four bytes, then IP.
+    pub const NULL: Self = Self(0);
+    /// Ethernet, without its checksum.
+    pub const ETHERNET: Self = Self(1);
+    /// IP, without anything before it.
+    pub const RAW: Self = Self(101);
+    /// A loopback of OpenBSD: as [`LinkType::NULL`].
+    pub const LOOP: Self = Self(108);
+    /// Whatever Linux captured at "any" interface: 16 bytes, the last two as in Ethernet.
+    pub const LINUX_COOKED: Self = Self(113);
+    /// IPv4, without anything before it.
+    pub const IPV4: Self = Self(228);
+    /// IPv6, without anything before it.
+    pub const IPV6: Self = Self(229);
+    /// The second version of Linux' own: 20 bytes, the first two as in Ethernet.
+    pub const LINUX_COOKED_2: Self = Self(276);
+
+    /// The number under which some systems write [`LinkType::RAW`].
+    const OTHER_RAW: [Self; 2] = [Self(12), Self(14)];
+}
+
+/// What stands behind the link's header.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Network<'a> {
+    /// An IPv4 or IPv6 packet, perhaps with padding behind it.
+    Ip(&'a [u8]),
+    /// Something else, such as ARP.
+    Other(EtherType),
+    /// The packet ends within the link's header.
+    Short,
+    /// Nobody here knows this link.
+    UnknownLink,
+}
+
+/// The tag of a provider's network, which stands before a VLAN's (IEEE 802.1ad); the older one of some switches.
+const OUTER_TAGS: [u16; 2] = [0x88A8, 0x9100];
+/// An IPv6 packet.
+const IPV6: u16 = 0x86DD;
+/// The most tags that a frame may have.
+const MOST_TAGS: usize = 4;
+
+/// Goes behind the link's header.
+pub fn network(link: LinkType, packet: &[u8]) -> Network<'_> {
+    match link {
+        LinkType::ETHERNET => ethernet(packet),
+        LinkType::LINUX_COOKED => behind(packet, 14, 16),
+        LinkType::LINUX_COOKED_2 => behind(packet, 0, 20),
+        LinkType::NULL | LinkType::LOOP => packet.get(4..).map_or(Network::Short, Network::Ip),
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Network::Ip(packet),
+        other if LinkType::OTHER_RAW.contains(&other) => Network::Ip(packet),
+        _ => Network::UnknownLink,
+    }
+}
+
+/// What stands at `payload`, where `kind` holds its Ethernet type, in front of any number of VLAN tags.
+fn behind(packet: &[u8], kind: usize, mut payload: usize) -> Network<'_> {
+    let number = |at: usize| packet.get(at..)?.first_chunk().copied().map(u16::from_be_bytes);
+    let Some(mut ether_type) = number(kind) else { return Network::Short };
+    for _ in 0..MOST_TAGS {
+        if ether_type != EtherType::VLAN.0 && !OUTER_TAGS.contains(&ether_type) {
+            break;
+        }
+        let Some(inner) = number(payload + VLAN_BYTES - 2) else { return Network::Short };
+        (ether_type, payload) = (inner, payload + VLAN_BYTES);
+    }
+    match (ether_type, packet.get(payload..)) {
+        (_, None) => Network::Short,
+        (kind, Some(rest)) if kind == EtherType::IPV4.0 || kind == IPV6 => Network::Ip(rest),
+        (kind, Some(_)) => Network::Other(EtherType(kind)),
+    }
+}
+
+fn ethernet(packet: &[u8]) -> Network<'_> {
+    behind(packet, ETHERNET_BYTES - 2, ETHERNET_BYTES)
+}
+
+/// Bytes of an IPv6 header.
+pub(super) const IPV6_BYTES: usize = 40;
+/// The most headers between an IPv6 header and what the packet carries.
+const MOST_EXTENSIONS: usize = 8;
+/// Extension headers of IPv6 whose second byte is their length in units of 8 bytes behind the first (RFC 6564): for every hop,
+/// routing, for the destination, mobility, host identity and Shim6. Encrypted payloads (50) are no headers to pass over.
+const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 139, 140];
+/// That of the parts of a datagram, which has 8 bytes.
+const FRAGMENT: u8 = 44;
+/// Who sent it (RFC 4302): its length counts units of 4 bytes behind the first 8.
+const AUTHENTICATION: u8 = 51;
+
+/// Which part of a datagram a packet is.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Part {
+    /// Says which parts belong together.
+    pub identification: u32,
+    /// Where it belongs, in bytes.
+    pub offset: u16,
+    /// There are parts behind it.
+    pub has_more: bool,
+}
+
+/// A view of a packet whose lengths are right.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct IpPacket<'a> {
+    /// Who sent it.
+    pub source: IpAddr,
+    /// Who is to get it.
+    pub destination: IpAddr,
+    /// What it carries: 6 TCP, 17 UDP.
+    pub protocol: u8,
+    /// Which part it is; none for a whole one.
+    pub part: Option<Part>,
+    /// What it carries, without padding.
+    pub payload: &'a [u8],
+}
+
+impl<'a> IpPacket<'a> {
+    /// Looks at a packet of either version, which may have padding behind it.
+    ///
+    /// # Errors
+    /// Where it ends too soon, or its lengths or the checksum of its header are wrong.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        match bytes.first().map(|first| first >> 4) {
+            None => Err(InternetError::Short),
+            Some(6) => Self::version_6(bytes),
+            Some(_) => Self::version_4(bytes),
+        }
+    }
+
+    fn version_4(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let packet = Ipv4Packet::parse_captured(bytes)?;
+        let (header, fragmentation) = (packet.to_header(), packet.fragmentation());
+        let part = fragmentation.is_fragment().then_some(Part {
+            identification: header.identification.into(),
+            offset: fragmentation.offset,
+            has_more: fragmentation.has_more,
+        });
+        let (source, destination) = (packet.source().into(), packet.destination().into());
+        Ok(Self { source, destination, protocol: packet.protocol(), part, payload: packet.payload })
+    }
+
+    fn version_6(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let (header, rest) = bytes.split_first_chunk::<IPV6_BYTES>().ok_or(InternetError::Short)?;
+        let stated = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        // As in IPv4: the network card has yet to cut this packet into several.
+        let length = if stated == 0 { rest.len() } else { stated };
+        let payload = rest.get(..length).ok_or(InternetError::Length)?;
+        let address = |at: usize| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&header[at..at + 16]);
+            IpAddr::from(Ipv6Addr::from(octets))
+        };
+        let (protocol, payload, part) = behind_extensions(header[6], payload)?;
+        Ok(Self { source: address(8), destination: address(24), protocol, part, payload })
+    }
+
+    /// The packet that this part's datagram makes: what was put together may begin with extension headers.
+    pub(super) fn whole(self, payload: &[u8]) -> Result<IpPacket<'_>, InternetError> {
+        let (protocol, payload, part) = match self.source {
+            IpAddr::V4(_) => (self.protocol, payload, None),
+            IpAddr::V6(_) => behind_extensions(self.protocol, payload)?,
+        };
+        if part.is_some() {
+            return Err(InternetError::Protocol);
+        }
+        Ok(IpPacket { source: self.source, destination: self.destination, protocol, part: None, payload })
+    }
+}
+
+/// Passes over the extension headers of IPv6, up to that of a part: what the packet carries, and which part it is.
+fn behind_extensions(mut protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Option<Part>), InternetError> {
+    for _ in 0..=MOST_EXTENSIONS {
+        let units = || payload.get(1).map(|&units| usize::from(units)).ok_or(InternetError::Short);
+        let length = match protocol {
+            FRAGMENT => 8,
+            AUTHENTICATION => 8 + 4 * units()?,
+            kind if EXTENSIONS.contains(&kind) => 8 + 8 * units()?,
+            _ => return Ok((protocol, payload, None)),
+        };
+        let (extension, rest) = payload.split_at_checked(length).ok_or(InternetError::Short)?;
+        let is_part = protocol == FRAGMENT;
+        (protocol, payload) = (extension[0], rest);
+        if is_part {
+            let word = u16::from_be_bytes([extension[2], extension[3]]);
+            let identification = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
+            let part = Part { identification, offset: word & !7, has_more: word & 1 != 0 };
+            // A header that says "the only part" is a whole packet (RFC 6946).
+            if part.has_more || part.offset > 0 {
+                return Ok((protocol, payload, Some(part)));
+            }
+        }
+    }
+    Err(InternetError::Length)
+}
+
+/// Datagrams that are put together at the same time; the oldest gives way.
+const MOST_OPEN: usize = 64;
+/// The longest datagram.
+const MOST_BYTES: usize = 0xFFFF;
+
+/// What the parts of a datagram have in common.
+type Whose = (IpAddr, IpAddr, u8, u32);
+
+/// Datagrams of which some parts have come.
+#[derive(Debug, Default)]
+pub(super) struct Reassembly {
+    /// In the order of their first parts.
+    open: Vec<Open>,
+    /// The datagram that became whole last.
+    whole: Vec<u8>,
+    given_up: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    whose: Whose,
+    bytes: Vec<u8>,
+    /// What has come, as ranges in order that do not touch each other: at most one for each 8 bytes.
+    come: Vec<(usize, usize)>,
+    /// How long it is, as soon as its last part has come.
+    length: Option<usize>,
+}
+
+impl Reassembly {
+    /// Takes a part. The datagram, where this was its last missing part.
+    pub(super) fn accept(&mut self, packet: &IpPacket<'_>, part: Part) -> Option<&[u8]> {
+        let whose = (packet.source, packet.destination, packet.protocol, part.identification);
+        let start = usize::from(part.offset);
+        let end = start + packet.payload.len();
+        let ends_within = part.has_more && !packet.payload.len().is_multiple_of(8);
+        if end > MOST_BYTES || ends_within || packet.payload.is_empty() {
+            return None;
+        }
+        let index = match self.open.iter().position(|open| open.whose == whose) {
+            Some(index) => index,
+            None => self.begin(whose),
+        };
+        let open = &mut self.open[index];
+        open.put(start, packet.payload);
+        if !part.has_more {
+            open.length = Some(end);
+        }
+        if open.length.is_none_or(|length| open.come != [(0, length)]) {
+            return None;
+        }
+        self.whole = self.open.remove(index).bytes;
+        Some(&self.whole)
+    }
+
+    fn begin(&mut self, whose: Whose) -> usize {
+        if self.open.len() == MOST_OPEN {
+            self.open.remove(0);
+            self.given_up += 1;
+        }
+        self.open.push(Open { whose, bytes: Vec::new(), come: Vec::new(), length: None });
+        self.open.len() - 1
+    }
+
+    /// Datagrams whose other parts did not come, those that are still waited for included.
+    pub(super) fn unfinished(&self) -> u64 {
+        self.given_up + self.open.len() as u64
+    }
+}
+
+impl Open {
+    fn put(&mut self, start: usize, payload: &[u8]) {
+        let end = start + payload.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[start..end].copy_from_slice(payload);
+        self.come.push((start, end));
+        self.come.sort_unstable();
+        self.come.dedup_by(|next, before| {
+            let touches = next.0 <= before.1;
+            if touches {
+                before.1 = before.1.max(next.1);
+            }
+            touches
+        });
+    }
+}
+
+/// Bytes of a header without options.
+const TCP_BYTES: usize = 20;
+/// Directions of connections that are followed.
+const MOST_STREAMS: usize = 1024;
+/// Bytes of one direction that wait for others before them. Then those are taken for lost.
+const MOST_WAITING_BYTES: usize = 16 << 20;
+/// Segments of one direction that wait so.
+const MOST_WAITING: usize = 16_384;
+
+/// A TCP segment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Segment<'a> {
+    /// Whence it comes.
+    pub source: SocketAddr,
+    /// Where it goes.
+    pub destination: SocketAddr,
+    /// The number of its first byte.
+    pub sequence: u32,
+    /// The connection begins with it.
+    pub begins: bool,
+    /// The connection ends with it.
+    pub ends: bool,
+    /// What it carries.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Looks at what an IP packet carries.
+    ///
+    /// # Errors
+    /// Where it ends within its header.
+    pub(super) fn parse(source: IpAddr, destination: IpAddr, bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let header = bytes.first_chunk::<TCP_BYTES>().ok_or(InternetError::Short)?;
+        let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let header_bytes = usize::from(header[12] >> 4) * 4;
+        if header_bytes < TCP_BYTES {
+            return Err(InternetError::HeaderLength);
+        }
+        let payload = bytes.get(header_bytes..).ok_or(InternetError::HeaderLength)?;
+        const FIN: u8 = 1;
+        const SYN: u8 = 2;
+        const RST: u8 = 4;
+        Ok(Self {
+            source: SocketAddr::new(source, number(0)),
+            destination: SocketAddr::new(destination, number(2)),
+            sequence: u32::from(number(4)) << 16 | u32::from(number(6)),
+            begins: header[13] & SYN != 0,
+            ends: header[13] & (FIN | RST) != 0,
+            payload,
+        })
+    }
+}
+
+/// A stretch of a stream.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct StreamPiece {
+    /// Bytes before these that the capture does not have.
+    pub lost_bytes: u64,
+    /// A new connection begins with these bytes.
+    pub begins: bool,
+    /// How many they are.
+    pub bytes: usize,
+}
+
+/// What follows in a stream, stretch by stretch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stretches {
+    bytes: Vec<u8>,
+    pieces: Vec<StreamPiece>,
+}
+
+impl Stretches {
+    /// Forgets all of it.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+    }
+
+    /// Each stretch with its bytes. One without bytes is the begin of a connection.
+    pub fn iter(&self) -> impl Iterator<Item = (StreamPiece, &[u8])> {
+        let mut at = 0;
+        self.pieces.iter().map(move |piece| {
+            let from = at;
+            at += piece.bytes;
+            (*piece, &self.bytes[from..at])
+        })
+    }
+
+    fn push(&mut self, lost_bytes: u64, begins: bool, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        match self.pieces.last_mut() {
+            Some(last) if lost_bytes == 0 && !begins => last.bytes += bytes.len(),
+            _ => self.pieces.push(StreamPiece { lost_bytes, begins, bytes: bytes.len() }),
+        }
+    }
+}
+
+/// Every direction of every connection.
+#[derive(Debug, Default)]
+pub struct Streams {
+    streams: HashMap<(SocketAddr, SocketAddr), Stream>,
+    /// How many there were before.
+    number: u64,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Which one it is, in the order in which they began.
+    number: u64,
+    /// The number of the next byte, counted on beyond 32 bits.
+    next: u64,
+    /// Segments that came too soon, by the number of their first byte.
+    waiting: BTreeMap<u64, Vec<u8>>,
+    waiting_bytes: usize,
+}
+
+impl Streams {
+    /// No connection was seen yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a segment, and appends to `out` what follows in its stream: nothing, where bytes before it are missing.
+    /// False where there are more connections than are followed.
+    pub fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) -> bool {
+        let whose = (segment.source, segment.destination);
+        let known = self.streams.get_mut(&whose);
+        let is_new = match known {
+            // The same one comes again when the other side did not hear of it.
+            Some(stream) => segment.begins && !stream.begins_with(segment),
+            None => true,
+        };
+        if is_new {
+            if let Some(mut before) = self.streams.remove(&whose) {
+                before.give_up(out);
+            }
+            if self.streams.len() >= MOST_STREAMS {
+                return false;
+            }
+            self.streams.insert(whose, Stream::new(segment, self.number));
+            self.number += 1;
+            out.push(0, true, &[]);
+        }
+        let Some(stream) = self.streams.get_mut(&whose) else { return false };
+        stream.accept(segment, out);
+        if segment.ends && stream.waiting.is_empty() {
+            self.streams.remove(&whose);
+        }
+        true
+    }
+
+    /// No more segments come: gives what still waits, of each stream what follows behind the bytes that are missing.
+    pub fn end(&mut self, give: &mut dyn FnMut((SocketAddr, SocketAddr), &Stretches)) {
+        let mut left: Vec<_> = self.streams.drain().filter(|(_, stream)| !stream.waiting.is_empty()).collect();
+        left.sort_by_key(|(_, stream)| stream.number);
+        for (whose, mut stream) in left {
+            let mut out = Stretches::default();
+            stream.give_up(&mut out);
+            give(whose, &out);
+        }
+    }
+}
+
+impl Stream {
+    fn new(segment: &Segment<'_>, number: u64) -> Self {
+        // The first byte of a connection has the number behind that of its first segment; room is left for such as came before it.
+        let next = (1 << 32) + u64::from(segment.sequence) + u64::from(segment.begins);
+        Self { number, next, ..Self::default() }
+    }
+
+    /// The number of a byte, counted on beyond 32 bits: the nearest to what comes next.
+    const fn place(&self, sequence: u32) -> u64 {
+        self.next.wrapping_add_signed(sequence.wrapping_sub(self.next as u32) as i32 as i64)
+    }
+
+    /// Whether this is the first segment of this stream once more.
+    const fn begins_with(&self, segment: &Segment<'_>) -> bool {
+        self.place(segment.sequence.wrapping_add(1)) == self.next
+    }
+
+    /// Appends what follows; what comes too soon waits, until it is so much that what is before it is taken for lost.
+    fn accept(&mut self, segment: &Segment<'_>, out: &mut Stretches) {
+        let place = self.place(segment.sequence.wrapping_add(segment.begins.into()));
+        if place <= self.next {
+            self.append(place, segment.payload, 0, out);
+        } else if !segment.payload.is_empty() {
+            let before = self.waiting.get(&place).map_or(0, Vec::len);
+            if before < segment.payload.len() {
+                self.waiting.insert(place, segment.payload.to_vec());
+                self.waiting_bytes += segment.payload.len() - before;
+            }
+        }
+        self.append_waiting(out);
+        while self.waiting_bytes > MOST_WAITING_BYTES || self.waiting.len() > MOST_WAITING {
+            self.pass_over(out);
+        }
+    }
+
+    /// Takes what is missing for lost, and appends what follows.
+    fn pass_over(&mut self, out: &mut Stretches) {
+        let Some((place, payload)) = self.waiting.pop_first() else { return };
+        let lost = place - self.next;
+        self.next = place;
+        self.waiting_bytes -= payload.len();
+        self.append(place, &payload, lost, out);
+        self.append_waiting(out);
+    }
+
+    fn give_up(&mut self, out: &mut Stretches) {
+        while !self.waiting.is_empty() {
+            self.pass_over(out);
+        }
+    }
+
+    /// Appends what of a segment was not there yet; none of its bytes lie behind the next one.
+    fn append(&mut self, place: u64, payload: &[u8], lost: u64, out: &mut Stretches) {
+        let new = payload.get((self.next - place) as usize..).unwrap_or_default();
+        if !new.is_empty() {
+            out.push(lost, false, new);
+            self.next += new.len() as u64;
+        }
+    }
+
+    fn append_waiting(&mut self, out: &mut Stretches) {
+        while let Some(entry) = self.waiting.first_entry()
+            && *entry.key() <= self.next
+        {
+            let (place, payload) = entry.remove_entry();
+            self.waiting_bytes -= payload.len();
+            self.append(place, &payload, 0, out);
+        }
+    }
 }

@@ -1,10 +1,9 @@
-//! What stands at the front of a stream, by each kind of framing.
+//! The front of a stream for each kind of framing: frames, zeros between frames, and the fast path for whole frames.
 
 use super::Plan;
-use super::checksum::Check;
-use super::number::{Constant, Field};
-use crate::framing::{Front, Part, Search, Window};
-use crate::zeros;
+use super::fields::{Check, Constant, Field, Joined};
+use crate::framing::{Fields, Framing, Front, Part, Search, Window, plain_by_front};
+use crate::zeros::{self, Begin, Headed};
 use ropewalk_terms::Cause;
 
 /// A frame with a delimiter does not begin with so many zeros.
@@ -270,4 +269,302 @@ enum Look {
     Begin(usize),
     /// So many bytes are needed to know it.
     Needs(usize),
+}
+
+// The fast path for a frame in one piece, which nearly all frames are: all fields lie in its first bytes, and each is
+// loaded once.
+
+/// Bytes that fields begin within, and bytes that are then looked at: so many that no place needs a check of its own.
+const NEAR: usize = 64;
+const HEAD: usize = NEAR + 8;
+
+/// A field near a frame's begin; without bits where the layout has none.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Near {
+    mask: u64,
+    base: u32,
+    down: u8,
+    is_big_endian: bool,
+}
+
+impl Near {
+    /// None where it is counted from the frame's end, or not near.
+    fn new(field: &Field) -> Option<Self> {
+        let (base, down, mask) = field.place_from_begin()?;
+        let base = u32::try_from(base).ok().filter(|&base| base < NEAR as u32)?;
+        Some(Self { mask, base, down, is_big_endian: field.number().is_big_endian })
+    }
+
+    /// A field that may not be there.
+    fn of(field: Option<&Field>) -> Option<Self> {
+        field.map_or(Some(Self::default()), Self::new)
+    }
+
+    #[inline(always)]
+    const fn is_there(&self) -> bool {
+        self.mask != 0
+    }
+
+    /// Its value; 0 where it is not there.
+    #[inline(always)]
+    fn read(&self, head: &[u8; HEAD]) -> u64 {
+        let base = self.base as usize % NEAR;
+        let word = u64::from_le_bytes(*head[base..base + 8].first_chunk().unwrap_or(&[0; 8]));
+        let word = if self.is_big_endian { word.swap_bytes() } else { word };
+        word >> (self.down & 63) & self.mask
+    }
+
+    #[inline(always)]
+    fn read_if_there(&self, head: &[u8; HEAD]) -> Option<u64> {
+        self.is_there().then(|| self.read(head))
+    }
+}
+
+/// What is looked at, side by side.
+#[derive(Debug)]
+pub(super) struct Quick {
+    /// The shortest frame, and how much longer the longest is.
+    least: u64,
+    range: u64,
+    mark: Near,
+    mark_value: u64,
+    /// Zeros may look like a frame.
+    looks_for_zeros: bool,
+    length: Near,
+    unit: u64,
+    base: u64,
+    event: Near,
+    time: Near,
+    board: Near,
+    trigger_type: Near,
+    sequence: Near,
+    status: Near,
+}
+
+impl Quick {
+    /// None where frames need a longer look.
+    pub(super) fn new(plan: &Plan) -> Option<Self> {
+        if plan.matches.is_some() || plan.seconds.is_some() || plan.least < 8 {
+            return None;
+        }
+        let (length, unit, base) = match &plan.cut {
+            Cut::Length(rule) => (Near::new(&rule.field)?, rule.unit, rule.base as u64),
+            Cut::Fixed => (Near::default(), 0, plan.most as u64),
+            _ => return None,
+        };
+        // No length that can be stated leads beyond what can be computed.
+        length.mask.checked_mul(unit).filter(|&longest| longest < 1 << 62)?;
+        let mark = plan.mark.as_ref().map(|(mark, _)| mark);
+        Some(Self {
+            least: plan.least as u64,
+            range: (plan.most - plan.least) as u64,
+            mark: Near::of(mark.map(|mark| mark.field()))?,
+            looks_for_zeros: plan.is_like_zeros(),
+            mark_value: mark.map_or(0, |mark| mark.value()),
+            length,
+            unit,
+            base,
+            event: match &plan.event {
+                None => Near::default(),
+                Some(event) => Near::new(event.alone()?)?,
+            },
+            time: match &plan.ticks {
+                None => Near::default(),
+                Some(ticks) => Near::new(ticks.alone()?)?,
+            },
+            board: Near::of(plan.source.as_ref())?,
+            trigger_type: Near::of(plan.trigger_type.as_ref())?,
+            sequence: Near::of(plan.sequence.as_ref())?,
+            status: Near::of(plan.status.as_ref())?,
+        })
+    }
+
+    /// The frame at the front, with bytes behind it; none where a longer look is needed.
+    #[inline(always)]
+    fn look(&self, plan: &Plan, bytes: &[u8]) -> Option<(usize, Fields)> {
+        // What lies so near to the end takes the longer look.
+        let head = bytes.first_chunk::<HEAD>()?;
+        if self.looks_for_zeros && head.starts_with(&[0; 8]) {
+            return None;
+        }
+        if self.mark.read(head) != self.mark_value {
+            return None;
+        }
+        let length = self.length.read(head).wrapping_mul(self.unit).wrapping_add(self.base);
+        if length.wrapping_sub(self.least) > self.range || length >= bytes.len() as u64 {
+            return None;
+        }
+        let mut fields = Fields {
+            event: self.event.read_if_there(head),
+            time: self.time.read_if_there(head),
+            source: self.board.read_if_there(head).map(|board| board as u32),
+            trigger_type: self.trigger_type.read_if_there(head).map(|kind| kind as u16),
+            sequence: self.sequence.read_if_there(head),
+            ..Fields::default()
+        };
+        if self.status.is_there() {
+            fields.flags = plan.flags(self.status.read(head));
+        }
+        Some((length as usize, fields))
+    }
+}
+
+impl Plan {
+    /// See [`Framing::plain`](crate::framing::Framing::plain).
+    #[inline(always)]
+    pub(super) fn look_quickly(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
+        match &self.quick {
+            Some(quick) => quick.look(self, bytes),
+            None => plain_by_front(self, bytes),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether zeros may look like the begin of a frame.
+    #[inline]
+    pub(super) fn is_like_zeros(&self) -> bool {
+        self.mark.as_ref().is_none_or(|(mark, _)| mark.value() == 0)
+    }
+
+    /// What stands at the front where that are zeros, or where zeros were. A frame of nothing but zeros is none: behind them two
+    /// frames are looked for that number each other, or one whose checksum is right.
+    #[inline]
+    pub(super) fn pass_zeros(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        if window.array(0) == Some([0]) && zeros::leading(window, self.least) == self.least {
+            return self.zeros_in_front(window, search);
+        }
+        search.adrift.then(|| zeros::resume(self, window, search))
+    }
+
+    /// Whether a datagram of which something is known is nothing but zeros.
+    pub(super) fn is_blank(&self, datagram: &(impl Window + ?Sized)) -> bool {
+        let says_something = self.numbers_frames() || self.ticks.is_some() || self.source.is_some();
+        let bytes = datagram.len();
+        says_something && zeros::leading(datagram, bytes) == bytes && self.is_matched(datagram)
+    }
+
+    #[cold]
+    fn zeros_in_front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+        let bytes = self.stated(window);
+        if let Some(bytes) = bytes
+            && !search.adrift
+        {
+            // An event may be number 0, and have something in it.
+            if zeros::leading(window, bytes) < bytes.min(window.len()) {
+                return None;
+            }
+            if window.len() < bytes {
+                return Some(Front::Needs { bytes });
+            }
+            if matches!(self.cut, Cut::Fixed) {
+                let whole = Front::Skip { bytes, cause: Cause::FramingLost };
+                let kept = if self.numbers_frames() { self.keep_alignment(window, bytes) } else { Some(whole) };
+                if kept.is_some() {
+                    return kept;
+                }
+            }
+        }
+        Some(zeros::skip(window, self.least - 1, search))
+    }
+
+    /// Zeros in the place of frames of `bytes` bytes leave those behind them where they were, which two show that number each other. None
+    /// where that is not so: bytes were lost as well, or zeros came in between.
+    fn keep_alignment(&self, window: &(impl Window + ?Sized), bytes: usize) -> Option<Front> {
+        let zeros = zeros::leading(window, window.len());
+        let blank = zeros / bytes * bytes;
+        let skip = |bytes| Some(Front::Skip { bytes, cause: Cause::FramingLost });
+        if zeros == window.len() {
+            // The last of them is kept until something else comes.
+            return if blank > bytes { skip(blank - bytes) } else { Some(Front::Needs { bytes: zeros + 1 }) };
+        }
+        // Of the first frame that is not blank the begin may be zeros.
+        for at in [blank, blank + bytes] {
+            let rest = Part::new(window, at.min(window.len()), window.len().saturating_sub(at));
+            let is_frame = match self.begin(&rest) {
+                Begin::No => Ok(false),
+                Begin::Needs(more) => Err(more),
+                Begin::Surely(_) => Ok(true),
+                Begin::Perhaps(_) => self.follows(&rest, bytes),
+            };
+            match is_frame {
+                Ok(true) => return skip(at),
+                Ok(false) => {}
+                Err(more) => return Some(Front::Needs { bytes: at + more }),
+            }
+        }
+        None
+    }
+
+    /// How long the frame at the front says that it is; none where none is as long.
+    fn stated(&self, window: &(impl Window + ?Sized)) -> Option<usize> {
+        let rule = |rule: &LengthRule| rule.bytes(rule.field.of(window));
+        let bytes = if let Cut::Length(length) = &self.cut { rule(length) } else { self.most as u64 };
+        (self.least as u64..=self.most as u64).contains(&bytes).then_some(bytes as usize)
+    }
+
+    const fn numbers_frames(&self) -> bool {
+        self.event.is_some() || self.sequence.is_some()
+    }
+
+    fn numbers_from_begin(&self) -> bool {
+        let event = self.event.iter().flat_map(Joined::fields);
+        let time = self.ticks.iter().flat_map(Joined::fields);
+        let mut all = event.chain(time).chain(&self.sequence).chain(&self.seconds);
+        all.all(|field| field.place_from_begin().is_some()) && self.matches.is_none()
+    }
+
+    /// Whether one frame comes right behind another one: by their own numbers, or else by those of their events. A field that
+    /// is read in the wrong place may stay as it is or grow by much, but hardly by one.
+    fn go_on(&self, one: &Fields, next: &Fields) -> bool {
+        let is_next =
+            |one: u64, next: u64, bits: u8| next.wrapping_sub(one) & u64::MAX >> (64 - bits.clamp(1, 64)) == 1;
+        let widths = self.widths();
+        match (one.sequence.zip(next.sequence), one.event.zip(next.event), one.time.zip(next.time)) {
+            (Some((one, next)), ..) => is_next(one, next, widths.sequence),
+            (_, Some((one, next)), _) => is_next(one, next, widths.event),
+            (.., Some((one, next))) => one <= next,
+            _ => true,
+        }
+    }
+}
+
+impl Headed for Plan {
+    fn begin(&self, window: &(impl Window + ?Sized)) -> Begin {
+        if window.len() < self.least {
+            return Begin::Needs(self.least);
+        }
+        if zeros::leading(window, self.least) == self.least {
+            return Begin::No;
+        }
+        let is_marked = self.mark.as_ref().is_none_or(|(mark, _)| mark.stands_in(window));
+        let Some(bytes) = self.stated(window).filter(|_| is_marked) else { return Begin::No };
+        if self.check.is_none() {
+            return Begin::Perhaps(bytes);
+        }
+        match window.len() >= bytes {
+            false => Begin::Needs(bytes),
+            true if self.checksum(&Part::new(window, 0, bytes)) == Some(true) => Begin::Surely(bytes),
+            true => Begin::No,
+        }
+    }
+
+    fn follows(&self, window: &(impl Window + ?Sized), bytes: usize) -> Result<bool, usize> {
+        let (one, rest) = (Part::new(window, 0, bytes), Part::new(window, bytes, window.len() - bytes));
+        match self.begin(&rest) {
+            Begin::No => Ok(false),
+            Begin::Needs(more) => Err(bytes + more),
+            Begin::Perhaps(more) | Begin::Surely(more) => {
+                // The shortest frame has all fields at its begin.
+                let needed = if self.numbers_from_begin() { self.least } else { more };
+                if rest.len() < needed {
+                    return Err(bytes + needed);
+                }
+                let next = Part::new(&rest, 0, needed);
+                Ok(self.is_matched(&one)
+                    && self.is_matched(&next)
+                    && self.go_on(&self.fields(&one), &self.fields(&next)))
+            }
+        }
+    }
 }
