@@ -5,7 +5,7 @@
 //! 256, whichever of its links they are of: it says nothing of one link. Pages of one heartbeat frame have the same orbit and count
 //! from 0, the last one has its stop bit set.
 
-use super::search::frame;
+use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
 use crate::message::FragmentFlags;

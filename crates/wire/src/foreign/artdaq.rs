@@ -3,7 +3,7 @@
 //! The length counts words, header and metadata included. Types below 225 are the experiment's, those from 225 on the
 //! system's own. Versions 0 and 1 have a header of three words and are not read.
 
-use super::search::frame;
+use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Widths, Window};
 use crate::message::FragmentFlags;

@@ -12,7 +12,7 @@
 //! Little-endian. Of what version 5 adds the order is from memory. Checksums (CRC-16-CCITT or Adler-32 over the payload) are shown
 //! and not computed. Data files put records of their own (markers 0x1234....) around events: they are passed over, and counted.
 
-use super::search::{frame, skip_to};
+use super::headed::{frame, skip_to};
 use super::{Describe, Inspector, MOST_FRAME_BYTES, Place, Value};
 use crate::framing::{Fields, Framing, Front, Part, Search, Widths, Window};
 use crate::message::FragmentFlags;

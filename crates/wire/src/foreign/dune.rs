@@ -4,7 +4,7 @@
 //! detector's id (from memory). Inside DUNE fragments lie in HDF5 files; what is read here is fragments back to back, as they
 //! travel. Times count 16 ns (62.5 MHz) since 1970.
 
-use super::search::{frame, skip_to};
+use super::headed::{frame, skip_to};
 use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place};
 use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
 use crate::message::FragmentFlags;

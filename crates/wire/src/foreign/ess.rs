@@ -8,7 +8,7 @@
 //! Little-endian (ESS event formation unit, `ReadoutParser.h`). Ticks are of 88.0525 MHz. The header's length is 30 bytes, 32 from version
 //! 1 on. Checked on a real capture of two readout masters, version 0.
 
-use super::search::frame;
+use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, headed};
 use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
 use crate::zeros;

@@ -10,7 +10,7 @@
 //! Little-endian. Ids from 0x8000 on are the system's: begin of run, end of run (the serial is then the run's number, what follows
 //! is a dump of all settings) and messages. Checked on a real run of 8,227 events with banks of the first two kinds.
 
-use super::search::frame;
+use super::headed::frame;
 use super::{Describe, Header, Inspector, MOST_FRAME_BYTES, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
 use crate::message::FragmentFlags;

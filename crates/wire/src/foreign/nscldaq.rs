@@ -10,7 +10,7 @@
 //! Little-endian here; machines of the other order write their own. Version 12 writes 4 for no body header. A physics item has
 //! no event number; what an event builder put into one is not looked into.
 
-use super::search::frame;
+use super::headed::frame;
 use super::{Describe, Header, Inspector, Place, Value, headed};
 use crate::framing::{Fields, Framing, Front, Search, Window};
 use crate::zeros;

@@ -1,6 +1,13 @@
-//! Streams: the same frames however the bytes come, and after damage the next good frame.
+//! Streams: the same frames for all cuts; after damage or zeros the next good frame; no bytes cause a panic.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::*;
+use crate::framing::Splitter;
+use crate::message::FragmentFlags;
+use crate::zeros;
 
 #[test]
 fn a_stream_is_cut_into_the_same_frames_however_it_comes() {
@@ -138,5 +145,275 @@ fn a_wrong_checksum_in_the_last_fragment_of_a_file_costs_no_fragment() {
         let found = cut(ForeignFormat::Fed, &fragments.concat(), 64);
         assert_eq!((&found.frames, found.left), (&fragments, 0), "{place}");
         assert_eq!(ForeignFormat::Fed.checksum(&found.frames[4][..]), Some(false));
+    }
+}
+
+/// What is told about a frame of which these bytes were changed.
+fn damaged(format: ForeignFormat, event: u32, at: usize, bytes: &[u8]) -> Told {
+    let mut frame = sample(format, 3, event).concat();
+    frame[at..at + bytes.len()].copy_from_slice(bytes);
+    told(format, &frame)
+}
+
+#[test]
+fn a_part_that_goes_beyond_its_frame_is_a_fault() {
+    let bank = damaged(ForeignFormat::Midas, 1, 16 + 8 + 8, &1000_u32.to_le_bytes());
+    assert_eq!((bank.faults, bank.parts.len()), (vec!["a bank goes beyond its event"], 0));
+    let readout = damaged(ForeignFormat::Ess, 1, 32, &1000_u16.to_le_bytes());
+    assert_eq!((readout.faults, readout.parts.len()), (vec!["a readout goes beyond its packet"], 0));
+    let none = damaged(ForeignFormat::Ess, 1, 32, &3_u16.to_le_bytes());
+    assert_eq!(none.faults, ["a readout goes beyond its packet"], "it is shorter than its own header");
+    let segment = damaged(ForeignFormat::Ejfat, 1, 4, &1000_u32.to_be_bytes());
+    assert_eq!(segment.faults, ["the segment goes beyond its event"]);
+    let page = damaged(ForeignFormat::Alice, 1, 10, &5000_u16.to_le_bytes());
+    assert_eq!(page.faults, ["more memory is used than the page has"]);
+    let header = damaged(ForeignFormat::Nscldaq, 1, 8, &5000_u32.to_le_bytes());
+    assert_eq!(header.faults, ["the body header goes beyond the item"]);
+}
+
+#[test]
+fn lengths_that_contradict_each_other_are_faults() {
+    let banks = damaged(ForeignFormat::Midas, 1, 16, &9_u32.to_le_bytes());
+    assert_eq!(banks.faults, ["the banks do not fill the event"]);
+    let event = sample(ForeignFormat::Eudaq, 3, 1).concat();
+    assert_eq!(told(ForeignFormat::Eudaq, &event[..event.len() - 1]).faults.len(), 1);
+    assert_eq!(told(ForeignFormat::Eudaq, &[&event[..], b"x"].concat()).faults.len(), 1);
+    let datagram = [&sample(ForeignFormat::Srs, 3, 1).concat()[..], b"xy"].concat();
+    assert_eq!(told(ForeignFormat::Srs, &datagram).faults, ["the datagram ends within a word"]);
+    assert!(ForeignFormat::Srs.fields(&datagram[..]).flags.has_error());
+    let packet = damaged(ForeignFormat::LhcbMep, 1, 4, &5_u16.to_le_bytes());
+    assert_eq!(packet.faults, ["the fragments are not those that the header promises"]);
+    let header = damaged(ForeignFormat::Atlas, 1, 8, &3_u32.to_le_bytes());
+    assert_eq!(header.faults, ["the header's lengths contradict each other"]);
+    let frd = damaged(ForeignFormat::Frd, 1, 24 + 7, &[0x60]);
+    assert_eq!(frd.faults, ["the data do not fall apart into FED fragments"]);
+    let event = sample(ForeignFormat::Frd, 3, 1).concat();
+    assert_eq!(told(ForeignFormat::Frd, &event[..event.len() - 1]).faults.len(), 1);
+    let mdf = damaged(ForeignFormat::Mdf, 1, 48, &[0]);
+    assert_eq!(mdf.faults, ["there is no bank where one should begin"]);
+    let packed = damaged(ForeignFormat::Mdf, 1, 16, &[4]);
+    assert_eq!((packed.faults, &packed.parts[..]), (vec![], &["compressed banks".to_owned()][..]));
+    let fed = damaged(ForeignFormat::Fed, 1, 7, &[0x60]);
+    assert_eq!(fed.faults, ["header, trailer and length do not belong together"]);
+}
+
+#[test]
+fn fragments_within_fragments_are_looked_into() {
+    let event = sample(ForeignFormat::Atlas, 3, 1).concat();
+    // A full event's header has 17 words here, a ROB's 8, a ROD's 9; then a word of data, one of status, three of trailer.
+    let rob = 17 * 4;
+    let no_child = damaged(ForeignFormat::Atlas, 1, rob, &[0; 4]);
+    assert_eq!(no_child.faults, ["no fragment where one should begin"]);
+    let no_rod = damaged(ForeignFormat::Atlas, 1, rob + 32, &[0; 4]);
+    assert_eq!(no_rod.faults, ["no ROD fragment in a ROB fragment"]);
+    let trailer = damaged(ForeignFormat::Atlas, 1, rob + 32 + 11 * 4, &9_u32.to_le_bytes());
+    assert_eq!(trailer.faults, ["the ROD trailer counts other words than there are"]);
+    assert_eq!(event.len(), rob + 2 * (8 + 9 + 2 + 3) * 4);
+    let is_flagged = |event: &[u8]| ForeignFormat::Atlas.fields(event).flags.contains(FragmentFlags::FRAMES_MISSING);
+    let mut hole = event.clone();
+    hole[rob..].fill(0);
+    assert_eq!((is_flagged(&event), is_flagged(&hole)), (false, true), "a run says so, too");
+}
+
+#[test]
+fn what_the_sender_marked_as_bad_is_a_fault() {
+    let dune = damaged(ForeignFormat::Dune, 1, 52, &4_u32.to_le_bytes());
+    assert_eq!(dune.faults, ["the sender set error bits"]);
+    let artdaq = damaged(ForeignFormat::Artdaq, 1, 24, &[0]);
+    assert_eq!(artdaq.faults, ["not marked valid", "not marked complete"]);
+}
+
+#[test]
+fn banks_are_no_duty_of_a_fragment_but_half_a_bank_is_a_fault() {
+    let mut packet = Vec::new();
+    encode_mep(1, 0, [&b"no banks at all"[..], b""].into_iter(), &mut packet).expect("it is short");
+    let without = told(ForeignFormat::LhcbMep, &packet);
+    assert_eq!((without.faults, &without.parts[..]), (vec![], &["event", "no banks", "event"].map(String::from)[..]));
+    assert_eq!(ForeignFormat::LhcbMep.fields(&packet[..]).source, None);
+    let (mut banks, mut packet) = (Vec::new(), Vec::new());
+    encode_bank(&bank(3, b"data"), &mut banks).expect("it is short");
+    banks.extend_from_slice(b"rest");
+    encode_mep(1, 0, [&banks[..]].into_iter(), &mut packet).expect("it is short");
+    assert_eq!(told(ForeignFormat::LhcbMep, &packet).faults, ["there is no bank where one should begin"]);
+}
+
+#[test]
+fn banks_with_headers_of_every_width_are_read() {
+    for (flags, header) in [(1_u32, 8), (0x11, 12), (0x31, 16)] {
+        let mut event = Vec::new();
+        for data in [&b"eight..8"[..], b"five."] {
+            event.extend_from_slice(b"BANK");
+            if header == 8 {
+                event.extend_from_slice(&1_u16.to_le_bytes());
+                event.extend_from_slice(&(data.len() as u16).to_le_bytes());
+            } else {
+                event.extend_from_slice(&1_u32.to_le_bytes());
+                event.extend_from_slice(&(data.len() as u32).to_le_bytes());
+                event.resize(event.len() + header - 12, 0);
+            }
+            event.extend_from_slice(data);
+            event.resize(event.len() + data.len().next_multiple_of(8) - data.len(), 0);
+        }
+        let bytes = event.len() as u64;
+        let head = Header::<24>::new().with(midas::SIZE, bytes + 8).with(midas::BANK_BYTES, bytes);
+        let event = [&head.with(midas::BANK_FLAGS, flags.into()).0[..], &event].concat();
+        let banks: Vec<_> = midas::Banks::of(&event).map(|bank| bank.expect("a bank").data.to_vec()).collect();
+        assert_eq!(banks, [b"eight..8".to_vec(), b"five.".to_vec()], "flags {flags:#x}");
+        assert_eq!(told(ForeignFormat::Midas, &event).faults, [""; 0]);
+    }
+}
+
+#[test]
+fn a_datagram_that_ends_within_the_balancers_header_is_told_as_far_as_it_goes() {
+    let datagram = &sample(ForeignFormat::Ejfat, 3, 2)[0][..12];
+    let told = told(ForeignFormat::Ejfat, datagram);
+    assert!(told.fields.contains("balancer version=2;") && !told.fields.contains("data id"), "{told:?}");
+    assert!(!ForeignFormat::Ejfat.goes_on(datagram));
+}
+
+fn streams() -> impl Iterator<Item = ForeignFormat> {
+    ForeignFormat::ALL.iter().copied().filter(|format| !format.needs_datagrams())
+}
+
+/// Bytes of a stream, and the frames in it.
+fn stream(format: ForeignFormat, first: u32, count: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let frames = samples(format, 3, first, count);
+    (frames.concat(), frames)
+}
+
+/// Cut until nothing more is found; a tail of zeros that is shorter than a header may be left.
+fn found(format: ForeignFormat, bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, usize) {
+    let cut = cut(format, bytes, step);
+    let rest = &bytes[bytes.len() - cut.left..];
+    assert_eq!((cut.lost, zeros::leading(rest, rest.len())), (None, cut.left), "{format:?} in steps of {step}");
+    (cut.frames, cut.skipped + cut.left)
+}
+
+#[test]
+fn zeros_between_frames_become_none_and_hide_none() {
+    for format in streams() {
+        let (before, mut frames) = stream(format, 1, 4);
+        let (behind, others) = stream(format, 5, 4);
+        frames.extend(others);
+        for zeros in [64, 512, 4096, 5000] {
+            let zeros = vec![0; zeros];
+            for (name, bytes) in [
+                ("in front", [&zeros, &before, &behind].map(Vec::as_slice).concat()),
+                ("in the middle", [&before, &zeros, &behind].map(Vec::as_slice).concat()),
+                ("at the end", [&before, &behind, &zeros].map(Vec::as_slice).concat()),
+            ] {
+                for step in [1, 100, bytes.len()] {
+                    let found = found(format, &bytes, step);
+                    assert_eq!(found.1, zeros.len(), "{format:?} {name}");
+                    assert!(found.0 == frames, "{format:?} {name} in steps of {step}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn behind_a_page_of_zeros_the_next_true_header_is_found() {
+    for format in streams() {
+        let (whole, frames) = stream(format, 1, 60);
+        for (place, length) in [(whole.len() / 3, 300), (whole.len() / 2 / 8 * 8, 512), (whole.len() / 4, 640)] {
+            let mut bytes = whole.clone();
+            bytes[place..place + length].fill(0);
+            let Cut { frames: found, lost, .. } = cut(format, &bytes, 1000);
+            // What ends in the zeros and what begins in them is lost; the others are as they were.
+            let (mut start, mut good) = (0, Vec::new());
+            for frame in &frames {
+                let is_touched = start < place + length && place < start + frame.len();
+                good.extend((!is_touched).then_some(frame));
+                start += frame.len();
+            }
+            // Where no length is at the front, an event may be cut short by zeros.
+            let header = if format == ForeignFormat::Eudaq { eudaq::HEADER_BYTES } else { 4 };
+            let is_same = |one: &[u8], other: &[u8]| one.get(..header) == other.get(..header);
+            let has_length = format != ForeignFormat::Eudaq;
+            let is_known = |frame: &Vec<u8>| {
+                // Of a damaged event the fragments in it may be found.
+                let is_part = format == ForeignFormat::Atlas && whole.windows(frame.len()).any(|part| part == frame);
+                is_part || frames.iter().any(|good| is_same(good, frame) && (good.len() == frame.len() || !has_length))
+            };
+            let invented = found.iter().filter(|frame| !is_known(frame));
+            assert_eq!((lost, invented.count()), (None, 0), "{format:?}, {length} zeros at {place}");
+            let kept = good.iter().filter(|good| found.contains(good)).count();
+            assert!(kept + 1 >= good.len(), "{format:?}: {kept} of {}, {length} zeros at {place}", good.len());
+        }
+    }
+}
+
+#[test]
+fn a_datagram_of_zeros_is_no_frame() {
+    for &format in ForeignFormat::ALL {
+        for length in [64, 1000] {
+            assert!(cut(format, &vec![0; length], length).frames.is_empty(), "{format:?}");
+        }
+    }
+}
+
+fn format() -> impl Strategy<Value = ForeignFormat> {
+    prop::sample::select(ForeignFormat::ALL)
+}
+
+/// Asks everything about some bytes.
+fn ask(format: ForeignFormat, bytes: &[u8]) {
+    let _ = (format.fields(bytes), format.checksum(bytes), format.goes_on(bytes), format.events_in(bytes));
+    let _ = (format.looks_like(bytes), format.split(bytes, &mut Vec::new()), format.announces(bytes));
+    if let Some(whole) = format.enclosed(bytes) {
+        let lengths: usize = whole.members.iter().map(|member| member.place.len()).sum();
+        assert!(lengths == whole.data.len() && whole.data.end <= bytes.len(), "the fragments fill the data");
+    }
+    let told = told(format, bytes);
+    assert!(told.parts.len() <= bytes.len() + 2, "what is told is bounded by what came");
+}
+
+/// So many of each format; a million by hand with `PROPTEST_CASES=1000000`.
+#[test]
+fn any_bytes_are_cut_and_told() {
+    for &format in ForeignFormat::ALL {
+        let streams = (vec(any::<u8>(), 0..300), 1..70_usize, 0u32..2000, any::<bool>());
+        let all_good = TestRunner::default().run(&streams, |(mut bytes, step, event, begins)| {
+            if begins {
+                // Behind a good frame, or its first part, more of what comes looks like something.
+                let whole = samples(format, 3, event, 1).concat();
+                bytes = [&whole[..whole.len().min(step * 8)], &bytes].concat();
+            }
+            ask(format, &bytes);
+            let cut = cut(format, &bytes, step);
+            let found: usize = cut.frames.iter().map(Vec::len).sum();
+            prop_assert_eq!(found + cut.skipped + cut.left, bytes.len());
+            Ok(())
+        });
+        all_good.unwrap_or_else(|failed| panic!("{}: {failed}", format.name()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_frames_are_cut_and_told_the_same_however_they_come(
+        format in format(),
+        first in 0..2000_u32,
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut_at in any::<prop::sample::Index>(),
+        step in 1..200_usize,
+    ) {
+        let mut stream = samples(format, 3, first, 3).concat();
+        for (place, byte) in damage {
+            let at = place.index(stream.len());
+            stream[at] = byte;
+        }
+        ask(format, &stream[..cut_at.index(stream.len())]);
+        let whole = cut(format, &stream, stream.len());
+        whole.frames.iter().for_each(|frame| ask(format, frame));
+        if !format.needs_datagrams() {
+            prop_assert_eq!(cut(format, &stream, step), whole);
+        }
+    }
+
+    #[test]
+    fn any_format_may_be_recognised(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = (ForeignFormat::recognise(&bytes), ForeignFormat::recognise_datagram(&bytes));
     }
 }
