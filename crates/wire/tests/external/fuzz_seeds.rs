@@ -2,7 +2,7 @@
 //! begins behind the checksums and lengths that it cannot guess.
 //!
 //! The test demands that they are what is written today. After a change that was meant, this writes them anew:
-//! `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --test fuzz_seeds`.
+//! `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --test external fuzz_seeds`.
 
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, ByCause, Cause, Counter, Epoch, EventKey, Incarnation, NodeId, Outcome, Parameter,
@@ -284,7 +284,7 @@ fn message_seeds() -> Seeds {
 
 /// The segment that `docs/run-file.md` shows, whole, cut, and record by record.
 fn run_file_seeds() -> Seeds {
-    let segment = include_bytes!("../golden/run-file-1.0/run000001-bu0-000001.rwk");
+    let segment = include_bytes!("../../golden/run-file-1.0/run000001-bu0-000001.rwk");
     let records = run_file::Items::new(segment).enumerate().map(|(index, item)| {
         let run_file::Item::Record { record, .. } = item else { panic!("{item:?}") };
         (format!("{index}-{}", record.kind().name().replace(' ', "-")), record.bytes().to_vec())

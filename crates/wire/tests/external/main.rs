@@ -1,0 +1,5 @@
+//! Bytes that this crate exchanges with others: data of a real detector, the example senders, and the seeds of the fuzzers.
+
+mod cms_csc;
+mod fuzz_seeds;
+mod senders;
