@@ -14,11 +14,9 @@ mod copy;
 mod crc16;
 mod crc32c;
 pub mod felix;
-mod short_copy;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use copy::copy;
+pub use copy::{copy, short_copy};
 pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_bits, crc16_of_change};
 pub use crc32c::{Crc32cKernel, crc32c, crc32c_kernels};
-pub use short_copy::short_copy;

@@ -11,11 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{
-    Crc16Kernel,
-    arithmetic::{KEYS, POLYNOMIAL, keys, quotient_of_x80},
-    table,
-};
+use super::{Crc16Kernel, KEYS, POLYNOMIAL, keys, quotient_of_x80, update_by_table};
 use crate::x86::{halves, has_narrow, has_wide, product};
 use core::arch::x86_64::{__m128i, _mm_xor_si128};
 
@@ -40,7 +36,7 @@ pub(super) fn update(remainder: u16, words: &[[u8; 8]]) -> u16 {
         // SAFETY: its feature was detected in the line above.
         unsafe { narrow::update(remainder, words) }
     } else {
-        table::update(remainder, words)
+        update_by_table(remainder, words)
     }
 }
 

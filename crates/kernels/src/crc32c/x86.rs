@@ -11,11 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{
-    Crc32cKernel,
-    arithmetic::{KEYS, keys},
-    table,
-};
+use super::{Crc32cKernel, KEYS, keys, update_by_table};
 use crate::x86::{halves, has_narrow, has_wide, product};
 use core::arch::x86_64::{__m128i, _mm_crc32_u64, _mm_xor_si128};
 use std::arch::is_x86_feature_detected;
@@ -39,7 +35,7 @@ pub(super) fn kernels() -> [Option<Crc32cKernel>; 2] {
 /// The remainder after `bytes`, by the fastest kernel.
 pub(super) fn update(remainder: u32, bytes: &[u8]) -> u32 {
     if !is_x86_feature_detected!("sse4.2") {
-        table::update(remainder, bytes)
+        update_by_table(remainder, bytes)
     } else if has_wide() {
         // SAFETY: its features were detected in the lines above.
         unsafe { wide::update(remainder, bytes) }
@@ -47,7 +43,7 @@ pub(super) fn update(remainder: u32, bytes: &[u8]) -> u32 {
         // SAFETY: its features were detected in the lines above.
         unsafe { narrow::update(remainder, bytes) }
     } else {
-        table::update(remainder, bytes)
+        update_by_table(remainder, bytes)
     }
 }
 
@@ -96,7 +92,7 @@ macro_rules! kernel {
                     let start = product(u64::from(remainder), keys[0]);
                     remainder = reduce(_mm_xor_si128(start, weighted_sum(rest, keys)));
                 }
-                table::update(remainder, last_bytes)
+                update_by_table(remainder, last_bytes)
             }
 
             #[target_feature(enable = $features)]

@@ -10,7 +10,7 @@
 //! (no data, faults) is left to the scalar walk.
 #![allow(unsafe_code)]
 
-use super::{BlockWalk, HEADER_BYTES, LINE_BYTES, Layout, Room, SubChunk, prefetch, scalar};
+use super::{BlockWalk, HEADER_BYTES, LINE_BYTES, Layout, Room, SubChunk, prefetch, walk_block_of};
 
 /// Trailers that are guessed at once.
 const GUESSED: usize = 4;
@@ -76,7 +76,7 @@ impl Steady {
                     BlockWalk { header, first, count: found.count as u32, fault: 0, odd: found.odd as u16 }
                 }
                 None => {
-                    let found = scalar::walk_block_of(layout, block, base, into);
+                    let found = walk_block_of(layout, block, base, into);
                     let first = room.cursor as u32;
                     room.cursor += found.count as usize;
                     BlockWalk { first, ..found }

@@ -4,7 +4,7 @@
 use super::steady::Steady;
 use super::{
     BlockWalk, HEADER_BYTES, LANES, LINE_BYTES, Layout, MOST_GROUPS, ROUNDED, Rest, Room, SubChunk, fault, prefetch,
-    room_for, scalar,
+    room_for, walk_scalar,
 };
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
@@ -88,7 +88,7 @@ pub(super) fn walk(
         }
         let groups = if is_dense { DENSE_GROUPS } else { SPARSE_GROUPS };
         if left < LANES {
-            return scalar::walk(layout, bytes, room);
+            return walk_scalar(layout, bytes, room);
         }
         let groups = if left < groups * LANES { 1 } else { groups };
         if room.walked.sub_chunks.len() - room.cursor < room_for(layout, groups) {
