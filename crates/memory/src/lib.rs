@@ -12,49 +12,44 @@
 //! takes all at once. Nothing here allocates, locks or panics because memory ran out: running dry is
 //! `None`, and the caller holds its source back.
 //!
-//! Files, in the order of the way: `mapping` and `numa` get the memory, `table` counts and returns blocks
-//! (the lock-free core), `registry` finds a pool from a slice, `pool` lends, `loan` and `slice` are the two
-//! ends of a block, `payload` and `queue` chain slices, `returns` and `runs` let many go and send many at once,
-//! `staging` copies where a copy is due, `ring` is memory that a card or another process writes, `frames` memory
-//! whose blocks are filled in an order of its own (the kernel's rings; `packets` and `pieces`: the ways of paper 1),
-//! `shared` lists what other processes can be given to read, `counters` is the page of numbers that they read.
+//! Files, in the order in which bytes pass them: `mapping` gets the memory from the system, `table` counts and returns
+//! blocks (the lock-free core), `registry` finds a pool from a slice and lists memory for other processes, `pool` lends
+//! blocks and stages copies, `slice` has loans and slices, `payload` and `queue` chain slices, `runs` sends and releases
+//! many payloads at once, `ring` is memory that a card or another process writes, `frames` is memory whose blocks are
+//! filled in another order (rings of the kernel, the two ways of paper 1), `counters` is the page of numbers that other
+//! processes read.
 
 mod config;
 mod counters;
 mod frames;
-mod heap;
-mod loan;
 mod mapping;
-mod numa;
-mod packets;
 mod payload;
-mod pieces;
 mod pool;
 mod queue;
 mod registry;
-mod returns;
 pub mod ring;
 mod runs;
-mod shared;
 mod slice;
-mod staging;
-mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 pub use counters::{CounterFile, CounterPage};
-pub use frames::Frames;
-pub use heap::share_heaps;
-pub use loan::{Loan, Posted};
-pub use packets::{NextPacket, PacketAllocator};
+pub use frames::{Frames, NextPacket, PacketAllocator};
+pub use mapping::share_heaps;
 pub use payload::{Payload, chain_allocations, prepare_chains};
-pub use pool::{Owner, Pool};
+pub use pool::{Owner, Pool, Staging};
 pub use queue::{ByteQueue, FrontSlice};
-pub use registry::PoolId;
-pub use returns::Returns;
-pub use runs::Runs;
-pub use shared::{SharedMemory, shared_memories};
-pub use slice::Slice;
-pub use staging::Staging;
+pub use registry::{PoolId, SharedMemory, shared_memories};
+pub use runs::{Returns, Runs};
+pub use slice::{Loan, Posted, Slice};
+
+/// The atomics of the lock-free core: those of the machine, or those of loom when its models run.
+mod sync {
+    #[cfg(all(loom, test))]
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    #[cfg(not(all(loom, test)))]
+    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}

@@ -1,9 +1,11 @@
-//! The memory itself: got once, touched once, given back when nobody refers to it any more.
+//! Memory from the system: mappings, which are touched once and unmapped with their last user, their binding to NUMA nodes, and
+//! memory of the C library.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,8 +15,6 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, mmap, mmap_anonymous, munmap};
 
 use crate::config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
-use crate::numa;
-use crate::pieces::Pieces;
 
 /// Blocks begin where direct disk writes may begin.
 const HEAP_ALIGNMENT: usize = 4096;
@@ -117,7 +117,7 @@ impl Mapping {
         mapping.advise(pages);
         if let Some(node) = config.numa_node {
             let name = config.name.clone();
-            numa::bind(mapping.base, bytes, node).map_err(|source| PoolError::NoSuchNode { name, node, source })?;
+            bind_to_node(mapping.base, bytes, node).map_err(|source| PoolError::NoSuchNode { name, node, source })?;
         }
         let touched = match touch {
             Touch::Everything => bytes,
@@ -269,7 +269,7 @@ impl Mapping {
 
     fn verify_node(&self, config: &PoolConfig, node: u16, bytes: usize, step: usize) -> Result<(), PoolError> {
         let name = config.name.clone();
-        match numa::pages_elsewhere(self.base, bytes, step, node) {
+        match pages_elsewhere(self.base, bytes, step, node) {
             Ok(0) => Ok(()),
             Ok(pages) => Err(PoolError::WrongNode { name, node, pages }),
             Err(source) => Err(PoolError::NoSuchNode { name, node, source }),
@@ -348,6 +348,135 @@ fn huge_bytes_of(smaps: &str, start: usize, end: usize) -> usize {
 fn area(line: &str) -> Option<(usize, usize)> {
     let (first, last) = line.split_ascii_whitespace().next()?.split_once('-')?;
     Some((usize::from_str_radix(first, 16).ok()?, usize::from_str_radix(last, 16).ok()?))
+}
+
+// NUMA: memory is bound to a node before it is touched; afterwards the kernel is asked where it lies. The two calls
+// have no safe wrapper.
+
+/// Nodes that a mask can name: as many as the kernel can have.
+const NODES: usize = 1024;
+const WORD: usize = usize::BITS as usize;
+
+/// Pages asked about in one call.
+const BATCH: usize = 1024;
+
+/// Binds the memory to `node`: pages touched from now on come from there or not at all.
+///
+/// # Errors
+/// `InvalidInput` if there is no such node.
+pub(crate) fn bind_to_node(base: NonNull<u8>, bytes: usize, node: u16) -> io::Result<()> {
+    let node = node as usize;
+    let mut mask = [0usize; NODES / WORD];
+    *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
+    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than it is told), and
+    // changes only where pages of the range will come from.
+    let result =
+        unsafe { libc::syscall(libc::SYS_mbind, base.as_ptr(), bytes, libc::MPOL_BIND, mask.as_ptr(), NODES + 1, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How many pages of `step` bytes do not lie on `node`, untouched ones included.
+pub(crate) fn pages_elsewhere(base: NonNull<u8>, bytes: usize, step: usize, node: u16) -> io::Result<usize> {
+    let mut elsewhere = 0;
+    let mut addresses = [core::ptr::null::<u8>(); BATCH];
+    let mut nodes = [0i32; BATCH];
+    for start in (0..bytes).step_by(step * BATCH) {
+        let count = (bytes - start).div_ceil(step).min(BATCH);
+        for (index, address) in addresses[..count].iter_mut().enumerate() {
+            *address = base.as_ptr().wrapping_add(start + index * step);
+        }
+        // SAFETY: without target nodes the call moves nothing; it reads `count` addresses and writes as many
+        // numbers, for which both arrays have room.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                0,
+                count,
+                addresses.as_ptr(),
+                core::ptr::null::<i32>(),
+                nodes.as_mut_ptr(),
+                0,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        elsewhere += nodes[..count].iter().filter(|&&found| found != i32::from(node)).count();
+    }
+    Ok(elsewhere)
+}
+
+/// Pieces of memory of any size, for as many blocks as there are. The owner's thread alone gets and frees them; atomic
+/// since the last one to go may be on another thread, which frees what is left.
+pub(crate) struct Pieces(Box<[AtomicPtr<u8>]>);
+
+impl Pieces {
+    pub(crate) fn new(blocks: usize) -> Self {
+        Self((0..blocks).map(|_| AtomicPtr::new(null_mut())).collect())
+    }
+
+    /// Where a block's piece begins, if it has one.
+    pub(crate) fn get(&self, block: u32) -> Option<NonNull<u8>> {
+        NonNull::new(self.0[block as usize].load(Ordering::Relaxed))
+    }
+
+    /// Gets a piece for a block that has none, not initialised; none where the system has no memory.
+    pub(crate) fn allocate(&self, block: u32, bytes: usize) -> Option<NonNull<u8>> {
+        debug_assert!(self.get(block).is_none(), "a block has one piece");
+        // SAFETY: any size will do; what is got is not read before it was written.
+        let piece = unsafe { libc::malloc(bytes) };
+        self.0[block as usize].store(piece.cast(), Ordering::Relaxed);
+        self.get(block)
+    }
+
+    /// Gives back what a block's piece has behind its first `bytes` bytes, and says where it is now.
+    ///
+    /// # Safety
+    /// Nobody else may refer to the piece.
+    pub(crate) unsafe fn shrink(&self, block: u32, bytes: usize) -> Option<NonNull<u8>> {
+        let piece = self.get(block)?;
+        // SAFETY: allocated by `allocate`, and nobody's but the caller's.
+        let shrunk = unsafe { libc::realloc(piece.as_ptr().cast(), bytes) };
+        // Where that fails the piece stays as it was.
+        if !shrunk.is_null() {
+            self.0[block as usize].store(shrunk.cast(), Ordering::Relaxed);
+        }
+        self.get(block)
+    }
+
+    /// Frees a block's piece, if it has one.
+    ///
+    /// # Safety
+    /// Nobody may refer to the piece.
+    pub(crate) unsafe fn free(&self, block: u32) {
+        let piece = self.0[block as usize].swap(null_mut(), Ordering::Relaxed);
+        // SAFETY: allocated by `allocate` or null, and forgotten just now.
+        unsafe { libc::free(piece.cast::<c_void>()) };
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        for block in 0..self.0.len() as u32 {
+            // SAFETY: this goes with the last slice.
+            unsafe { self.free(block) };
+        }
+    }
+}
+
+/// Heaps that threads share.
+#[cfg(target_env = "gnu")]
+const ARENAS: libc::c_int = 2;
+
+/// Has threads share a few heaps, where the user has not said how many there are. Otherwise the C library gives each thread one, up to
+/// eight for each core: threads come and go with runs, what outlives them is scattered over all of these, and the process grows from run
+/// to run. Threads do not allocate while data flow, so that none waits for another. To be called before the first thread is started.
+pub fn share_heaps() {
+    #[cfg(target_env = "gnu")]
+    if std::env::var_os("MALLOC_ARENA_MAX").is_none() && std::env::var_os("GLIBC_TUNABLES").is_none() {
+        // SAFETY: sets a number of the C library's own.
+        let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
+    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
-//! The pool: the home thread lends blocks out and takes them back.
+//! The pool: the home thread lends blocks out and takes them back. [`Staging`] copies small pieces into blocks of a pool.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use ropewalk_terms::PoolAccount;
-
 use crate::config::{PoolConfig, PoolError, PoolReport};
-use crate::loan::{LOAN_REFERENCES, Loan};
 use crate::mapping::{Mapping, Others, Touch};
 use crate::registry::{self, MOST_POOLS, PoolId, Shared};
-use crate::shared;
-use crate::slice::Slice;
+use crate::slice::{LOAN_REFERENCES, Loan, Slice};
 use crate::table::{BlockTable, MOST_BLOCKS};
+use ropewalk_terms::PoolAccount;
 
 /// The largest block.
 const MOST_BLOCK_SIZE: usize = 1 << 31;
@@ -93,7 +90,7 @@ impl Pool {
         }
         let (mapping, report) = Mapping::new(&config, touch, Others::Read)?;
         let mapping = Arc::new(mapping);
-        shared::enter(&mapping);
+        crate::registry::enter_shared(&mapping);
         Self::over(mapping, report, 0, blocks, block_size)
     }
 
@@ -332,5 +329,84 @@ impl core::fmt::Debug for Pool {
             .field("block_size", &self.block_size)
             .field("held", &self.held())
             .finish_non_exhaustive()
+    }
+}
+
+/// Writes small pieces (headers, messages, evacuated slices) one after the other into blocks of its own pool.
+#[derive(Debug)]
+pub struct Staging {
+    pool: Pool,
+    loan: Option<Loan>,
+    copied: u64,
+}
+
+impl Staging {
+    /// Stages into blocks of `pool`, taken from what is shared.
+    pub fn new(pool: Pool) -> Self {
+        Self { pool, loan: None, copied: 0 }
+    }
+
+    /// Copies `bytes` into a block. `None` when the pool is dry: try again when something was released.
+    ///
+    /// More bytes than a block has can never be written: `None` too, see [`Staging::largest`].
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) -> Option<Slice> {
+        if bytes.len() > self.largest() {
+            return None;
+        }
+        self.room(bytes.len())?;
+        let slice = self.loan.as_mut()?.append(bytes)?;
+        self.copied += bytes.len() as u64;
+        Some(slice)
+    }
+
+    /// Lets `fill` write into a block where there is room for at least `least` bytes, and say how many it wrote. `None`
+    /// where there were none, or the pool is dry: then nobody is asked.
+    ///
+    /// # Panics
+    /// If it says more than there was room for.
+    #[inline]
+    pub fn write_with(&mut self, least: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<Slice> {
+        if least > self.largest() {
+            return None;
+        }
+        self.room(least)?;
+        let loan = self.loan.as_mut()?;
+        let written = fill(loan.spare());
+        loan.commit(written);
+        self.copied += written as u64;
+        loan.split_committed()
+    }
+
+    /// Makes sure of a block with at least `bytes` bytes to spare, so that the next writes of so many do not fail; returns
+    /// how many it has. `None` when the pool is dry; no block ever has more than [`Staging::largest`].
+    pub fn room(&mut self, bytes: usize) -> Option<usize> {
+        if let Some(loan) = self.loan.as_ref().filter(|loan| loan.spare_len() >= bytes) {
+            return Some(loan.spare_len());
+        }
+        // Given up first: a block without slices comes home at once, even if it is the pool's only one.
+        self.loan = None;
+        let loan = self.pool.loan(Owner::SHARED)?;
+        Some(self.loan.insert(loan).spare_len())
+    }
+
+    /// The most bytes that one write can have.
+    pub fn largest(&self) -> usize {
+        self.pool.block_size()
+    }
+
+    /// Bytes copied so far.
+    pub fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// The pool, for its account and report.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The pool, to collect what came home.
+    pub fn pool_mut(&mut self) -> &mut Pool {
+        &mut self.pool
     }
 }
