@@ -1,4 +1,7 @@
-//! What can be changed while a run goes on.
+//! Parameters: what can be changed during a run, and whether events need a source.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 macro_rules! parameters {
     ($($(#[doc = $help:literal])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -50,6 +53,20 @@ impl Parameter {
     pub const fn from_u8(number: u8) -> Option<Self> {
         if number == 0 || number as usize > Self::ALL.len() { None } else { Some(Self::ALL[number as usize - 1]) }
     }
+}
+
+/// Whether an event needs a source.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Requirement {
+    /// Events wait for it, at most for `timeouts.readout`. An event without it is incomplete.
+    #[default]
+    Required,
+    /// Events wait for it as long as for a required source. An event without it is complete. A run with
+    /// `until_sources_end` does not wait for an optional source that never connected.
+    Optional,
+    /// It is read, and its fragments are dropped and counted.
+    Masked,
 }
 
 #[cfg(test)]
