@@ -195,14 +195,14 @@ impl Mender {
     }
 }
 
-// Where frames go on in a stream from which bytes are missing.
+// Finding the next frame in a stream that has lost bytes.
 //
 // ```text
 // ... frame | frame | fra[ bytes that are missing ]me | frame | frame ...
-//                                                   ^ what stands here may be the middle of a frame
+//                                                   ^ may be the middle of a frame
 // ```
-// A frame is believed to begin where others follow it, and where something in them proves it: bytes that all frames of the source have, right
-// checksums, or numbers that go on one by one.
+// A frame is taken to begin where further frames follow it and their contents confirm it: by bytes that all frames of the source have in
+// common, by right checksums, or by consecutive numbers.
 
 /// So many frames that follow each other are believed.
 const FRAMES: usize = 3;
