@@ -2,7 +2,7 @@
 
 use crate::confinement::Ending;
 use crate::filter;
-use crate::pieces::Nonsense;
+use crate::splitter::Nonsense;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,6 @@
-//! A shared library with a plug-in in it.
+//! A shared library with a plug-in in it: opened, its table checked, and why that can fail.
 #![allow(unsafe_code)]
 
-use crate::error::PluginError;
-use crate::table::{Plugin, Table};
 use core::ffi::{c_char, c_void};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
@@ -121,4 +119,195 @@ pub(crate) fn text(of: *const c_char) -> String {
     }
     // SAFETY: texts of a library end with a zero and are there until its next function is called (the headers say so).
     unsafe { CStr::from_ptr(of) }.to_string_lossy().into_owned()
+}
+
+// The tables of `bindings/c/ropewalk_plugin.h` and `bindings/c/ropewalk_splitter.h`, field by field; `filter::interface` has those of
+// filters.
+
+/// `ROPEWALK_EVENT`.
+pub(crate) const EVENT: u32 = 0;
+/// `ROPEWALK_TIME`.
+pub(crate) const TIME: u32 = 1;
+
+/// The kinds of plug-ins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PluginKind {
+    /// Says into which pieces frames fall apart.
+    Splitter,
+    /// Decides on events.
+    Filter,
+}
+
+impl PluginKind {
+    /// `enum ropewalk_plugin_kind`.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Splitter => 1,
+            Self::Filter => 2,
+        }
+    }
+
+    /// The version of its interface: `ROPEWALK_SPLITTER_VERSION`, `ROPEWALK_FILTER_VERSION`.
+    pub const fn version(self) -> u32 {
+        match self {
+            Self::Splitter | Self::Filter => 1,
+        }
+    }
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Splitter => "splitter",
+            Self::Filter => "filter",
+        }
+    }
+
+    /// What its table begins with.
+    pub const fn head(self) -> &'static str {
+        match self {
+            Self::Splitter => "ROPEWALK_SPLITTER_HEAD",
+            Self::Filter => "ROPEWALK_FILTER_HEAD",
+        }
+    }
+}
+
+/// The table of a kind of plug-in.
+///
+/// # Safety
+/// It is what the kind's header lays out for its version: it begins with a [`Plugin`], and everything behind that is a function
+/// of the header's type, or none where it is null.
+pub(crate) unsafe trait Table: Copy {
+    /// Whose table it is.
+    const KIND: PluginKind;
+}
+
+// SAFETY: the struct is laid out as `struct ropewalk_splitter`.
+unsafe impl Table for SplitterTable {
+    const KIND: PluginKind = PluginKind::Splitter;
+}
+
+/// `struct ropewalk_plugin`.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub(crate) struct Plugin {
+    pub(crate) kind: u32,
+    pub(crate) version: u32,
+    pub(crate) size: u32,
+    pub(crate) reserved: u32,
+    pub(crate) name: *const c_char,
+}
+
+/// `struct ropewalk_piece`.
+#[repr(C)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RawPiece {
+    pub(crate) key: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) kind: u32,
+    pub(crate) reserved: u32,
+}
+
+/// `create` of `struct ropewalk_splitter`.
+pub(crate) type Create =
+    unsafe extern "C" fn(configuration: *const c_char, error: *mut c_char, capacity: usize) -> *mut c_void;
+/// `split` of `struct ropewalk_splitter`.
+pub(crate) type Split = unsafe extern "C" fn(
+    state: *mut c_void,
+    frame: *const u8,
+    length: usize,
+    pieces: *mut RawPiece,
+    capacity: usize,
+) -> i64;
+/// `error` of `struct ropewalk_splitter`.
+pub(crate) type Text = unsafe extern "C" fn(state: *mut c_void) -> *const c_char;
+/// `destroy` of `struct ropewalk_splitter`.
+pub(crate) type Destroy = unsafe extern "C" fn(state: *mut c_void);
+
+/// `struct ropewalk_splitter`.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub(crate) struct SplitterTable {
+    pub(crate) plugin: Plugin,
+    pub(crate) create: Option<Create>,
+    pub(crate) split: Option<Split>,
+    pub(crate) error: Option<Text>,
+    pub(crate) destroy: Option<Destroy>,
+}
+
+/// A plug-in cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginError {
+    /// It cannot be loaded.
+    #[error(
+        "{}: cannot be loaded from {}: {why}; build it with `cc -shared -fPIC`, and give its path", path.display(), full.display()
+    )]
+    NotLoaded {
+        /// The library.
+        path: PathBuf,
+        /// Where it was looked for.
+        full: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// It has no table.
+    #[error("{}: has no function `ropewalk_plugin`, or it returns nothing: see bindings/c/ropewalk_plugin.h", path.display())]
+    NoTable {
+        /// The library.
+        path: PathBuf,
+    },
+    /// Its table is that of another kind of plug-in.
+    #[error("{}: is a plug-in of kind {said}, and a {} is of kind {}", path.display(), kind.name(), kind.number())]
+    Kind {
+        /// The library.
+        path: PathBuf,
+        /// What it says.
+        said: u32,
+        /// What was wanted.
+        kind: PluginKind,
+    },
+    /// It was built for another version of the interface.
+    #[error(
+        "{}: was built for version {version} of the interface of {1}s, and this is version {2}: build it with the \
+         ropewalk_{1}.h of this version", path.display(), kind.name(), kind.version()
+    )]
+    Version {
+        /// The library.
+        path: PathBuf,
+        /// What it says.
+        version: u32,
+        /// What it is.
+        kind: PluginKind,
+    },
+    /// Its table is too short.
+    #[error(
+        "{}: its table has {size} bytes, and at least {needed} are needed: build it with the ropewalk_{}.h of this \
+         version, and begin the table with {}", path.display(), kind.name(), kind.head()
+    )]
+    Size {
+        /// The library.
+        path: PathBuf,
+        /// What it says.
+        size: u32,
+        /// What a table of its kind has.
+        needed: usize,
+        /// What it is.
+        kind: PluginKind,
+    },
+    /// It has no function that it must have.
+    #[error("{}: its table has no function `{function}`", path.display())]
+    Missing {
+        /// The library.
+        path: PathBuf,
+        /// Its name.
+        function: &'static str,
+    },
+    /// It refused its configuration.
+    #[error("{}: does not take its `configuration`: {why}", path.display())]
+    NotCreated {
+        /// The library.
+        path: PathBuf,
+        /// What it said.
+        why: String,
+    },
 }

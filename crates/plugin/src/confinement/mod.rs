@@ -15,24 +15,37 @@
 //! A program is not loaded but becomes the process (`before_program`), which keeps it from files, others' processes and rights alone.
 //! Nothing of this is undone: it holds until the process ends.
 
-mod calls;
-mod ending;
-mod files;
-mod filter;
 mod last_words;
-mod rights;
 
-pub use ending::Ending;
-pub use last_words::{LastWords, WORDS, WORDS_BYTES};
-
-use files::Files;
-use filter::Filter;
-use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, Signal, getpid, getppid, getrlimit, setrlimit};
-use rustix::process::{set_parent_process_death_signal, setsid};
-use rustix::thread::{CapabilitySet, set_no_new_privs};
-use std::io;
+use core::ffi::{c_int, c_long};
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::{fmt, io};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+    Scope, path_beneath_rules,
+};
+use rustix::io::Errno;
+use rustix::process::{
+    Gid, Resource, Rlimit, Signal, Uid, getpid, getppid, getrlimit, getuid, set_parent_process_death_signal, setrlimit,
+    setsid,
+};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter_all_threads,
+};
+
+use last_words::{CRASHES, READ_ONLY};
+
+pub use last_words::{LastWords, WORDS, WORDS_BYTES};
 
 /// What a library and those that it needs may take while they are loaded, in bytes, beside the memory that is allowed later.
 const LIBRARY: u64 = 1 << 30;
@@ -95,16 +108,16 @@ impl Confinement {
         set_limit(Resource::As, self.memory.saturating_add(LIBRARY).saturating_add(mapped()?))?;
         set_limit(Resource::Nproc, 0)?;
         set_no_new_privs(true)?;
-        rights::drop_all()?;
+        drop_all()?;
         // A change of the user ends that a process dies with its starter, so that this comes behind it.
         self.die_with_starter()?;
         prepare();
-        let landlock = files::allow(Files::Read).is_err();
+        let landlock = allow(Files::Read).is_err();
         let own = [0, own_id()];
         let seccomp = (self.lasting())
-            .map(|filter| filter.allow(calls::LOADING))
-            .and_then(|filter| filter.allow_by_argument(calls::LOADING_BY_ARGUMENT))
-            .and_then(|filter| filter.allow_where(calls::LIMITS, 0, &own))
+            .map(|filter| filter.allow(LOADING))
+            .and_then(|filter| filter.allow_by_argument(LOADING_BY_ARGUMENT))
+            .and_then(|filter| filter.allow_where(LIMITS, 0, &own))
             .and_then(Filter::allow_reading_of_files)
             .and_then(Filter::install);
         Ok(Missing { seccomp: seccomp.is_err(), landlock })
@@ -119,12 +132,11 @@ impl Confinement {
         // What took more while it was loaded keeps that, and gets nothing: a limit cannot be raised.
         let present = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
         set_limit(Resource::As, self.memory.saturating_add(mapped()?).min(present))?;
-        let landlock = files::allow(Files::None).is_err();
-        let refused = [calls::ASKED_BY_THE_WAY, calls::FILTERING].concat();
+        let landlock = allow(Files::None).is_err();
+        let refused = [ASKED_BY_THE_WAY, FILTERING].concat();
         // The second filter is installed by calls that the first one allows, and that are refused from then on.
-        let seccomp = (self.lasting())
-            .and_then(|filter| filter.allow(&refused).install())
-            .and_then(|()| filter::refuse(&refused));
+        let seccomp =
+            (self.lasting()).and_then(|filter| filter.allow(&refused).install()).and_then(|()| refuse(&refused));
         Ok(Missing { seccomp: seccomp.is_err(), landlock })
     }
 
@@ -142,9 +154,9 @@ impl Confinement {
         // What others can write to, as shared memory, does not count as its own.
         set_limit(Resource::Data, self.memory)?;
         set_no_new_privs(true)?;
-        rights::keep(CapabilitySet::DAC_READ_SEARCH)?;
+        keep(CapabilitySet::DAC_READ_SEARCH)?;
         self.die_with_starter()?;
-        Ok(Missing { seccomp: false, landlock: files::allow(Files::ReadAndStart).is_err() })
+        Ok(Missing { seccomp: false, landlock: allow(Files::ReadAndStart).is_err() })
     }
 
     /// What it may do at any time.
@@ -153,12 +165,12 @@ impl Confinement {
         let prints_too: Vec<_> = speaks_over.iter().copied().chain([1, 2]).collect();
         let reads_too: Vec<_> = speaks_over.iter().copied().chain([0]).collect();
         Filter::default()
-            .allow(calls::COMPUTING)
-            .allow_where(calls::READING, 0, &reads_too)?
-            .allow_where(calls::SPEAKING, 0, &speaks_over)?
-            .allow_where(calls::PRINTING, 0, &prints_too)?
+            .allow(COMPUTING)
+            .allow_where(READING, 0, &reads_too)?
+            .allow_where(SPEAKING, 0, &speaks_over)?
+            .allow_where(PRINTING, 0, &prints_too)?
             // How `abort` ends this process; another one is none of its business.
-            .allow_where(calls::SIGNALLING, 0, &[own_id()])
+            .allow_where(SIGNALLING, 0, &[own_id()])
     }
 
     fn die_with_starter(&self) -> io::Result<()> {
@@ -212,6 +224,368 @@ fn mapped() -> io::Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
+/// The user and group that have no rights.
+const NOBODY: u32 = 65_534;
+
+/// From now on this process is not one of root and has no capabilities, whatever it starts. Where there is no other user, as in a
+/// container with a single one, it keeps its user, and what that may do to its own files.
+fn drop_all() -> io::Result<()> {
+    bound(CapabilitySet::empty())?;
+    if getuid().is_root() {
+        // Where that is refused the capabilities go all the same.
+        let _ = become_nobody();
+    }
+    keep_in_effect(CapabilitySet::empty())
+}
+
+/// From now on this process, and whatever it becomes, has no capabilities but those of these that it had.
+fn keep(kept: CapabilitySet) -> io::Result<()> {
+    bound(kept)?;
+    keep_in_effect(kept)
+}
+
+fn become_nobody() -> io::Result<()> {
+    set_thread_groups(&[])?;
+    set_thread_gid(Gid::from_raw(NOBODY))?;
+    Ok(set_thread_uid(Uid::from_raw(NOBODY))?)
+}
+
+/// No program that it becomes has others.
+fn bound(kept: CapabilitySet) -> io::Result<()> {
+    if capabilities(None)?.permitted.contains(CapabilitySet::SETPCAP) {
+        for one in CapabilitySet::all().difference(kept).iter() {
+            // An older kernel does not know all of them.
+            let _ = remove_capability_from_bounding_set(one);
+        }
+    }
+    // Kernels before 4.3 have no such set.
+    let _ = clear_ambient_capability_set();
+    Ok(())
+}
+
+fn keep_in_effect(kept: CapabilitySet) -> io::Result<()> {
+    let left = capabilities(None)?.permitted & kept;
+    Ok(set_capabilities(
+        None,
+        CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() },
+    )?)
+}
+
+/// Which files may be reached.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Files {
+    /// All that the user may read but devices, to be read.
+    Read,
+    /// All that the user may read, to be read and to be started.
+    ReadAndStart,
+    /// None.
+    None,
+}
+
+/// All that this program knows to forbid: of it the kernel forbids what it can.
+const KNOWN: ABI = ABI::V6;
+/// Devices that do no harm, and that libraries read.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// From now on the calling thread, and all that it starts, reaches these files alone; it does nothing over TCP, connects to no abstract
+/// socket, sends no signal to others, and looks into no process outside.
+///
+/// # Errors
+/// Where the kernel has no landlock.
+fn allow(files: Files) -> io::Result<()> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let (paths, access) = match files {
+        Files::Read => (all_but_devices()?, read),
+        Files::ReadAndStart => (vec![PathBuf::from("/")], read | AccessFs::Execute),
+        Files::None => (Vec::new(), read),
+    };
+    let restricted = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(KNOWN)))
+        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .and_then(Ruleset::create)
+        .and_then(|rules| rules.add_rules(path_beneath_rules(paths, access)))
+        .and_then(|rules| rules.restrict_self())
+        .map_err(io::Error::other)?;
+    match restricted.ruleset {
+        RulesetStatus::NotEnforced => Err(io::ErrorKind::Unsupported.into()),
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+    }
+}
+
+/// What lies at the top of the file system, but for devices, terminals among them.
+fn all_but_devices() -> io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<_> = DEVICES.map(PathBuf::from).into();
+    for entry in std::fs::read_dir("/")? {
+        let entry = entry?;
+        if entry.file_name() != "dev" {
+            paths.push(entry.path());
+        }
+    }
+    Ok(paths)
+}
+
+/// What opens a file to change it, or makes one.
+const CHANGES: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+
+/// A list of what is allowed; what is said last of a call counts. A call that is not in it is not made, and becomes the signal SIGSYS, whose handler learns which it was.
+#[derive(Clone, Debug, Default)]
+struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
+
+impl Filter {
+    /// These are allowed, whatever their arguments are.
+    fn allow(mut self, calls: &[Call]) -> Self {
+        self.0.extend(calls.iter().map(|&(_, number)| (number, Vec::new())));
+        self
+    }
+
+    /// These are allowed where that argument, its lower half, is one of those values.
+    fn allow_where(self, calls: &[Call], argument: u8, values: &[u32]) -> io::Result<Self> {
+        let is_one = values.iter().map(|&value| (SeccompCmpOp::Eq, u64::from(value)));
+        self.allow_if(calls, argument, is_one)
+    }
+
+    /// These are allowed where an argument is one of those that the list names.
+    fn allow_by_argument(self, calls: &[(Call, Argument)]) -> io::Result<Self> {
+        calls.iter().try_fold(self, |filter, (call, argument)| filter.allow_where(&[*call], argument.0, argument.1))
+    }
+
+    /// Files may be opened to be read.
+    fn allow_reading_of_files(self) -> io::Result<Self> {
+        self.allow_if(OPENING, 2, [(SeccompCmpOp::MaskedEq(CHANGES), libc::O_RDONLY as u64)])
+    }
+
+    fn allow_if(
+        mut self,
+        calls: &[Call],
+        argument: u8,
+        conditions: impl IntoIterator<Item = (SeccompCmpOp, u64)>,
+    ) -> io::Result<Self> {
+        let rule = |(operation, value)| {
+            let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?;
+            SeccompRule::new(vec![condition])
+        };
+        let rules = conditions.into_iter().map(rule).collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+        self.0.extend(calls.iter().map(|&(_, number)| (number, rules.clone())));
+        Ok(self)
+    }
+
+    /// From now on it holds, for all threads of this process. Filters that hold already go on holding.
+    fn install(self) -> io::Result<()> {
+        install(self.0, SeccompAction::Trap, SeccompAction::Allow)
+    }
+}
+
+/// From now on these calls fail, and whoever makes them goes on. They must be allowed otherwise.
+fn refuse(calls: &[Call]) -> io::Result<()> {
+    let rules = calls.iter().map(|&(_, number)| (number, Vec::new())).collect();
+    install(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))
+}
+
+fn install(rules: BTreeMap<i64, Vec<SeccompRule>>, others: SeccompAction, these: SeccompAction) -> io::Result<()> {
+    let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, others, these, machine).map_err(io::Error::other)?;
+    let program = BpfProgram::try_from(filter).map_err(io::Error::other)?;
+    apply_filter_all_threads(&program).map_err(io::Error::other)
+}
+
+/// A call of the system: its name in C, and its number.
+type Call = (&'static str, c_long);
+
+/// Which argument of a call, counted from 0, and the values that it may have.
+type Argument = (u8, &'static [u32]);
+
+/// Calls by the names of their numbers.
+macro_rules! calls {
+    ($($(#[$attribute:meta])* $name:ident)*) => { &[$($(#[$attribute])* (stringify!($name), libc::$name)),*] };
+}
+
+macro_rules! call {
+    ($name:ident) => {
+        (stringify!($name), libc::$name)
+    };
+}
+
+/// Whoever computes makes these: memory, time, waiting, signals of its own, what it is and where it runs, its end.
+const COMPUTING: &[Call] = calls! {
+    SYS_brk SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_futex SYS_getrandom
+    SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_sched_yield
+    SYS_ppoll
+    #[cfg(target_arch = "x86_64")] SYS_poll
+    #[cfg(target_arch = "x86_64")] SYS_pause
+    SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_sigaltstack SYS_restart_syscall
+    SYS_getpid SYS_getppid SYS_gettid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid
+    SYS_uname SYS_sysinfo SYS_getrusage SYS_getcpu SYS_sched_getaffinity
+    SYS_lseek SYS_fstat SYS_close SYS_exit SYS_exit_group
+};
+
+/// What is done with a descriptor that is there for it.
+const SPEAKING: &[Call] = calls! { SYS_sendto SYS_recvfrom };
+
+/// What is done with standard input as well.
+const READING: &[Call] = calls! { SYS_read };
+
+/// What is done with standard output as well.
+const PRINTING: &[Call] = calls! { SYS_write SYS_writev };
+
+/// What a process ends itself with.
+const SIGNALLING: &[Call] = calls! { SYS_tgkill };
+
+/// What the library's loading needs beside opening files, and what the last step of the confinement does.
+const LOADING: &[Call] = calls! {
+    SYS_read SYS_readv SYS_pread64 SYS_getdents64 SYS_getcwd SYS_readlinkat SYS_newfstatat SYS_statx SYS_faccessat
+    SYS_statfs SYS_fstatfs SYS_set_robust_list SYS_set_tid_address
+    #[cfg(target_arch = "x86_64")] SYS_readlink
+    #[cfg(target_arch = "x86_64")] SYS_access
+    #[cfg(target_arch = "x86_64")] SYS_stat
+    #[cfg(target_arch = "x86_64")] SYS_arch_prctl
+    SYS_landlock_create_ruleset SYS_landlock_restrict_self SYS_seccomp
+};
+
+/// The same, for calls that can do much: an argument says whether it is what loading needs. It may ask what a terminal or descriptor is, name
+/// its thread and memory, and give up more.
+const LOADING_BY_ARGUMENT: &[(Call, Argument)] = &[
+    (call!(SYS_ioctl), (1, &[libc::TCGETS as u32, libc::TIOCGWINSZ as u32, libc::FIONREAD as u32])),
+    (
+        call!(SYS_fcntl),
+        (1, &[libc::F_GETFD as u32, libc::F_SETFD as u32, libc::F_GETFL as u32, libc::F_DUPFD_CLOEXEC as u32]),
+    ),
+    (
+        call!(SYS_prctl),
+        (
+            0,
+            &[
+                libc::PR_SET_NO_NEW_PRIVS as u32,
+                libc::PR_SET_NAME as u32,
+                libc::PR_GET_NAME as u32,
+                libc::PR_CAPBSET_READ as u32,
+                libc::PR_SET_VMA as u32,
+            ],
+        ),
+    ),
+];
+
+/// Limits, of the process that the first argument names.
+const LIMITS: &[Call] = calls! { SYS_prlimit64 };
+
+/// Opens files.
+const OPENING: &[Call] = calls! { SYS_openat };
+
+/// What libraries ask by the way, the C library first of all, and can do without: it is refused, and they go on.
+const ASKED_BY_THE_WAY: &[Call] = calls! {
+    SYS_ioctl SYS_fcntl SYS_newfstatat SYS_statx SYS_faccessat SYS_readlinkat SYS_prctl SYS_prlimit64
+    #[cfg(target_arch = "x86_64")] SYS_readlink
+    #[cfg(target_arch = "x86_64")] SYS_access
+    #[cfg(target_arch = "x86_64")] SYS_stat
+};
+
+/// What the last step of the confinement does after it has limited the calls.
+const FILTERING: &[Call] = calls! { SYS_seccomp };
+
+/// What plug-ins would do that do what they should not, so that it can be named.
+const OTHERS: &[Call] = calls! {
+    SYS_socket SYS_socketpair SYS_connect SYS_bind SYS_sendmsg SYS_recvmsg SYS_clone SYS_clone3 SYS_execve SYS_execveat
+    SYS_kill SYS_tkill SYS_ptrace SYS_openat2 SYS_unlinkat SYS_mkdirat SYS_renameat2 SYS_memfd_create SYS_dup SYS_dup3
+    SYS_pipe2 SYS_eventfd2 SYS_process_vm_readv SYS_process_vm_writev SYS_pwrite64 SYS_ftruncate SYS_fallocate SYS_mount
+    SYS_shmget SYS_shmat SYS_io_uring_setup SYS_bpf SYS_setpriority SYS_sched_setscheduler SYS_sched_setaffinity SYS_wait4
+    SYS_setuid SYS_setgid SYS_setgroups SYS_setresuid SYS_setresgid SYS_setsid SYS_setpgid SYS_capset
+    #[cfg(target_arch = "x86_64")] SYS_open
+    #[cfg(target_arch = "x86_64")] SYS_creat
+    #[cfg(target_arch = "x86_64")] SYS_fork
+    #[cfg(target_arch = "x86_64")] SYS_vfork
+    #[cfg(target_arch = "x86_64")] SYS_unlink
+    #[cfg(target_arch = "x86_64")] SYS_rename
+    #[cfg(target_arch = "x86_64")] SYS_dup2
+    #[cfg(target_arch = "x86_64")] SYS_pipe
+    #[cfg(target_arch = "x86_64")] SYS_alarm
+};
+
+/// What a call is called, where that is known.
+fn name_of(number: u64) -> Option<&'static str> {
+    let all = [OTHERS, OPENING, LOADING, ASKED_BY_THE_WAY, PRINTING, READING, SPEAKING, SIGNALLING, COMPUTING];
+    let found = all.into_iter().flatten().find(|(_, known)| u64::try_from(*known) == Ok(number));
+    found.map(|(name, _)| name.trim_start_matches("SYS_"))
+}
+
+/// How a process of a plug-in ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It made a call of the system that it may not; its number, unless that was made where no signal is handled, as threads are
+    /// started.
+    Forbidden(Option<u64>),
+    /// It wrote to memory that it may only read.
+    WroteToReadOnly,
+    /// It crashed by this signal.
+    Crashed {
+        /// The signal's number.
+        signal: c_int,
+        /// Hardly any of the memory was left that it may take.
+        is_out_of_memory: bool,
+    },
+    /// It was ended from outside by this signal.
+    Ended(c_int),
+    /// It ended by itself with this status.
+    Left(c_int),
+}
+
+impl Ending {
+    /// From what the system knows of it, and from its last words, which are zero where it left none. They are not believed in
+    /// anything but in what they say of the end.
+    pub fn new(status: ExitStatus, words: [u64; WORDS]) -> Self {
+        let [signal, about, is_out_of_memory] = words;
+        let is_forbidden = signal == libc::SIGSYS as u64 && status.code() == Some(128 + libc::SIGSYS);
+        match status.signal() {
+            _ if is_forbidden => Self::Forbidden(Some(about)),
+            Some(libc::SIGSYS) => Self::Forbidden(None),
+            Some(same) if same as u64 == signal && about == READ_ONLY => Self::WroteToReadOnly,
+            Some(same) if same as u64 == signal => {
+                Self::Crashed { signal: same, is_out_of_memory: is_out_of_memory != 0 }
+            }
+            // A program of somebody's own leaves no words; nor does one that has no stack left for them.
+            Some(crash) if CRASHES.contains(&crash) => Self::Crashed { signal: crash, is_out_of_memory: false },
+            Some(other) => Self::Ended(other),
+            None => Self::Left(status.code().unwrap_or(0)),
+        }
+    }
+}
+
+fn name_of_signal(signal: c_int) -> String {
+    match signal {
+        libc::SIGSEGV => "SIGSEGV".to_owned(),
+        libc::SIGBUS => "SIGBUS".to_owned(),
+        libc::SIGILL => "SIGILL".to_owned(),
+        libc::SIGFPE => "SIGFPE".to_owned(),
+        libc::SIGABRT => "SIGABRT".to_owned(),
+        libc::SIGKILL => "SIGKILL".to_owned(),
+        libc::SIGTERM => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden(None) => {
+                out.write_str("it made a system call that is forbidden in its process, as the start of a thread is")
+            }
+            Self::Forbidden(Some(number)) => match name_of(*number) {
+                Some(name) => write!(out, "it called `{name}`, which is forbidden in its process"),
+                None => write!(out, "it made the system call {number}, which is forbidden in its process"),
+            },
+            Self::WroteToReadOnly => out.write_str("it wrote to what it may only read"),
+            Self::Crashed { signal, is_out_of_memory: false } => {
+                write!(out, "it crashed ({})", name_of_signal(*signal))
+            }
+            Self::Crashed { signal, is_out_of_memory: true } => {
+                write!(out, "it crashed ({}) when its `memory` had run out", name_of_signal(*signal))
+            }
+            Self::Ended(signal) => write!(out, "it was ended from outside ({})", name_of_signal(*signal)),
+            Self::Left(status) => write!(out, "it ended by itself, with status {status}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +600,37 @@ mod tests {
         let (one, other) = (Missing { seccomp: true, landlock: false }, Missing { seccomp: false, landlock: true });
         assert_eq!(one.or(other), Missing { seccomp: true, landlock: true });
         assert_eq!(Missing::default().or(other), other);
+    }
+
+    const fn killed(signal: c_int) -> i32 {
+        signal
+    }
+
+    const fn left(status: c_int) -> i32 {
+        status << 8
+    }
+
+    fn told(status: i32, words: [u64; WORDS]) -> String {
+        Ending::new(ExitStatus::from_raw(status), words).to_string()
+    }
+
+    #[test]
+    fn what_ended_it_is_named() {
+        let openat = libc::SYS_openat as u64;
+        assert!(told(left(159), [31, openat, 0]).contains("called `openat`"));
+        assert!(told(left(159), [31, 9999, 0]).contains("system call 9999"));
+        assert_eq!(told(killed(11), [11, READ_ONLY, 0]), "it wrote to what it may only read");
+        assert_eq!(told(killed(11), [11, 0, 0]), "it crashed (SIGSEGV)");
+        assert_eq!(told(killed(6), [6, 0, 1]), "it crashed (SIGABRT) when its `memory` had run out");
+        assert_eq!(told(killed(9), [0; 3]), "it was ended from outside (SIGKILL)");
+        assert_eq!(told(killed(11), [0; 3]), "it crashed (SIGSEGV)", "without a word");
+        assert!(told(killed(31), [0; 3]).starts_with("it made a system call that is forbidden"));
+        assert_eq!(told(left(3), [0; 3]), "it ended by itself, with status 3");
+    }
+
+    #[test]
+    fn words_that_do_not_fit_the_end_are_not_believed() {
+        assert_eq!(told(killed(9), [11, READ_ONLY, 1]), "it was ended from outside (SIGKILL)");
+        assert_eq!(told(left(0), [31, 257, 0]), "it ended by itself, with status 0");
     }
 }

@@ -1,20 +1,16 @@
 //! Filters: they decide which events are kept, which triggers those passed, and what is stored with them.
 //!
 //! ```text
-//!  FilterEvent --> shown: the event as C sees it, its bytes where they lie --> created: the library's functions
+//!  FilterEvent --> Shown: the event as C sees it, its bytes where they lie --> Created: the library's functions
 //!                                                                                     |
 //!             Decision, or Nonsense that cannot be true <-- checked <-----------------'
 //! ```
 //! [`Filter`] calls a trusted filter in this thread; [`process`] has one in a process of its own.
 
-mod created;
-mod host;
 mod interface;
 pub mod process;
-mod shown;
-mod trusted;
 
-pub use trusted::Filter;
+pub use interface::Filter;
 
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::Fills;

@@ -1,17 +1,24 @@
-//! In the process: what is asked for is done, frame by frame.
+//! The process's side: the greeting and the loss of rights, which all plug-ins have in common, and the loop of a splitter, frame by
+//! frame.
 #![allow(unsafe_code)]
 
-use super::MOST_FRAMES;
-use super::caller::Caller;
-use super::greeting::Greeting;
-use super::places::{DONE, LAST_WORDS, Places};
+use std::fs::File;
+use std::io::{self, IoSliceMut, Write, stdin};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg, send};
+
 use super::region::Region;
-use crate::confinement::{LastWords, Missing};
+use super::worker::{Greeting, MOST_DESCRIPTORS, MOST_GREETING, MOST_TEXT, ready};
+use super::{DONE, LAST_WORDS, MOST_FRAMES, Places};
+use crate::confinement::{Confinement, LastWords, Missing};
+use crate::library::Library;
 use crate::splitter::{Created, Said};
 use ropewalk_wire::framing::MOST_PIECES;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 
 /// What the process does: standard input is the socket of the one who started it. Returns when that one has gone.
 ///
@@ -85,4 +92,139 @@ impl Served {
             caller.complain(what, || self.created.why());
         }
     }
+}
+
+/// Times that a plug-in is told about that it could do nothing with, on standard error.
+const MOST_TOLD: u32 = 10;
+
+/// The one who started this process, over its standard input.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    socket: OwnedFd,
+    told: u32,
+}
+
+impl Caller {
+    /// Closes what came along from the one who started this, beside standard input, output and error.
+    pub(crate) fn connect() -> io::Result<Self> {
+        // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
+        let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+        let socket = stdin().as_fd().try_clone_to_owned()?;
+        // A plug-in that reads standard input finds nothing there, and cannot take it for the socket.
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        print_line_by_line();
+        Ok(Self { socket, told: 0 })
+    }
+
+    /// The first message, with the descriptors of two memories; `user` is who has a run start such a process.
+    pub(crate) fn greeting<const N: usize>(&self, user: &str) -> io::Result<(Greeting<N>, [OwnedFd; 2])> {
+        let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
+        // Where standard input is something else the system's words for that help nobody.
+        let length = self.receive_with(&mut bytes, &mut descriptors).unwrap_or_default();
+        let greeting = length.and_then(|length| Greeting::decode(&bytes[..length]));
+        let memories = descriptors.try_into().ok();
+        greeting.zip(memories).ok_or_else(|| io::Error::other(format!("a run starts this by itself for {user}")))
+    }
+
+    /// Waits for a message with descriptors; returns how long it is. None where it was cut short.
+    pub(crate) fn receive_with(&self, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Option<usize>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(into)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                descriptors.extend(received);
+            }
+        }
+        let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        Ok(is_whole.then_some(received.bytes))
+    }
+
+    /// Waits for a message; returns how long it is, and 0 when nobody is there any more.
+    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.socket, into, RecvFlags::empty())?.0)
+    }
+
+    /// Says something.
+    pub(crate) fn say(&self, message: &[u8]) -> io::Result<()> {
+        send(&self.socket, message, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Says something unless so much was said already that was not heard: then it need not be said.
+    pub(crate) fn ring(&self, message: &[u8]) -> io::Result<()> {
+        match send(&self.socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives up what a plug-in does not need, with its library loaded in between.
+    pub(crate) fn confined<const N: usize>(&self, greeting: &Greeting<N>) -> Result<(Library, Missing), String> {
+        let confinement = Confinement {
+            memory: greeting.memory,
+            starter: greeting.starter,
+            speaks_over: vec![self.socket.as_raw_fd()],
+        };
+        let given_up = |error: io::Error| format!("it cannot give up its rights: {error}");
+        let path = &greeting.library;
+        let (found, mut copy) = (File::open(path), None);
+        let missing = confinement.before_loading(|| copy = copied(path, found)).map_err(given_up)?;
+        let library = match &copy {
+            Some(copy) => Library::open_copy(path, &Path::new("/proc/self/fd").join(copy.as_raw_fd().to_string())),
+            None => Library::open(path),
+        };
+        let library = library.map_err(|error| error.to_string())?;
+        drop(copy);
+        Ok((library, missing.or(confinement.before_work().map_err(given_up)?)))
+    }
+
+    /// Tells whether it is ready, or why it is not.
+    pub(crate) fn tell<T>(&self, made: Result<(T, Missing), String>) -> io::Result<T> {
+        match made {
+            Ok((served, missing)) => {
+                self.say(&ready(missing))?;
+                Ok(served)
+            }
+            Err(why) => {
+                let mut text = format!("E{why}");
+                text.truncate(text.floor_char_boundary(MOST_TEXT));
+                self.say(text.as_bytes())?;
+                Err(io::Error::other(why))
+            }
+        }
+    }
+
+    /// Tells people on standard error that the plug-in could not do something, and what it says of that, the first times.
+    pub(crate) fn complain(&mut self, what: impl FnOnce() -> String, why: impl FnOnce() -> String) {
+        if self.told < MOST_TOLD {
+            self.told += 1;
+            let why = why();
+            if !why.is_empty() {
+                // The reader may be gone.
+                let _ = writeln!(io::stderr(), "{}: {why}", what());
+            }
+        }
+    }
+}
+
+/// A copy of a library that only the user of the run could read, and this process cannot any more; none where it can.
+fn copied(path: &Path, found: io::Result<File>) -> Option<OwnedFd> {
+    let mut found = found.ok()?;
+    if File::open(path).is_ok() {
+        return None;
+    }
+    let mut copy = File::from(memfd_create("library", MemfdFlags::CLOEXEC).ok()?);
+    io::copy(&mut found, &mut copy).ok()?;
+    Some(copy.into())
+}
+
+/// Standard output is a pipe, into which C would write only when much has come together, and the process may end before.
+fn print_line_by_line() {
+    // SAFETY: every C library on Linux has this name and type (stdio.h).
+    unsafe extern "C" {
+        static mut stdout: *mut libc::FILE;
+    }
+    // SAFETY: the C library has made its standard output, which nobody has written to yet.
+    let _ = unsafe { libc::setvbuf(stdout, core::ptr::null_mut(), libc::_IOLBF, 0) };
 }

@@ -1,4 +1,4 @@
-//! A splitter in a process of its own: whatever it does there harms nobody else.
+//! A splitter in a process of its own, which can do no harm outside it.
 //!
 //! ```text
 //!  SplitterProcess                                                serve
@@ -6,24 +6,291 @@
 //!    answers, checked  <--- memory that it can write              <--- pieces, how many frames are done
 //!    Ask, wake-up      <-------------- socket ---------------------->  asked for, ready
 //! ```
-//! Both memories cannot be made shorter or longer by anybody. The process is [confined](crate::confinement), and dies with the
-//! thread that started it. Why it ended stands in a [`Journal`](crate::Journal).
+//! Nothing can change the size of the two memories. The process is [confined](crate::confinement), and dies with the
+//! thread that started it. A [`Journal`](crate::Journal) has the reason.
 //!
-//! `parent`, `child` and `places` are the splitter's; what processes of other plug-ins have as well is `worker` on the one side
-//! and `caller` on the other one, `greeting` and `region` between them; `words` are what it prints.
+//! This file and `serve` are the splitter's. `worker` starts and watches the process of any plug-in, `child` is the side of that
+//! process, `region` the memory between them.
 
-pub(crate) mod caller;
-mod child;
-pub(crate) mod greeting;
-mod parent;
-mod places;
+pub(crate) mod child;
 pub(crate) mod region;
-pub(crate) mod words;
 pub(crate) mod worker;
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::confinement::{Missing, WORDS, WORDS_BYTES};
+use crate::journal::{End, Journal};
+use crate::library::RawPiece;
+use crate::splitter::{Nonsense, SplitterConfig, check};
+use region::{Region, Writable};
+use ropewalk_memory::Payload;
+use ropewalk_terms::Cause;
+use ropewalk_wire::framing::{MOST_PIECES, Piece};
+use worker::{Greeting, MOST_GREETING, Worker, name_of, send_with};
+
 pub use child::serve;
-pub use parent::{ProcessConfig, Sight, SplitterProcess};
-pub use words::print_with;
+pub use worker::print_with;
 
 /// Frames that one crossing carries at most.
 pub const MOST_FRAMES: usize = 32;
+
+/// A splitter, and what its process may have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessConfig {
+    /// Which splitter.
+    pub splitter: SplitterConfig,
+    /// Bytes of memory that it may take, beside those that it shares.
+    pub memory: u64,
+    /// The program and its arguments that call [`serve`].
+    pub command: Vec<PathBuf>,
+}
+
+/// What is seen of the process.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sight {
+    /// It has become ready.
+    pub is_ready: bool,
+    /// Frames of the batch that it has done.
+    pub done: usize,
+    /// It was there, and has ended: that is certain.
+    pub has_ended: bool,
+}
+
+/// The process of a splitter, of which there may be several, one after the other: see the module's picture.
+#[derive(Debug)]
+pub struct SplitterProcess {
+    config: ProcessConfig,
+    places: Places,
+    frames: Region,
+    answers: Region,
+    /// The descriptors of both.
+    memories: [OwnedFd; 2],
+    worker: Worker,
+    /// Frames of the batch that were copied.
+    put: usize,
+    lengths: [usize; MOST_FRAMES],
+    copied: u64,
+}
+
+impl SplitterProcess {
+    /// Lays out the memory; nothing is started.
+    ///
+    /// # Errors
+    /// Where memory is refused, or the configuration is longer than 64 KiB.
+    pub fn new(config: ProcessConfig) -> io::Result<Self> {
+        let places = Places::new(config.splitter.max_frame as u64)
+            .ok_or_else(|| io::Error::other("frames of that length do not fit into memory"))?;
+        let (frames, frames_file) = Region::new("frames", places.frames_bytes(), Writable::ByMakerAlone)?;
+        let (answers, answers_file) = Region::new("answers", Places::answers_bytes(), Writable::ByOthers)?;
+        let process = Self {
+            places,
+            frames,
+            answers,
+            memories: [frames_file, answers_file],
+            worker: Worker::new(config.command.clone(), &name_of(&config.splitter.library, &config.command))?,
+            put: 0,
+            lengths: [0; MOST_FRAMES],
+            copied: 0,
+            config,
+        };
+        if process.greeting().len() > MOST_GREETING {
+            return Err(io::Error::other("the `configuration` of a splitter is at most 60 KiB long"));
+        }
+        Ok(process)
+    }
+
+    /// Starts the splitter, waits until it is ready, and ends it: what is wrong with it is known before a run then.
+    ///
+    /// # Errors
+    /// What it says, or that it has not become ready after `patience`.
+    pub fn try_out(&mut self, patience: Duration) -> io::Result<()> {
+        self.start();
+        let answers = &self.answers;
+        self.worker.try_out(patience, || last_words(answers))
+    }
+
+    /// Starts it; that this failed is seen as its end.
+    pub fn start(&mut self) {
+        for word in 0..WORDS {
+            self.answers.number(LAST_WORDS + word * size_of::<u64>()).store(0, Ordering::Relaxed);
+        }
+        let (greeting, [frames, answers]) = (self.greeting(), &self.memories);
+        self.worker.start(|socket| send_with(socket, &greeting, &[frames.as_fd(), answers.as_fd()]));
+    }
+
+    fn greeting(&self) -> Vec<u8> {
+        let ProcessConfig { splitter, memory, .. } = &self.config;
+        Greeting {
+            memory: *memory,
+            sizes: [splitter.max_frame as u64],
+            starter: std::process::id(),
+            library: std::path::absolute(&splitter.library).unwrap_or_else(|_| splitter.library.clone()),
+            configuration: splitter.configuration.clone(),
+        }
+        .encode()
+    }
+
+    /// Copies another frame of the batch. It must be no longer than configured, and there must be fewer than [`MOST_FRAMES`].
+    pub fn put(&mut self, frame: &Payload) {
+        let (index, length) = (self.put, frame.len());
+        assert!(index < MOST_FRAMES && length <= self.config.splitter.max_frame, "frame {index} of {length} bytes");
+        self.frames.write(Places::length(index), &(length as u64).to_le_bytes());
+        let mut at = self.places.frame(index);
+        for piece in frame.pieces() {
+            self.frames.write(at, piece);
+            at += piece.len();
+        }
+        self.lengths[index] = length;
+        self.put += 1;
+        self.copied += length as u64;
+    }
+
+    /// Another batch begins.
+    pub const fn clear(&mut self) {
+        self.put = 0;
+    }
+
+    /// Lets it divide these frames of the batch.
+    pub fn ask(&mut self, first: usize, count: usize) {
+        self.answers.number(DONE).store(first as u64, Ordering::Release);
+        let mut asked = [0; 16];
+        asked[..8].copy_from_slice(&(first as u64).to_le_bytes());
+        asked[8..].copy_from_slice(&(count as u64).to_le_bytes());
+        self.worker.say(&asked);
+    }
+
+    /// Looks at it.
+    pub fn look(&mut self) -> Sight {
+        let seen = self.worker.look(|| last_words(&self.answers));
+        // Only now: what it did before it ended counts.
+        let done = usize::try_from(self.answers.number(DONE).load(Ordering::Acquire)).unwrap_or(usize::MAX);
+        Sight { is_ready: seen.is_ready, done, has_ended: seen.has_ended }
+    }
+
+    /// Ends it; that it has ended is certain only when [`SplitterProcess::look`] says it.
+    pub fn kill(&mut self) {
+        self.worker.kill();
+    }
+
+    /// Appends the pieces of a frame of the batch that is done.
+    ///
+    /// # Errors
+    /// Where what it said cannot be true.
+    pub fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
+        let checked = self.checked(index, pieces);
+        if let Err(nonsense) = checked {
+            self.worker.blame(End::Nonsense(nonsense));
+        }
+        checked
+    }
+
+    fn checked(&self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
+        let said = self.answers.look::<i64>(Places::said(index));
+        let Ok(said) = u64::try_from(said) else { return Ok(Err(Cause::Malformed)) };
+        if said > MOST_PIECES as u64 {
+            return Err(Nonsense::Count { said, capacity: MOST_PIECES });
+        }
+        // Each is copied before it is checked: the process may change it at any time.
+        let place = |piece| Places::pieces(index) + piece * size_of::<RawPiece>();
+        let raw = (0..said as usize).map(|piece| self.answers.look::<RawPiece>(place(piece)));
+        check(raw, self.lengths[index], self.config.splitter.keys, pieces).map(Ok)
+    }
+
+    /// Bytes of frames that were copied.
+    pub const fn copied_bytes(&self) -> u64 {
+        self.copied
+    }
+
+    /// Why its processes ended.
+    pub fn journal(&self) -> Journal {
+        self.worker.journal()
+    }
+
+    /// What its processes are not kept from, since the system cannot do it: known when one was ready.
+    pub const fn missing(&self) -> Missing {
+        self.worker.missing()
+    }
+
+    /// What becomes readable when there is something to look at: the same for all processes.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.worker.descriptor())
+    }
+}
+
+/// What the process left when it ended.
+fn last_words(answers: &Region) -> [u64; WORDS] {
+    let word = |index| answers.number(LAST_WORDS + index * size_of::<u64>()).load(Ordering::Acquire);
+    core::array::from_fn(word)
+}
+
+/// Where everything lies in the two memories.
+#[derive(Copy, Clone, Debug)]
+struct Places {
+    max_frame: usize,
+}
+
+/// Bytes of a table: an entry for each frame, and what is counted.
+const TABLE: usize = 4096;
+const ENTRY: usize = 16;
+/// In the answers: how many frames of the batch are done.
+const DONE: usize = 0;
+/// In the answers: why the process ended.
+const LAST_WORDS: usize = TABLE - WORDS_BYTES;
+
+impl Places {
+    /// For frames of at most so many bytes; none where so long ones do not fit into memory.
+    fn new(max_frame: u64) -> Option<Self> {
+        let most = usize::try_from(max_frame).ok()?.max(1).checked_next_multiple_of(64)?;
+        most.checked_mul(MOST_FRAMES)?.checked_add(TABLE)?;
+        Some(Self { max_frame: most })
+    }
+
+    /// Bytes of the memory for frames.
+    const fn frames_bytes(self) -> usize {
+        TABLE + MOST_FRAMES * self.max_frame
+    }
+
+    /// Bytes of the memory for answers.
+    const fn answers_bytes() -> usize {
+        TABLE + MOST_FRAMES * MOST_PIECES * size_of::<RawPiece>()
+    }
+
+    /// In the frames: where the length of this one stands.
+    const fn length(index: usize) -> usize {
+        ENTRY * index
+    }
+
+    /// In the frames: where this one begins.
+    const fn frame(self, index: usize) -> usize {
+        TABLE + index * self.max_frame
+    }
+
+    /// In the answers: where it stands what was said of this frame.
+    const fn said(index: usize) -> usize {
+        ENTRY * (index + 1)
+    }
+
+    /// In the answers: where this frame's pieces begin.
+    const fn pieces(index: usize) -> usize {
+        TABLE + index * MOST_PIECES * size_of::<RawPiece>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        let places = Places::new(1500).expect("that is little");
+        assert!(Places::length(MOST_FRAMES) <= TABLE && Places::said(MOST_FRAMES) <= LAST_WORDS);
+        assert_eq!(places.frame(1) - places.frame(0), 1536);
+        assert_eq!(places.frame(MOST_FRAMES), places.frames_bytes());
+        assert_eq!(Places::pieces(MOST_FRAMES), Places::answers_bytes());
+        assert!(Places::new(u64::MAX).is_none());
+    }
+}

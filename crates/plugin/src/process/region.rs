@@ -179,7 +179,7 @@ unsafe impl Plain for u64 {}
 // SAFETY: an integer.
 unsafe impl Plain for i64 {}
 // SAFETY: a struct of integers, without gaps.
-unsafe impl Plain for crate::table::RawPiece {}
+unsafe impl Plain for crate::library::RawPiece {}
 
 #[cfg(test)]
 mod tests {

@@ -1,21 +1,28 @@
-//! The process of a plug-in, of whatever kind: started, listened to, looked at and ended, and never waited for.
+//! The process of a plug-in of any kind: started, listened to, looked at and ended, without ever blocking.
 
-use super::greeting::{MOST_TEXT, missing_of};
-use super::words::Words;
-use crate::confinement::{Ending, Missing, WORDS};
-use crate::journal::{End, Journal};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv,
     send, sendmsg, socketpair,
 };
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use crate::confinement::{Ending, Missing, WORDS};
+use crate::journal::{End, Journal};
+use ropewalk_flow::filter::{HistogramError, HistogramShape};
 
 /// Descriptors that one message carries at most; the kernel takes 253.
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
@@ -284,4 +291,315 @@ pub(crate) fn send_with(socket: &OwnedFd, message: &[u8], descriptors: &[Borrowe
     }
     sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
+}
+
+// The first messages between the two processes; each is one packet of the socket.
+//
+// ```text
+//  greeting  memory u64 | sizes u64, as many as the kind has | starter's process u32 | length of the path u32 | path |
+//            configuration; with the descriptors of both memories                               -> process
+//  ready     "R" and what the system lacks, 1: seccomp, 2: landlock                             <- process
+//            or "E" and a text that says why not
+//  declares  "H", 3 bytes of nothing, bins u32, low f64, high f64, name: a histogram, before it is ready  <- process
+// ```
+// Numbers are little-endian.
+
+/// The longest greeting, in bytes.
+pub(crate) const MOST_GREETING: usize = 64 << 10;
+/// The longest text that says why the process is not ready.
+pub(crate) const MOST_TEXT: usize = 4096;
+
+/// What a process is told first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Greeting<const N: usize> {
+    /// Bytes of memory that it may take beside the shared ones.
+    pub(crate) memory: u64,
+    /// What it must know to find its way in the shared memory.
+    pub(crate) sizes: [u64; N],
+    /// Who started it.
+    pub(crate) starter: u32,
+    pub(crate) library: PathBuf,
+    pub(crate) configuration: String,
+}
+
+impl<const N: usize> Greeting<N> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let library = self.library.as_os_str().as_bytes();
+        let mut out = self.memory.to_le_bytes().to_vec();
+        self.sizes.iter().for_each(|size| out.extend_from_slice(&size.to_le_bytes()));
+        out.extend_from_slice(&self.starter.to_le_bytes());
+        out.extend_from_slice(&(library.len() as u32).to_le_bytes());
+        out.extend_from_slice(library);
+        out.extend_from_slice(self.configuration.as_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (memory, mut rest) = bytes.split_first_chunk()?;
+        let mut sizes = [0; N];
+        for size in &mut sizes {
+            let (bytes, behind) = rest.split_first_chunk()?;
+            (*size, rest) = (u64::from_le_bytes(*bytes), behind);
+        }
+        let (starter, rest) = rest.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (library, configuration) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        Some(Self {
+            memory: u64::from_le_bytes(*memory),
+            sizes,
+            starter: u32::from_le_bytes(*starter),
+            library: Path::new(&OsString::from_vec(library.to_vec())).to_owned(),
+            configuration: String::from_utf8(configuration.to_vec()).ok()?,
+        })
+    }
+}
+
+/// The process is ready, and goes without that.
+pub(crate) fn ready(missing: Missing) -> [u8; 2] {
+    [b'R', u8::from(missing.seccomp) | u8::from(missing.landlock) << 1]
+}
+
+/// What a process goes without that is ready; `told` is what follows the letter.
+pub(crate) fn missing_of(told: &[u8]) -> Missing {
+    let bits = told.first().copied().unwrap_or(0);
+    Missing { seccomp: bits & 1 != 0, landlock: bits & 2 != 0 }
+}
+
+/// Declares a histogram.
+pub(crate) fn declaration(shape: &HistogramShape) -> Vec<u8> {
+    let mut out = b"H\0\0\0".to_vec();
+    out.extend_from_slice(&shape.bins().to_le_bytes());
+    out.extend_from_slice(&shape.low().to_le_bytes());
+    out.extend_from_slice(&shape.high().to_le_bytes());
+    out.extend_from_slice(shape.name().as_bytes());
+    out
+}
+
+/// The histogram that a message declares; none where it is another message, an error where there can be no such one.
+pub(crate) fn declared(message: &[u8]) -> Option<Result<HistogramShape, HistogramError>> {
+    let rest = message.strip_prefix(b"H")?.get(3..)?;
+    let (bins, rest) = rest.split_first_chunk()?;
+    let (low, rest) = rest.split_first_chunk()?;
+    let (high, name) = rest.split_first_chunk()?;
+    let name = String::from_utf8_lossy(name);
+    Some(HistogramShape::new(&name, u32::from_le_bytes(*bins), f64::from_le_bytes(*low), f64::from_le_bytes(*high)))
+}
+
+// The output of a plug-in's process: its standard output and standard error are a pipe, whose lines are printed with the plug-in's
+// name in front. A plug-in therefore has no access to the user's terminal.
+//
+// [`Lines`] limits the lines per second and prints how many it left out.
+
+/// Bytes of a line that are told; the rest of a longer one is left out.
+const MOST_BYTES: usize = 1000;
+/// Lines that are told at once.
+const BURST: f64 = 200.0;
+/// Lines a second that are told from then on.
+const A_SECOND: f64 = 20.0;
+/// How long it is waited for the last lines.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Where lines are printed.
+static PRINT: OnceLock<fn(&str)> = OnceLock::new();
+
+/// From now on lines of plug-ins are printed by this function, and otherwise to standard error. What was said first counts.
+pub fn print_with(print: fn(&str)) {
+    let _ = PRINT.set(print);
+}
+
+fn print(line: &str) {
+    match PRINT.get() {
+        Some(print) => print(line),
+        // Nobody may be there to read it.
+        None => _ = writeln!(io::stderr(), "{line}"),
+    }
+}
+
+/// What a plug-in is called: the file that it is, a library or the last program of the command.
+pub(crate) fn name_of(library: &Path, command: &[PathBuf]) -> String {
+    let is_library = !library.as_os_str().is_empty();
+    // A program stands behind this program, its command, and two numbers.
+    let file = if is_library { Some(library) } else { command.get(4).or(command.first()).map(PathBuf::as_path) };
+    file.and_then(Path::file_name).unwrap_or(OsStr::new("plug-in")).to_string_lossy().into_owned()
+}
+
+/// The pipe of a plug-in's processes, and the thread that tells what comes out of it.
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// None as soon as nothing more is to come.
+    pipe: Option<OwnedFd>,
+    /// Is closed when everything is told.
+    end: Receiver<()>,
+}
+
+impl Words {
+    /// Starts the thread.
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
+        let (from, pipe) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (told, end) = sync_channel(0);
+        let lines = Lines::new(name);
+        std::thread::Builder::new().name("plug-in words".to_owned()).spawn(move || {
+            tell(&mut File::from(from), lines, print);
+            drop(told);
+        })?;
+        Ok(Self { pipe: Some(pipe), end })
+    }
+
+    /// Where a process may print to.
+    pub(crate) fn pipe(&self) -> io::Result<OwnedFd> {
+        self.pipe.as_ref().ok_or(io::ErrorKind::BrokenPipe)?.try_clone()
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        self.pipe = None;
+        // A program may have left another one that has the pipe still.
+        let _ = self.end.recv_timeout(PATIENCE);
+    }
+}
+
+/// Tells what comes until nobody has the other end any more.
+fn tell(from: &mut impl Read, mut lines: Lines, mut print: impl FnMut(&str)) {
+    let (mut bytes, begin) = ([0; 4096], Instant::now());
+    loop {
+        match from.read(&mut bytes) {
+            Ok(length @ 1..) => lines.add(begin.elapsed(), &bytes[..length], &mut print),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    lines.end(&mut print);
+}
+
+/// Makes lines of bytes, not too many and not too long.
+#[derive(Debug)]
+struct Lines {
+    name: String,
+    /// The line that has begun.
+    line: Vec<u8>,
+    /// Lines that may be told now, as of a time.
+    allowed: f64,
+    as_of: Duration,
+    left_out: u64,
+}
+
+impl Lines {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), line: Vec::new(), allowed: BURST, as_of: Duration::ZERO, left_out: 0 }
+    }
+
+    /// These bytes came at this time.
+    fn add(&mut self, now: Duration, bytes: &[u8], print: &mut impl FnMut(&str)) {
+        self.allowed = BURST.min(self.allowed + A_SECOND * now.saturating_sub(self.as_of).as_secs_f64());
+        self.as_of = now;
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let (text, is_whole) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            let room = MOST_BYTES - self.line.len();
+            self.line.extend_from_slice(&text[..text.len().min(room)]);
+            if is_whole {
+                self.line_ends(print);
+            }
+        }
+    }
+
+    fn line_ends(&mut self, print: &mut impl FnMut(&str)) {
+        if self.allowed < 1.0 {
+            self.left_out += 1;
+        } else {
+            self.allowed -= 1.0;
+            self.tell_left_out(print);
+            print(&format!("{}: {}", self.name, harmless(&self.line)));
+        }
+        self.line.clear();
+    }
+
+    fn tell_left_out(&mut self, print: &mut impl FnMut(&str)) {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            print(&format!("{}: {left_out} lines are left out", self.name));
+        }
+    }
+
+    /// Nothing more comes.
+    fn end(&mut self, print: &mut impl FnMut(&str)) {
+        if !self.line.is_empty() {
+            self.line_ends(print);
+        }
+        self.tell_left_out(print);
+    }
+}
+
+/// A text that a terminal only shows: what would have it do something is replaced.
+fn harmless(line: &[u8]) -> String {
+    let is_shown = |letter: char| !letter.is_control() || letter == '\t';
+    String::from_utf8_lossy(line).chars().map(|letter| if is_shown(letter) { letter } else { '\u{fffd}' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_read_as_it_was_written() {
+        let (library, configuration) = (PathBuf::from("/lib/a b.so"), "threshold = 7 # \u{e4}".to_owned());
+        let greeting = Greeting { memory: 1 << 40, sizes: [9000, u64::MAX], starter: 77, library, configuration };
+        let bytes = greeting.encode();
+        assert_eq!(Greeting::decode(&bytes), Some(greeting));
+        assert!((0..43).all(|cut| Greeting::<2>::decode(&bytes[..cut]).is_none()), "one that is cut is none");
+    }
+
+    #[test]
+    fn a_declaration_is_read_as_it_was_written_and_one_that_cannot_be_is_refused() {
+        let shape = HistogramShape::new("sum of samples", 100, -1.5, 1e6).expect("there can be one");
+        let message = declaration(&shape);
+        assert_eq!(declared(&message), Some(Ok(shape)));
+        assert!((0..24).all(|cut| declared(&message[..cut]).is_none()), "one that is cut is none");
+        assert!(matches!(declared(&message[..24]), Some(Err(HistogramError::Name(_)))));
+        assert_eq!(declared(b"R\0"), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        for (seccomp, landlock) in [(false, false), (true, false), (false, true), (true, true)] {
+            let missing = Missing { seccomp, landlock };
+            assert_eq!(missing_of(&ready(missing)[1..]), missing);
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn told(parts: &[(Duration, &[u8])]) -> Vec<String> {
+        let (mut lines, mut told) = (Lines::new("my.so"), Vec::new());
+        let mut print = |line: &str| told.push(line.to_owned());
+        parts.iter().for_each(|(now, bytes)| lines.add(*now, bytes, &mut print));
+        lines.end(&mut print);
+        told
+    }
+
+    #[test]
+    fn each_line_has_the_plug_ins_name_and_nothing_that_a_terminal_does_something_at() {
+        let parts: [(_, &[u8]); 3] = [(SECOND, b"one\ntw"), (SECOND, b"o\n\x1b]0;title\x07\r"), (SECOND, b"\xff\tend")];
+        let third = "my.so: \u{fffd}]0;title\u{fffd}\u{fffd}\u{fffd}\tend";
+        assert_eq!(told(&parts), ["my.so: one", "my.so: two", third]);
+    }
+
+    #[test]
+    fn many_lines_are_left_out_and_counted_and_a_long_one_is_cut() {
+        let many = b"line\n".repeat(1000);
+        let lines = told(&[(SECOND, &many), (2 * SECOND, &many), (1000 * SECOND, b"last\n")]);
+        let shown = lines.iter().filter(|line| line.ends_with(": line")).count();
+        assert_eq!(shown, (BURST + A_SECOND) as usize);
+        let tail = &lines[lines.len() - 2..];
+        assert_eq!(tail, ["my.so: 980 lines are left out", "my.so: last"]);
+        assert!(lines.contains(&"my.so: 800 lines are left out".to_owned()), "{lines:?}");
+        assert_eq!(told(&[(SECOND, &b"x".repeat(5000))]), [format!("my.so: {}", "x".repeat(MOST_BYTES))]);
+    }
+
+    #[test]
+    fn a_plug_in_is_called_by_its_file() {
+        let program = ["/bin/ropewalk", "filter-program", "1", "2", "/opt/my-filter", "x"].map(PathBuf::from);
+        assert_eq!(name_of(Path::new("/lib/threshold.so"), &program), "threshold.so");
+        assert_eq!(name_of(Path::new(""), &program), "my-filter");
+    }
 }

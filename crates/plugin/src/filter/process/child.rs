@@ -1,24 +1,30 @@
-//! In the process: events are taken from where they lie, and decided one after the other.
+//! The process's side: events are read where they lie and decided one after the other, by a library or by the program that the
+//! process becomes.
 #![allow(unsafe_code)]
 
-use super::layout::{
+use std::ffi::OsString;
+use std::io::{self, Write, stdin};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use rustix::net::{SendFlags, send};
+
+use super::super::interface::{Created, Head, Said, Shown, dropped};
+use super::memory::{
     ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FILL, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORIES, MEMORY,
     MOST_EVENTS, MOST_SAID, PIECE, RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED,
     VERSION, WRITTEN, sequence_of,
 };
-use crate::confinement::{LastWords, Missing};
+use crate::confinement::{Confinement, LastWords, Missing};
 use crate::filter::MOST_RESULT;
-use crate::filter::created::{Created, Said, dropped};
 use crate::filter::interface::{RawDecision, RawFill, RawFragment};
-use crate::filter::shown::{Head, Shown};
-use crate::process::caller::Caller;
-use crate::process::greeting::{Greeting, declaration};
+use crate::process::child::Caller;
 use crate::process::region::Region;
+use crate::process::worker::{Greeting, declaration};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
 
 /// Decisions that nobody has taken yet are told of when there are so many.
 const MANY: u64 = 32;
@@ -320,4 +326,22 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
+}
+
+/// Becomes this program with its arguments, which is then a filter's process of the one who started this: standard input is the
+/// socket of that one. It may take so many bytes of memory of its own. Returns where that cannot be; the other side was told why then.
+pub fn become_program(memory: u64, starter: u32, program: &OsString, arguments: &[OsString]) -> io::Error {
+    let confinement = Confinement { memory, starter, speaks_over: Vec::new() };
+    let why = match confinement.before_program() {
+        Ok(missing) => {
+            // The reader may be gone.
+            missing.texts().for_each(|text| _ = writeln!(io::stderr(), "filter: {text}"));
+            let error = Command::new(program).args(arguments).exec();
+            format!("`{}` cannot be started: {error}", program.to_string_lossy())
+        }
+        Err(error) => format!("it cannot give up its rights: {error}"),
+    };
+    // Where nobody is there any more nobody needs to hear it.
+    let _ = send(stdin().as_fd(), format!("E{why}").as_bytes(), SendFlags::NOSIGNAL);
+    io::Error::other(why)
 }

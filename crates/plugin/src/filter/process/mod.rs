@@ -1,4 +1,4 @@
-//! A filter in a process of its own, which reads events where they lie: whatever it does there harms nobody else.
+//! A filter in a process of its own, which reads events where they lie and can do no harm outside it.
 //!
 //! ```text
 //!  FilterProcess                                                        serve, or a program of somebody's own
@@ -7,25 +7,461 @@
 //!    decisions, checked <------ decisions: memory that it can write <--- decision, result
 //!    wake-ups      <----------------- socket --------------------------> wake-ups, ready
 //! ```
-//! `layout` says where everything lies. Nothing of the memory that the process can write is believed, and all of it is read
-//! once. The process is [confined](crate::confinement), and dies with the thread that started it; why it ended stands in a
-//! [`Journal`](crate::Journal). It is started with memory of its own each time, so that whatever is left of an earlier one
-//! writes to nothing that is looked at.
+//! `memory` has the layout. The memory that the process can write is read once and checked. The process is
+//! [confined](crate::confinement), and dies with the thread that started it; a [`Journal`](crate::Journal) has the reason. Each
+//! process gets new memory, so that the remains of an earlier one write to memory that is no longer read.
 
 mod child;
 #[cfg(any(test, fuzzing))]
 mod hostile;
-mod layout;
-mod parent;
-mod program;
-mod ring;
-mod space;
-#[cfg(test)]
-mod tests;
+mod memory;
 
-pub use child::serve;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use super::interface::{RawFill, take_fill, trigger_bits};
+use super::{Decision, FilterConfig, FilterEvent, MOST_RESULT, Nonsense};
+use crate::confinement::{Missing, WORDS};
+use crate::journal::{End, Journal};
+use crate::process::region::{Region, Writable};
+use crate::process::worker::{Greeting, MOST_GREETING, Worker, declared, name_of, send_with};
+use memory::{
+    ACCEPT, DECISIONS_BYTES, Entry, FILL, Kind, LAST_WORDS, MEMORIES, MEMORY, Marks, RESULTS, RESULTS_RING, RING, Ring,
+    SIZES, SLEEPS, Space, UNDECIDED, sequence_of,
+};
+use ropewalk_flow::filter::{Fills, HistogramError, HistogramShape, MOST_FILLS};
+use ropewalk_terms::{Attempt, EventKey, RunNumber};
+
+pub use child::{become_program, serve};
 #[cfg(any(test, fuzzing))]
 pub use hostile::hear;
-pub use layout::{MOST_EVENTS, VERSION};
-pub use parent::{FilterProcess, Offer, ProcessConfig, Sight};
-pub use program::become_program;
+pub use memory::{MOST_EVENTS, VERSION};
+
+/// A filter, and what its process may have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessConfig {
+    /// Which filter.
+    pub filter: FilterConfig,
+    /// Bytes of memory that it may take, beside those that it shares.
+    pub memory: u64,
+    /// Bytes of the ring for what does not lie in shared memory, and is copied: at least twice as many as an event has.
+    pub copies: usize,
+    /// The program and its arguments that call [`serve`], or speak as that does.
+    pub command: Vec<PathBuf>,
+}
+
+/// What is seen of the process.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sight {
+    /// It has become ready.
+    pub is_ready: bool,
+    /// It was there, and has ended: that is certain.
+    pub has_ended: bool,
+}
+
+/// What became of an offer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// The process has the event.
+    Taken,
+    /// There is no room for it now.
+    Full,
+    /// There will never be room for it: it has too many fragments or pieces, or too much of it would have to be copied.
+    TooLarge,
+}
+
+/// What one process shares with this one.
+#[derive(Debug)]
+struct Memories {
+    ring: Ring,
+    decisions: Region,
+    space: Space,
+}
+
+/// An event that the process has.
+#[derive(Copy, Clone, Debug)]
+struct Offered {
+    ticket: u32,
+    key: EventKey,
+    attempt: Attempt,
+    /// Up to where the rings are its.
+    marks: Marks,
+}
+
+/// The process of a filter, of which there may be several, one after the other: see the module's picture. Nothing here waits but
+/// [`FilterProcess::try_out`].
+///
+/// Whoever turns looks first, then takes decisions until there are none, and flushes at last: then it may sleep until a
+/// descriptor wakes it.
+#[derive(Debug)]
+pub struct FilterProcess {
+    config: ProcessConfig,
+    worker: Worker,
+    /// None before the first start.
+    memories: Option<Memories>,
+    run: Option<RunNumber>,
+    offered: VecDeque<Offered>,
+    /// Decisions of this process that were taken, of which so many are published.
+    taken: u64,
+    published: u64,
+    /// Decisions of this process that were seen.
+    decided: u64,
+    /// Something was written since it was published.
+    is_dirty: bool,
+    result: Vec<u8>,
+    fills: Fills,
+    histograms: Vec<HistogramShape>,
+    /// Of processes before.
+    copied: u64,
+}
+
+impl FilterProcess {
+    /// Nothing is started.
+    ///
+    /// # Errors
+    /// Where the system refuses it, or the configuration is longer than 60 KiB.
+    pub fn new(config: ProcessConfig) -> io::Result<Self> {
+        let process = Self {
+            worker: Worker::new(config.command.clone(), &name_of(&config.filter.library, &config.command))?,
+            memories: None,
+            run: None,
+            offered: VecDeque::with_capacity(MOST_EVENTS),
+            taken: 0,
+            published: 0,
+            decided: 0,
+            is_dirty: false,
+            result: Vec::with_capacity(MOST_RESULT),
+            fills: Fills::default(),
+            histograms: Vec::new(),
+            copied: 0,
+            config,
+        };
+        if greeting(&process.config, &Space::default()).len() > MOST_GREETING {
+            return Err(io::Error::other("the `configuration` of a filter is at most 60 KiB long"));
+        }
+        Ok(process)
+    }
+
+    /// Starts the filter, waits until it is ready, and ends it: what is wrong with it is known before a run then.
+    ///
+    /// # Errors
+    /// What it says, or that it has not become ready after `patience`.
+    pub fn try_out(&mut self, patience: Duration) -> io::Result<()> {
+        self.start();
+        let memories = self.memories.as_ref();
+        self.worker.try_out(patience, || last_words(memories))?;
+        self.histograms = self.declared().map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// Starts it, with memory of its own and without events; that this failed is seen as its end. It must not be there.
+    pub fn start(&mut self) {
+        self.clear();
+        let (copies, config, run) = (self.config.copies, &self.config, self.run);
+        let made = Ring::new(copies).and_then(|(ring, events)| {
+            let (decisions, file) = Region::new("decisions", DECISIONS_BYTES, Writable::ByOthers)?;
+            Ok((Memories { ring, decisions, space: Space::new(copies) }, events, file))
+        });
+        match made {
+            Ok((mut memories, events, decisions)) => {
+                if let Some(run) = run {
+                    memories.ring.control(Kind::BeginRun, run);
+                    memories.ring.publish(0);
+                }
+                self.worker.start(|socket| greet(socket, config, &memories.space, [&events, &decisions]));
+                self.memories = Some(memories);
+            }
+            Err(error) => self.worker.fail(&error),
+        }
+    }
+
+    /// Ends it since it takes too long; that it has ended is certain only when [`FilterProcess::look`] says it.
+    pub fn kill(&mut self) {
+        self.worker.kill();
+    }
+
+    /// Looks at it. Decisions that it made before it ended are there still.
+    pub fn look(&mut self) -> Sight {
+        if !self.worker.has_news() {
+            return Sight::default();
+        }
+        let memories = self.memories.as_ref();
+        let seen = self.worker.look(|| last_words(memories));
+        let is_ready = seen.is_ready && self.hear_declarations();
+        Sight { is_ready, has_ended: seen.has_ended }
+    }
+
+    /// Takes what it has declared, which is ready; false where that cannot be, and it is ended.
+    fn hear_declarations(&mut self) -> bool {
+        match self.declared() {
+            Ok(histograms) => {
+                self.histograms = histograms;
+                true
+            }
+            Err(error) => {
+                self.worker.blame(End::NotReady(error.to_string()));
+                self.worker.kill();
+                false
+            }
+        }
+    }
+
+    fn declared(&self) -> Result<Vec<HistogramShape>, HistogramError> {
+        self.worker.told().iter().filter_map(|told| declared(told)).collect()
+    }
+
+    /// The histograms that the process declared which was ready last: fills name them by their places here.
+    pub fn histograms(&self) -> &[HistogramShape] {
+        &self.histograms
+    }
+
+    /// The events of this run follow. A process that is started later is told it first.
+    pub fn begin_run(&mut self, run: RunNumber) {
+        self.run = Some(run);
+        self.control(Kind::BeginRun, run);
+    }
+
+    /// No more events of the run follow. For when all of them are decided.
+    pub fn end_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.control(Kind::EndRun, run);
+        }
+    }
+
+    fn control(&mut self, kind: Kind, run: RunNumber) {
+        if let Some(memories) = &mut self.memories {
+            memories.ring.control(kind, run);
+            self.is_dirty = true;
+            self.flush();
+        }
+    }
+
+    /// Offers it an event, whose payloads must stay where they are until it is decided, or the process has ended for certain.
+    /// The process may find it at any time from now on, and at the latest after a [`flush`](Self::flush).
+    pub fn offer(&mut self, ticket: u32, event: &impl FilterEvent) -> Offer {
+        let Some(Memories { ring, space, .. }) = &mut self.memories else { return Offer::Full };
+        if self.offered.len() == MOST_EVENTS {
+            return Offer::Full;
+        }
+        let sequence = self.taken + self.offered.len() as u64 + 1;
+        let (key, attempt, run) = (event.key(), event.attempt(), self.run.unwrap_or_default());
+        match ring.event(space, sequence, run, event) {
+            Some(marks) => {
+                self.offered.push_back(Offered { ticket, key, attempt, marks });
+                self.is_dirty = true;
+                Offer::Taken
+            }
+            None if self.offered.is_empty() && ring.is_empty() => Offer::TooLarge,
+            None => Offer::Full,
+        }
+    }
+
+    /// Hands over what was offered, and the room of what was decided; wakes the process if it sleeps.
+    pub fn flush(&mut self) {
+        let Some(memories) = self.memories.as_ref().filter(|_| self.is_dirty) else { return };
+        memories.ring.publish(self.taken);
+        (self.published, self.is_dirty) = (self.taken, false);
+        // The process says that it sleeps, and looks once more before it does: one of the two sees the other.
+        fence(Ordering::SeqCst);
+        let sleeps = memories.decisions.number(SLEEPS);
+        if sleeps.load(Ordering::Relaxed) != 0 {
+            sleeps.store(0, Ordering::Relaxed);
+            self.worker.say(b"W");
+        }
+    }
+
+    /// Takes the next decision, in the order of the offers, with the ticket of its event: none where the filter says that it
+    /// cannot decide. Its payloads are not needed any more.
+    ///
+    /// # Errors
+    /// Where what the process wrote cannot be true. It is not asked again then: whoever hears this ends it.
+    pub fn next_decision(&mut self) -> Option<Result<(u32, Option<Decision<'_>>), Nonsense>> {
+        let due = self.taken + 1;
+        let found = self.memories.as_ref()?.decisions.number(sequence_of(due)).load(Ordering::Acquire);
+        if found == due.saturating_sub(MOST_EVENTS as u64) {
+            if self.taken != self.published {
+                // It may wait for the room that these had.
+                self.flush();
+            }
+            return None;
+        }
+        match self.checked(due, found) {
+            Ok((offered, entry)) => {
+                self.offered.pop_front();
+                self.taken = due;
+                self.decided = self.decided.max(due);
+                self.is_dirty = true;
+                self.memories.as_mut()?.ring.release(offered.marks);
+                let decision = Decision {
+                    accept: entry.flags & ACCEPT != 0,
+                    bits: trigger_bits(entry.bits),
+                    result: &self.result,
+                    fills: &self.fills,
+                };
+                Some(Ok((offered.ticket, (entry.flags & UNDECIDED == 0).then_some(decision))))
+            }
+            Err(nonsense) => {
+                self.worker.blame(End::Decision(nonsense));
+                Some(Err(nonsense))
+            }
+        }
+    }
+
+    /// What is written where the next decision belongs, with its result copied, if it can be true.
+    fn checked(&mut self, due: u64, found: u64) -> Result<(Offered, Entry), Nonsense> {
+        if found != due {
+            return Err(Nonsense::Order { expected: due, found });
+        }
+        let offered = *self.offered.front().ok_or(Nonsense::Unasked)?;
+        let decisions = &self.memories.as_ref().expect("something was offered").decisions;
+        // Copied before it is checked: the process may change it at any time.
+        let entry: Entry = decisions.look(sequence_of(due) + size_of::<u64>());
+        if (entry.key, entry.attempt) != (offered.key.to_bits(), offered.attempt.0.into()) {
+            let (said, said_attempt) = (EventKey::from_bits(entry.key), entry.attempt);
+            return Err(Nonsense::Event { due: offered.key, attempt: offered.attempt, said, said_attempt });
+        }
+        if entry.flags > ACCEPT && entry.flags != UNDECIDED {
+            return Err(Nonsense::Flags { flags: entry.flags });
+        }
+        let length = entry.result_length as usize;
+        let is_within = entry.result_at.is_multiple_of(8)
+            && length <= MOST_RESULT
+            && entry.result_at <= (RESULTS_RING - length.next_multiple_of(8)) as u64;
+        if !is_within {
+            return Err(Nonsense::Result { at: entry.result_at, length: entry.result_length });
+        }
+        let fills_at = entry.result_at as usize + length.next_multiple_of(8);
+        let fills = usize::from(entry.fills);
+        if fills > MOST_FILLS || fills_at + fills * FILL > RESULTS_RING {
+            return Err(Nonsense::Fills { at: entry.result_at, count: entry.fills });
+        }
+        self.fills.clear();
+        for index in 0..fills {
+            take_fill(decisions.look::<RawFill>(RESULTS + fills_at + index * FILL), &mut self.fills);
+        }
+        self.fills.drop_more(entry.dropped_fills.into());
+        self.result.clear();
+        decisions.copy_to(RESULTS + entry.result_at as usize, length, &mut self.result);
+        Ok((offered, entry))
+    }
+
+    /// How many decisions this process has made, taken or not: if that stands still, it does.
+    pub fn decided(&mut self) -> u64 {
+        let Some(memories) = &self.memories else { return 0 };
+        let has = |sequence| memories.decisions.number(sequence_of(sequence)).load(Ordering::Acquire) == sequence;
+        while self.decided < self.taken + MOST_EVENTS as u64 && has(self.decided + 1) {
+            self.decided += 1;
+        }
+        self.decided
+    }
+
+    /// Forgets what was offered, after the process has ended for certain.
+    pub fn clear(&mut self) {
+        if let Some(memories) = self.memories.take() {
+            self.copied += memories.ring.copied();
+        }
+        self.offered.clear();
+        (self.taken, self.published, self.decided, self.is_dirty) = (0, 0, 0, false);
+    }
+
+    /// Bytes that were copied, since they do not lie in memory that others can be given to read.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied + self.memories.as_ref().map_or(0, |memories| memories.ring.copied())
+    }
+
+    /// Why its processes ended.
+    pub fn journal(&self) -> Journal {
+        self.worker.journal()
+    }
+
+    /// What its processes are not kept from, since the system cannot do it: known when one was ready.
+    pub const fn missing(&self) -> Missing {
+        self.worker.missing()
+    }
+
+    /// What becomes readable when there is something to look at: the same for all processes.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.worker.descriptor())
+    }
+}
+
+/// What is needed to stand for the process.
+#[cfg(any(test, fuzzing))]
+impl FilterProcess {
+    /// Shares new memories, as with a process that was just started, and starts none.
+    fn share_anew(&mut self) {
+        self.clear();
+        let (ring, _) = Ring::new(self.config.copies).expect("memory");
+        let (decisions, _) = Region::new("decisions", DECISIONS_BYTES, Writable::ByOthers).expect("memory");
+        self.memories = Some(Memories { ring, decisions, space: Space::default() });
+    }
+    /// How many events the process has.
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.offered.len()
+    }
+
+    /// The event whose decision is due.
+    #[cfg(test)]
+    fn due(&self) -> Option<EventKey> {
+        self.offered.front().map(|offered| offered.key)
+    }
+
+    /// Writes a sequence and an entry there.
+    fn scribble(&mut self, place: usize, sequence: u64, entry: Entry) {
+        let decisions = &mut self.memories.as_mut().expect("it was started").decisions;
+        decisions.values(place + size_of::<u64>(), 1)[0] = entry;
+        decisions.number(place).store(sequence, Ordering::Release);
+    }
+}
+
+fn greeting(config: &ProcessConfig, space: &Space) -> Vec<u8> {
+    let sizes: [u64; SIZES] = [
+        VERSION,
+        RING as u64,
+        config.copies as u64,
+        RESULTS_RING as u64,
+        MOST_EVENTS as u64,
+        space.bytes(),
+        space.shared().len() as u64,
+    ];
+    let library = &config.filter.library;
+    Greeting {
+        memory: config.memory,
+        sizes,
+        starter: std::process::id(),
+        library: std::path::absolute(library).unwrap_or_else(|_| library.clone()),
+        configuration: config.filter.configuration.clone(),
+    }
+    .encode()
+}
+
+/// Says the first words, and gives all memory away.
+fn greet(socket: &OwnedFd, config: &ProcessConfig, space: &Space, own: [&OwnedFd; 2]) -> io::Result<()> {
+    send_with(socket, &greeting(config, space), &own.map(AsFd::as_fd))?;
+    for some in space.shared().chunks(MEMORIES) {
+        let mut message = Vec::with_capacity(8 + some.len() * MEMORY);
+        message.extend_from_slice(b"M\0\0\0\0\0\0\0");
+        for shared in some {
+            message.extend_from_slice(&shared.at.to_le_bytes());
+            message.extend_from_slice(&(shared.memory.addresses().len() as u64).to_le_bytes());
+        }
+        let files: Vec<_> = some.iter().map(|shared| shared.memory.file()).collect();
+        send_with(socket, &message, &files)?;
+    }
+    Ok(())
+}
+
+/// What the process left when it ended.
+fn last_words(memories: Option<&Memories>) -> [u64; WORDS] {
+    core::array::from_fn(|index| {
+        let word = |memories: &Memories| {
+            memories.decisions.number(LAST_WORDS + index * size_of::<u64>()).load(Ordering::Acquire)
+        };
+        memories.map_or(0, word)
+    })
+}

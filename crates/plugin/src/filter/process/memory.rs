@@ -1,0 +1,416 @@
+//! The memory that a filter's process and the builder unit share: the places in it, the writing side of the events, and the
+//! addresses at which the process sees it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use super::super::interface::{DOUBTFUL, INCOMPLETE, RawFill};
+use super::super::{FilterEvent, MOST_RESULT};
+use crate::confinement::WORDS_BYTES;
+use crate::process::region::{HUGE_PAGE, Plain, Region, Writable};
+use ropewalk_flow::filter::MOST_FILLS;
+use ropewalk_flow::messages::{Fragment, FragmentMeta};
+use ropewalk_memory::{SharedMemory, shared_memories};
+use ropewalk_terms::RunNumber;
+
+// The layout of the shared memory.
+//
+// ```text
+//  addresses: 0                               first pool              next pool ...        each begins at a multiple of 2 MiB
+//             | events                        | of the builder        |
+//               |
+//               0          64               4096              4096 + RING             + COPIES
+//  events:      | WRITTEN  | TAKEN   ...    | records, a ring | copies of what lies in no pool, a ring |
+//
+//               0                            4072         4096                   + 64 * MOST_EVENTS     + RESULTS
+//  decisions:   | SLEEPS ...                 | last words | entries, one an event | results and fills, a ring |
+// ```
+// Positions in rings are counted from 0 and never wrap; the place of one is its remainder. Numbers are little-endian.
+//
+// A record begins with its length (u32, bytes, a multiple of 8) and its [`Kind`] (u32); none crosses the end of the ring. An
+// event's goes on with [`RECORD_HEAD`], then each fragment with [`FRAGMENT_HEAD`] and its pieces ([`PIECE`]).
+//
+// The entry of the event with the sequence n (from 1 on) is entry (n - 1) modulo [`MOST_EVENTS`]. Its sequence is written last.
+
+/// The version of this layout and of the messages; the first size of the greeting.
+pub const VERSION: u64 = 1;
+
+/// In the events: the position behind the last record.
+pub(super) const WRITTEN: usize = 0;
+/// In the events: how many decisions were taken.
+pub(super) const TAKEN: usize = 64;
+/// In the events: where the records begin.
+pub(super) const RECORDS: usize = 4096;
+/// Bytes of the ring of records: enough for what a cache keeps.
+pub(super) const RING: usize = 1 << 20;
+/// In the events: where the copies begin.
+pub(super) const COPIES: usize = RECORDS + RING;
+
+/// In the decisions: not 0 while the process sleeps until it hears something.
+pub(super) const SLEEPS: usize = 0;
+/// In the decisions: why the process ended.
+pub(super) const LAST_WORDS: usize = 4096 - WORDS_BYTES;
+/// In the decisions: where the entries begin.
+pub(super) const ENTRIES: usize = 4096;
+/// Bytes of an entry: a line of the cache.
+pub(super) const ENTRY: usize = 64;
+/// Events that a process has at most: those that are offered and whose decisions were not taken.
+pub const MOST_EVENTS: usize = 1024;
+/// In the decisions: where the results begin.
+pub(super) const RESULTS: usize = ENTRIES + MOST_EVENTS * ENTRY;
+/// Bytes of the ring of results.
+pub(super) const RESULTS_RING: usize = 1 << 20;
+
+/// Bytes of the decisions.
+pub(super) const DECISIONS_BYTES: usize = RESULTS + RESULTS_RING;
+
+/// What the greeting says of all this, in its order: the version, bytes of the rings of records, copies and results, the most
+/// events, bytes of all addresses, and how many memories follow, [`MEMORIES`] in a message at most.
+pub(super) const SIZES: usize = 7;
+/// Memories whose descriptors one message carries.
+pub(super) const MEMORIES: usize = crate::process::worker::MOST_DESCRIPTORS;
+/// Bytes that a message says of each memory: its address u64, and its bytes u64. Before them stand 8 bytes, the first an `M`.
+pub(super) const MEMORY: usize = 16;
+
+/// What a record is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// Nothing: the next record is at the beginning of the ring.
+    Wrap = 0,
+    /// An event.
+    Event = 1,
+    /// The events of the run whose number follows (u32) come.
+    BeginRun = 2,
+    /// No more events of it come.
+    EndRun = 3,
+}
+
+/// Bytes of a record's length and kind.
+pub(super) const HEAD: usize = 8;
+/// Bytes of an event's record before its fragments: length and kind, sequence u64, key u64, run u32, number of fragments
+/// u32, flags u32, attempt u16, trigger type u16.
+pub(super) const RECORD_HEAD: usize = 40;
+/// Bytes of a fragment before its pieces: source u32, length u32, flags u32, number of pieces u32, raw id u64, time u64, bunch
+/// crossing u16, trigger type u16, 4 bytes of nothing.
+pub(super) const FRAGMENT_HEAD: usize = 40;
+/// Bytes of a piece: its address u64, from the beginning of the events on, and its length u64.
+pub(super) const PIECE: usize = 16;
+
+/// Set in an entry's flags where the event is accepted.
+pub(super) const ACCEPT: u32 = 1 << 0;
+/// Set in an entry's flags where the filter cannot decide.
+pub(super) const UNDECIDED: u32 = 1 << 1;
+
+/// An entry of the decisions, behind its sequence (u64).
+#[repr(C)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Entry {
+    /// The event's key.
+    pub(super) key: u64,
+    /// The triggers that it passed.
+    pub(super) bits: [u64; 2],
+    /// The event's attempt.
+    pub(super) attempt: u32,
+    /// [`ACCEPT`], [`UNDECIDED`].
+    pub(super) flags: u32,
+    /// Where in the results its own begins, a multiple of 8.
+    pub(super) result_at: u64,
+    /// Bytes of it.
+    pub(super) result_length: u32,
+    /// Values that it filled into histograms: they are behind its own, from a multiple of 8 on, [`FILL`] bytes each.
+    pub(super) fills: u16,
+    /// Those for which there was no room.
+    pub(super) dropped_fills: u16,
+}
+
+// SAFETY: a struct of integers, without gaps.
+unsafe impl Plain for Entry {}
+
+/// Bytes of a fill: histogram u32, 4 bytes of nothing, value f64.
+pub(super) const FILL: usize = size_of::<RawFill>();
+/// Bytes that all that is said of one event has at most.
+pub(super) const MOST_SAID: usize = MOST_RESULT + MOST_FILLS * FILL;
+
+/// In the decisions: where the sequence of an event's entry stands; the [`Entry`] is behind it.
+pub(super) const fn sequence_of(sequence: u64) -> usize {
+    ENTRIES + (sequence.wrapping_sub(1) % MOST_EVENTS as u64) as usize * ENTRY
+}
+
+const _: () = assert!(size_of::<Entry>() + size_of::<u64>() <= ENTRY && size_of::<Entry>() == 48);
+const _: () = assert!(RESULTS_RING >= 4 * MOST_SAID && FILL == 16, "one result never waits for the one before it");
+
+/// Positions up to which the rings are written, or free again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Marks {
+    pub(super) records: u64,
+    pub(super) copies: u64,
+}
+
+/// The rings of a process.
+#[derive(Debug)]
+pub(super) struct Ring {
+    region: Region,
+    copies_bytes: usize,
+    written: Marks,
+    free: Marks,
+    copied: u64,
+}
+
+impl Ring {
+    /// New memory, and its descriptor.
+    pub(super) fn new(copies_bytes: usize) -> io::Result<(Self, OwnedFd)> {
+        let (region, file) = Region::new("events", COPIES + copies_bytes, Writable::ByMakerAlone)?;
+        let (written, free) = (Marks::default(), Marks::default());
+        Ok((Self { region, copies_bytes, written, free, copied: 0 }, file))
+    }
+
+    /// Describes an event; returns up to where the rings are its. None, and nothing is written, where there is no room now.
+    pub(super) fn event(
+        &mut self,
+        space: &mut Space,
+        sequence: u64,
+        run: RunNumber,
+        event: &impl FilterEvent,
+    ) -> Option<Marks> {
+        self.record(|room, copies| describe(room, copies, space, sequence, run, event))?;
+        Some(self.written)
+    }
+
+    /// A run begins or ends. False where there is no room now.
+    pub(super) fn control(&mut self, kind: Kind, run: RunNumber) -> bool {
+        let written = self.record(|room, _| {
+            let room = room.get_mut(..HEAD + 8)?;
+            head(room, HEAD + 8, kind);
+            room[HEAD..HEAD + 4].copy_from_slice(&run.0.to_le_bytes());
+            room[HEAD + 4..].fill(0);
+            Some(HEAD + 8)
+        });
+        written.is_some()
+    }
+
+    /// Lets `write` write a record where there is room, and say how long it is; where there was not enough, it is asked once more
+    /// at the beginning of the ring. What it wrote in vain is written over.
+    fn record(&mut self, mut write: impl FnMut(&mut [u8], &mut Copies<'_>) -> Option<usize>) -> Option<()> {
+        let (records, copies) = self.region.values::<u8>(RECORDS, RING + self.copies_bytes).split_at_mut(RING);
+        let copies_free = copies.len() - (self.written.copies - self.free.copies) as usize;
+        let begin = self.written.copies;
+        let mut copies = Copies { ring: copies, at: begin, end: begin + copies_free as u64, copied: 0 };
+        let free = RING - (self.written.records - self.free.records) as usize;
+        let at = (self.written.records % RING as u64) as usize;
+        let to_end = RING - at;
+        let mut length = write(&mut records[at..at + to_end.min(free)], &mut copies);
+        if length.is_none() && free > to_end {
+            (copies.at, copies.copied) = (begin, 0);
+            length = write(&mut records[..free - to_end], &mut copies).map(|length| to_end + length);
+            if length.is_some() {
+                head(&mut records[at..], to_end, Kind::Wrap);
+            }
+        }
+        self.written = Marks { records: self.written.records + length? as u64, copies: copies.at };
+        self.copied += copies.copied;
+        Some(())
+    }
+
+    /// What lies before these positions was read.
+    pub(super) const fn release(&mut self, marks: Marks) {
+        self.free = marks;
+    }
+
+    /// Nobody has anything to read: then a record for which there is no room will never find any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.written == self.free
+    }
+
+    /// Everything that was written may be read, and so many decisions were taken.
+    pub(super) fn publish(&self, taken: u64) {
+        self.region.number(TAKEN).store(taken, Ordering::Release);
+        self.region.number(WRITTEN).store(self.written.records, Ordering::Release);
+    }
+
+    /// Bytes that were copied.
+    pub(super) const fn copied(&self) -> u64 {
+        self.copied
+    }
+}
+
+/// Room for the bytes of what lies in no shared memory.
+struct Copies<'a> {
+    ring: &'a mut [u8],
+    at: u64,
+    end: u64,
+    copied: u64,
+}
+
+impl Copies<'_> {
+    /// Copies bytes to where they lie side by side; returns their address. None where there is no room.
+    fn add(&mut self, bytes: &[u8]) -> Option<u64> {
+        let size = self.ring.len() as u64;
+        let mut place = self.at % size;
+        if size - place < bytes.len() as u64 {
+            self.at += size - place;
+            place = 0;
+        }
+        let end = self.at + bytes.len() as u64;
+        if end > self.end {
+            return None;
+        }
+        self.ring.get_mut(place as usize..)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        self.copied += bytes.len() as u64;
+        self.at = end;
+        Some(COPIES as u64 + place)
+    }
+}
+
+/// Writes the record of an event; returns its length. None where there is no room.
+fn describe(
+    room: &mut [u8],
+    copies: &mut Copies<'_>,
+    space: &mut Space,
+    sequence: u64,
+    run: RunNumber,
+    event: &impl FilterEvent,
+) -> Option<usize> {
+    let (mut at, mut fragments, mut flags) = (RECORD_HEAD, 0_u32, if event.is_complete() { 0 } else { INCOMPLETE });
+    for fragment in event.fragments() {
+        at += describe_fragment(room.get_mut(at..)?, copies, space, fragment)?;
+        fragments += 1;
+        flags |= if fragment.meta.flags.has_error() { DOUBTFUL } else { 0 };
+    }
+    let record = room.get_mut(..RECORD_HEAD)?;
+    head(record, at, Kind::Event);
+    record[8..16].copy_from_slice(&sequence.to_le_bytes());
+    record[16..24].copy_from_slice(&event.key().to_bits().to_le_bytes());
+    record[24..28].copy_from_slice(&run.0.to_le_bytes());
+    record[28..32].copy_from_slice(&fragments.to_le_bytes());
+    record[32..36].copy_from_slice(&flags.to_le_bytes());
+    record[36..38].copy_from_slice(&event.attempt().0.to_le_bytes());
+    record[38..40].copy_from_slice(&event.trigger_type().to_le_bytes());
+    Some(at)
+}
+
+fn describe_fragment(
+    room: &mut [u8],
+    copies: &mut Copies<'_>,
+    space: &mut Space,
+    fragment: &Fragment,
+) -> Option<usize> {
+    let (mut at, mut pieces) = (FRAGMENT_HEAD, 0_u32);
+    for piece in fragment.payload.pieces() {
+        let place = match space.find(piece) {
+            Some(place) => place,
+            None => copies.add(piece)?,
+        };
+        let described = room.get_mut(at..at + PIECE)?;
+        described[..8].copy_from_slice(&place.to_le_bytes());
+        described[8..].copy_from_slice(&(piece.len() as u64).to_le_bytes());
+        at += PIECE;
+        pieces += 1;
+    }
+    let FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id, time } = fragment.meta;
+    let described = room.get_mut(..FRAGMENT_HEAD)?;
+    described[..4].copy_from_slice(&source.0.to_le_bytes());
+    described[4..8].copy_from_slice(&length.to_le_bytes());
+    described[8..12].copy_from_slice(&flags.0.to_le_bytes());
+    described[12..16].copy_from_slice(&pieces.to_le_bytes());
+    described[16..24].copy_from_slice(&raw_id.to_le_bytes());
+    described[24..32].copy_from_slice(&time.to_le_bytes());
+    described[32..34].copy_from_slice(&bunch_crossing.to_le_bytes());
+    described[34..36].copy_from_slice(&trigger_type.to_le_bytes());
+    described[36..].fill(0);
+    Some(at)
+}
+
+/// The begin of a record.
+fn head(record: &mut [u8], length: usize, kind: Kind) {
+    record[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    record[4..8].copy_from_slice(&(kind as u32).to_le_bytes());
+}
+
+/// A memory in both processes.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) memory: SharedMemory,
+    /// Where it begins there, from the beginning of the events on.
+    pub(super) at: u64,
+}
+
+/// All of them, sorted by their addresses here.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    shared: Vec<Shared>,
+    /// The one that was found last: neighbours lie in one memory.
+    last: usize,
+    bytes: u64,
+}
+
+impl Space {
+    /// All memory of this process that others can be given to read, behind the events with so many bytes of copies.
+    pub(super) fn new(copies: usize) -> Self {
+        let mut at = (COPIES + copies).next_multiple_of(HUGE_PAGE) as u64;
+        let mut shared: Vec<_> = shared_memories().into_iter().map(|memory| Shared { memory, at: 0 }).collect();
+        shared.sort_by_key(|shared| shared.memory.addresses().start);
+        for one in &mut shared {
+            one.at = at;
+            at += one.memory.addresses().len().next_multiple_of(HUGE_PAGE) as u64;
+        }
+        Self { shared, last: 0, bytes: at }
+    }
+
+    /// All that is shared.
+    pub(super) fn shared(&self) -> &[Shared] {
+        &self.shared
+    }
+
+    /// Bytes of all addresses.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where bytes lie there; none where they do not lie in one of the memories.
+    #[inline]
+    pub(super) fn find(&mut self, piece: &[u8]) -> Option<u64> {
+        let begin = piece.as_ptr().addr();
+        let known = self.shared.get(self.last)?;
+        if let Some(at) = within(known, begin, piece.len()) {
+            return Some(at);
+        }
+        let behind = self.shared.partition_point(|shared| shared.memory.addresses().start <= begin);
+        self.last = behind.saturating_sub(1);
+        within(&self.shared[self.last], begin, piece.len())
+    }
+}
+
+#[inline]
+fn within(shared: &Shared, begin: usize, length: usize) -> Option<u64> {
+    let addresses = shared.memory.addresses();
+    let is_within = addresses.contains(&begin) && length <= addresses.end - begin;
+    is_within.then(|| shared.at + (begin - addresses.start) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_memory::{HugePages, MemoryKind, Owner, Pool, PoolConfig};
+
+    #[test]
+    fn bytes_are_found_where_they_lie_in_shared_memory_alone() {
+        let kind = |memory| PoolConfig { memory, huge_pages: HugePages::Never, ..PoolConfig::heap("space", 4096, 3) };
+        let [mut one, mut other, mut own] = [MemoryKind::Memfd, MemoryKind::Memfd, MemoryKind::Anonymous]
+            .map(|memory| Pool::new(kind(memory)).expect("memory"));
+        let write = |pool: &mut Pool| pool.loan(Owner::SHARED).and_then(|mut loan| loan.append(b"bytes"));
+        let [first, second, alone] = [&mut one, &mut other, &mut own].map(|pool| write(pool).expect("room"));
+        let mut space = Space::new(5000);
+        for _ in 0..2 {
+            let places = [&first, &second].map(|bytes| space.find(bytes).expect("it is shared"));
+            assert!(places.iter().all(|&at| at >= HUGE_PAGE as u64 && at + 5 <= space.bytes()));
+            assert_ne!(places[0], places[1]);
+            assert_eq!(space.find(&first[2..]), Some(places[0] + 2));
+            assert_eq!(space.find(&alone), None);
+        }
+        drop((one, other, first, second));
+        assert_eq!(Space::default().find(&alone), None);
+    }
+}
