@@ -1,12 +1,8 @@
 //! Filters that attack whoever runs them, while they are loaded and over events: they come to nothing, and are named.
 
-#[macro_use]
-#[path = "support/serves.rs"]
-mod serving_program;
-mod support;
-
+use crate::support::{Event, TemporaryDirectory, build, fragment, pool, process_config};
 use ropewalk_memory::MemoryKind;
-use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig, serve};
+use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
 use ropewalk_plugin::process::print_with;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, getuid};
@@ -14,10 +10,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use support::events::{Event, fragment, pool};
-use support::{TemporaryDirectory, build, process_config};
-
-serves!(serve);
 
 const HOSTILE: &str = "crates/plugin/tests/hostile.c";
 

@@ -1,25 +1,17 @@
 //! Histograms of filters: declared when one is created, filled with its decisions, in a thread and in a process alike.
 
-#[macro_use]
-#[path = "support/serves.rs"]
-mod serving_program;
-mod support;
-
+use crate::support::{Event, TemporaryDirectory, build, fragment, pool, process_config};
 use ropewalk_flow::filter::{Fill, Fills, HistogramShape};
 use ropewalk_memory::MemoryKind;
 use ropewalk_plugin::Filter;
-use ropewalk_plugin::filter::process::{FilterProcess, Offer, serve};
+use ropewalk_plugin::filter::process::{FilterProcess, Offer};
 use ropewalk_plugin::filter::{Decision, FilterConfig};
 use ropewalk_terms::RunNumber;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
-use support::events::{Event, fragment, pool};
-use support::{TemporaryDirectory, build, process_config};
 
 const LONG: Duration = Duration::from_secs(60);
 const HISTOGRAMS: &str = "crates/plugin/tests/histograms.c";
-
-serves!(serve);
 
 /// What a decision came with.
 #[derive(Clone, PartialEq, Debug)]

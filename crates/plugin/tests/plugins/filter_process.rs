@@ -1,26 +1,18 @@
 //! Filters in processes of their own, which read events where they lie, crash, hang, lie, and do what they may not.
 
-#[macro_use]
-#[path = "support/serves.rs"]
-mod serving_program;
-mod support;
-
+use crate::support::{Event, MISBEHAVING_FILTER, TemporaryDirectory, build, fragment, pool, process_config as config};
 use ropewalk_flow::messages::Fragment;
 use ropewalk_memory::{MemoryKind, Staging};
 use ropewalk_plugin::confinement::Missing;
 use ropewalk_plugin::filter::Nonsense;
-use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig, serve};
+use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
 use ropewalk_terms::{Attempt, EventKey, RunNumber, TriggerBits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::events::{Event, fragment, pool};
-use support::{MISBEHAVING_FILTER, TemporaryDirectory, build, process_config as config};
 
 const LONG: Duration = Duration::from_secs(60);
-
-serves!(serve);
 
 /// What became of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]

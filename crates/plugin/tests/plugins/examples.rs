@@ -1,7 +1,6 @@
 //! The examples of filters, in C, in C++ and as a program, built as their reader builds them.
 
-mod support;
-
+use crate::support::{Event, TemporaryDirectory, fragment, pool, root};
 use ropewalk_flow::filter::{Fill, Fills};
 use ropewalk_memory::{MemoryKind, Staging};
 use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
@@ -12,8 +11,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::events::{Event, fragment, pool};
-use support::{TemporaryDirectory, root};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -1,25 +1,20 @@
 //! Splitters in processes of their own, which crash, hang, lie, and do what they may not.
 
-#[macro_use]
-#[path = "support/serves.rs"]
-mod serving_program;
-mod support;
-
+use crate::support::{
+    MISBEHAVING, OLD_KERNEL, TemporaryDirectory, build, build_program, config, frame, memory, serving_splitter,
+};
 use ropewalk_flow::supervision::{Order, Outcome, Supervisor, SupervisorConfig};
 use ropewalk_plugin::SplitterConfig;
 use ropewalk_plugin::confinement::Missing;
-use ropewalk_plugin::process::{ProcessConfig, Sight, SplitterProcess, serve};
+use ropewalk_plugin::process::{ProcessConfig, Sight, SplitterProcess};
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{Piece, PieceKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{MISBEHAVING, OLD_KERNEL, TemporaryDirectory, build, build_program, config, frame, memory, serving};
-
-serves!(serve);
 
 fn process_config(splitter: SplitterConfig) -> ProcessConfig {
-    ProcessConfig { splitter, memory: 16 << 20, command: serving() }
+    ProcessConfig { splitter, memory: 16 << 20, command: serving_splitter() }
 }
 
 /// A splitter under supervision, with a real clock.
