@@ -388,7 +388,7 @@ impl RingReader {
     }
 
     /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) ring, for
-    /// [`RingWriter::open`](RingWriter::open) in another process. Nobody can change its size.
+    /// [`RingWriter::open`] in another process. Nobody can change its size.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.area.mapping.file()
     }
@@ -447,7 +447,7 @@ impl RingWriter {
         Self { written: area.pointers().written(), released: 0, area }
     }
 
-    /// The ring of another process, from its [`RingReader::file`](RingReader::file). Two rules hold between the
+    /// The ring of another process, from its [`RingReader::file`]. Two rules hold between the
     /// processes, and nobody can check them: at most one writes at a time, and both keep to the pointers. A writer that
     /// comes after another one goes on where that one stopped.
     ///

@@ -70,7 +70,7 @@ pub enum CaptureError {
     /// A block or record has an impossible length, so that nobody knows where the next one begins.
     #[error("a block states an impossible length")]
     Length,
-    /// A block or record is longer than [`MOST_BLOCK_BYTES`](MOST_BLOCK_BYTES).
+    /// A block or record is longer than [`MOST_BLOCK_BYTES`].
     #[error("a block states more than 16 MiB")]
     Oversize,
     /// A packet says that it is longer than its block.

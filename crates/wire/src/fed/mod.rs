@@ -189,7 +189,7 @@ impl Trailer {
     /// What the CRC does not cover: itself, and the bits 2, 14 and 15 that the link sets on its own.
     const OUTSIDE_CRC: u64 = 0xFFFF_C004;
 
-    /// A trailer of length 0, status 0 and TTS state 0, without CRC: [`encode`](encode) fills in the rest.
+    /// A trailer of length 0, status 0 and TTS state 0, without CRC: [`encode`] fills in the rest.
     pub const fn new() -> Self {
         Self(Self::NIBBLE << 60)
     }

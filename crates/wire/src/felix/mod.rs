@@ -105,7 +105,7 @@ impl BlockFormat {
         if self.symbol == NARROW { 2 } else { 4 }
     }
 
-    /// What a [`Walker`](Walker) must know.
+    /// What a [`Walker`] must know.
     pub const fn layout(self) -> Layout {
         Layout { symbol: self.symbol, block_bytes: self.block_bytes(), is_wide: self.trailer_bytes() == 4 }
     }

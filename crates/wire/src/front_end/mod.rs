@@ -211,7 +211,7 @@ impl Stage {
 /// First word of a front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// [`CONTROL_VERSION`] of the sender, or [`OLDEST_CONTROL_VERSION`](OLDEST_CONTROL_VERSION).
+    /// [`CONTROL_VERSION`] of the sender, or [`OLDEST_CONTROL_VERSION`].
     pub version: u16,
     /// Which source it is.
     pub source: SourceId,
