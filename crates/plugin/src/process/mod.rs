@@ -7,7 +7,7 @@
 //!    Ask, wake-up      <-------------- socket ---------------------->  asked for, ready
 //! ```
 //! Nothing can change the size of the two memories. The process is [confined](crate::confinement), and dies with the
-//! thread that started it. A [`Journal`](crate::Journal) has the reason.
+//! thread that started it. A [`Journal`] has the reason.
 //!
 //! This file and `serve` are the splitter's. `worker` starts and watches the process of any plug-in, `child` is the side of that
 //! process, `region` the memory between them.

@@ -7,7 +7,7 @@
 //!  midas nscldaq eudaq dune artdaq               data acquisition systems
 //!  srs ess ejfat                                 datagrams
 //! ```
-//! Each format is a unit that implements [`Framing`](crate::framing::Framing) (for streams and datagrams) and [`Describe`]
+//! Each format is a unit that implements [`Framing`] (for streams and datagrams) and [`Describe`]
 //! (for people), and has an encoder for tests and emulators. `docs/formats.md` has every table, and says what each was checked
 //! against. Layouts were read from the public headers that each module names; no line of theirs is here.
 

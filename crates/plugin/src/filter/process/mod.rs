@@ -8,7 +8,7 @@
 //!    wake-ups      <----------------- socket --------------------------> wake-ups, ready
 //! ```
 //! `memory` has the layout. The memory that the process can write is read once and checked. The process is
-//! [confined](crate::confinement), and dies with the thread that started it; a [`Journal`](crate::Journal) has the reason. Each
+//! [confined](crate::confinement), and dies with the thread that started it; a [`Journal`] has the reason. Each
 //! process gets new memory, so that the remains of an earlier one write to memory that is no longer read.
 
 mod child;
