@@ -1,7 +1,10 @@
-//! What came of a trial.
+//! What comes of a trial: the account of the whole, of each board, of its numbers and of the times between its frames.
 
-use super::board::{Board, BoardAccount};
+use core::fmt;
+use core::net::IpAddr;
 use core::ops::Range;
+use ropewalk_terms::Utc;
+use ropewalk_wire::framing::Tick;
 use std::collections::BTreeMap;
 
 /// Boards that are told apart; what further ones send is told with the last of them.
@@ -77,5 +80,245 @@ impl TrialAccount {
             }
         };
         &mut self.boards[index].1
+    }
+}
+
+/// Which board: by its address, and by the number that tells boards apart.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Board {
+    /// The address; none of a file.
+    pub from: Option<IpAddr>,
+    /// The number in its frames; none where they have none.
+    pub number: Option<u64>,
+}
+
+/// The board of a source, where several boards send to one place or into one file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OwnBoard {
+    /// It has one of these numbers.
+    Numbers(Vec<u64>),
+    /// It has one of these addresses.
+    Addresses(Vec<IpAddr>),
+    /// It is the one that appears after so many others.
+    InOrder(usize),
+}
+
+impl OwnBoard {
+    /// Whether this is the board, which appeared after `others` others.
+    pub fn is(&self, board: &Board, others: usize) -> bool {
+        match self {
+            Self::Numbers(numbers) => board.number.is_some_and(|number| numbers.contains(&number)),
+            Self::Addresses(addresses) => board.from.is_some_and(|from| addresses.contains(&from)),
+            Self::InOrder(order) => *order == others,
+        }
+    }
+}
+
+impl fmt::Display for Board {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.from, self.number) {
+            (None, None) => out.write_str("all"),
+            (Some(from), None) => from.fmt(out),
+            (None, Some(number)) => write!(out, "board {number}"),
+            (Some(from), Some(number)) => write!(out, "{from}, board {number}"),
+        }
+    }
+}
+
+/// What a board sent.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct BoardAccount {
+    /// Whole frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the shortest one.
+    pub least_bytes: usize,
+    /// Bytes of the longest one.
+    pub most_bytes: usize,
+    /// The frames' own numbers.
+    pub sequence: Numbers,
+    /// The events' numbers.
+    pub event: Numbers,
+    /// How far apart frames are by the board's clock.
+    pub intervals: Intervals,
+    /// When the first and the last frame came.
+    pub arrivals: Option<(Utc, Utc)>,
+    /// Frames whose checksum is right.
+    pub right_checksums: u64,
+    /// Frames whose checksum is wrong.
+    pub wrong_checksums: u64,
+}
+
+impl BoardAccount {
+    pub(super) fn add(&mut self, length: usize, time: Option<Utc>) {
+        self.least_bytes = if self.frames == 0 { length } else { self.least_bytes.min(length) };
+        self.most_bytes = self.most_bytes.max(length);
+        self.frames += 1;
+        self.bytes += length as u64;
+        if let Some(time) = time {
+            let (first, _) = self.arrivals.unwrap_or((time, time));
+            self.arrivals = Some((first, time));
+        }
+    }
+
+    /// The numbers that should be one more each time: those of frames before those of events.
+    pub fn counted(&self) -> Option<&Numbers> {
+        [&self.sequence, &self.event].into_iter().find(|numbers| numbers.first.is_some())
+    }
+}
+
+/// How often frames were so far apart.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Interval {
+    /// At least so many nanoseconds,
+    pub from: u64,
+    /// and less than so many.
+    pub to: u64,
+    /// How often.
+    pub count: u64,
+}
+
+/// Differences of time between frames that follow each other, in steps of 1, 2, 5, 10.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Intervals {
+    last: Option<u64>,
+    /// By the step's begin.
+    counts: BTreeMap<u64, (u64, u64)>,
+    /// How often the clock went backward.
+    pub backward: u64,
+}
+
+impl Intervals {
+    /// Takes the next time, of a clock of so many bits.
+    pub(super) fn add(&mut self, ticks: u64, bits: u8, tick: Tick) {
+        let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
+        let Some(last) = self.last.replace(ticks) else { return };
+        let ahead = ticks.wrapping_sub(last) & mask;
+        if ahead > mask / 2 {
+            self.backward += 1;
+            return;
+        }
+        let nanoseconds = tick.nanoseconds_of(ahead);
+        let (from, to) = step(nanoseconds);
+        self.counts.entry(from).or_insert((to, 0)).1 += 1;
+    }
+
+    /// The steps in which there are any, in their order.
+    pub fn counts(&self) -> impl Iterator<Item = Interval> {
+        self.counts.iter().map(|(&from, &(to, count))| Interval { from, to, count })
+    }
+}
+
+/// The step that a time is in.
+fn step(nanoseconds: u64) -> (u64, u64) {
+    if nanoseconds == 0 {
+        return (0, 1);
+    }
+    let decade = 10_u64.pow(nanoseconds.ilog10());
+    let ends = [1, 2, 5, 10].map(|factor| decade.saturating_mul(factor));
+    let place = ends.iter().rposition(|end| *end <= nanoseconds).unwrap_or(0).min(2);
+    (ends[place], ends[place + 1])
+}
+
+/// A number that lies further back than this has begun anew; so has any that lies back when none is missing.
+const MOST_LATE: u64 = 64;
+
+/// What was seen of such numbers.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Numbers {
+    /// The first one.
+    pub first: Option<u64>,
+    /// The furthest one.
+    pub last: Option<u64>,
+    /// How often numbers were passed over.
+    pub gaps: u64,
+    /// How many were, and did not come later.
+    pub missing: u64,
+    /// How often the counter went over its end.
+    pub wraps: u64,
+    /// Numbers that were the same as the one before.
+    pub duplicates: u64,
+    /// Numbers that came later than they should.
+    pub out_of_order: u64,
+    /// How often the counter began anew.
+    pub restarts: u64,
+    /// How much more the one behind `last` should be.
+    step: u64,
+}
+
+impl Numbers {
+    /// Whether each was one more than the one before.
+    pub const fn is_gapless(&self) -> bool {
+        self.missing + self.gaps + self.duplicates + self.out_of_order + self.restarts == 0
+    }
+
+    /// Takes a number that need not be one more than the one before; nothing is wrong with it.
+    pub const fn see(&mut self, number: u64) -> Option<String> {
+        if self.first.is_none() {
+            self.first = Some(number);
+        }
+        self.last = Some(number);
+        None
+    }
+
+    /// Takes the next number, of so many bits; says what is wrong with it. The one behind it should be `step` more.
+    pub fn add(&mut self, number: u64, bits: u8, step: u64) -> Option<String> {
+        let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
+        self.first.get_or_insert(number);
+        let Some(last) = self.last else {
+            (self.last, self.step) = (Some(number), step);
+            return None;
+        };
+        let (ahead, behind) = (number.wrapping_sub(last) & mask, last.wrapping_sub(number) & mask);
+        let wrong = if ahead == 0 {
+            self.duplicates += 1;
+            return Some(format!("{number} comes again"));
+        } else if behind <= MOST_LATE.min(mask / 4) && self.missing > 0 {
+            self.out_of_order += 1;
+            self.missing = self.missing.saturating_sub(1);
+            return Some(format!("{number} comes after {last}"));
+        } else if ahead >= self.step && ahead <= mask / 2 {
+            let missing = ahead - self.step;
+            self.wraps += u64::from(number < last);
+            self.missing += missing;
+            self.gaps += u64::from(missing > 0);
+            (missing > 0).then(|| format!("{number} comes after {last}: {missing} missing"))
+        } else {
+            self.restarts += 1;
+            Some(format!("{number} comes after {last}: the counter began anew"))
+        };
+        (self.last, self.step) = (Some(number), step);
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(numbers: impl IntoIterator<Item = u64>, bits: u8, step: u64) -> [u64; 4] {
+        let mut counter = Numbers::default();
+        for number in numbers {
+            counter.add(number, bits, step);
+        }
+        [counter.missing, counter.duplicates, counter.out_of_order, counter.restarts]
+    }
+
+    #[test]
+    fn a_number_that_goes_on_over_its_end_misses_nothing() {
+        assert_eq!(counted((250..520).map(|number| number % 256), 8, 1), [0; 4]);
+        assert_eq!(counted([u64::MAX - 1, u64::MAX, 0, 1], 64, 1), [0; 4]);
+        assert_eq!(counted((0..40).map(|number| 4 * number % 64), 6, 4), [0; 4]);
+    }
+
+    #[test]
+    fn what_is_missing_twice_late_or_anew_is_told_apart() {
+        assert_eq!(counted([1, 2, 6, 7], 32, 1), [3, 0, 0, 0]);
+        assert_eq!(counted([1, 2, 2, 3], 32, 1), [0, 1, 0, 0]);
+        assert_eq!(counted([1, 3, 2, 4], 32, 1), [0, 0, 1, 0]);
+        assert_eq!(counted([1000, 1001, 0, 1, 2], 32, 1), [0, 0, 0, 1]);
+        assert_eq!(counted([39, 0, 1, 2], 32, 1), [0, 0, 0, 1]);
+        assert_eq!(counted([0, 4, 12], 32, 4), [4, 0, 0, 0]);
     }
 }

@@ -9,29 +9,21 @@
 //! The frames are those that a readout unit would find, by the same description. Memory is bounded by the longest frame.
 
 mod account;
-mod board;
-mod contradictions;
-mod intervals;
-mod numbers;
-mod parts;
 #[cfg(test)]
 mod tests;
 
-pub use account::{BadPlace, TrialAccount};
-pub use board::{Board, BoardAccount, OwnBoard};
-pub use intervals::{Interval, Intervals};
-pub use numbers::Numbers;
-pub use parts::Parts;
+pub use account::{BadPlace, Board, BoardAccount, Interval, Intervals, Numbers, OwnBoard, TrialAccount};
 
-use crate::readout::DatagramLimits;
-use contradictions::contradictions;
+use crate::readout::{Assembly, DatagramLimits, Placed};
+use core::fmt::Arguments;
 use core::net::IpAddr;
 use core::ops::Range;
-use ropewalk_terms::{Cause, Utc};
+use ropewalk_terms::{Cause, Instant, Utc};
 use ropewalk_wire::description::Description;
-use ropewalk_wire::foreign::Counting;
-use ropewalk_wire::framing::{Framing, Front, Search};
-use ropewalk_wire::layout::Frame;
+use ropewalk_wire::foreign::{Counting, Describe, Inspector, Value};
+use ropewalk_wire::framing::{Framing, Front, PieceHead, Search};
+use ropewalk_wire::layout::{Frame, Number, Plan, Size};
+use std::collections::BTreeMap;
 
 /// The key of a configuration that names a format.
 const FORMAT: &str = "format";
@@ -341,7 +333,7 @@ impl<'a> Trial<'a> {
     fn bad(&mut self, offset: u64, key: &'static str, what: &str, before: &[u8], here: &[u8], length: usize) {
         match self.framing {
             Description::Layout(plan) => {
-                self.bad_at(offset, key, what, parts::place_of(plan, key, length), before, here);
+                self.bad_at(offset, key, what, place_of(plan, key, length), before, here);
             }
             // A format is one rule, whatever fails.
             Description::Format(_) | Description::Board(..) => self.bad_at(offset, FORMAT, what, None, before, here),
@@ -365,5 +357,100 @@ impl<'a> Trial<'a> {
         let bytes = [kept, &here[..here.len().min(SHOWN_BEHIND)]].concat();
         let (what, before) = (what.to_owned(), kept.len());
         self.account.first_bad = Some(BadPlace { key, what, offset, bytes, before, marked });
+    }
+}
+
+/// Frames of several datagrams, which each sender numbers for itself.
+#[derive(Debug)]
+pub struct Parts {
+    limits: DatagramLimits,
+    senders: BTreeMap<Option<IpAddr>, Assembly<Vec<u8>>>,
+    given_up: u64,
+}
+
+impl Parts {
+    /// With the limits of a run.
+    pub const fn new(limits: DatagramLimits) -> Self {
+        Self { limits, senders: BTreeMap::new(), given_up: 0 }
+    }
+
+    /// Takes a datagram that came from this sender at this time, where that is known. Returns the frame that is whole with it. A frame
+    /// of more than `most` bytes is given up.
+    pub fn accept(
+        &mut self,
+        from: Option<IpAddr>,
+        time: Option<Utc>,
+        piece: &PieceHead,
+        datagram: &[u8],
+        most: usize,
+    ) -> Option<Vec<u8>> {
+        let now = Instant::from_nanoseconds(time.map_or(0, |time| time.0.max(0) as u64));
+        let limits = self.limits;
+        let new = || Assembly::new(most, limits.open_frames, limits.pieces_timeout);
+        let assembly = self.senders.entry(from).or_insert_with(new);
+        self.given_up += assembly.expire(now) as u64;
+        let given_up = &mut self.given_up;
+        match assembly.place(now, piece, datagram.to_vec(), &mut |_| *given_up += 1) {
+            Placed::Whole(frame) => return Some(frame),
+            Placed::Waits | Placed::Repeated => {}
+            Placed::GivenUp(_) => self.given_up += 1,
+        }
+        None
+    }
+
+    /// Frames that did not become whole, those that are still open included.
+    pub fn unfinished(&self) -> u64 {
+        self.given_up + self.senders.values().map(|assembly| assembly.unfinished() as u64).sum::<u64>()
+    }
+}
+
+/// Where the rule with this key looks, in a frame of so many bytes; none where it looks at all of it.
+fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
+    let layout = plan.layout();
+    let place = |at: i32, bytes: usize| {
+        let start = if at < 0 { length.saturating_sub(at.unsigned_abs() as usize) } else { at as usize };
+        start..start + bytes
+    };
+    let number = |number: &Number| place(number.at, number.bytes.into());
+    match key {
+        "match" => layout.matches.as_ref().map(|pattern| place(pattern.at, pattern.bytes.len())),
+        "sequence" => layout.sequence.as_ref().map(number),
+        "event" => layout.event.first().map(number),
+        "checksum" => layout.checksum.as_ref().map(|checksum| number(&checksum.number)),
+        "frame.sync" => match &layout.frame {
+            Frame::Sync { word, .. } => Some(0..word.len()),
+            _ => None,
+        },
+        "frame.length" | "frame.max" => match &layout.frame {
+            Frame::Length(length)
+            | Frame::Sync { size: Size::Length(length), .. }
+            | Frame::Several(Size::Length(length)) => Some(number(&length.number)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The places in the frame, and what is wrong there; none of a layout, whose rules are looked at one by one.
+fn contradictions(framing: &Description, frame: &[u8]) -> Vec<(usize, &'static str)> {
+    let mut found = Found::default();
+    if let Description::Format(format) | Description::Board(format, _) = framing {
+        format.describe(frame, &mut found);
+    }
+    found.0
+}
+
+#[derive(Default)]
+struct Found(Vec<(usize, &'static str)>);
+
+impl Inspector for Found {
+    fn kind(&mut self, _: &str) {}
+
+    fn field(&mut self, _: &str, _: usize, _: usize, _: Value<'_>) {}
+
+    fn part(&mut self, _: Arguments<'_>, _: usize, _: usize) {}
+
+    fn fault(&mut self, at: usize, what: &'static str) {
+        self.0.push((at, what));
     }
 }
