@@ -1,10 +1,27 @@
-//! Which file is with whom, and when it may be deleted.
+//! Which filter unit has which file, and when a file may be deleted.
 
-use super::config::BrokerConfig;
-use super::table::{Entry, State, Table};
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Instant};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How patient a broker is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BrokerConfig {
+    /// How long a filter unit may take over one file, and to ask for a file when one is ready.
+    pub time_out: Duration,
+    /// How often a file is tried before it is set aside, 1 or more.
+    pub tries: u16,
+    /// The pause before a document that could not get its name is tried again.
+    pub retry: Duration,
+}
+
+impl Default for BrokerConfig {
+    /// A minute for a file, three tries, a pause of half a second.
+    fn default() -> Self {
+        Self { time_out: Duration::from_secs(60), tries: 3, retry: Duration::from_millis(500) }
+    }
+}
 
 /// A file of events.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -296,5 +313,105 @@ impl Broker {
             self.actions.push_back(BrokerAction::SetAside { file });
         }
         self.files.put(file, entry);
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Nobody has it.
+    Ready,
+    /// A unit has it.
+    Given { unit: UnitId, since: Instant },
+    /// Its document is to get its name; where that failed, again at `retry`.
+    Committing { retry: Option<Instant> },
+    /// It is decided, or set aside, and still there.
+    Leaving,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Entry {
+    /// Of the last time it was given; 0 before the first.
+    pub(super) attempt: Attempt,
+    /// How often it was given back. Those before this broker's time do not count: units end with a broker that dies.
+    failures: u16,
+    state: State,
+}
+
+/// Files by what they wait for. A unit has one file at most.
+#[derive(Debug, Default)]
+struct Table {
+    files: BTreeMap<FileId, Entry>,
+    ready: BTreeSet<FileId>,
+    given: BTreeMap<UnitId, FileId>,
+    committing: BTreeSet<FileId>,
+    leaving: u64,
+}
+
+impl Table {
+    pub(super) fn contains(&self, file: FileId) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    fn get(&self, file: FileId) -> Option<Entry> {
+        self.files.get(&file).copied()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Files that are neither decided nor set aside.
+    pub(super) fn undecided(&self) -> u64 {
+        self.files.len() as u64 - self.leaving
+    }
+
+    /// A file comes, or has another entry from now on.
+    fn put(&mut self, file: FileId, entry: Entry) {
+        self.remove(file);
+        self.files.insert(file, entry);
+        match entry.state {
+            State::Ready => drop(self.ready.insert(file)),
+            State::Given { unit, .. } => drop(self.given.insert(unit, file)),
+            State::Committing { .. } => drop(self.committing.insert(file)),
+            State::Leaving => self.leaving += 1,
+        }
+    }
+
+    /// A file is not there any more.
+    pub(super) fn remove(&mut self, file: FileId) {
+        let Some(entry) = self.files.remove(&file) else { return };
+        match entry.state {
+            State::Ready => drop(self.ready.remove(&file)),
+            State::Given { unit, .. } => drop(self.given.remove(&unit)),
+            State::Committing { .. } => drop(self.committing.remove(&file)),
+            State::Leaving => self.leaving -= 1,
+        }
+    }
+
+    /// The first file that nobody has.
+    fn first_ready(&self) -> Option<(FileId, Entry)> {
+        let &file = self.ready.first()?;
+        Some((file, self.get(file)?))
+    }
+
+    /// The file that a unit has.
+    fn of(&self, unit: UnitId) -> Option<FileId> {
+        self.given.get(&unit).copied()
+    }
+
+    /// Files that units have, and since when.
+    pub(super) fn given(&self) -> impl Iterator<Item = (UnitId, Instant)> {
+        self.given.iter().filter_map(|(&unit, &file)| match self.get(file)?.state {
+            State::Given { since, .. } => Some((unit, since)),
+            _ => None,
+        })
+    }
+
+    /// Files whose documents could not get their names, and when that is tried again.
+    fn to_repeat(&self) -> impl Iterator<Item = (FileId, Entry, Instant)> {
+        self.committing.iter().filter_map(|&file| match self.get(file)? {
+            entry @ Entry { state: State::Committing { retry }, .. } => Some((file, entry, retry?)),
+            _ => None,
+        })
     }
 }

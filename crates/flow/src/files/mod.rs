@@ -12,15 +12,10 @@
 //! dies behind it doubles nothing. What lies in the directory is all that has to be known: a broker that dies is replaced by one
 //! that looks there.
 
-mod account;
 mod broker;
-mod config;
 mod merger;
-mod table;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Decided, LumisectionAccount, StreamCounts};
-pub use broker::{Broker, BrokerAction, BrokerCounts, FileId, UnitId, Work};
-pub use config::BrokerConfig;
-pub use merger::{Closed, Merger, Written};
+pub use broker::{Broker, BrokerAction, BrokerConfig, BrokerCounts, FileId, UnitId, Work};
+pub use merger::{Closed, Decided, LumisectionAccount, Merger, StreamCounts, Written};
