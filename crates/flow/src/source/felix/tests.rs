@@ -328,3 +328,26 @@ fn whatever_goes_wrong_together_no_chunk_has_bytes_of_another() {
         }
     }
 }
+
+#[test]
+fn a_chunk_tells_whose_it_is_unless_a_byte_is_wrong() {
+    let origin = ChunkOrigin { source: SourceId(77), number: 0x1234_5678 };
+    for length in [8, 9, 16, 61, 1000] {
+        let mut chunk = vec![0xaa; length];
+        origin.fill(&mut chunk);
+        assert_eq!(ChunkOrigin::of(&chunk), Some(origin));
+        assert_eq!(ChunkOrigin::of(&chunk[..length / 2 + 4]), Some(origin), "cut");
+        chunk[length - 1] ^= 1;
+        assert_ne!(ChunkOrigin::of(&chunk), Some(origin));
+        assert!(!origin.fills(&chunk));
+    }
+}
+
+#[test]
+fn a_chunk_shorter_than_its_head_has_as_much_as_fits() {
+    let origin = ChunkOrigin { source: SourceId(0), number: 0x1234_5678 };
+    let mut chunk = [0xaa; 3];
+    origin.fill(&mut chunk);
+    assert_eq!((chunk, origin.fills(&chunk)), ([0x78, 0x56, 0x34], true));
+    assert_eq!(ChunkOrigin::of(&[0; 7]), None);
+}
