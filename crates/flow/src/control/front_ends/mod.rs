@@ -13,13 +13,567 @@
 //! missed. While the run is paused the trigger source is held (`pause`). Before the nodes run the start waits for every source that an event needs. Afterwards nobody is waited for
 //! longer than a limit: who does not answer is named and left behind, so that every stop finishes.
 
-mod incident;
-mod machine;
 mod member;
 mod pause;
 #[cfg(test)]
 mod tests;
 
-pub use incident::{Incident, IncidentKind, MOST_INCIDENTS};
-pub use machine::{FrontEndAction, FrontEndPhase, FrontEnds, FrontEndsConfig, RunOrder};
-pub use member::{FrontEndConfig, Member, READINGS_PER_SECOND, Readings};
+pub use member::{FrontEndConfig, Incident, IncidentKind, MOST_INCIDENTS, Member, READINGS_PER_SECOND, Readings};
+
+use crate::control::{RunCommand, RunPhase};
+use pause::{Hold, Pause};
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
+use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Word};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Who there is, and how long each answer is waited for.
+#[derive(Clone, Debug)]
+pub struct FrontEndsConfig {
+    /// The sources under run control.
+    pub front_ends: Vec<FrontEndConfig>,
+    /// How long an answer is waited for.
+    pub answer: Duration,
+    /// How long a front end may take at most until its data have left, while it says that it goes on.
+    pub drain: Duration,
+}
+
+/// The run that is to begin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunOrder {
+    /// The run.
+    pub run: RunNumber,
+    /// Its first event, the number of which front ends count from.
+    pub first: EventKey,
+    /// Its last event, where it is known now.
+    pub last: Option<EventKey>,
+    /// Where each front end's data go, in the order of the configuration.
+    pub addresses: Vec<String>,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FrontEndAction {
+    /// Say this to the front end at this place of the configuration.
+    Tell(usize, Command),
+    /// Give this command to the nodes of the run.
+    Nodes(RunCommand),
+}
+
+/// How far the front ends are: see the module's picture.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[expect(missing_docs, reason = "the module's picture says what each waits for")]
+pub enum FrontEndPhase {
+    #[default]
+    Idle,
+    Configuring,
+    AwaitingNodes,
+    Starting,
+    Running,
+    Vetoing,
+    Stopping,
+    Finished,
+}
+
+impl FrontEndPhase {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Configuring => "configuring",
+            Self::AwaitingNodes => "awaiting_nodes",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Vetoing => "vetoing",
+            Self::Stopping => "stopping",
+            Self::Finished => "finished",
+        }
+    }
+
+    /// A run goes on.
+    pub const fn is_active(self) -> bool {
+        !matches!(self, Self::Idle | Self::Finished)
+    }
+}
+
+/// How often a front end is asked how it is.
+const PING: Duration = Duration::from_secs(1);
+/// A front end that has said nothing for so long is called silent, and another program may take its place.
+const SILENCE: Duration = Duration::from_secs(4);
+/// How long front ends are waited for when a run is stopped by force.
+const FORCED: Duration = Duration::from_secs(1);
+
+/// Run control of front ends: see the module's picture.
+#[derive(Debug)]
+pub struct FrontEnds {
+    config: FrontEndsConfig,
+    members: Vec<Member>,
+    phase: FrontEndPhase,
+    order: RunOrder,
+    /// The last event, as the trigger source or whoever stopped the run said.
+    last: Option<u64>,
+    nodes: RunPhase,
+    /// When the present phase has taken as long as it may.
+    limit: Instant,
+    /// When a front end whose data still leave is not waited for any longer either.
+    drain_limit: Instant,
+    pause: Pause,
+    /// When the trigger source is not waited for any longer that was held or released.
+    hold_limit: Instant,
+    actions: VecDeque<FrontEndAction>,
+    incidents: Vec<Incident>,
+    incidents_beyond: u64,
+}
+
+impl FrontEnds {
+    /// Run control of these front ends, before the first run.
+    pub fn new(config: FrontEndsConfig) -> Self {
+        let order = RunOrder { run: RunNumber(0), first: EventKey::new(0, 1), last: None, addresses: Vec::new() };
+        Self {
+            members: config.front_ends.iter().cloned().map(Member::new).collect(),
+            phase: FrontEndPhase::Idle,
+            order,
+            last: None,
+            nodes: RunPhase::Initial,
+            limit: Instant::FAR_FUTURE,
+            drain_limit: Instant::FAR_FUTURE,
+            pause: Pause::default(),
+            hold_limit: Instant::FAR_FUTURE,
+            actions: VecDeque::new(),
+            incidents: Vec::new(),
+            incidents_beyond: 0,
+            config,
+        }
+    }
+
+    /// Begins a run; ignored while another one goes on.
+    pub fn start(&mut self, now: Instant, order: RunOrder) {
+        if self.phase.is_active() {
+            return;
+        }
+        self.incidents.clear();
+        self.incidents_beyond = 0;
+        self.members.iter_mut().for_each(Member::begin);
+        (self.order, self.last, self.nodes) = (order, None, RunPhase::Initial);
+        self.enter(now, FrontEndPhase::Configuring);
+    }
+
+    /// Goes on with a run whose event manager is no more: front ends call, say how far they are, and are left as they are.
+    pub fn take_over(&mut self, now: Instant, order: RunOrder) {
+        if !self.phase.is_active() {
+            (self.order, self.nodes) = (order, RunPhase::Running);
+            self.enter(now, FrontEndPhase::Running);
+        }
+    }
+
+    /// Ends the run. `last` is its last event, where somebody knows it who is not under run control. A second stop changes
+    /// nothing.
+    pub fn stop(&mut self, now: Instant, last: Option<EventKey>) {
+        if !self.phase.is_active() || self.phase >= FrontEndPhase::Vetoing {
+            return;
+        }
+        // While they are paused what front ends have left need not find room.
+        self.end_pause();
+        self.last = last.map(EventKey::number);
+        let has_trigger = self.trigger().is_some() && !is_planted(Flaw::VetoForgotten);
+        let may_trigger = self.phase >= FrontEndPhase::Starting && has_trigger;
+        self.enter(now, if may_trigger { FrontEndPhase::Vetoing } else { FrontEndPhase::Stopping });
+    }
+
+    /// Ends the run at once: the nodes drop what they have, and front ends are hardly waited for.
+    pub fn force_stop(&mut self, now: Instant) {
+        if self.phase.is_active() {
+            self.actions.push_back(FrontEndAction::Nodes(RunCommand::ForceStop));
+            (self.pause, self.hold_limit) = (Pause::default(), Instant::FAR_FUTURE);
+            if self.phase < FrontEndPhase::Stopping {
+                self.enter(now, FrontEndPhase::Stopping);
+            }
+            if self.phase == FrontEndPhase::Stopping {
+                self.limit = self.limit.min(now.after(FORCED));
+                self.drain_limit = self.limit;
+            }
+        }
+    }
+
+    /// A source takes no part from now on: nobody waits for its front end, in this run and in those that follow. Or again: then what it
+    /// missed of the run that goes on is told it, as if it had not been left behind; so a board that was begun anew comes back.
+    /// The trigger source is not to be masked.
+    pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
+        let members = self.members.iter_mut();
+        let found = members.filter(|member| member.config.source == source && !member.config.is_trigger).last();
+        let Some(member) = found else { return };
+        let was_masked = core::mem::replace(&mut member.is_masked, is_masked);
+        if was_masked && !is_masked {
+            (member.is_left_behind, member.has_failed) = (false, false);
+            if member.asked.is_some_and(|asked| asked > member.reached) {
+                // It may have failed at that.
+                member.asked = None;
+            }
+        }
+        self.advance(now);
+    }
+
+    /// The nodes of the run are so far.
+    pub fn nodes_are(&mut self, now: Instant, nodes: RunPhase) {
+        self.nodes = nodes;
+        if self.phase == FrontEndPhase::AwaitingNodes && nodes.is_running() {
+            self.enter(now, FrontEndPhase::Starting);
+        } else if nodes > RunPhase::Running {
+            // They end by themselves: at their last event, or because one of them asked for it.
+            self.stop(now, None);
+        }
+        self.advance(now);
+    }
+
+    /// Whether a program that says hello as this front end is to be taken in: not beside one that lives.
+    pub fn may_connect(&self, now: Instant, place: usize) -> bool {
+        let member = &self.members[place];
+        member.hello.is_none() || now.since(member.heard) >= SILENCE
+    }
+
+    /// A front end is connected. Over an earlier connection nothing comes any more.
+    pub fn connected(&mut self, now: Instant, place: usize, hello: Hello) {
+        let (run, is_active) = (self.order.run, self.phase.is_active());
+        let is_elsewhere = hello.run != run && (Stage::Ready..Stage::Stopped).contains(&hello.stage);
+        if is_elsewhere {
+            // A run that nobody here knows of has no end but this one.
+            let stop = Stop { run: hello.run, last: None };
+            self.actions.push_back(FrontEndAction::Tell(place, Command::Stop(stop)));
+        }
+        let member = &mut self.members[place];
+        let (stage, before) = (Member::stage_of(&hello, run), member.reached);
+        member.hold = if hello.run == run { Hold::of(&hello, member.hold.last) } else { Hold::default() };
+        (member.heard, member.ping_due, member.is_silent) = (now, now.after(PING), false);
+        (member.name, member.versions) = (hello.name(), hello.versions.clone());
+        (member.hello, member.asked, member.has_failed) = (Some(hello), None, false);
+        member.was_ready |= has_settings(stage);
+        let was_known = core::mem::replace(&mut member.is_known, true);
+        if self.phase >= FrontEndPhase::Starting && is_active && stage < Stage::Ready {
+            // What it said before it went still counts.
+            member.reached = if before >= Stage::Vetoed { before } else { stage };
+            member.is_left_behind = true;
+            self.note(now, place, IncidentKind::StartedAnew);
+        } else if !is_active && stage == Stage::Idle {
+            // It knows nothing of the last run, so that it has nothing to leave.
+            member.asked = Some(Stage::Stopped);
+        } else {
+            (member.reached, member.is_left_behind) = (stage, false);
+            if is_active && was_known && before != Stage::Idle {
+                self.note(now, place, IncidentKind::Returned);
+            }
+        }
+        self.advance(now);
+    }
+
+    /// A front end's connection ended.
+    pub fn lost(&mut self, now: Instant, place: usize) {
+        let member = &mut self.members[place];
+        (member.hello, member.asked, member.ping_due) = (None, None, Instant::FAR_FUTURE);
+        member.hold.lost();
+        if self.phase.is_active() {
+            self.note(now, place, IncidentKind::Lost);
+        }
+        self.advance(now);
+    }
+
+    /// A front end said something. Words about another run change nothing.
+    pub fn heard(&mut self, now: Instant, place: usize, word: &Word) {
+        let run = self.order.run;
+        let member = &mut self.members[place];
+        (member.heard, member.is_silent) = (now, false);
+        let reached = match word {
+            Word::Ready(of) if *of == run => Stage::Ready,
+            Word::Started(of) if *of == run => Stage::Started,
+            Word::Enabled(of) if *of == run => Stage::Triggering,
+            Word::Vetoed(vetoed) if vetoed.run == run => {
+                member.vetoed.get_or_insert_with(|| vetoed.clone());
+                Stage::Vetoed
+            }
+            Word::Stopped(stopped) if stopped.run == run => {
+                member.stopped.get_or_insert(*stopped);
+                Stage::Stopped
+            }
+            Word::Status(status) if status.run == run => {
+                let goes_on = status.sent != member.status.sent || status.bytes != member.status.bytes;
+                member.status.clone_from(status);
+                if goes_on && self.phase == FrontEndPhase::Stopping {
+                    self.limit = now.after(self.config.answer).min(self.drain_limit);
+                }
+                return;
+            }
+            Word::Held(held) if held.run == run => {
+                member.hold.answered(true, Some(held.last));
+                return self.advance(now);
+            }
+            Word::Released(of) if *of == run => {
+                member.hold.answered(false, None);
+                return self.advance(now);
+            }
+            Word::Failed(failed) if failed.run == run => {
+                let is_on_its_way = member.asked.is_some_and(|asked| asked > member.reached);
+                if !is_on_its_way && member.hold.failed() {
+                    // The run goes on with a trigger source that cannot be held, or not be released yet.
+                    self.note(now, place, IncidentKind::Failed(failed.text.clone()));
+                    return self.advance(now);
+                }
+                (member.has_failed, member.asked) = (true, None);
+                // A run that has begun goes on without it.
+                member.is_left_behind |= self.phase >= FrontEndPhase::Starting || !member.is_needed();
+                self.note(now, place, IncidentKind::Failed(failed.text.clone()));
+                return self.advance(now);
+            }
+            _ => return,
+        };
+        member.reached = member.reached.max(reached);
+        member.was_ready |= has_settings(reached);
+        self.advance(now);
+    }
+
+    /// A front end reported a slow reading, for which there is room or not. Whether it is to be kept: who reports too much is
+    /// cut off, and what it reported beyond is counted.
+    pub fn reported(&mut self, now: Instant, place: usize, has_room: bool) -> bool {
+        let member = &mut self.members[place];
+        (member.heard, member.is_silent) = (now, false);
+        member.readings.take(now, has_room)
+    }
+
+    /// Does what is due by now, and returns the next thing to be done.
+    pub fn poll(&mut self, now: Instant) -> Option<FrontEndAction> {
+        if now >= self.limit {
+            self.give_up(now);
+        }
+        if now >= self.hold_limit {
+            self.give_up_hold(now);
+        }
+        self.ping(now);
+        self.actions.pop_front()
+    }
+
+    /// When [`FrontEnds::poll`] has something to do even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let limits = [self.limit, self.hold_limit];
+        let due = self.members.iter().map(|member| member.ping_due).chain(limits).min()?;
+        (due < Instant::FAR_FUTURE).then_some(due)
+    }
+
+    /// How far the front ends are.
+    pub const fn phase(&self) -> FrontEndPhase {
+        self.phase
+    }
+
+    /// The present run, or the last one; 0 before the first.
+    pub const fn run(&self) -> RunNumber {
+        self.order.run
+    }
+
+    /// The number of the run's first event.
+    pub const fn first(&self) -> u64 {
+        self.order.first.number()
+    }
+
+    /// The number of the run's last event, once it is known.
+    pub const fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// The front ends, in the order of the configuration.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// What went wrong in this run, the first [`MOST_INCIDENTS`] of all, and how many more there were.
+    pub fn incidents(&self) -> (&[Incident], u64) {
+        (&self.incidents, self.incidents_beyond)
+    }
+
+    fn trigger(&self) -> Option<usize> {
+        self.members.iter().position(|member| member.config.is_trigger)
+    }
+
+    /// What the phase wants of a front end.
+    fn wanted(&self, place: usize) -> Stage {
+        let is_trigger = self.members[place].config.is_trigger;
+        match self.phase {
+            FrontEndPhase::Idle => Stage::Idle,
+            FrontEndPhase::Configuring | FrontEndPhase::AwaitingNodes => Stage::Ready,
+            FrontEndPhase::Running if is_trigger => Stage::Triggering,
+            FrontEndPhase::Starting if is_trigger && is_planted(Flaw::TriggerEnabledEarly) => Stage::Triggering,
+            FrontEndPhase::Vetoing if is_trigger => Stage::Vetoed,
+            FrontEndPhase::Starting | FrontEndPhase::Running | FrontEndPhase::Vetoing => Stage::Started,
+            FrontEndPhase::Stopping | FrontEndPhase::Finished => Stage::Stopped,
+        }
+    }
+
+    fn enter(&mut self, now: Instant, phase: FrontEndPhase) {
+        self.phase = phase;
+        self.drain_limit = now.after(self.config.drain);
+        self.limit = if phase.is_active() { now.after(self.config.answer) } else { Instant::FAR_FUTURE };
+        if phase == FrontEndPhase::Starting {
+            self.await_hold(now);
+        }
+        self.advance(now);
+    }
+
+    /// Tells each front end what it lacks, and goes on to the next phase where nobody lacks anything.
+    fn advance(&mut self, now: Instant) {
+        self.advance_pause(now);
+        for place in 0..self.members.len() {
+            self.tell(place);
+        }
+        let are_all = |stage: Stage| self.members.iter().all(|member| member.is_settled(stage));
+        match self.phase {
+            FrontEndPhase::Configuring if are_all(Stage::Ready) => {
+                let RunOrder { run, first, last, .. } = self.order;
+                self.actions.push_back(FrontEndAction::Nodes(RunCommand::Start { run, first, last }));
+                self.enter(now, FrontEndPhase::AwaitingNodes);
+                // The nodes are waited for as long as it takes, as without front ends under run control.
+                self.limit = Instant::FAR_FUTURE;
+            }
+            FrontEndPhase::AwaitingNodes if self.nodes.is_running() => self.enter(now, FrontEndPhase::Starting),
+            FrontEndPhase::Starting if are_all(Stage::Started) => self.enter(now, FrontEndPhase::Running),
+            FrontEndPhase::Running if self.trigger().is_none_or(|place| self.is_settled(place)) => {
+                self.limit = Instant::FAR_FUTURE;
+            }
+            FrontEndPhase::Vetoing if self.trigger().is_none_or(|place| self.is_settled(place)) => {
+                let trigger = self.trigger().and_then(|place| self.members[place].vetoed.as_ref());
+                self.last = trigger.map(|vetoed| vetoed.last).or(self.last);
+                self.enter(now, FrontEndPhase::Stopping);
+            }
+            FrontEndPhase::Stopping if self.members.iter().all(Self::has_left) => self.finish(now),
+            _ => {}
+        }
+    }
+
+    fn is_settled(&self, place: usize) -> bool {
+        self.members[place].is_settled(self.wanted(place))
+    }
+
+    /// Nothing more of its data is to be waited for. Who was never told anything of the run has none.
+    fn has_left(member: &Member) -> bool {
+        let was_told = member.reached > Stage::Idle || member.asked.is_some();
+        member.is_settled(Stage::Stopped) || !was_told || is_planted(Flaw::DataCutOff)
+    }
+
+    fn finish(&mut self, now: Instant) {
+        // Of a run without an event nobody knows a last one.
+        let last = self.last.filter(|&last| last >= self.first());
+        let last = last.map(|last| EventKey::new(self.order.first.resync(), last));
+        self.actions.push_back(FrontEndAction::Nodes(RunCommand::Stop { last }));
+        self.enter(now, FrontEndPhase::Finished);
+    }
+
+    /// Tells a front end the next thing that it lacks, once over each connection.
+    fn tell(&mut self, place: usize) {
+        let (wanted, run) = (self.wanted(place), self.order.run);
+        let member = &self.members[place];
+        let told = member.asked.map_or(member.reached, |asked| asked.max(member.reached));
+        // The way into a run is gone step by step; the way out of it waits for no answer, and leads nobody in.
+        let is_ending = self.phase >= FrontEndPhase::Vetoing;
+        let may_be_told = match wanted {
+            Stage::Stopped => true,
+            Stage::Vetoed => !member.is_left_behind,
+            _ => !is_ending && !member.is_left_behind && !member.has_failed && told == member.reached,
+        };
+        if member.hello.is_none() || told >= wanted || !may_be_told {
+            return;
+        }
+        let (stage, command) = match (wanted, told) {
+            // It was told nothing of this run that it would have to leave.
+            (Stage::Stopped, Stage::Idle) => return,
+            (Stage::Stopped, _) => (Stage::Stopped, Command::Stop(Stop { run, last: self.last })),
+            (Stage::Vetoed, _) => (Stage::Vetoed, Command::Veto(run)),
+            (_, Stage::Idle) => (Stage::Ready, self.configure(place)),
+            (_, Stage::Ready) => (Stage::Started, self.start_command()),
+            _ => (Stage::Triggering, Command::Enable(run)),
+        };
+        self.members[place].asked = Some(stage);
+        self.actions.push_back(FrontEndAction::Tell(place, command));
+    }
+
+    fn configure(&self, place: usize) -> Command {
+        Command::Configure(Configure {
+            run: self.order.run,
+            address: self.order.addresses.get(place).cloned().unwrap_or_default(),
+            settings: self.config.front_ends[place].settings.clone(),
+        })
+    }
+
+    fn start_command(&self) -> Command {
+        let RunOrder { run, first, last, .. } = self.order;
+        Command::Start(Start { run, first: first.number(), last: last.map(EventKey::number) })
+    }
+
+    /// The phase has taken as long as it may. Before the nodes run, and where the trigger does not begin, it is tried again;
+    /// afterwards it goes on without those who did not answer.
+    fn give_up(&mut self, now: Instant) {
+        self.limit = now.after(self.config.answer);
+        for place in 0..self.members.len() {
+            let wanted = self.wanted(place);
+            let member = &mut self.members[place];
+            let is_waited_for = match self.phase {
+                FrontEndPhase::Stopping => !Self::has_left(member),
+                _ => !member.is_settled(wanted),
+            };
+            if !is_waited_for {
+                continue;
+            }
+            let tries_again = match self.phase {
+                FrontEndPhase::Configuring => member.is_needed(),
+                FrontEndPhase::Vetoing | FrontEndPhase::Stopping => is_planted(Flaw::DeafWaitedFor),
+                phase => phase == FrontEndPhase::Running,
+            };
+            let (was_asked, has_failed) = (member.asked.is_some(), core::mem::take(&mut member.has_failed));
+            if tries_again {
+                member.asked = None;
+            } else {
+                member.is_left_behind = true;
+            }
+            // Who is not there yet at a start is waited for, as a node would be; who has said why is named already.
+            if (was_asked || !tries_again) && !has_failed {
+                self.note(now, place, IncidentKind::NoAnswer(wanted));
+            }
+        }
+        self.advance(now);
+    }
+
+    fn ping(&mut self, now: Instant) {
+        for place in 0..self.members.len() {
+            let member = &mut self.members[place];
+            if now < member.ping_due {
+                continue;
+            }
+            member.ping_due = now.after(PING);
+            self.actions.push_back(FrontEndAction::Tell(place, Command::Ping));
+            if now.since(member.heard) >= SILENCE && !core::mem::replace(&mut member.is_silent, true) {
+                self.note(now, place, IncidentKind::Silent);
+            }
+        }
+    }
+
+    fn note(&mut self, at: Instant, place: usize, kind: IncidentKind) {
+        // A front end that fails at every try says the same each time.
+        let source = self.members[place].config.source;
+        let is_known = |known: &Incident| known.source == source && known.kind == kind;
+        let repeats = matches!(
+            kind,
+            IncidentKind::Failed(_)
+                | IncidentKind::NoAnswer(_)
+                | IncidentKind::CannotBeHeld
+                | IncidentKind::NotReleased
+        );
+        if repeats && self.incidents.iter().any(is_known) {
+            return;
+        }
+        if self.incidents.len() < MOST_INCIDENTS {
+            self.incidents.push(Incident { source, at, kind });
+        } else {
+            self.incidents_beyond += 1;
+        }
+    }
+}
+
+/// Whether a front end that is so far in a run was configured for it. One that knows nothing of the run says that it has stopped, too.
+fn has_settings(stage: Stage) -> bool {
+    (Stage::Ready..Stage::Stopped).contains(&stage)
+}

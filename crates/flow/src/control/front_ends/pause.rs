@@ -10,9 +10,8 @@
 //! are told once over each connection, without waiting for the answer to what was told before; that the answers to each are
 //! counted keeps the one to an earlier Hold from being taken for the one to the last.
 
-use super::incident::IncidentKind;
-use super::machine::{FrontEndAction, FrontEndPhase, FrontEnds};
-use super::member::Member;
+use super::member::{IncidentKind, Member};
+use super::{FrontEndAction, FrontEndPhase, FrontEnds};
 use crate::control::RunCommand;
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
