@@ -8,15 +8,14 @@
 //! ```
 //! Where the bytes of a run lie is a position in the ring; [`Pages`] keeps the pages while anybody needs them.
 
-use super::chunk::{Kind, QueuedChunk};
-use super::pages::Pages;
-use super::{RouterConfig, StreamChunk};
+use super::RouterConfig;
 use crate::readout::felix::{ChunkBatch, Piece, Run, Scattered};
-use ropewalk_memory::Payload;
+use ropewalk_memory::ring::RingReader;
+use ropewalk_memory::{Payload, PoolId, Slice};
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{ELink, SubChunk, SubChunkType, Trailer};
 use ropewalk_wire::stream::{CHUNK_HEAD_BYTES, ChunkHead, MOST_CHUNKS, heads_bytes};
-use std::collections::VecDeque;
+use std::collections::{VecDeque, vec_deque};
 use std::ops::ControlFlow;
 
 /// Bytes for which there is room for one more piece, beside two for each chunk.
@@ -372,4 +371,188 @@ const fn apart(count: u32, bytes: u64, since: Instant) -> QueuedRun {
 #[inline]
 fn is_scattered(item: SubChunk) -> bool {
     Trailer(item.trailer).kind() == SubChunkType::Last
+}
+
+/// A chunk with bytes of its own: it keeps them wherever it goes.
+#[derive(Clone, Debug)]
+pub struct StreamChunk {
+    /// What stands before it.
+    pub head: ChunkHead,
+    /// The event that it is of, for groups that share by event; 0 where nobody asked for it.
+    pub event: u64,
+    /// Its bytes, where the card left them.
+    pub payload: Payload,
+    /// They lie elsewhere now: the card's memory is not held by them.
+    pub is_copy: bool,
+}
+
+/// A chunk that waits. To look at its head touches none of its bytes.
+#[derive(Clone, Debug)]
+pub struct QueuedChunk<'a>(Kind<'a>);
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind<'a> {
+    /// One piece in the ring.
+    Short { head: ChunkHead, piece: Piece, pages: &'a Pages },
+    /// Several.
+    Scattered { head: ChunkHead, pieces: vec_deque::Iter<'a, Piece>, pages: &'a Pages },
+    /// It has bytes of its own.
+    Apart(&'a StreamChunk),
+}
+
+impl QueuedChunk<'_> {
+    /// What stands before it.
+    #[inline]
+    pub const fn head(&self) -> ChunkHead {
+        match &self.0 {
+            Kind::Short { head, .. } | Kind::Scattered { head, .. } => *head,
+            Kind::Apart(chunk) => chunk.head,
+        }
+    }
+
+    /// Whether it holds none of the card's memory.
+    #[inline]
+    pub const fn is_copy(&self) -> bool {
+        matches!(&self.0, Kind::Apart(chunk) if chunk.is_copy)
+    }
+
+    /// Its bytes in order, piece by piece, where they lie.
+    pub fn for_each_piece(&self, mut tell: impl FnMut(&[u8])) {
+        match &self.0 {
+            Kind::Short { piece, pages, .. } => tell(pages.bytes(piece.position, piece.length)),
+            Kind::Scattered { pieces, pages, .. } => {
+                pieces.clone().for_each(|piece| tell(pages.bytes(piece.position, piece.length)));
+            }
+            Kind::Apart(chunk) => chunk.payload.pieces().for_each(tell),
+        }
+    }
+
+    /// Appends its bytes by reference; they stay where they are as long as any of the slices.
+    pub fn append_slices(&self, into: &mut Vec<Slice>) {
+        self.slices(|slice| into.push(slice));
+    }
+
+    /// The chunk with references of its own.
+    pub fn to_stream_chunk(&self) -> StreamChunk {
+        if let Kind::Apart(chunk) = self.0 {
+            return chunk.clone();
+        }
+        let mut payload = Payload::default();
+        self.slices(|slice| payload.push(slice));
+        StreamChunk { head: self.head(), event: 0, payload, is_copy: false }
+    }
+
+    fn slices(&self, mut tell: impl FnMut(Slice)) {
+        let mut piece_of = |pages: &Pages, piece: &Piece| {
+            if piece.length > 0 {
+                tell(pages.slice(piece.position, piece.length));
+            }
+        };
+        match &self.0 {
+            Kind::Short { piece, pages, .. } => piece_of(pages, piece),
+            Kind::Scattered { pieces, pages, .. } => pieces.clone().for_each(|piece| piece_of(pages, piece)),
+            Kind::Apart(chunk) => chunk.payload.clone().into_slices().for_each(tell),
+        }
+    }
+}
+
+/// For so many pages there is room from the start: a ring of a gigabyte.
+const USUAL_PAGES: usize = 16 << 10;
+/// Chunks that began more pages ago are held one by one: to hold all pages from there on would cost more.
+const PAGES_BACK: u64 = 64;
+
+/// A page, or as much of it as was lent.
+#[derive(Debug)]
+struct Held {
+    /// Where the page begins.
+    start: u64,
+    slice: Slice,
+}
+
+/// One slice of each page that chunks in any queue lie in: a reference for a page, not for a chunk. Who waits says from
+/// where on; for a ring's pages come home in their order, and one that is needed keeps all behind it anyway.
+#[derive(Debug)]
+pub(super) struct Pages {
+    /// Whose pages they are: the first ring from which a batch came.
+    ring: Option<PoolId>,
+    page_bytes: u64,
+    /// In the order of the ring.
+    held: VecDeque<Held>,
+    /// From here to `end` nothing is missing.
+    tail: u64,
+    /// Up to where the last page was lent.
+    end: u64,
+}
+
+impl Pages {
+    pub(super) fn new() -> Self {
+        Self { ring: None, page_bytes: 1, held: VecDeque::with_capacity(USUAL_PAGES), tail: 0, end: 0 }
+    }
+
+    /// Whether positions of this ring are meant here: those of another one have no pages here.
+    pub(super) fn are_of(&mut self, ring: &RingReader) -> bool {
+        if self.held.is_empty() {
+            (self.ring, self.page_bytes) = (Some(ring.id()), ring.page_bytes());
+        }
+        self.ring == Some(ring.id())
+    }
+
+    /// Holds what lies from `needs_from`, or as much of it as pays, up to `end`; a batch, of which the reader is not done
+    /// with anything, begins at `position`. Returns from where on nothing that it
+    /// needs is missing.
+    pub(super) fn hold(&mut self, ring: &mut RingReader, needs_from: u64, position: u64, end: u64) -> u64 {
+        let page = self.page_bytes;
+        let from = needs_from.max(position.saturating_sub(PAGES_BACK * page)) / page * page;
+        let from = from.max(ring.done());
+        if self.held.is_empty() || self.end < ring.done() {
+            // What came since was nobody's, and the reader is done with it.
+            (self.tail, self.end) = (from, from);
+        }
+        while self.tail > from && self.held.front().is_some_and(|first| first.start == self.tail) {
+            self.tail -= page;
+            self.held.push_front(Held { start: self.tail, slice: ring.slice(self.tail, page as u32) });
+        }
+        while self.end < end {
+            let start = self.end / page * page;
+            let length = (start + page).min(end) - self.end;
+            let slice = ring.slice(self.end, length as u32);
+            match self.held.back_mut().filter(|last| last.start == start) {
+                Some(last) => last.slice.join(slice).expect("it follows in the same page"),
+                None => self.held.push_back(Held { start, slice }),
+            }
+            self.end += length;
+        }
+        self.tail.max(needs_from)
+    }
+
+    /// Nobody needs what lies before this position.
+    pub(super) fn release_before(&mut self, position: u64) {
+        while self.held.front().is_some_and(|first| position >= first.start + self.page_bytes) {
+            self.held.pop_front();
+        }
+        if let Some(first) = self.held.front() {
+            self.tail = self.tail.max(first.start);
+        }
+    }
+
+    /// The bytes of a piece that is held.
+    pub(super) fn bytes(&self, position: u64, length: u32) -> &[u8] {
+        let (slice, offset) = self.find(position);
+        &slice[offset..][..length as usize]
+    }
+
+    /// The same, with a reference of its own.
+    fn slice(&self, position: u64, length: u32) -> Slice {
+        let (slice, offset) = self.find(position);
+        let mut slice = slice.clone();
+        slice.skip(offset);
+        slice.truncate(length as usize);
+        slice
+    }
+
+    fn find(&self, position: u64) -> (&Slice, usize) {
+        let behind = self.held.partition_point(|held| held.start <= position);
+        let held = &self.held[behind.checked_sub(1).expect("what waits is held")];
+        (&held.slice, (position - held.start) as usize)
+    }
 }
