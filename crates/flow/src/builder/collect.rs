@@ -1,14 +1,14 @@
-//! Collecting: an assigned event is requested from every readout unit, and is done when all have answered or are
-//! not waited for any more.
+//! From assignment to completion: super-fragments are requested and collected, and the event is checked.
 
-use super::Builder;
-use super::recent::Whereabouts;
+use super::message::Whereabouts;
 use super::slots::Stage;
+use super::synchrony::Action;
+use super::{Builder, BuilderSource, IncompletePolicy};
 use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry};
 use crate::moves::overwrite;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Instant};
+use ropewalk_terms::{Cause, EventKey, Instant, Outcome, Requirement};
 use ropewalk_wire::message::SuperFragmentEntry;
 
 impl Builder {
@@ -229,4 +229,156 @@ impl Builder {
             self.collected(slot);
         }
     }
+}
+
+/// All readout units have answered: is the event complete, and what becomes of it?
+impl Builder {
+    /// Judges the event in a slot: it is emitted, or ends here.
+    fn collected(&mut self, number: u32) {
+        let outcome = self.judge(number);
+        let slot = self.slots.at_mut(number);
+        slot.outcome = outcome;
+        if matches!(outcome, Outcome::Dropped(_)) {
+            self.acknowledge(number);
+            self.drop_payloads(&[number]);
+            self.give_back(number);
+            return;
+        }
+        slot.stage = Stage::Ready;
+        let key = slot.key;
+        if self.config.check_bunch_crossing {
+            let fragments = self.slots.fragments_mut(number);
+            flag_mismatches(&self.config.sources, fragments, self.config.orbit, &mut self.mismatches);
+        }
+        if let Some(observer) = &mut self.observer {
+            let fragments = self.slots.fragments_mut(number);
+            match observer.observe(key, &self.config.sources, fragments, &mut self.displaced) {
+                Some((Action::Stop, cause)) => self.ask_to_stop(cause),
+                Some((Action::Pause, cause)) => self.paused = Some(cause),
+                Some((Action::Flag, _)) | None => {}
+            }
+        }
+        self.ready.push_back(number);
+    }
+
+    /// How the event ends, by what is there and by policy.
+    fn judge(&mut self, number: u32) -> Outcome {
+        if self.slots.at(number).filled == self.unmasked {
+            return Outcome::Complete;
+        }
+        let missing = self.first_missing(number);
+        if self.slots.at(number).filled == 0 {
+            return Outcome::Dropped(missing.unwrap_or(Cause::NotHeld));
+        }
+        let missing = missing.filter(|_| !is_planted(Flaw::IncompleteCalledComplete));
+        let Some(cause) = missing else { return Outcome::Complete };
+        match self.config.incomplete {
+            IncompletePolicy::Emit => Outcome::IncompleteEmitted,
+            IncompletePolicy::Drop => Outcome::Dropped(Cause::IncompletePolicy),
+            IncompletePolicy::Stop => {
+                self.ask_to_stop(cause);
+                Outcome::IncompleteEmitted
+            }
+        }
+    }
+
+    /// Leaves a cause at the places of missing sources that are required, and nowhere else; returns the first. A source that its
+    /// readout unit says is masked is not missing.
+    fn first_missing(&mut self, number: u32) -> Option<Cause> {
+        let mut first = None;
+        let (_, fragments, causes) = self.slots.row_mut(number);
+        let is_masked = |cause: &Option<Cause>| *cause == Some(Cause::Masked);
+        for (place, (fragment, cause)) in fragments.iter().zip(causes).enumerate() {
+            let required = self.config.sources[place].requirement == Requirement::Required;
+            if fragment.is_none() && required && !is_masked(cause) {
+                let cause = *cause.get_or_insert(Cause::NotHeld);
+                self.counts.missing.add(cause, 1);
+                first.get_or_insert(cause);
+            } else {
+                *cause = None;
+            }
+        }
+        first
+    }
+
+    fn ask_to_stop(&mut self, cause: Cause) {
+        if !self.stop_said {
+            (self.stop_run, self.stop_said) = (Some(cause), true);
+        }
+    }
+}
+
+/// The bunch crossing of a fragment as it is compared, where there is one to compare.
+fn compared(source: &BuilderSource, fragment: &Fragment, orbit: u16) -> Option<u16> {
+    let meta = &fragment.meta;
+    if source.bunch_crossing_mask == 0 || !meta.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING) {
+        return None;
+    }
+    let moved = i32::from(meta.bunch_crossing) + i32::from(source.bunch_crossing_offset);
+    let wrapped = if orbit == 0 { moved } else { moved.rem_euclid(i32::from(orbit)) };
+    Some(wrapped as u16 & source.bunch_crossing_mask)
+}
+
+/// Whether two bunch crossings agree in the bits that both sources have.
+fn agree(one: (&BuilderSource, u16), two: (&BuilderSource, u16)) -> bool {
+    let bits = one.0.bunch_crossing_mask & two.0.bunch_crossing_mask;
+    one.1 & bits == two.1 & bits
+}
+
+/// Whether every fragment has the same number and is compared in the same way, as nearly always: then all agree.
+fn are_plainly_equal(sources: &[BuilderSource], fragments: &[Option<Fragment>]) -> bool {
+    let mut all =
+        sources.iter().zip(fragments).filter_map(|(source, fragment)| Some((source, &fragment.as_ref()?.meta)));
+    let Some((first, as_first)) = all.next() else { return true };
+    all.all(|(source, meta)| {
+        meta.bunch_crossing == as_first.bunch_crossing
+            && meta.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING)
+            && source.bunch_crossing_offset == first.bunch_crossing_offset
+            && source.bunch_crossing_mask == first.bunch_crossing_mask
+    })
+}
+
+/// Flags every fragment whose bunch crossing is not that of the majority, and counts it by place in `mismatches`.
+/// Where there is no majority, the first source in the configured order is right.
+fn flag_mismatches(sources: &[BuilderSource], fragments: &mut [Option<Fragment>], orbit: u16, mismatches: &mut [u64]) {
+    if are_plainly_equal(sources, fragments) {
+        return;
+    }
+    let mut all = sources.iter().zip(fragments.iter()).filter_map(|(source, fragment)| {
+        let fragment = fragment.as_ref()?;
+        compared(source, fragment, orbit).map(|crossing| (source, crossing))
+    });
+    let Some(first) = all.next() else { return };
+    if all.clone().all(|other| agree(first, other)) {
+        return;
+    }
+    let right = majority(first, all);
+    for ((source, fragment), count) in sources.iter().zip(fragments).zip(mismatches) {
+        let Some(fragment) = fragment else { continue };
+        if compared(source, fragment, orbit).is_some_and(|crossing| !agree(right, (source, crossing))) {
+            fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::BUNCH_CROSSING_MISMATCH);
+            *count += 1;
+        }
+    }
+}
+
+/// The crossing of more than half of the sources, `first` included; `first` where there is none.
+fn majority<'a>(
+    first: (&'a BuilderSource, u16),
+    others: impl Iterator<Item = (&'a BuilderSource, u16)> + Clone,
+) -> (&'a BuilderSource, u16) {
+    // Boyer and Moore: whoever has the majority survives when different votes cancel each other.
+    let (mut candidate, mut lead) = (first, 1_u32);
+    for other in others.clone() {
+        if lead == 0 {
+            (candidate, lead) = (other, 1);
+        } else if agree(candidate, other) {
+            lead += 1;
+        } else {
+            lead -= 1;
+        }
+    }
+    let all = core::iter::once(first).chain(others);
+    let (total, votes) = all.fold((0, 0), |(total, votes), one| (total + 1, votes + u32::from(agree(candidate, one))));
+    if 2 * votes > total { candidate } else { first }
 }

@@ -1,13 +1,14 @@
 //! The builder unit's machine: what it knows, what goes in, what comes out.
 
-use super::observer::Observer;
-use super::readout_peer::ReadoutPeer;
-use super::recent::{Hints, Recent};
+use super::message::{Hints, Recent};
 use super::slots::{Slot, Slots, Stage};
-use super::synchrony::Synchrony;
-use super::{BuilderConfig, EventView};
+use super::synchrony::{Action, Config, ConfigError, Observation, Synchrony};
+use super::{BuilderConfig, BuilderSource, EventView};
 use crate::lumisections::KnownLumisections;
-use crate::messages::{AcknowledgeEntry, Credit, FragmentFlags, LackingEntry, LumisectionEnd, Message, ReportEntry};
+use crate::messages::{
+    AcknowledgeEntry, Credit, Fragment, FragmentFlags, LackingEntry, LumisectionEnd, Message, ReportEntry,
+    SynchronyState,
+};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
@@ -412,5 +413,158 @@ impl Builder {
     /// How many slots hold an event.
     pub fn in_work(&self) -> usize {
         self.slots.in_work()
+    }
+}
+
+/// One readout unit.
+#[derive(Debug, Default)]
+pub(super) struct ReadoutPeer {
+    /// The event manager says that it takes part.
+    pub(super) present: bool,
+    /// Its data connection is open.
+    pub(super) connected: bool,
+    /// Slots to be requested from it, in order.
+    pub(super) to_request: VecDeque<u32>,
+    /// Slots that wait for it.
+    pub(super) awaited: u32,
+    /// When to look whether it has been silent for too long, while something is awaited.
+    pub(super) deadline: Option<Instant>,
+    /// When it answered last.
+    pub(super) last_answer: Instant,
+    /// The latest assignment that it answered: it answers in order, so what was assigned long before was skipped.
+    pub(super) answered_since: Instant,
+    /// The places of its sources that are not masked, in the configured order, with their ids.
+    places: Vec<(SourceId, u32)>,
+    /// The same, by id.
+    by_id: Vec<(SourceId, u32)>,
+}
+
+impl ReadoutPeer {
+    /// A readout unit whose sources have these places; `slots` may wait for it at once.
+    pub(super) fn new(places: Vec<(SourceId, u32)>, slots: usize) -> Self {
+        let mut by_id = places.clone();
+        by_id.sort_unstable();
+        Self { present: true, to_request: VecDeque::with_capacity(slots), places, by_id, ..Self::default() }
+    }
+
+    /// Its places, in the configured order.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().map(|&(_, place)| place as usize)
+    }
+
+    /// How many of its sources take part.
+    pub(super) const fn sources(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The place of a source of its. `hint` is where the last one was found: answers come in order.
+    pub(super) fn place_of(&self, source: SourceId, hint: &mut usize) -> Option<usize> {
+        if let Some(&(expected, place)) = self.places.get(*hint)
+            && expected == source
+        {
+            *hint += 1;
+            return Some(place as usize);
+        }
+        let found = self.by_id.binary_search_by_key(&source, |&(id, _)| id).ok()?;
+        Some(self.by_id[found].1 as usize)
+    }
+
+    /// Something more is awaited from it.
+    pub(super) const fn awaits(&mut self, deadline: Instant) {
+        if self.awaited == 0 {
+            self.deadline = Some(deadline);
+        }
+        self.awaited += 1;
+    }
+
+    /// Something less is awaited from it.
+    pub(super) const fn awaits_no_more(&mut self) {
+        self.awaited -= 1;
+        if self.awaited == 0 {
+            self.deadline = None;
+        }
+    }
+}
+
+/// The machine that watches, with its settings for the next run and what it said that the manager has not heard.
+#[derive(Debug)]
+pub(super) struct Observer {
+    config: Config,
+    machine: Synchrony,
+    observations: Vec<Observation>,
+    changes: VecDeque<SynchronyState>,
+}
+
+impl Observer {
+    /// A watch over these sources.
+    pub(super) fn new(config: Config) -> Result<Self, ConfigError> {
+        let sources = config.sources.len();
+        Ok(Self {
+            machine: Synchrony::new(config.clone())?,
+            config,
+            observations: vec![Observation::MISSING; sources],
+            changes: VecDeque::with_capacity(sources),
+        })
+    }
+
+    /// Forgets everything: a run begins.
+    pub(super) fn restart(&mut self) {
+        if let Ok(machine) = Synchrony::new(self.config.clone()) {
+            self.machine = machine;
+        }
+        self.changes.clear();
+    }
+
+    /// Shows an event and flags its fragments of sources that are displaced. Returns what a source that became
+    /// displaced by it leads to.
+    pub(super) fn observe(
+        &mut self,
+        key: EventKey,
+        sources: &[BuilderSource],
+        fragments: &mut [Option<Fragment>],
+        displaced: &mut [u64],
+    ) -> Option<(Action, Cause)> {
+        let places = self.observations.iter_mut().zip(sources).zip(fragments.iter());
+        for ((observation, source), fragment) in places {
+            *observation = match fragment {
+                Some(fragment) if source.requirement != Requirement::Masked => (&fragment.meta).into(),
+                _ => Observation::MISSING,
+            };
+        }
+        self.machine.observe(key, &self.observations);
+        if self.machine.any_displaced() {
+            for (place, fragment) in fragments.iter_mut().enumerate() {
+                if let (Some(_), Some(fragment)) = (self.machine.cause(place), fragment) {
+                    fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::DISPLACED);
+                    displaced[place] += 1;
+                }
+            }
+        }
+        self.take_changes()
+    }
+
+    /// The run ends: judges what there is.
+    pub(super) fn conclude(&mut self) {
+        self.machine.conclude();
+        self.take_changes();
+    }
+
+    /// The next verdict that the event manager is to hear.
+    pub(super) fn next_change(&mut self) -> Option<SynchronyState> {
+        self.changes.pop_front()
+    }
+
+    /// The machine, for summaries.
+    pub(super) const fn machine(&self) -> &Synchrony {
+        &self.machine
+    }
+
+    fn take_changes(&mut self) -> Option<(Action, Cause)> {
+        let mut action = None;
+        while let Some(change) = self.machine.poll() {
+            self.changes.push_back((&change).into());
+            action = change.action.zip(change.verdict.cause()).or(action);
+        }
+        action
     }
 }

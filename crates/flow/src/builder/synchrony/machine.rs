@@ -1,11 +1,6 @@
 //! The machine: rows in, verdicts out.
 
-use super::assess::{Assessment, Scene};
-use super::comparer::{Comparer, Witness};
-use super::history::{History, Place, shifted};
-use super::search::{Search, Step};
-use super::standing::Standing;
-use super::watch::{Mode, Watch, compare_row};
+use super::search::{Assessment, Comparer, Scene, Search, Step, Witness};
 use super::{Change, Config, ConfigError, Doubt, Observation, REACH, SourceConfig, Status, Verdict};
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use std::collections::VecDeque;
@@ -438,4 +433,307 @@ impl Synchrony {
         }
         since
     }
+}
+
+/// Check-ups that a fruitless search rests, at most: it doubles each time.
+const LONGEST_REST: u16 = 32;
+/// Check-ups between two certifications of a source that gives no reason for doubt.
+const CERTIFY_EVERY: u16 = 32;
+
+/// What is known about a source.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Standing {
+    pub(super) verdict: Verdict,
+    pub(super) since: EventKey,
+    pub(super) at: EventKey,
+    /// Whether it ever had a relation to this reference: only then can it be lost.
+    was_related: bool,
+    /// Kinds of key that are not asked any more, since a weaker kind proved them wrong. By number of the witness.
+    distrusted: [bool; 3],
+    /// Comparisons made since agreement fell.
+    doubtful: u32,
+    /// Searches in a row that found nothing.
+    pub(super) fruitless: u16,
+    /// Check-ups to wait before the next job.
+    rest: u16,
+    /// Check-ups in a row without enough comparisons.
+    silent: u16,
+    /// Whether a job is waiting or running.
+    busy: bool,
+    /// Whether the change of verdict still has to be told.
+    untold: bool,
+    pub(super) stuck_bits: u32,
+    pub(super) displaced_events: u64,
+    pub(super) disagreements: u64,
+    pub(super) displacements: u32,
+    pub(super) first_displaced: Option<(Verdict, EventKey)>,
+}
+
+impl Standing {
+    pub(super) const fn new() -> Self {
+        Self {
+            verdict: Verdict::CannotTell(Doubt::TooFew),
+            since: EventKey::MIN,
+            at: EventKey::MIN,
+            was_related: false,
+            distrusted: [false; 3],
+            doubtful: 0,
+            fruitless: 0,
+            rest: 0,
+            silent: 0,
+            busy: false,
+            untold: false,
+            stuck_bits: 0,
+            displaced_events: 0,
+            disagreements: 0,
+            displacements: 0,
+            first_displaced: None,
+        }
+    }
+
+    /// Forgets what was known against the old reference; what happened stays counted.
+    const fn start_again(&mut self) {
+        *self = Self {
+            displaced_events: self.displaced_events,
+            disagreements: self.disagreements,
+            displacements: self.displacements,
+            first_displaced: self.first_displaced,
+            busy: self.busy,
+            untold: self.untold,
+            ..Self::new()
+        };
+    }
+
+    /// Whether this kind of key is asked.
+    pub(super) const fn trusts(&self, witness: Witness) -> bool {
+        !self.distrusted[witness as usize]
+    }
+
+    /// Whether the verdict says already that the source stands at this offset.
+    pub(super) fn is_at(&self, offset: i16) -> bool {
+        match self.verdict {
+            Verdict::InSync => offset == 0,
+            Verdict::Offset(stands_at) => offset == stands_at,
+            Verdict::Lost | Verdict::CannotTell(_) => false,
+        }
+    }
+
+    /// Takes on a verdict; true where it is a new one.
+    fn decide(&mut self, verdict: Verdict, since: EventKey, at: EventKey) -> bool {
+        if self.verdict == verdict {
+            return false;
+        }
+        (self.verdict, self.since, self.at) = (verdict, since, at);
+        if verdict.is_displaced() {
+            self.displacements += 1;
+            self.first_displaced.get_or_insert((verdict, since));
+        }
+        true
+    }
+
+    /// The source stands where it is watched: nothing to do for a while.
+    const fn reassure(&mut self) {
+        (self.doubtful, self.fruitless, self.rest) = (0, 0, CERTIFY_EVERY);
+    }
+
+    /// Whether a source that gives no reason for doubt is due to be certified again; counts the rest down.
+    const fn has_rested(&mut self) -> bool {
+        let rested = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        rested
+    }
+
+    /// A job led to nothing: the next one comes later.
+    fn tire(&mut self) {
+        self.fruitless = self.fruitless.saturating_add(1);
+        self.rest = match self.fruitless {
+            // Offsets far ahead need that many events until they can be seen, so the first searches come quickly.
+            0..=4 => 0,
+            more => (1 << (more - 4).min(6)).min(LONGEST_REST),
+        };
+    }
+}
+
+/// What a source is compared by, event for event.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// Nothing: it is the reference, or no common key was found yet.
+    Idle,
+    /// By this key, at offset 0.
+    InStep(Witness),
+    /// By this key, at another offset: partners are looked up in the history.
+    Displaced(Witness),
+}
+
+/// The part of a source's state that every event touches.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Watch {
+    mode: Mode,
+    /// The offset that it is watched at.
+    pub(super) offset: i16,
+    /// Comparisons since the last check-up.
+    compared: u32,
+    /// Of these, how many failed.
+    pub(super) disagreed: u32,
+    pub(super) comparer: Comparer,
+}
+
+impl Watch {
+    pub(super) const fn new(comparer: Comparer) -> Self {
+        Self { mode: Mode::Idle, offset: 0, compared: 0, disagreed: 0, comparer }
+    }
+
+    /// Compares by `witness` at `offset` from now on.
+    const fn follow(&mut self, witness: Witness, offset: i16) {
+        self.mode = if offset == 0 { Mode::InStep(witness) } else { Mode::Displaced(witness) };
+        self.offset = offset;
+        (self.compared, self.disagreed) = (0, 0);
+    }
+
+    /// The key that it is compared by.
+    pub(super) const fn witness(&self) -> Option<Witness> {
+        match self.mode {
+            Mode::Idle => None,
+            Mode::InStep(witness) | Mode::Displaced(witness) => Some(witness),
+        }
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, agreed: bool) {
+        self.compared += 1;
+        self.disagreed += u32::from(!agreed);
+    }
+}
+
+/// Compares each source in step with the reference in this event. `before` is the row of the event seen before, for
+/// intervals; it may be empty.
+fn compare_row(watches: &mut [Watch], row: &mut [Observation], before: &[Observation], reference: usize) {
+    let Some(&seen) = row.get(reference) else { return };
+    for (index, (watch, own)) in watches.iter_mut().zip(row).enumerate() {
+        let agreed = match watch.mode {
+            Mode::InStep(Witness::BunchCrossing) => watch.comparer.crossings(own, &seen).map(|(own, seen)| own == seen),
+            Mode::InStep(Witness::TriggerTag) => watch.comparer.tags(own, &seen).map(|(own, seen)| own == seen),
+            Mode::InStep(Witness::Time) => interval_agrees(&watch.comparer, (own, &seen), before, (index, reference)),
+            Mode::Idle | Mode::Displaced(_) => None,
+        };
+        if let Some(agreed) = agreed {
+            own.note(agreed);
+            watch.count(agreed);
+        }
+    }
+}
+
+#[inline]
+fn interval_agrees(
+    comparer: &Comparer,
+    (own, seen): (&Observation, &Observation),
+    before: &[Observation],
+    (source, reference): (usize, usize),
+) -> Option<bool> {
+    let source = comparer.interval(before.get(source)?, own)?;
+    let reference = comparer.reference_interval(before.get(reference)?, seen)?;
+    Some(comparer.clock.fits(source, reference))
+}
+
+/// A ring of rows. A row's place follows from its event number, so that gaps in the keys and events that come out of
+/// order (builder units build what they are given) need no search.
+#[derive(Debug)]
+pub(super) struct History {
+    /// `places` rows of `sources` observations.
+    rows: Vec<Observation>,
+    keys: Vec<EventKey>,
+    sources: usize,
+    newest: Option<EventKey>,
+}
+
+/// A row's place in the ring.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place(usize);
+
+/// No event carries this key: the place is free.
+const FREE: EventKey = EventKey::MAX;
+
+impl History {
+    /// Room for at least `depth` events of `sources` sources.
+    pub(super) fn new(sources: usize, depth: usize) -> Self {
+        let places = depth.next_power_of_two();
+        Self { rows: vec![Observation::MISSING; places * sources], keys: vec![FREE; places], sources, newest: None }
+    }
+
+    /// How many events fit.
+    pub(super) const fn depth(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The largest key seen lately.
+    pub(super) const fn newest(&self) -> Option<EventKey> {
+        self.newest
+    }
+
+    /// Takes the row of an event in; sources beyond the end of `observations` are missing. No place where the event
+    /// is older than everything remembered.
+    fn insert(&mut self, key: EventKey, observations: &[Observation]) -> Option<Place> {
+        let place = self.place(key);
+        if self.keys[place] != FREE && self.is_shortly_before(key, self.keys[place]) {
+            return None;
+        }
+        self.keys[place] = key;
+        if !self.newest.is_some_and(|newest| self.is_shortly_before(key, newest)) {
+            self.newest = Some(key);
+        }
+        let row = &mut self.rows[place * self.sources..][..self.sources];
+        let given = observations.len().min(row.len());
+        for (own, seen) in row.iter_mut().zip(observations) {
+            *own = seen.without_note();
+        }
+        row[given..].fill(Observation::MISSING);
+        Some(Place(place))
+    }
+
+    /// What `source` said about the event, if both are remembered.
+    pub(super) fn get(&self, key: EventKey, source: usize) -> Option<&Observation> {
+        let place = self.place(key);
+        if self.keys[place] != key || key == FREE {
+            return None;
+        }
+        self.rows.get(place * self.sources + source)
+    }
+
+    /// The row at a place, and another one to read beside it.
+    fn row_and(&mut self, place: Place, other: Option<Place>) -> (&mut [Observation], &[Observation]) {
+        let (start, sources) = (place.0 * self.sources, self.sources);
+        let Some(other) = other.filter(|&other| other != place).map(|other| other.0 * sources) else {
+            return (&mut self.rows[start..][..sources], &[]);
+        };
+        if other < start {
+            let (low, high) = self.rows.split_at_mut(start);
+            (&mut high[..sources], &low[other..][..sources])
+        } else {
+            let (low, high) = self.rows.split_at_mut(other);
+            (&mut low[start..][..sources], &high[..sources])
+        }
+    }
+
+    /// Notes what a comparison made later said about an event of a source.
+    pub(super) fn note(&mut self, key: EventKey, source: usize, agreed: bool) {
+        let place = self.place(key);
+        if self.keys[place] == key {
+            self.rows[place * self.sources + source].note(agreed);
+        }
+    }
+
+    /// Whether `key` came late. Further back it is no latecomer: then the larger key was a mistake.
+    fn is_shortly_before(&self, key: EventKey, later: EventKey) -> bool {
+        later.since(key).is_some_and(|events| events > 0 && events <= 2 * self.keys.len() as u64)
+    }
+
+    fn place(&self, key: EventKey) -> usize {
+        key.to_bits() as usize & (self.keys.len() - 1)
+    }
+}
+
+/// The key `events` later, or earlier where negative. Beyond the edges of a resync count it names an event that
+/// nobody has, which is what the caller wants to find.
+pub(super) const fn shifted(key: EventKey, events: i64) -> EventKey {
+    EventKey::from_bits(key.to_bits().wrapping_add_signed(events))
 }

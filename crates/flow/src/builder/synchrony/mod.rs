@@ -17,25 +17,380 @@
 //! Witnesses, strongest first: the trigger tag, the bunch crossing, the time between triggers with fitted clock ratio.
 //! A pure machine: no input or output, no clock, and no allocation after [`Synchrony::new`].
 
-mod assess;
-mod comparer;
-mod config;
-mod history;
 mod machine;
-mod observation;
-mod pairing;
 mod search;
-mod standing;
-mod verdict;
-mod watch;
+#[cfg(test)]
+mod tests;
 
-pub use config::{Action, Config, ConfigError, SourceConfig};
 pub use machine::Synchrony;
-pub use observation::Observation;
-pub use verdict::{Change, Doubt, Status, Verdict};
+
+use core::fmt;
+use ropewalk_terms::{Cause, EventKey, SourceId};
+use ropewalk_wire::message::{FragmentFlags, FragmentMeta, SynchronyState};
 
 /// How far a source may be displaced, in events, for the offset to be found.
 pub const REACH: i16 = 50;
 
-#[cfg(test)]
-mod tests;
+/// Which sources are watched, against which, and what a displaced one leads to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// The sources, in the order in which [`Synchrony::observe`](Synchrony::observe) is given them.
+    pub sources: Vec<SourceConfig>,
+    /// The source that the others are compared with; otherwise the first one that shows a key.
+    pub reference: Option<SourceId>,
+    /// Events over which a relation is judged, 64 to 4096.
+    pub window: u16,
+    /// Bunch crossings in an orbit, the modulus of configured offsets; 0 where they do not wrap.
+    pub orbit: u16,
+    /// What a displaced source leads to.
+    pub action: Action,
+}
+
+impl Config {
+    /// The defaults for these sources: window 128, orbit 3564 (the LHC's), action flag.
+    pub fn new(sources: impl IntoIterator<Item = SourceConfig>) -> Self {
+        Self {
+            sources: sources.into_iter().collect(),
+            reference: None,
+            window: 128,
+            orbit: 3564,
+            action: Action::default(),
+        }
+    }
+
+    /// The place of the configured reference among the sources.
+    ///
+    /// # Errors
+    /// Where something makes no sense.
+    fn check(&self) -> Result<Option<usize>, ConfigError> {
+        if self.sources.len() > usize::from(u16::MAX) {
+            return Err(ConfigError::TooManySources(self.sources.len()));
+        }
+        if !(64..=4096).contains(&self.window) {
+            return Err(ConfigError::Window(self.window));
+        }
+        let Some(reference) = self.reference else { return Ok(None) };
+        let place = self.sources.iter().position(|source| source.source == reference);
+        place.map(Some).ok_or(ConfigError::UnknownReference(reference))
+    }
+}
+
+/// How the keys of one source compare with those of the others.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct SourceConfig {
+    /// The source.
+    pub source: SourceId,
+    /// Added to its bunch crossing, modulo the orbit, before it is compared.
+    pub bunch_crossing_offset: i16,
+    /// Bits of its bunch crossing that are compared; 0 compares none.
+    pub bunch_crossing_mask: u16,
+    /// Added to its trigger tag, modulo 2^32, before it is compared.
+    pub trigger_tag_offset: i32,
+    /// Bits of its trigger tag that are compared; 0 compares none.
+    pub trigger_tag_mask: u32,
+    /// Width of its time stamp: intervals are taken modulo 2 to the power of this. 1 to 64.
+    pub time_bits: u8,
+    /// By how many ticks (of the coarser of two clocks) equal intervals may differ.
+    pub time_tolerance: u32,
+}
+
+impl SourceConfig {
+    /// The defaults: no offsets, all bits of tag and time, 12 bits of bunch crossing, 8 ticks of tolerance.
+    pub const fn new(source: SourceId) -> Self {
+        Self {
+            source,
+            bunch_crossing_offset: 0,
+            bunch_crossing_mask: 0xfff,
+            trigger_tag_offset: 0,
+            trigger_tag_mask: u32::MAX,
+            time_bits: 64,
+            time_tolerance: 8,
+        }
+    }
+}
+
+/// What a displaced source leads to. Its fragments are flagged and counted in any case, and never shifted.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Action {
+    /// Nothing more.
+    #[default]
+    Flag,
+    /// The run pauses.
+    Pause,
+    /// The run stops.
+    Stop,
+}
+
+/// Why a configuration is refused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// More sources than can be numbered.
+    #[error("{0} sources to watch, at most 65535 are possible")]
+    TooManySources(usize),
+    /// The window is too short to tell anything, or too long to be scanned.
+    #[error("a window of {0} events, from 64 to 4096 are possible")]
+    Window(u16),
+    /// The reference is none of the sources.
+    #[error("the reference, source {0}, is none of the configured sources")]
+    UnknownReference(SourceId),
+}
+
+const HAS_TRIGGER_TAG: u8 = 1 << 0;
+const HAS_BUNCH_CROSSING: u8 = 1 << 1;
+const HAS_TIME: u8 = 1 << 2;
+const COMPARED: u8 = 1 << 0;
+const AGREED: u8 = 1 << 1;
+
+/// What one source says about one trigger: 16 bytes, any of the three keys may be absent.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Observation {
+    time: u64,
+    trigger_tag: u32,
+    bunch_crossing: u16,
+    holds: u8,
+    /// What the comparison at the watched offset said; written by the machine.
+    outcome: u8,
+}
+
+impl Observation {
+    /// The source has no fragment in this event, is masked, or its fragment carries no key.
+    pub const MISSING: Self = Self { time: 0, trigger_tag: 0, bunch_crossing: 0, holds: 0, outcome: 0 };
+
+    /// With a number that the trigger system handed out (a trigger logic unit's trigger number).
+    #[must_use]
+    pub const fn with_trigger_tag(mut self, tag: u32) -> Self {
+        self.trigger_tag = tag;
+        self.holds |= HAS_TRIGGER_TAG;
+        self
+    }
+
+    /// With the bunch crossing, as the source gave it.
+    #[must_use]
+    pub const fn with_bunch_crossing(mut self, bunch_crossing: u16) -> Self {
+        self.bunch_crossing = bunch_crossing;
+        self.holds |= HAS_BUNCH_CROSSING;
+        self
+    }
+
+    /// With the trigger's time in ticks of the source's own clock.
+    #[must_use]
+    pub const fn with_time(mut self, ticks: u64) -> Self {
+        self.time = ticks;
+        self.holds |= HAS_TIME;
+        self
+    }
+
+    /// The trigger tag, if there is one.
+    pub const fn trigger_tag(&self) -> Option<u32> {
+        if self.holds & HAS_TRIGGER_TAG != 0 { Some(self.trigger_tag) } else { None }
+    }
+
+    /// The bunch crossing, if there is one.
+    pub const fn bunch_crossing(&self) -> Option<u16> {
+        if self.holds & HAS_BUNCH_CROSSING != 0 { Some(self.bunch_crossing) } else { None }
+    }
+
+    /// The time in ticks of the source's clock, if there is one.
+    pub const fn time(&self) -> Option<u64> {
+        if self.holds & HAS_TIME != 0 { Some(self.time) } else { None }
+    }
+
+    /// Whether there is no key at all.
+    pub const fn is_missing(&self) -> bool {
+        self.holds == 0
+    }
+
+    /// Notes what the comparison at the watched offset said.
+    const fn note(&mut self, agreed: bool) {
+        self.outcome = if agreed { COMPARED | AGREED } else { COMPARED };
+    }
+
+    /// What the comparison at the watched offset said, where there was one.
+    const fn noted(&self) -> Option<bool> {
+        if self.outcome & COMPARED == 0 { None } else { Some(self.outcome & AGREED != 0) }
+    }
+
+    /// As it was observed.
+    const fn without_note(self) -> Self {
+        Self { outcome: 0, ..self }
+    }
+}
+
+impl From<&FragmentMeta> for Observation {
+    /// The bunch crossing and the time of a fragment, where its flags say that it has them.
+    fn from(meta: &FragmentMeta) -> Self {
+        if meta.missing_cause().is_some() {
+            return Self::MISSING;
+        }
+        let mut observation = Self::MISSING;
+        if meta.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING) {
+            observation = observation.with_bunch_crossing(meta.bunch_crossing);
+        }
+        if meta.flags.contains(FragmentFlags::HAS_TIME) {
+            observation = observation.with_time(meta.time);
+        }
+        observation
+    }
+}
+
+/// How a source stands to the reference.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Verdict {
+    /// Nothing can be said, and why.
+    CannotTell(Doubt),
+    /// Its event `n` is the reference's event `n`.
+    InSync,
+    /// Its event `n` is the reference's event `n + offset`: early where positive, late where negative. Never 0.
+    Offset(i16),
+    /// It had a relation to the reference and has none any more, at no offset that was tried.
+    Lost,
+}
+
+/// Why nothing can be said about a source.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Doubt {
+    /// Too few events in which both the source and the reference show the same kind of key.
+    TooFew,
+    /// The reference's keys repeat from event to event (a fixed-frequency pulser): every offset would look right.
+    NoInformation,
+    /// The keys never had any relation, at no offset that was tried.
+    NoRelation,
+}
+
+impl Verdict {
+    /// The cause that the source's fragments are flagged and counted with, where they are displaced.
+    pub const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Offset(_) => Some(Cause::SynchronyOffset),
+            Self::Lost => Some(Cause::SynchronyLost),
+            Self::CannotTell(_) | Self::InSync => None,
+        }
+    }
+
+    /// Whether the source's fragments are known to be in the wrong events.
+    pub const fn is_displaced(self) -> bool {
+        self.cause().is_some()
+    }
+
+    /// The stable name for summaries: `cannot_tell`, `in_sync`, `offset` or `lost`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CannotTell(_) => "cannot_tell",
+            Self::InSync => "in_sync",
+            Self::Offset(_) => "offset",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Events by which the source is displaced, positive where it is early; 0 unless the verdict is an offset.
+    pub const fn offset(self) -> i16 {
+        if let Self::Offset(offset) = self { offset } else { 0 }
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// `in sync`, `one event early`, `3 events late`, `lost`, `cannot tell, ...`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::InSync => out.write_str("in sync"),
+            Self::Lost => out.write_str("lost"),
+            Self::CannotTell(Doubt::TooFew) => out.write_str("cannot tell, too few events with a common key"),
+            Self::CannotTell(Doubt::NoInformation) => out.write_str("cannot tell, the triggers are too regular"),
+            Self::CannotTell(Doubt::NoRelation) => out.write_str("cannot tell, its keys have no relation"),
+            Self::Offset(offset) => {
+                match offset.unsigned_abs() {
+                    1 => out.write_str("one event")?,
+                    events => write!(out, "{events} events")?,
+                }
+                out.write_str(if offset > 0 { " early" } else { " late" })
+            }
+        }
+    }
+}
+
+/// A verdict that changed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The source.
+    pub source: SourceId,
+    /// How it stands to the reference.
+    pub verdict: Verdict,
+    /// The first event of which this is true, as far back as the window shows.
+    pub since: EventKey,
+    /// The event at which it was found out.
+    pub at: EventKey,
+    /// What it leads to, where the source is displaced.
+    pub action: Option<Action>,
+}
+
+impl fmt::Display for Change {
+    /// `source 843: one event early since event 2000`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(out, self.source, self.verdict, self.since)
+    }
+}
+
+impl From<&Change> for SynchronyState {
+    /// The message that tells the event manager.
+    fn from(change: &Change) -> Self {
+        let verdict = match change.verdict {
+            Verdict::CannotTell(_) => 0,
+            Verdict::InSync => 1,
+            Verdict::Offset(_) => 2,
+            Verdict::Lost => 3,
+        };
+        Self { source: change.source, verdict, offset: change.verdict.offset(), since: change.since }
+    }
+}
+
+/// How a source stands now, and what it went through.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// The source.
+    pub source: SourceId,
+    /// Whether the others are compared with it.
+    pub is_reference: bool,
+    /// How it stands to the reference.
+    pub verdict: Verdict,
+    /// The first event of which this is true.
+    pub since: EventKey,
+    /// Events seen while it was displaced, and in which it had a fragment: what was flagged.
+    pub displaced_events: u64,
+    /// Comparisons that failed, single errors of an otherwise good source included.
+    pub disagreements: u64,
+    /// How often it became displaced.
+    pub displacements: u32,
+    /// The first verdict of displacement and since when, if there was one.
+    pub first_displaced: Option<(Verdict, EventKey)>,
+    /// Bits of the source's key that are ignored because they never change.
+    pub stuck_bits: u32,
+}
+
+impl fmt::Display for Status {
+    /// `source 843: one event early since event 2000`, and what was before, where that was worse.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_reference {
+            return write!(out, "source {}: the reference", self.source);
+        }
+        line(out, self.source, self.verdict, self.since)?;
+        if let Some((verdict, since)) = self.first_displaced
+            && (verdict, since) != (self.verdict, self.since)
+        {
+            match self.displacements {
+                1 => write!(out, "; before that {verdict} since event {since}")?,
+                times => write!(out, "; displaced {times} times, first {verdict} since event {since}")?,
+            }
+        }
+        if self.stuck_bits != 0 {
+            write!(out, "; bits {:#x} of its key are stuck", self.stuck_bits)?;
+        }
+        Ok(())
+    }
+}
+
+fn line(out: &mut fmt::Formatter<'_>, source: SourceId, verdict: Verdict, since: EventKey) -> fmt::Result {
+    match verdict {
+        Verdict::CannotTell(_) => write!(out, "source {source}: {verdict}"),
+        _ => write!(out, "source {source}: {verdict} since event {since}"),
+    }
+}
