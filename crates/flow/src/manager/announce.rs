@@ -1,7 +1,7 @@
 //! Announcements: which keys become events, and when a key is settled.
 
 use super::Manager;
-use super::readout_link::ReadoutLink;
+use super::links::ReadoutLink;
 use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{Announce, AnnounceEntry, Batch, Message, Release, ReleaseEntry, Resync};

@@ -1,21 +1,19 @@
 //! The event manager's machine: what it knows, what goes in, what comes out.
 
 use super::announce::Floor;
-use super::builder_link::BuilderLink;
-use super::ended::EndedLog;
-use super::lacking::LackingLog;
-use super::lumisections::Lumisections;
-use super::readout_link::ReadoutLink;
-use super::recovery::Recovered;
-use super::release::Releases;
-use super::run::Phase;
+use super::assign::{LackingLog, Releases};
+use super::links::{BuilderLink, ReadoutLink};
+use super::recovery::{EndedLog, Recovered};
+use super::run::{Lumisections, Phase};
 use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
-use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
+use crate::messages::{LumisectionEnd, Mask, Message, ReadoutState, Resync, Setting, Start};
 use crate::settings::Settings;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Attempt, ByCause, Ending, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
+use ropewalk_terms::{
+    Attempt, ByCause, Ending, EventAccount, EventKey, Incarnation, Instant, NodeId, Parameter, Role, SourceId,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the manager wants done.
@@ -84,7 +82,7 @@ pub struct Manager {
     /// Parameters that were changed.
     pub(super) settings: Settings,
     /// Sources of which somebody said that they take part no longer, or that they do again.
-    pub(super) masks: BTreeMap<SourceId, bool>,
+    masks: BTreeMap<SourceId, bool>,
 }
 
 impl Manager {
@@ -418,5 +416,78 @@ impl Manager {
             return self.table.key_at(self.floor.cursor);
         }
         self.highest.map_or(self.first, EventKey::next)
+    }
+}
+
+/// More sources than any system has: beyond that somebody tells nonsense.
+const MOST_MASKS: usize = 1 << 20;
+
+/// Sources that are masked: said to every readout unit, since only the one that has the source knows it; and said again to one that
+/// begins anew.
+impl Manager {
+    /// From now on a source takes part no longer, or again. Before a run this holds from its first event on; during a run the readout
+    /// unit that has the source chooses from which event on, and reports it.
+    pub fn mask(&mut self, source: SourceId, is_masked: bool) {
+        if self.masks.len() < MOST_MASKS || self.masks.contains_key(&source) {
+            self.masks.insert(source, is_masked);
+        }
+        if !matches!(self.phase, super::run::Phase::Idle) {
+            self.send_to_readouts(&Message::Mask(Mask { source, is_masked }));
+        }
+    }
+
+    /// The sources that take no part, or were told not to.
+    pub fn masked(&self) -> impl Iterator<Item = SourceId> + '_ {
+        self.masks.iter().filter(|&(_, is_masked)| *is_masked).map(|(&source, _)| source)
+    }
+
+    /// A readout unit tells a successor what it was told before.
+    fn masked_before(&mut self, mask: Mask) {
+        if self.masks.len() < MOST_MASKS {
+            self.masks.entry(mask.source).or_insert(mask.is_masked);
+        }
+    }
+
+    /// To be said to a readout unit before its start, and to one that was away: what was said meanwhile it did not hear.
+    pub(super) fn tell_masks(&mut self, node: NodeId) {
+        let masks = self.masks.iter().map(|(&source, &is_masked)| (node, Message::Mask(Mask { source, is_masked })));
+        self.outbox.extend(masks);
+    }
+}
+
+/// Parameters that are changed while a run goes on: the event manager's own, and those that it tells every node.
+impl Manager {
+    /// A parameter has another value from now on. Before a run nodes hear of it before they begin.
+    pub fn set(&mut self, setting: Setting) {
+        self.apply(setting);
+        self.settings.keep(setting);
+        if !matches!(self.phase, Phase::Idle) {
+            self.send_to_readouts(&Message::Set(setting));
+            self.send_to_builders(&Message::Set(setting));
+        }
+    }
+
+    /// What a limit was when something began to wait is not changed by it.
+    fn apply(&mut self, setting: Setting) {
+        let time = setting.time();
+        match setting.parameter {
+            Parameter::ManagerTimeout => self.config.event_timeout = time,
+            Parameter::UnreachableTimeout => self.config.unreachable_timeout = time,
+            Parameter::DrainTimeout => self.config.drain_timeout = time,
+            _ => {}
+        }
+    }
+
+    /// A readout unit tells a successor what it was told before.
+    fn set_before(&mut self, setting: Setting) {
+        if self.settings.keep_unless_known(setting) {
+            self.apply(setting);
+        }
+    }
+
+    /// To be said to a node before its start, and to one that was away.
+    pub(super) fn tell_settings(&mut self, node: NodeId) {
+        let settings = self.settings.all().map(|setting| (node, Message::Set(setting)));
+        self.outbox.extend(settings);
     }
 }

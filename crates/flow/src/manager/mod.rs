@@ -15,29 +15,153 @@
 
 mod announce;
 mod assign;
-mod builder_link;
-mod config;
-mod ended;
-mod error;
-mod lacking;
-mod lumisections;
+mod links;
 mod machine;
-mod masks;
-mod policy;
-mod readout_link;
 mod recovery;
-mod release;
 mod run;
-mod settings;
 mod standby;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use config::ManagerConfig;
-pub use error::ManagerConfigError;
-pub use lumisections::LumisectionLength;
 pub use machine::{Manager, ManagerAction, ManagerCounts};
-pub use policy::{AssignPolicy, BuilderLoad};
-pub use run::ManagerState;
+pub use run::{LumisectionLength, ManagerState};
 pub use standby::{LeaseAnswer, LeaseConfig, LeaseConfigError, Standby, StandbyAction};
+
+use core::time::Duration;
+use ropewalk_terms::Epoch;
+use ropewalk_wire::message::BATCH;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The settings of an event manager. They do not change while it lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ManagerConfig {
+    /// How many readout units are configured.
+    pub readouts: u16,
+    /// How many builder units are configured.
+    pub builders: u16,
+    /// Width of the table in keys, a power of two: no key is opened further than this behind the oldest
+    /// unreleased one. At least what the readout units can hold, or they wait for the manager.
+    pub capacity: u32,
+    /// Which builder unit gets the next events.
+    pub policy: AssignPolicy,
+    /// The most consecutive keys that one builder unit is given at once, 1 to [`BATCH`].
+    pub batch: usize,
+    /// A connected readout unit that holds nothing and says nothing for this long about an event that others
+    /// hold is left out of it. Also how long answers to a question (highest key, recovery) are waited for.
+    pub event_timeout: Duration,
+    /// A readout unit that says nothing at all any more, so that it or the network hangs, is waited for this long, or as long as
+    /// `event_timeout` where that is longer: it still holds what it had.
+    pub unreachable_timeout: Duration,
+    /// How long draining may take, and then again how long nodes may take to finish.
+    pub drain_timeout: Duration,
+    /// The readout unit that has the trigger source: only events that it announces as triggered are built.
+    /// None: whatever any unit announces is an event.
+    pub trigger_readout: Option<u16>,
+    /// How long a lumisection is.
+    pub lumisection: LumisectionLength,
+    /// Which event manager this is. A successor has a higher one.
+    pub epoch: Epoch,
+}
+
+impl ManagerConfig {
+    /// The first event manager of a run without a trigger source, in one lumisection.
+    pub fn new(readouts: u16, builders: u16) -> Self {
+        Self {
+            readouts,
+            builders,
+            capacity: 1 << 16,
+            policy: AssignPolicy::default(),
+            batch: 32,
+            event_timeout: Duration::from_secs(5),
+            unreachable_timeout: Duration::ZERO,
+            drain_timeout: Duration::from_secs(30),
+            trigger_readout: None,
+            lumisection: LumisectionLength::Run,
+            epoch: Epoch(1),
+        }
+    }
+
+    /// Checks every limit.
+    ///
+    /// # Errors
+    /// The first setting that is outside its limits. [`Manager::new`](Manager::new) would move it to the
+    /// nearest one inside.
+    pub const fn check(&self) -> Result<(), ManagerConfigError> {
+        if self.readouts == 0 {
+            return Err(ManagerConfigError::NoReadouts);
+        }
+        if self.builders == 0 {
+            return Err(ManagerConfigError::NoBuilders);
+        }
+        if !self.capacity.is_power_of_two() {
+            return Err(ManagerConfigError::Capacity(self.capacity));
+        }
+        if self.batch == 0 || self.batch > BATCH {
+            return Err(ManagerConfigError::Batch(self.batch));
+        }
+        match self.trigger_readout {
+            Some(readout) if readout >= self.readouts => Err(ManagerConfigError::TriggerReadout(readout)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A setting of an event manager is outside its limits.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ManagerConfigError {
+    /// There must be a readout unit.
+    #[error("there is no readout unit; configure at least one")]
+    NoReadouts,
+    /// There must be a builder unit.
+    #[error("there is no builder unit; configure at least one")]
+    NoBuilders,
+    /// The table's width must be a power of two.
+    #[error("the table's capacity is {0} keys; it must be a power of two")]
+    Capacity(u32),
+    /// Events are assigned in batches that fit into one message.
+    #[error("{0} events at once for a builder unit; it must be 1 to {BATCH}")]
+    Batch(usize),
+    /// The trigger source must belong to a configured readout unit.
+    #[error("the trigger source belongs to ru{0}, which is not configured")]
+    TriggerReadout(u16),
+}
+
+/// Which builder unit gets the next events, among those that have credit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AssignPolicy {
+    /// One after the other.
+    RoundRobin,
+    /// The one with the fewest events in work.
+    #[default]
+    LeastLoaded,
+    /// The one with the most free memory.
+    FreeBytes,
+}
+
+/// What a policy knows about a builder unit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BuilderLoad {
+    /// Its index.
+    pub builder: u16,
+    /// Events assigned to it and not acknowledged.
+    pub in_work: u32,
+    /// Bytes that it can still be assigned.
+    pub free_bytes: u64,
+}
+
+impl AssignPolicy {
+    /// The builder to be given the next events, or none where `candidates` is empty. Among equals it is the
+    /// turn of the first after `last`, who was chosen before.
+    pub fn choose(self, last: Option<u16>, candidates: impl Iterator<Item = BuilderLoad>) -> Option<u16> {
+        let weight = |load: &BuilderLoad| match self {
+            Self::RoundRobin => 0,
+            Self::LeastLoaded => u64::from(load.in_work),
+            Self::FreeBytes => u64::MAX - load.free_bytes,
+        };
+        let had_its_turn = |load: &BuilderLoad| last.is_some_and(|last| load.builder <= last);
+        candidates.min_by_key(|load| (weight(load), had_its_turn(load), load.builder)).map(|load| load.builder)
+    }
+}

@@ -1,6 +1,6 @@
 //! A successor takes over: what it asks, and what it makes of the answers.
 
-use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
+use super::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::recovery::RETURN;
 use crate::manager::{ManagerConfig, ManagerState};
 use crate::messages::{Batch, Ended, Message, Unreleased, UnreleasedEntry};
@@ -398,7 +398,7 @@ fn a_resynchronised_run_is_taken_over_too() {
     let mut hand = successor();
     let restarted = EventKey::new(3, 1);
     for readout in [0, 1] {
-        hand.announce_entries(readout, restarted, &[super::hand::announced(restarted, true)]);
+        hand.announce_entries(readout, restarted, &[super::announced(restarted, true)]);
         hand.say(NodeId::readout(readout), &Message::Highest(restarted));
     }
     tell(&mut hand, 0, &[], false);

@@ -1,9 +1,12 @@
-//! Start, stop, drain, finish; by force, by time-out, and once more.
+//! Runs: start, stop, drain, finish, their lumisections, and sources that are masked meanwhile.
 
-use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
-use crate::manager::ManagerState;
-use crate::messages::{Finished, Message, Start};
-use ropewalk_terms::{Cause, EventKey, NodeId, Outcome};
+use super::world::World;
+use super::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
+use crate::manager::{LumisectionLength, ManagerConfig, ManagerState};
+use crate::messages::{Finished, LumisectionEnd, Mask, Message, Setting, Start};
+use core::time::Duration;
+use proptest::prelude::*;
+use ropewalk_terms::{Attempt, Cause, EventAccount, EventKey, NodeId, Outcome, Parameter, SourceId};
 
 fn finish_all(hand: &mut Hand, readouts: u16, builders: u16) {
     for index in 0..readouts {
@@ -366,4 +369,349 @@ fn a_stop_ends_a_pause() {
         hand.manager.pause(true);
         assert!(!hand.manager.is_paused(), "a run that drains is not paused");
     }
+}
+
+fn by(lumisection: LumisectionLength) -> ManagerConfig {
+    ManagerConfig { lumisection, ..config(1, 2) }
+}
+
+/// What a node was lumisections_told, in order: `begin 2 at 4`, `assign 4`, `end 1`.
+fn lumisections_told(sent: &[(NodeId, Message)], node: NodeId) -> Vec<String> {
+    let mut words = Vec::new();
+    for (_, message) in sent.iter().filter(|(to, _)| *to == node) {
+        match message {
+            Message::Lumisection(begun) => words.push(format!("begin {} at {}", begun.number, begun.first.number())),
+            Message::LumisectionEnd(end) => words.push(format!("end {}", end.number)),
+            Message::Assign(assign) => {
+                words.extend(assign.entries.iter().map(|entry| format!("assign {}", entry.key.number())));
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+/// A builder unit acknowledges these events, each with its attempt.
+fn acknowledge(hand: &mut Hand, builder: u16, events: &[(u64, u16)]) {
+    for &(number, attempt) in events {
+        hand.acknowledge(builder, number, attempt, Outcome::Complete);
+    }
+}
+
+fn built(end: &LumisectionEnd) -> (u32, u64, u64) {
+    (end.number, end.before.below.number(), end.account().built)
+}
+
+#[test]
+fn a_builder_hears_of_a_lumisection_before_it_gets_an_event_of_it() {
+    let mut hand = Hand::running(ManagerConfig { batch: 8, ..by(LumisectionLength::Events(3)) });
+    hand.announce(0, 7, 1..=7);
+    let sent = hand.all_sent();
+    let (first, second) = (lumisections_told(&sent, NodeId::builder(0)), lumisections_told(&sent, NodeId::builder(1)));
+    assert_eq!(
+        first,
+        ["assign 1", "assign 2", "assign 3", "begin 2 at 4", "begin 3 at 7", "assign 7"],
+        "no batch reaches over the end of one"
+    );
+    assert_eq!(second, ["begin 2 at 4", "assign 4", "assign 5", "assign 6", "begin 3 at 7"]);
+}
+
+#[test]
+fn one_is_over_when_its_last_event_has_ended_and_was_released() {
+    let mut hand = Hand::running(by(LumisectionLength::Events(2)));
+    hand.announce(0, 4, 1..=4);
+    hand.all_sent();
+    acknowledge(&mut hand, 1, &[(3, 1), (4, 1)]);
+    assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), [""; 0], "those before are in work");
+    acknowledge(&mut hand, 0, &[(1, 1)]);
+    assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), [""; 0]);
+    acknowledge(&mut hand, 0, &[(2, 1)]);
+    assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(1)), ["end 1"], "the second may have more");
+    assert_eq!(hand.lumisections.iter().map(built).collect::<Vec<_>>(), [(1, 1, 2)]);
+    hand.announce(0, 5, 5..=5);
+    let sent = hand.all_sent();
+    assert_eq!(lumisections_told(&sent, NodeId::readout(0)), ["begin 3 at 5", "end 2"]);
+    assert_eq!(built(&hand.lumisections[1]), (2, 3, 2));
+}
+
+#[test]
+fn an_event_that_is_assigned_again_stays_in_its_lumisection() {
+    let mut hand = Hand::running(by(LumisectionLength::Events(2)));
+    hand.announce(0, 4, 1..=4);
+    hand.all_sent();
+    hand.lose(NodeId::builder(0));
+    let sent = hand.all_sent();
+    assert_eq!(lumisections_told(&sent, NodeId::builder(1)), ["assign 1", "assign 2"], "none begins for them");
+    acknowledge(&mut hand, 1, &[(1, 2), (2, 2), (3, 1)]);
+    hand.all_sent();
+    assert_eq!(hand.lumisections.iter().map(built).collect::<Vec<_>>(), [(1, 1, 2)]);
+    // Who comes back is lumisections_told what it missed.
+    hand.connect(NodeId::builder(0), 2);
+    assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), ["end 1", "begin 2 at 3"]);
+}
+
+#[test]
+fn time_ends_one_whatever_comes() {
+    let mut hand = Hand::running(by(LumisectionLength::Time(Duration::from_secs(23))));
+    hand.announce(0, 3, 1..=3);
+    hand.all_sent();
+    hand.pass(Duration::from_secs(22));
+    assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), [""; 0]);
+    hand.pass(Duration::from_secs(1));
+    assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), ["begin 2 at 4"]);
+    acknowledge(&mut hand, 0, &[(1, 1), (2, 1), (3, 1)]);
+    hand.pass(Duration::from_secs(23));
+    assert_eq!(
+        lumisections_told(&hand.all_sent(), NodeId::builder(0)),
+        ["begin 3 at 4", "end 1", "end 2"],
+        "the second is empty"
+    );
+    assert_eq!(hand.lumisections.iter().map(built).collect::<Vec<_>>(), [(1, 1, 3), (2, 4, 0)]);
+    assert!(hand.manager.next_deadline().is_some_and(|deadline| deadline == hand.now.after(Duration::from_secs(23))));
+}
+
+#[test]
+fn no_more_than_eight_are_open_while_the_oldest_does_not_end() {
+    let mut hand = Hand::running(by(LumisectionLength::Time(Duration::from_secs(1))));
+    hand.announce(0, 1, 1..=1);
+    for _ in 0..20 {
+        hand.pass(Duration::from_secs(1));
+        hand.all_sent();
+    }
+    acknowledge(&mut hand, 0, &[(1, 1)]);
+    let words = lumisections_told(&hand.all_sent(), NodeId::builder(0));
+    let ended = ["end 1", "end 2", "end 3", "end 4", "end 5", "end 6", "end 7"];
+    assert_eq!(words.iter().filter(|word| word.starts_with("end")).collect::<Vec<_>>()[..7], ended);
+    assert!(words.contains(&"begin 9 at 2".to_owned()), "{words:?}");
+}
+
+#[test]
+fn the_end_of_the_run_ends_the_last_one_with_what_was_dropped() {
+    let mut hand = Hand::running(by(LumisectionLength::Events(2)));
+    hand.announce(0, 4, 1..=4);
+    hand.all_sent();
+    acknowledge(&mut hand, 0, &[(1, 1)]);
+    hand.manager.force_stop(hand.now);
+    let sent = hand.all_sent();
+    assert_eq!(lumisections_told(&sent, NodeId::builder(0)), ["end 1", "end 2"]);
+    let place =
+        |wanted: fn(&Message) -> bool| sent.iter().position(|(_, message)| wanted(message)).expect("it was sent");
+    let finish = place(|message| matches!(message, Message::Finish));
+    assert!(place(|message| matches!(message, Message::LumisectionEnd(end) if end.number == 2)) < finish);
+    let accounts: Vec<EventAccount> = hand.lumisections.iter().map(LumisectionEnd::account).collect();
+    assert_eq!((accounts[0].built, accounts[0].incomplete_dropped.get(Cause::ForcedStop)), (1, 1));
+    assert_eq!((accounts[1].built, accounts[1].incomplete_dropped.get(Cause::ForcedStop)), (0, 2));
+}
+
+#[test]
+fn a_successor_goes_on_with_what_it_is_told() {
+    let mut hand = Hand::running(by(LumisectionLength::Events(2)));
+    hand.announce(0, 5, 1..=5);
+    hand.all_sent();
+    acknowledge(&mut hand, 0, &[(1, 1), (2, 1)]);
+    let sent = hand.all_sent();
+    let of_readout = sent.iter().filter(|(to, _)| *to == NodeId::readout(0)).map(|(_, message)| message.clone());
+    let left: Vec<Message> = of_readout.filter(|message| matches!(message, Message::LumisectionEnd(_))).collect();
+    let mut next = Hand::new(ManagerConfig { epoch: ropewalk_terms::Epoch(2), ..by(LumisectionLength::Events(2)) });
+    next.manager.recover(next.now, key(1), None);
+    next.connect(NodeId::readout(0), 1);
+    next.connect(NodeId::builder(1), 1);
+    next.all_sent();
+    for message in &left {
+        next.say(NodeId::readout(0), message);
+    }
+    for (number, first) in [(2, 3), (3, 5)] {
+        let begun = crate::messages::Lumisection { number, first: key(first) };
+        next.say(NodeId::builder(1), &Message::Lumisection(begun));
+    }
+    next.pass(super::EVENT_TIMEOUT);
+    next.credit(1, 100, 1 << 20);
+    let words = lumisections_told(&next.all_sent(), NodeId::builder(1));
+    assert_eq!(words, ["end 1", "begin 2 at 3", "begin 3 at 5"]);
+    next.announce(0, 5, 3..=5);
+    let words = lumisections_told(&next.all_sent(), NodeId::builder(1));
+    assert_eq!(words, ["assign 3", "assign 4", "assign 5"]);
+    let attempt = Attempt(0x201);
+    acknowledge(&mut next, 1, &[(3, attempt.0), (4, attempt.0), (5, attempt.0)]);
+    next.all_sent();
+    assert_eq!(next.lumisections.iter().map(built).collect::<Vec<_>>(), [(2, 3, 2)]);
+}
+
+/// What must hold of the lumisections of a world whose run has ended.
+fn check(world: &World, has_successors: bool) -> Result<(), TestCaseError> {
+    let mut last: Option<&LumisectionEnd> = None;
+    for end in &world.closed {
+        let before = last.map_or(0, |last| last.number);
+        // A successor says once more what nobody heard who is left.
+        prop_assert!(
+            end.number == before + 1 || has_successors && end.number <= before,
+            "{} behind {before}",
+            end.number
+        );
+        if !has_successors {
+            prop_assert_eq!(last.map_or(end.before, |last| last.ended), end.before);
+            let range = end.before.below.number()..end.ended.below.number();
+            let own = world.wrote.iter().filter(|(key, _)| range.contains(key));
+            for &(key, lumisection) in own {
+                prop_assert_eq!(lumisection, end.number, "event {}", key);
+            }
+        }
+        last = Some(end);
+    }
+    let last = last.expect("the run had one");
+    let account = world.manager.as_ref().expect("a manager").account();
+    prop_assert_eq!((last.ended.account().assigned, last.ended.built), (account.assigned, account.built));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_dies_every_event_is_in_one_lumisection_and_in_its_account(
+        seed: u64, readouts in 1..4_u16, builders in 2..4_u16, deaths in 0..8_u64, successors in 0..3_u64
+    ) {
+        const STEPS: u64 = 900;
+        let mut world = World::new(seed, readouts, builders, 400);
+        for step in 0..STEPS {
+            world.step();
+            if successors > 0 && step % (STEPS / (successors + 1)) == STEPS / (successors + 2) {
+                world.replace_manager();
+            }
+            if world.chance.below(STEPS) < deaths && world.builders_alive() > 1 {
+                let victim = NodeId::builder(world.chance.below(u64::from(builders)) as u16);
+                if world.chance.below(2) == 0 { world.kill(victim) } else { world.cut(victim) }
+            }
+        }
+        world.finish();
+        check(&world, successors > 0)?;
+    }
+}
+
+/// What is said of masks, and where between them the run starts.
+fn masks_told(sent: &[(NodeId, Message)]) -> Vec<(u16, String)> {
+    let word = |(to, message): &(NodeId, Message)| match message {
+        Message::Mask(Mask { source, is_masked: true }) => Some((to.index, format!("mask {}", source.0))),
+        Message::Mask(Mask { source, is_masked: false }) => Some((to.index, format!("unmask {}", source.0))),
+        Message::Start(_) if to.role == ropewalk_terms::Role::Readout => Some((to.index, "start".to_owned())),
+        _ => None,
+    };
+    sent.iter().filter_map(word).collect()
+}
+
+fn words(words: &[(u16, &str)]) -> Vec<(u16, String)> {
+    words.iter().map(|&(node, word)| (node, word.to_owned())).collect()
+}
+
+#[test]
+fn a_source_masked_before_the_run_is_told_before_its_start() {
+    let mut hand = Hand::new(config(2, 1));
+    hand.connect(NodeId::readout(0), 1);
+    hand.manager.mask(SourceId(5), true);
+    hand.manager.mask(SourceId(6), true);
+    hand.manager.mask(SourceId(6), false);
+    assert_eq!(masks_told(&hand.sent()), []);
+    hand.manager.start(hand.now, key(1), None);
+    let expected = words(&[(0, "mask 5"), (0, "unmask 6"), (0, "start")]);
+    assert_eq!(masks_told(&hand.sent()), expected);
+    assert_eq!(hand.manager.masked().collect::<Vec<_>>(), [SourceId(5)]);
+}
+
+#[test]
+fn every_readout_unit_hears_of_it_in_mid_run() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.manager.mask(SourceId(5), true);
+    assert_eq!(masks_told(&hand.sent()), words(&[(0, "mask 5"), (1, "mask 5")]));
+    hand.manager.mask(SourceId(5), false);
+    assert_eq!(masks_told(&hand.sent()), words(&[(0, "unmask 5"), (1, "unmask 5")]));
+}
+
+#[test]
+fn a_readout_unit_that_was_away_hears_what_was_said_meanwhile() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce(0, 2, 1..=2);
+    hand.manager.mask(SourceId(5), true);
+    hand.lose(NodeId::readout(0));
+    hand.sent();
+    hand.manager.mask(SourceId(5), false);
+    hand.manager.mask(SourceId(6), true);
+    hand.sent();
+    hand.connect(NodeId::readout(0), 1);
+    assert_eq!(masks_told(&hand.sent()), words(&[(0, "unmask 5"), (0, "mask 6")]), "in the same life");
+    hand.lose(NodeId::readout(0));
+    hand.connect(NodeId::readout(0), 2);
+    assert_eq!(masks_told(&hand.sent()), words(&[(0, "unmask 5"), (0, "mask 6"), (0, "start")]), "begun anew");
+}
+
+#[test]
+fn a_successor_learns_of_masks_from_readout_units_and_believes_its_operator_first() {
+    let mut hand = Hand::new(config(2, 1));
+    for index in 0..2 {
+        hand.connect(NodeId::readout(index), 1);
+    }
+    hand.manager.recover(hand.now, key(1), None);
+    hand.manager.mask(SourceId(7), false);
+    for source in [5, 7] {
+        hand.say(NodeId::readout(0), &Message::Mask(Mask { source: SourceId(source), is_masked: true }));
+    }
+    hand.sent();
+    assert_eq!(hand.manager.masked().collect::<Vec<_>>(), [SourceId(5)]);
+}
+
+#[test]
+fn who_waits_for_none_of_its_sources_is_told_of_events_at_once() {
+    let mut hand = Hand::running(config(2, 1));
+    let masks_told = |hand: &mut Hand| {
+        let sent = hand.sent();
+        let masks_told = sent.iter().filter(|(_, message)| matches!(message, Message::Highest(_)));
+        masks_told.map(|(to, message)| (*to, message.clone())).collect::<Vec<_>>()
+    };
+    hand.announce(0, 2, 1..=2);
+    assert_eq!(masks_told(&mut hand), [], "who waits for sources of its own has its own patience");
+    hand.say(NodeId::readout(1), &Message::Follows(true));
+    assert_eq!(masks_told(&mut hand), [(NodeId::readout(1), Message::Highest(key(2)))]);
+    hand.announce(1, 2, []);
+    hand.announce(0, 3, [3]);
+    assert_eq!(masks_told(&mut hand), [], "not for each event");
+    let due = hand.manager.next_deadline().expect("it is masks_told soon");
+    assert!(due.since(hand.now) <= core::time::Duration::from_millis(1));
+    hand.now = due;
+    assert_eq!(masks_told(&mut hand), [(NodeId::readout(1), Message::Highest(key(3)))]);
+}
+
+#[test]
+fn parameters_are_told_to_every_node_and_to_those_that_come_later() {
+    let mut hand = Hand::new(config(1, 1));
+    let setting = |parameter, value| Setting { parameter, of: 0, value };
+    let masks_told = |hand: &mut Hand| {
+        let sent = hand.sent();
+        let set = |(to, message): &(NodeId, Message)| match message {
+            Message::Set(setting) => Some((*to, setting.parameter, setting.value)),
+            _ => None,
+        };
+        sent.iter().filter_map(set).collect::<Vec<_>>()
+    };
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.manager.set(setting(Parameter::SourceTimeout, 5));
+    assert_eq!(masks_told(&mut hand), [], "there is no run");
+    hand.manager.start(hand.now, key(1), None);
+    let both = [NodeId::readout(0), NodeId::builder(0)];
+    assert_eq!(masks_told(&mut hand), both.map(|node| (node, Parameter::SourceTimeout, 5)));
+    hand.manager.set(setting(Parameter::SourceTimeout, 7));
+    assert_eq!(masks_told(&mut hand), both.map(|node| (node, Parameter::SourceTimeout, 7)));
+    for node in both {
+        hand.lose(node);
+        hand.connect(node, 2);
+        assert_eq!(masks_told(&mut hand), [(node, Parameter::SourceTimeout, 7)], "the last value alone");
+    }
+    // What a predecessor said is masks_told by readout units, and does not go before what this one said.
+    for value in [9, 11] {
+        hand.say(NodeId::readout(0), &Message::Set(setting(Parameter::SourceTimeout, value)));
+        hand.say(NodeId::readout(0), &Message::Set(setting(Parameter::Prescale, value)));
+    }
+    hand.lose(NodeId::builder(0));
+    hand.connect(NodeId::builder(0), 3);
+    let all = [(Parameter::SourceTimeout, 7), (Parameter::Prescale, 9)];
+    assert_eq!(masks_told(&mut hand), all.map(|(parameter, value)| (NodeId::builder(0), parameter, value)));
 }
