@@ -1,6 +1,6 @@
 //! What became of packets and of events.
 
-use super::recount::Recount;
+use super::sources::Recount;
 use ropewalk_terms::{ByCause, EventAccount, FragmentAccount};
 
 /// The account of a flow's packets and of the sets that they made.

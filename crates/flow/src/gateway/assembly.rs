@@ -9,14 +9,9 @@
 //! finished ones. Sources send their packets of a set at about the same time, so the last set is looked at first.
 
 use super::account::{FlowAccount, SourceAccount};
-use super::ages::Ages;
 use super::config::{FlowConfig, Incomplete, Output};
-use super::histogram::SourceHistograms;
-use super::masking::Masking;
-use super::recount::SourceNumbers;
-use super::set::{Ending, EventSet};
-use super::sources::{Address, SourceTable};
-use super::window::{Known, SetNumber, Window};
+use super::set::{Ending, EventSet, Known, SetNumber, Window};
+use super::sources::{Address, Masking, SourceHistograms, SourceNumbers, SourceTable};
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use ropewalk_memory::{Payload, Staging};
@@ -678,5 +673,85 @@ impl Assembly {
             open.fold((0, 0), |(sets, packets), set| (sets + 1, packets + held(set)));
         account.packets.in_flight += self.far.len() as u64;
         account
+    }
+}
+
+const NONE: u16 = u16::MAX;
+
+/// A list of slots, oldest first, any of which may be taken out; made for a number of slots, and never larger.
+#[derive(Debug)]
+pub(super) struct Ages {
+    /// For each slot the older and the younger one.
+    links: Box<[(u16, u16)]>,
+    oldest: u16,
+    youngest: u16,
+}
+
+impl Ages {
+    /// For so many slots: fewer than 65,535.
+    pub(super) fn new(slots: usize) -> Self {
+        Self { links: vec![(NONE, NONE); slots].into_boxed_slice(), oldest: NONE, youngest: NONE }
+    }
+
+    /// The oldest slot.
+    fn oldest(&self) -> Option<u16> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// All slots, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        core::iter::successors(self.oldest(), |&slot| {
+            Some(self.links[usize::from(slot)].1).filter(|&next| next != NONE)
+        })
+    }
+
+    /// Puts a slot at the end that is not in the list.
+    pub(super) fn push(&mut self, slot: u16) {
+        self.links[usize::from(slot)] = (self.youngest, NONE);
+        match self.youngest {
+            NONE => self.oldest = slot,
+            before => self.links[usize::from(before)].1 = slot,
+        }
+        self.youngest = slot;
+    }
+
+    /// Takes a slot out that is in the list.
+    pub(super) fn remove(&mut self, slot: u16) {
+        let (before, behind) = self.links[usize::from(slot)];
+        match before {
+            NONE => self.oldest = behind,
+            before => self.links[usize::from(before)].1 = behind,
+        }
+        match behind {
+            NONE => self.youngest = before,
+            behind => self.links[usize::from(behind)].0 = before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_list(choices in prop::collection::vec(0_u16..8, 0..60)) {
+            let (mut ages, mut twin) = (Ages::new(8), Vec::new());
+            for slot in choices {
+                match twin.iter().position(|&other| other == slot) {
+                    Some(place) => {
+                        ages.remove(slot);
+                        twin.remove(place);
+                    }
+                    None => {
+                        ages.push(slot);
+                        twin.push(slot);
+                    }
+                }
+                prop_assert_eq!(ages.iter().collect::<Vec<_>>(), twin.clone());
+                prop_assert_eq!(ages.oldest(), twin.first().copied());
+            }
+        }
     }
 }

@@ -6,20 +6,17 @@
 //!            +----------------------------|---+  (attempt + 1)
 //!                                         +-- decision time-out --> decided by default; the node's decision will be late
 //! ```
-//! A set is held until all of its events are decided and have left. How events get into pushes is in `dispatch`, what
-//! decisions do in `deciding`, what leaves in `order`; here is what they share.
+//! A set is held until all of its events are decided and have left. `dispatch` puts events into pushes.
 
 use super::account::FarmAccount;
-use super::ages::Ages;
+use super::assembly::Ages;
 use super::config::{FlowConfig, GatewayConfig, Output};
-use super::dispatch::Plan;
-use super::gather::FragmentPlace;
-use super::nodes::{EventPlace, Nodes};
-use super::order::Order;
-use super::set::{Ending, EventSet, Stage};
+use super::dispatch::{EventPlace, Greeting, Nodes, Plan, Settled};
+use super::set::{Ending, EventSet, FragmentPlace, Stage};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Incarnation, Instant};
+use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Stream, StreamEntry, Verdict};
 use std::collections::VecDeque;
 
 /// A set of events in the farm.
@@ -28,7 +25,7 @@ pub(super) struct Held {
     pub(super) set: EventSet,
     pub(super) deadline: Instant,
     /// Events without a decision.
-    pub(super) undecided: u16,
+    undecided: u16,
     /// Events that have a decision and have not left.
     pub(super) leaving: u16,
     /// Which set in this slot it is.
@@ -174,7 +171,7 @@ impl Farm {
         }
     }
 
-    pub(super) fn look_again(&mut self) {
+    fn look_again(&mut self) {
         let silent = self.nodes.least_heard().map_or(Instant::FAR_FUTURE, |heard| heard.after(self.silence));
         self.next_look = silent;
     }
@@ -197,7 +194,7 @@ impl Farm {
 
     /// How many more events a node may be given now.
     pub fn credit(&self, node: u16) -> u64 {
-        self.nodes.iter().nth(node.into()).map_or(0, super::nodes::Node::credit)
+        self.nodes.iter().nth(node.into()).map_or(0, super::dispatch::Node::credit)
     }
 
     /// The account of a flow, with what is in flight counted from the table.
@@ -239,8 +236,254 @@ pub(super) fn is_waiting(place: EventPlace, slots: &[Option<Held>]) -> bool {
 }
 
 /// Forgets what does not wait any more, where there would be no room for what comes.
-pub(super) fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<Held>]) {
+fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<Held>]) {
     if waiting.len() + more > waiting.capacity() {
         waiting.retain(|place| is_waiting(*place, slots));
+    }
+}
+
+/// A decision, whoever made it.
+#[derive(Copy, Clone, Debug)]
+struct Ruling {
+    accept: bool,
+    word: u32,
+    by_default: bool,
+}
+
+impl Farm {
+    /// A node is there and has room. One that starts again, or comes back, gets nothing of what it had: others have it.
+    pub fn on_credit(&mut self, credit: &Credit, now: Instant) {
+        if self.nodes.greet(credit, now) == Greeting::New {
+            self.take_back(credit.node);
+            self.nodes.list(credit.node);
+        }
+        self.look_again();
+    }
+
+    /// A node decided. Each decision is credit as well.
+    pub fn on_decisions(&mut self, decisions: &Decisions, now: Instant) {
+        let (is_ours, number) = (self.is_for_us(decisions), decisions.node);
+        let Some(node) = self.nodes.get(number).filter(|node| is_ours && node.is_in(decisions.incarnation)) else {
+            return;
+        };
+        // What was never pushed cannot be decided: who says so counts wrong.
+        if decisions.cumulative > node.next {
+            return;
+        }
+        self.nodes.heard(number, now);
+        for decision in &decisions.entries {
+            self.on_decision(number, decision, now);
+        }
+        let Some(node) = self.nodes.get(number) else { return };
+        for sequence in node.unsettled().filter(|&sequence| decisions.covers(sequence)) {
+            self.on_lost_decision(number, sequence);
+        }
+        self.nodes.list(number);
+    }
+
+    fn is_for_us(&self, decisions: &Decisions) -> bool {
+        decisions.gateway == self.gateway && decisions.gateway_incarnation == self.incarnation
+    }
+
+    fn on_decision(&mut self, node: u16, decision: &Decision, now: Instant) {
+        let Some(known) = self.nodes.get(node) else { return };
+        let place = match known.settle(decision.sequence) {
+            Settled::Awaited(place) => place,
+            Settled::Late(flow) => return self.flows[usize::from(flow)].account.late += 1,
+            // Whose event it was is not known any more: the first flow counts it.
+            Settled::Nobody => return self.flows[0].account.ignored += 1,
+        };
+        match decision.verdict {
+            Verdict::NotReceived => self.send_again(place, |account| &mut account.not_received),
+            Verdict::Accept | Verdict::Reject => {
+                let accept = decision.verdict == Verdict::Accept;
+                self.decide(place, Ruling { accept, word: decision.word, by_default: false }, now);
+            }
+        }
+    }
+
+    /// The node has decided, and the message that said how was lost.
+    fn on_lost_decision(&mut self, node: u16, sequence: u64) {
+        if is_planted(Flaw::LostDecisionKeepsCredit) {
+            return;
+        }
+        let settled = self.nodes.get(node).map(|node| node.settle(sequence));
+        if let Some(Settled::Awaited(place)) = settled {
+            self.send_again(place, |account| &mut account.lost);
+        }
+    }
+
+    /// An event waits for a node again, before all others.
+    fn send_again(&mut self, place: EventPlace, count: impl Fn(&mut super::FarmAccount) -> &mut u64) {
+        let Some(held) = self.held(place) else { return };
+        held.set.events[usize::from(place.event)].stage = Stage::Waiting;
+        let flow = usize::from(held.set.flow);
+        let flow = &mut self.flows[flow];
+        make_room(&mut flow.waiting, 1, &self.slots);
+        flow.waiting.push_front(place);
+        *count(&mut flow.account) += 1;
+    }
+
+    /// Nothing that a node has is awaited from it any more.
+    pub(super) fn take_back(&mut self, node: u16) {
+        let mut places = arrayvec::ArrayVec::<EventPlace, { ropewalk_wire::gateway::MOST_OUTSTANDING as usize }>::new();
+        if let Some(known) = self.nodes.get(node) {
+            known.take_back(|place| places.push(place));
+        }
+        places.into_iter().for_each(|place| self.send_again(place, |account| &mut account.taken_back));
+    }
+
+    /// The time of a set's events is over.
+    fn decide_by_default(&mut self, slot: u16, now: Instant) {
+        let Some(held) = &self.slots[usize::from(slot)] else { return };
+        let (serial, events) = (held.serial, held.set.events.len() as u16);
+        let flow = held.set.flow;
+        let decision = self.flows[usize::from(flow)].config.default_decision;
+        let ruling = Ruling { accept: decision.accept, word: decision.word, by_default: true };
+        for event in 0..events {
+            let place = EventPlace { slot, event, serial };
+            let stage = self.held(place).map(|held| held.set.events[usize::from(event)].stage);
+            if let Some(Stage::Sent { node, sequence }) = stage
+                && let Some(node) = self.nodes.get(node).filter(|_| !is_planted(Flaw::DecidedTwice))
+            {
+                node.give_up(sequence, flow);
+            }
+            if stage.is_some_and(|stage| stage != Stage::Decided) {
+                self.decide(place, ruling, now);
+            }
+        }
+    }
+
+    fn decide(&mut self, place: EventPlace, ruling: Ruling, now: Instant) {
+        let Some(held) = self.slots[usize::from(place.slot)].as_mut().filter(|held| held.serial == place.serial) else {
+            return;
+        };
+        let flow = &mut self.flows[usize::from(held.set.flow)];
+        let event = &mut held.set.events[usize::from(place.event)];
+        event.stage = Stage::Decided;
+        (event.accept, event.word, event.by_default) = (ruling.accept, ruling.word, ruling.by_default);
+        held.undecided -= 1;
+        let account = &mut flow.account;
+        let events = &mut account.events;
+        let is_whole = held.set.ending == Ending::Complete;
+        *(if is_whole { &mut events.built } else { &mut events.incomplete_emitted }) += 1;
+        *(if ruling.accept { &mut events.accepted } else { &mut events.rejected }) += 1;
+        *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
+        account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
+        match flow.config.output {
+            Output::Stream => held.leaving += 1,
+            Output::Storage if ruling.accept || is_planted(Flaw::RejectStored) => {
+                held.leaving += 1;
+                flow.stored.push_back(place);
+            }
+            Output::Storage => {}
+        }
+        self.release(place.slot);
+    }
+
+    /// When a node is to be told which sequence numbers there are.
+    fn next_told(&self) -> Instant {
+        let due = |told: Option<Instant>| told.map_or(Instant::ZERO, |told| told.after(self.heartbeat));
+        let present = self.nodes.iter().filter(|node| node.is_present());
+        present.map(|node| due(node.told)).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// A node that was told nothing for a while, and what it is to be told.
+    pub fn next_progress(&mut self, now: Instant) -> Option<(u16, Progress)> {
+        let (gateway, incarnation, heartbeat) = (self.gateway, self.incarnation, self.heartbeat);
+        let is_due = |told: Option<Instant>| told.is_none_or(|told| told.after(heartbeat) <= now);
+        let due = self.nodes.iter().position(|node| node.is_present() && is_due(node.told))? as u16;
+        let node = self.nodes.get(due)?;
+        node.told = Some(now);
+        Some((due, Progress { gateway, incarnation, next: node.next, floor: node.awaited_from() }))
+    }
+}
+
+/// The sets of a flow in the order of their events.
+///
+/// Decisions leave in the order of events.
+///
+/// A set's turn has come when no earlier one is held or in assembly. A set that comes when a later one has begun to leave
+/// is too late.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// First event and slot.
+    sets: VecDeque<(EventKey, u16)>,
+    /// No earlier set than this one's first event is in assembly.
+    open_from: EventKey,
+    /// The next event that may leave.
+    next: EventKey,
+    /// How many events of the first set have left.
+    left: u16,
+    /// How many have left in all.
+    total: u64,
+}
+
+impl Order {
+    pub(super) fn new(sets: usize) -> Self {
+        let (open_from, next) = (EventKey::MIN, EventKey::MIN);
+        Self { sets: VecDeque::with_capacity(sets), open_from, next, left: 0, total: 0 }
+    }
+
+    /// Assembly's earliest set.
+    pub(super) const fn open_from(&mut self, first: EventKey) {
+        self.open_from = first;
+    }
+
+    /// Whether a later event has left.
+    fn has_passed(&self, first: EventKey) -> bool {
+        first < self.next
+    }
+
+    pub(super) fn insert(&mut self, first: EventKey, slot: u16) {
+        let is_before = |other: EventKey| other < first || is_planted(Flaw::StreamUnordered);
+        let place = self.sets.partition_point(|(other, _)| is_before(*other));
+        self.sets.insert(place, (first, slot));
+    }
+
+    /// The slot of the set whose turn it is.
+    fn first(&self) -> Option<u16> {
+        self.sets.front().filter(|(first, _)| *first < self.open_from).map(|(_, slot)| *slot)
+    }
+}
+
+impl Farm {
+    /// The next decisions that leave in the order of events, of one flow.
+    pub fn next_stream(&mut self) -> Option<Stream> {
+        (0..self.flows.len()).find_map(|flow| self.stream_of(flow))
+    }
+
+    fn stream_of(&mut self, flow: usize) -> Option<Stream> {
+        if self.flows[flow].config.output != Output::Stream {
+            return None;
+        }
+        let (gateway, incarnation) = (self.gateway, self.incarnation);
+        let before = self.flows[flow].order.total;
+        let mut stream = Stream { gateway, flow: flow as u8, incarnation, before, ..Stream::default() };
+        while !stream.entries.is_full()
+            && let Some(entry) = self.next_entry(flow)
+        {
+            stream.entries.push(entry);
+        }
+        (!stream.entries.is_empty()).then_some(stream)
+    }
+
+    fn next_entry(&mut self, flow: usize) -> Option<StreamEntry> {
+        let flow = &mut self.flows[flow];
+        let (order, account) = (&mut flow.order, &mut flow.account);
+        let slot = order.first()?;
+        let held = self.slots[usize::from(slot)].as_mut()?;
+        let event = held.set.events.get(usize::from(order.left)).filter(|event| event.stage == Stage::Decided)?;
+        let key = held.set.first.plus(u64::from(order.left));
+        let entry = StreamEntry { key, accept: event.accept, word: event.word, by_default: event.by_default };
+        (order.left, order.total, order.next) = (order.left + 1, order.total + 1, key.next());
+        account.streamed += 1;
+        held.leaving -= 1;
+        if usize::from(order.left) == held.set.events.len() {
+            order.left = 0;
+            order.sets.pop_front();
+            self.release(slot);
+        }
+        Some(entry)
     }
 }

@@ -30,47 +30,32 @@
 //! drive. Several input queues are several gateways of the same nodes: a node gives each a credit of its own, so that
 //! nothing is shared.
 //!
-//! Files, in the order of the way: `set` is what is built, `sources`, `masking`, `recount`, `window`, `ages` and `assembly` build it, `histogram`
-//! counts what comes, `gather` finds an event in it, `view` shows it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
-//! [`FarmNode`] is the other end, for emulated nodes.
+//! Files, in the order of the data flow: `sources` finds the source of a packet, `assembly` builds sets (`set`), `farm` and `dispatch`
+//! give their events to nodes, `throttle` limits the trigger, and `queue` connects all of them. [`FarmNode`] is the other end, for
+//! emulated nodes.
 
 mod account;
-mod ages;
 mod assembly;
 mod config;
-mod deciding;
 mod dispatch;
-mod error;
 mod farm;
-mod gather;
-mod histogram;
-mod masking;
 mod node;
-mod nodes;
-mod order;
 mod queue;
-mod recount;
 mod set;
 mod sources;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod trigger;
-mod view;
-mod window;
 
 pub use account::{FarmAccount, FlowAccount, SourceAccount};
 pub use assembly::Assembly;
-pub use config::{DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Output, PacketSource};
+pub use config::{
+    DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, GatewayConfigError, Incomplete, Output, PacketSource,
+};
 pub use dispatch::PushBytes;
-pub use error::GatewayConfigError;
 pub use farm::Farm;
-pub use masking::Masking;
 pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
 pub use queue::{Gateway, Outgoing, Receiver, Sender};
-pub use recount::Recount;
-pub use set::{Ending, EventSet};
-pub use sources::Address;
-pub use throttle::{Level, ReceiveQueue, Throttle, ThrottleConfig, headroom};
-pub use trigger::{Naming, Trigger, TriggerConfig};
-pub use view::{FragmentPlaces, GatheredEvent};
+pub use set::{Ending, EventSet, FragmentPlaces, GatheredEvent};
+pub use sources::{Address, Masking, Recount};
+pub use throttle::{Level, Naming, ReceiveQueue, Throttle, ThrottleConfig, Trigger, TriggerConfig, headroom};

@@ -2,15 +2,12 @@
 
 use super::account::{FarmAccount, FlowAccount, SourceAccount};
 use super::assembly::Assembly;
-use super::config::{FlowConfig, GatewayConfig};
+use super::config::{FlowConfig, GatewayConfig, GatewayConfigError};
 use super::dispatch::PushBytes;
-use super::error::GatewayConfigError;
 use super::farm::Farm;
-use super::masking::Masking;
-use super::set::EventSet;
-use super::sources::Address;
+use super::set::{EventSet, GatheredEvent};
+use super::sources::{Address, Masking};
 use super::throttle::{Level, ReceiveQueue, Throttle};
-use super::view::GatheredEvent;
 use ropewalk_memory::{Payload, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Ledger, SourceId};

@@ -1,10 +1,16 @@
-//! Who sent a packet: from its address to the index of the source.
+//! The sources of a flow: who sent a packet, which sources take part, and what is counted of each.
 
 use super::config::FlowConfig;
+use super::set::{Range, SetNumber};
+use crate::histogram::{Histogram, HistogramConfig, Histogrammed};
+use crate::messages::ReportEntry;
+use arrayvec::ArrayVec;
 use core::fmt;
 use core::net::Ipv4Addr;
-use ropewalk_terms::Cause;
+use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Cause, EventKey, Instant, SourceId};
+use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, FragmentHeader, MEP_HEADER_BYTES};
 
 /// From where packets come.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -94,6 +100,253 @@ impl SourceTable {
     }
 }
 
+/// Packets in a row behind a source's newest one that show a restart. Fewer may have come twice or overtaken each other.
+const PROOF: u8 = 8;
+
+/// A source started its numbering again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recount {
+    /// First event of its newest packet before, as in the packet.
+    pub from: u32,
+    /// First event of the first packet afterwards.
+    pub to: u32,
+}
+
+/// How far the numbers of one source have come. Numbers are first events of packets and wrap. A source may start its numbering
+/// again in mid-run:
+///
+/// ```text
+///   newest 800 |   0   10 ..  70    eight packets in a row behind the newest one, ascending: the source restarted
+///   run at 880 |  80 .. 810 820     810 lags behind the run by as much as the counter was set back: out of sync
+///   run at 1990 | 1990              as close to the run as before the restart: in sync again
+/// ```
+/// A packet holds nothing but its number that says where it belongs, so the packets of a restarted source are dropped. Only other
+/// sources show how far the run has come: a source that is alone is in sync again with the number behind its newest one.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct SourceNumbers {
+    /// The newest one that has a place.
+    newest: Option<u32>,
+    /// Packets in a row behind it, ascending, and the first and the last of their numbers.
+    in_a_row: u8,
+    behind: (u32, u32),
+    /// How far it lagged behind the run when the first of them came.
+    lag: i32,
+    is_out_of_sync: bool,
+}
+
+/// How far a number lies ahead of another one.
+const fn ahead(number: u32, of: u32) -> i32 {
+    number.wrapping_sub(of) as i32
+}
+
+impl SourceNumbers {
+    /// A packet got its place.
+    #[inline]
+    pub(super) fn placed(&mut self, number: u32) {
+        self.in_a_row = 0;
+        if self.newest.is_none_or(|newest| ahead(number, newest) > 0) {
+            self.newest = Some(number);
+        }
+    }
+
+    /// A packet of a set that is past, or that had one, where the run has come to `run`. Returns the restart that it proves.
+    pub(super) fn refused(&mut self, number: u32, run: u32) -> Option<Recount> {
+        let newest = self.newest?;
+        if ahead(number, newest) > 0 {
+            self.in_a_row = 0;
+            return None;
+        }
+        let goes_on = self.in_a_row > 0 && ahead(number, self.behind.1) > 0;
+        if !goes_on {
+            (self.in_a_row, self.behind, self.lag) = (0, (number, number), ahead(run, newest));
+        }
+        (self.in_a_row, self.behind.1) = (self.in_a_row + 1, number);
+        self.is_out_of_sync = self.in_a_row == PROOF && !is_planted(Flaw::PacketRestartUnseen);
+        self.is_out_of_sync.then_some(Recount { from: newest, to: self.behind.0 })
+    }
+
+    /// Whether a packet cannot be placed since its source restarted. One that is about as close to the run as before ends that.
+    #[inline]
+    pub(super) fn is_out_of_sync(&mut self, number: u32, run: u32) -> bool {
+        self.is_out_of_sync && !self.comes_back(number, run)
+    }
+
+    #[cold]
+    fn comes_back(&mut self, number: u32, run: u32) -> bool {
+        let Some(newest) = self.newest.filter(|&newest| ahead(number, newest) > 0) else { return false };
+        let set_back = ahead(newest, self.behind.0);
+        let is_close = ahead(run, number) <= self.lag.saturating_add(set_back / 2);
+        self.is_out_of_sync &= !is_close;
+        is_close
+    }
+}
+
+/// The sets at which a source was masked and took part again, in turns.
+type Turns = ArrayVec<SetNumber, { ReportEntry::MOST_TURNS }>;
+
+/// Of a source of which nothing was said.
+const NEVER: SetNumber = SetNumber::MAX;
+
+/// The sets in which sources of a flow take no part. Sources can be masked and unmasked in mid-run.
+///
+/// ```text
+///  number of the set     0 ... 11     12 ... 30     31 ...
+///  the source          takes part      masked     takes part       its turns: 12, 31
+/// ```
+/// A turn is one past the newest set that was seen when it was said. So a set in assembly goes on as it was begun, and whoever knows
+/// a source's turns knows of each event whether it took part: also of a set before the turn whose packets come late. A source that was
+/// ahead of the others while it was masked takes part again behind the last set of which something of it was refused, so that no
+/// set waits for what was let go. Turns of a flow never go back: at each set it is as it was when some of them had been said, and somebody
+/// takes part.
+#[derive(Debug)]
+pub struct Masking {
+    first_event: u64,
+    packing: u64,
+    /// By source: its first turn, or [`NEVER`]. Apart, since it is looked at for each packet while anybody is masked.
+    first: Box<[SetNumber]>,
+    turns: Box<[Turns]>,
+    /// By source: one past the newest set of which a packet was refused since it is masked.
+    refused: Box<[SetNumber]>,
+    /// The last turn of any source.
+    latest: SetNumber,
+    /// Sources that have turns.
+    mentioned: Vec<u16>,
+    /// Sources that are masked now.
+    masked: u16,
+    /// Turns of all sources.
+    said: usize,
+}
+
+impl Masking {
+    /// Everybody takes part.
+    pub(super) fn new(config: &FlowConfig) -> Self {
+        let sources = config.sources.len();
+        Self {
+            first_event: config.first_event,
+            packing: config.packing.into(),
+            first: vec![NEVER; sources].into_boxed_slice(),
+            turns: vec![Turns::new(); sources].into_boxed_slice(),
+            refused: vec![0; sources].into_boxed_slice(),
+            latest: 0,
+            mentioned: Vec::with_capacity(sources),
+            masked: 0,
+            said: 0,
+        }
+    }
+
+    /// From the set `next` on, which is newer than any that was seen, or soon behind it, a source takes no part, or takes part again.
+    /// Nothing changes where that is so already, where nobody would be left, and where it would not be recorded any more.
+    pub(super) fn say(&mut self, source: u16, is_masked: bool, next: SetNumber) {
+        let index = usize::from(source);
+        let others = self.first.len() - usize::from(self.masked);
+        let Some(turns) = self.turns.get_mut(index) else { return };
+        match (is_masked, turns.len() % 2 == 1) {
+            // There is room for the end of a mask, too.
+            (true, false) if others > 1 && turns.remaining_capacity() >= 2 => self.masked += 1,
+            (false, true) => self.masked -= 1,
+            _ => return,
+        }
+        self.latest = next.max(self.latest).max(self.refused[index]);
+        if turns.is_empty() {
+            self.first[index] = self.latest;
+            self.mentioned.push(source);
+        }
+        turns.push(self.latest);
+        self.said += 1;
+    }
+
+    /// A packet of a masked source was refused, of a set that others soon come to.
+    pub(super) fn refuse(&mut self, source: u16, set: SetNumber) {
+        let refused = &mut self.refused[usize::from(source)];
+        *refused = (set + 1).max(*refused);
+    }
+
+    /// Whether a source takes no part in a set.
+    #[inline]
+    pub(super) fn covers(&self, set: SetNumber, source: u16) -> bool {
+        let index = usize::from(source);
+        set >= self.first[index] && self.turns[index].iter().take_while(|&&turn| turn <= set).count() % 2 == 1
+    }
+
+    /// The sources that take no part in a set.
+    pub(super) fn left_out(&self, set: SetNumber) -> impl Iterator<Item = u16> + '_ {
+        self.mentioned.iter().copied().filter(move |&source| self.covers(set, source))
+    }
+
+    /// How many sources are masked now.
+    pub(super) const fn masked(&self) -> u16 {
+        self.masked
+    }
+
+    /// How many turns all sources had: as long as it is the same, so is everything else.
+    pub const fn said(&self) -> usize {
+        self.said
+    }
+
+    /// The sources that were ever masked, by their place in the configuration, with the events at which each was masked and took part
+    /// again, in turns.
+    pub fn turns(&self) -> impl Iterator<Item = (u16, impl Iterator<Item = EventKey> + '_)> + '_ {
+        self.mentioned.iter().map(|&source| {
+            let turns = self.turns[usize::from(source)].iter();
+            (source, turns.map(|set| EventKey::new(0, self.first_event + set * self.packing)))
+        })
+    }
+}
+
+/// The histograms of one source that a user has asked for.
+///
+/// A packet is counted once it has found its place. Packets that are refused, or dropped because their source is masked, are in no
+/// histogram. The cost is one walk through the fragments of each packet of a source that has a histogram.
+#[derive(Debug)]
+pub(super) struct SourceHistograms {
+    histograms: Box<[Histogram]>,
+    /// When the packet before came.
+    came: Option<Instant>,
+}
+
+impl SourceHistograms {
+    /// Those of these sources, in their order; nothing where none has any.
+    pub(super) fn of(configs: &[HistogramConfig], sources: impl Iterator<Item = SourceId>) -> Box<[Self]> {
+        let new = |source| Self { histograms: Histogram::all_of(configs, source), came: None };
+        let all: Vec<Self> = sources.map(new).collect();
+        if all.iter().all(|source| source.histograms.is_empty()) { Box::default() } else { all.into_boxed_slice() }
+    }
+
+    /// Those that it has.
+    pub(super) const fn all(&self) -> &[Histogram] {
+        &self.histograms
+    }
+
+    /// Counts a packet that was checked. A fragment without bytes is none: nobody finds it in its event either.
+    pub(super) fn fill(&mut self, packet: &Payload, now: Instant) {
+        let before = self.came.replace(now);
+        for histogram in &mut self.histograms {
+            match histogram.of() {
+                Histogrammed::Interval => {
+                    before.into_iter().for_each(|before| histogram.count_interval(now.since(before)));
+                }
+                Histogrammed::Size => fragments(packet).for_each(|(_, length)| histogram.count(length as u64)),
+                Histogrammed::Field(field) => fragments(packet).for_each(|(start, length)| {
+                    let mut fragment = Range::new(packet, start, length);
+                    histogram.count_field(field.read(core::iter::from_fn(|| fragment.take_piece())));
+                }),
+            }
+        }
+    }
+}
+
+/// Where the fragments of a packet begin and how many bytes they have; those without any are left out.
+fn fragments(packet: &Payload) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = MEP_HEADER_BYTES;
+    let all = core::iter::from_fn(move || {
+        let FragmentHeader { length, .. } = FragmentHeader::from_bytes(packet.read_array(at)?);
+        let start = at + FRAGMENT_HEADER_BYTES;
+        at = start + usize::from(length);
+        Some((start, usize::from(length)))
+    });
+    all.skip(is_planted(Flaw::HistogramsLackFirst).into()).filter(|&(_, length)| length > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +376,60 @@ mod tests {
         let table = table(&addresses);
         assert!((1..=9).all(|port| table.find(Address { ip: Ipv4Addr::LOCALHOST, port }) == Ok(port - 1)));
         assert_eq!(table.find(Address::of(Ipv4Addr::LOCALHOST)), Err(Cause::UnknownSource));
+    }
+
+    /// A source whose newest number is 800, in a run at 810.
+    fn at_800() -> SourceNumbers {
+        let mut numbers = SourceNumbers::default();
+        [780, 800, 790].into_iter().for_each(|number| numbers.placed(number));
+        numbers
+    }
+
+    /// The restart that these numbers prove, if they do with the last one.
+    fn refused(numbers: &mut SourceNumbers, all: impl IntoIterator<Item = u32>) -> Option<Recount> {
+        all.into_iter().map(|number| numbers.refused(number, 810)).last().flatten()
+    }
+
+    #[test]
+    fn eight_numbers_in_a_row_behind_the_newest_one_are_a_restart() {
+        let mut numbers = at_800();
+        assert_eq!(refused(&mut numbers, (0..70).step_by(10)), None);
+        assert_eq!(refused(&mut numbers, [70]), Some(Recount { from: 800, to: 0 }));
+        assert!(numbers.is_out_of_sync(80, 890) && numbers.is_out_of_sync(800, 1610));
+        assert!(numbers.is_out_of_sync(810, 1620), "as far behind the run as it was set back");
+        assert!(!numbers.is_out_of_sync(1640, 1640) && !numbers.is_out_of_sync(1650, 1640));
+    }
+
+    #[test]
+    fn what_comes_twice_or_late_is_no_restart() {
+        let cases: [(&str, Vec<u32>); 3] = [
+            ("the same one", vec![500; 12]),
+            ("they descend", (0..12).map(|place| 700 - place * 10).collect()),
+            ("ahead: the source is late", (0..12).map(|place| 810 + place * 10).collect()),
+        ];
+        for (why, all) in cases {
+            let mut numbers = at_800();
+            assert!(all.into_iter().all(|number| numbers.refused(number, 810).is_none()), "{why}");
+        }
+        let mut numbers = at_800();
+        assert_eq!(refused(&mut numbers, (730..800).step_by(10)), None);
+        numbers.placed(810);
+        assert_eq!(refused(&mut numbers, [800, 810]), None, "one was placed between");
+    }
+
+    #[test]
+    fn a_source_that_repeats_its_last_packets_goes_on_at_once() {
+        let mut numbers = at_800();
+        assert!(refused(&mut numbers, (730..=800).step_by(10)).is_some());
+        assert!(!numbers.is_out_of_sync(810, 820), "no further behind than before");
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut numbers = SourceNumbers::default();
+        [u32::MAX - 4, 5, 15].into_iter().for_each(|number| numbers.placed(number));
+        assert_eq!(refused(&mut numbers, (100..200).step_by(10)), None, "ahead");
+        let behind = (0..8).map(|place| (u32::MAX - 94).wrapping_add(10 * place));
+        assert_eq!(refused(&mut numbers, behind), Some(Recount { from: 15, to: u32::MAX - 94 }));
     }
 }
