@@ -1,6 +1,11 @@
-//! The first bytes of frames, and numbers read from them.
+//! How frames are found in a stream, and numbers read from their first bytes.
 
-use ropewalk_wire::layout::Number;
+use super::findings::Meaning;
+use super::{Stream, fields};
+use core::ops::Range;
+use ropewalk_wire::framing::{Framing, Front, Search};
+use ropewalk_wire::layout::{Frame, Layout, Length, Number, Plan, Size};
+use std::collections::HashMap;
 
 /// The first frames of a peer: when each came, how long it was, and its first bytes.
 #[derive(Debug)]
@@ -129,4 +134,358 @@ pub(super) fn bits(number: &Number) -> u32 {
 /// What two values of a number differ by, forward.
 pub(super) fn ahead(number: &Number, from: &Row<'_>, to: &Row<'_>) -> u64 {
     read(to, number).wrapping_sub(read(from, number)) & (u64::MAX >> (64 - bits(number)))
+}
+
+/// The longest frame that is believed, in bytes.
+const MOST_FRAME: u32 = 1 << 20;
+/// Frames that must be there before anything is said.
+const LEAST_FRAMES: usize = 8;
+/// Bytes of a frame in which its length is looked for, and in which frames may look alike.
+const HEAD: usize = 32;
+/// What chance must not have done, in bits for each frame and in all. A way that lost itself comes back to frames now and then, and
+/// then to places that have a byte in common.
+const LEAST_BITS_EACH: f64 = 12.0;
+const LEAST_BITS: f64 = 48.0;
+/// A number that led so often to a frame of the same size is no length: in zeros there are a million of them.
+const MOST_OF_ONE_SIZE: usize = 256;
+/// The longest header that a length may leave out.
+const MOST_HEADER: i64 = 40;
+/// Frames of a way that are looked at.
+const COUNTED_FRAMES: usize = 4096;
+/// A way for which so much speaks of what speaks for the best one is a rival.
+const RIVAL: f64 = 0.6;
+/// Bytes in which words are counted.
+const COUNTED: usize = 128 << 10;
+/// Words that are tried.
+const TRIED_WORDS: usize = 8;
+/// Bytes of a word.
+const WORD: usize = 4;
+/// The longest frame of a fixed size without a sync word.
+const MOST_PERIOD: usize = 4096;
+
+/// Streams that are tried, the longest ones.
+const TRIED_STREAMS: usize = 4;
+
+/// How frames are found, ready to be used.
+#[derive(Debug)]
+pub(super) struct Cutting {
+    pub(super) frame: Frame,
+    /// Another way in which frames are found almost as well, elsewhere.
+    pub(super) rival: Option<Frame>,
+    plan: Plan,
+    /// The longest frame of the bytes that it was found in.
+    longest: usize,
+}
+
+impl Cutting {
+    fn new(frame: Frame, bytes: &[u8]) -> Option<Self> {
+        let plan = Plan::compile(&Layout::new(frame.clone(), MOST_FRAME)).ok()?;
+        let mut cutting = Self { frame, rival: None, plan, longest: 0 };
+        cutting.longest = cutting.frames(bytes).map(|range| range.len()).max().unwrap_or(0);
+        Some(cutting)
+    }
+
+    /// Where the frames of a stream are, part by part; none where one of its parts is made of something else.
+    pub(super) fn frames_of(&self, stream: &Stream) -> Option<Vec<Range<usize>>> {
+        // Anything falls apart into frames of one size: they must be seen there, too.
+        if matches!(self.frame, Frame::Fixed { .. })
+            && stream.bytes.len() > LEAST_FRAMES * self.longest
+            && find_frame(&stream.bytes[stream.longest_part()]).map(|(frame, _)| frame).as_ref() != Some(&self.frame)
+        {
+            return None;
+        }
+        let mut all = Vec::new();
+        for part in stream.parts() {
+            let found = self.fitting(&stream.bytes[part.clone()])?;
+            all.extend(found.into_iter().map(|range| range.start + part.start..range.end + part.start));
+        }
+        Some(all)
+    }
+
+    /// The frames of bytes that may begin within one; none where they do not lead to the end.
+    fn fitting(&self, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+        (0..=self.longest.min(bytes.len())).find_map(|begin| {
+            let rest = &bytes[begin..];
+            let frames: Vec<Range<usize>> = self.frames(rest).collect();
+            let framed: usize = frames.iter().map(Range::len).sum();
+            // At the end one may be open.
+            let is_led = (framed + self.longest) * 10 >= rest.len() * 9;
+            let are_alike = frames.iter().all(|range| range.len() <= 2 * self.longest);
+            let moved = |range: &Range<usize>| range.start + begin..range.end + begin;
+            (is_led && are_alike).then(|| frames.iter().map(moved).collect())
+        })
+    }
+
+    /// Where the frames of a stream are.
+    pub(super) fn frames<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Range<usize>> + 'a {
+        let (mut at, mut search) = (0, Search::default());
+        core::iter::from_fn(move || {
+            loop {
+                match self.plan.front(&bytes[at..], &mut search) {
+                    Front::Frame { bytes } => {
+                        search = Search::default();
+                        at += bytes;
+                        return Some(at - bytes..at);
+                    }
+                    Front::Skip { bytes, .. } => at += bytes,
+                    Front::Needs { .. } | Front::Lost { .. } => return None,
+                }
+            }
+        })
+    }
+}
+
+/// Finds out how the longest of these streams is cut into frames, if any of them shows it.
+///
+/// A length field leads from each frame to the next, and where it leads to the bytes look alike; a sync word comes again and
+/// again, at distances that are all the same or that a field behind it holds; lines of text end; frames of one size look
+/// alike at that distance. Each way is tried in this order, and what is found must hold to the end of what came.
+pub(super) fn find_cutting(streams: &[&Stream]) -> Option<Cutting> {
+    let mut parts: Vec<&[u8]> = streams.iter().map(|stream| &stream.bytes[stream.longest_part()]).collect();
+    parts.sort_by_key(|part| core::cmp::Reverse(part.len()));
+    parts.into_iter().take(TRIED_STREAMS).find_map(|bytes| {
+        let (frame, rival) = find_frame(bytes)?;
+        Some(Cutting { rival, ..Cutting::new(frame, bytes)? })
+    })
+}
+
+/// How frames are found, and another way that is almost as good.
+fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
+    let alone = |frame| (frame, None);
+    let otherwise = || by_word(bytes).or_else(|| by_line(bytes)).or_else(|| by_period(bytes)).map(alone);
+    match by_length(bytes) {
+        Some((found, rival, true)) => otherwise().or(Some((found, rival))),
+        Some((found, rival, false)) => Some((found, rival)),
+        None => otherwise(),
+    }
+}
+
+/// How often each byte comes, 0 to 1.
+fn shares(bytes: &[u8]) -> [f64; 256] {
+    let mut counts = [0_u32; 256];
+    bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+    counts.map(|count| (f64::from(count) + 0.5) / (bytes.len() as f64 + 128.0))
+}
+
+/// What a share of `found` says where `expected` would be chance, in bits for each frame.
+fn surprise(found: f64, expected: f64) -> f64 {
+    let part = |found: f64, expected: f64| if found > 0.0 { found * (found / expected).log2() } else { 0.0 };
+    part(found, expected) + part(1.0 - found, 1.0 - expected)
+}
+
+/// The length field for which most speaks, and the next best one that finds other frames, where as much almost speaks for that.
+/// Whether all frames that it finds are of one size, too.
+fn by_length(bytes: &[u8]) -> Option<(Frame, Option<Frame>, bool)> {
+    let shares = shares(bytes);
+    let mut found: Vec<(f64, Length, Vec<usize>)> = Vec::new();
+    for length in possible_lengths() {
+        let Some(starts) = chain(bytes, &length) else { continue };
+        let looked_at = &starts[..starts.len().min(COUNTED_FRAMES)];
+        let alikeness = alikeness(bytes, looked_at, &shares);
+        // Nearly all numbers of 16 bits are lengths.
+        let frames = looked_at.len() as f64;
+        let is_telling = alikeness < LEAST_BITS_EACH * frames && (length.number.bytes > 2 || alikeness > frames);
+        let bits = if is_telling { alikeness + unlikeliness(bytes, &length, looked_at) } else { alikeness };
+        // Per frame: a way through a desert of zeros has many frames, of which each says little.
+        let bits_each = bits / frames;
+        if bits < LEAST_BITS || bits_each < LEAST_BITS_EACH {
+            continue;
+        }
+        match found.iter_mut().find(|(_, _, known)| *known == starts) {
+            // Of those that are as good the first one, which is the simplest.
+            Some((most, known, _)) if bits_each > *most * 1.01 => (*most, *known) = (bits_each, length),
+            Some(_) => {}
+            None => found.push((bits_each, length, starts)),
+        }
+    }
+    // Frames of several sizes first: a number that never changes is a length by chance more often than not.
+    found.sort_by(|one, other| is_one_size(&one.2).cmp(&is_one_size(&other.2)).then(other.0.total_cmp(&one.0)));
+    let mut found = found.into_iter();
+    let (most, best, starts) = found.next()?;
+    let rival = found.next().filter(|(bits, ..)| *bits > most * RIVAL).map(|(_, length, _)| Frame::Length(length));
+    Some((Frame::Length(best), rival, is_one_size(&starts)))
+}
+
+fn possible_lengths() -> impl Iterator<Item = Length> {
+    let places = [4_u8, 2].into_iter().flat_map(|bytes| {
+        (0..=(HEAD as i32 - i32::from(bytes))).flat_map(move |at| {
+            [false, true].map(|is_big_endian| Number { is_big_endian, ..Number::little_endian(at, bytes) })
+        })
+    });
+    let whole: Vec<Number> = places.collect();
+    let masked = whole.clone().into_iter().flat_map(|number| {
+        let masks: &[u64] = if number.bytes == 4 { &[0x0FFF_FFFF, 0x00FF_FFFF, 0xFFFF] } else { &[0x0FFF] };
+        masks.iter().map(move |&mask| number.masked(mask))
+    });
+    whole.into_iter().chain(masked).flat_map(|number| {
+        let end = i64::from(number.at) + i64::from(number.bytes);
+        [1, 4, 8, 2].into_iter().flat_map(move |unit| {
+            let odd = (1..=MOST_HEADER).filter(move |bytes| bytes % 4 != 0 && number.mask.is_none());
+            let others = [4, 8, 12, 16, 20, 24, 28, 32].into_iter().chain(odd);
+            let uncounted = [0, end].into_iter().chain(others.filter(move |&bytes| bytes != end));
+            uncounted.map(move |bytes| fields::length(number, unit, bytes))
+        })
+    })
+}
+
+/// What a length says of the frame that begins at `at`; none where it cannot be.
+fn stated(bytes: &[u8], at: usize, length: &Length, uncounted: i64) -> Option<usize> {
+    let end = length.number.at as usize + usize::from(length.number.bytes);
+    let head = bytes.get(at..)?;
+    let row = Row { at: 0, length: 0, head: head.get(..end)? };
+    let counted = (read(&row, &length.number) as i64).checked_mul(length.unit.into())?;
+    let stated = usize::try_from(counted + uncounted).ok()?;
+    (end..=MOST_FRAME as usize).contains(&stated).then_some(stated)
+}
+
+fn uncounted(length: &Length) -> i64 {
+    use ropewalk_wire::layout::Counts;
+    let counts = match length.counts {
+        Counts::Frame => 0,
+        Counts::AfterField => i64::from(length.number.at) + i64::from(length.number.bytes),
+        Counts::Payload { header } => header.into(),
+    };
+    counts + i64::from(length.add)
+}
+
+/// Where frames begin, if the length leads from the stream's begin to its end.
+fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
+    let (mut starts, mut at, base) = (Vec::new(), 0, uncounted(length));
+    let end = length.number.at as usize + usize::from(length.number.bytes);
+    while at + end <= bytes.len() {
+        let frame = stated(bytes, at, length, base)?;
+        starts.push(at);
+        at += frame;
+        if starts.len() == MOST_OF_ONE_SIZE && is_one_size(&starts) {
+            return None;
+        }
+    }
+    (starts.len() >= LEAST_FRAMES).then_some(starts)
+}
+
+/// Whether all frames that begin at these places have one size.
+fn is_one_size(starts: &[usize]) -> bool {
+    starts.windows(2).all(|pair| pair[1] - pair[0] == starts[1] - starts[0])
+}
+
+/// How much it says, in bits, that frames begin alike: from the first one on, as a chain that had to find its way does not.
+fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
+    let frames = starts.len() as f64;
+    let shortest = starts.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(0).min(HEAD);
+    let bits = (0..shortest).map(|place| {
+        let values = || starts.iter().filter_map(|start| bytes.get(start + place));
+        let Some(&value) = values().next() else { return 0.0 };
+        let is_so = |other: &&u8| **other == value;
+        let share = values().filter(is_so).count() as f64 / frames;
+        if share < 0.97 || !values().take(LEAST_FRAMES / 2).all(|other| is_so(&other)) {
+            // Or it counts frames.
+            let steps = values().zip(values().skip(1)).filter(|(one, other)| **other == one.wrapping_add(1)).count();
+            let share = steps as f64 / (frames - 1.0).max(1.0);
+            return if share < 0.9 { 0.0 } else { frames * surprise(share, 1.0 / 256.0) - 8.0 };
+        }
+        frames * surprise(share, shares[usize::from(value)]) - 8.0
+    });
+    bits.sum()
+}
+
+/// How much it says, in bits, that each length was possible, and was not 0 if none was.
+fn unlikeliness(bytes: &[u8], length: &Length, starts: &[usize]) -> f64 {
+    let base = uncounted(length);
+    let is_zero = |at: &usize| stated(bytes, *at, length, base) == stated(&[0; HEAD], 0, length, base);
+    let has_zeros = starts.iter().any(is_zero);
+    let tries = bytes.len().min(1 << 14);
+    let is_possible = |at: &usize| stated(bytes, *at, length, base).is_some() && (has_zeros || !is_zero(at));
+    let possible = (0..tries).filter(is_possible).count();
+    starts.len() as f64 * -((possible as f64 + 0.5) / (tries as f64 + 1.0)).log2()
+}
+
+/// The sync word that is followed by a length or always comes at the same distance.
+fn by_word(bytes: &[u8]) -> Option<Frame> {
+    frequent_words(bytes).into_iter().find_map(|(word, places)| {
+        let gaps: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // A word that comes within a frame by chance divides a gap in two.
+        let is_fixed = gaps.iter().filter(|gap| **gap == gaps[0]).count() * 100 >= gaps.len() * 98;
+        let size = if is_fixed {
+            Size::Fixed { bytes: u32::try_from(gaps[0]).ok()? }
+        } else {
+            Size::Length(length_behind(bytes, &places)?)
+        };
+        Some(Frame::Sync { word: word.to_vec(), size })
+    })
+}
+
+/// The length of frames that begin at these places.
+fn length_behind(bytes: &[u8], places: &[usize]) -> Option<Length> {
+    let mut frames = Frames::new(HEAD);
+    places.windows(2).for_each(|pair| frames.push(0, &bytes[pair[0]..pair[1]]));
+    let table = Table::new(core::iter::once(&frames));
+    fields::find_lengths(&table).into_iter().find_map(|guess| match guess.meaning {
+        Meaning::Length(length) => Some(length),
+        _ => None,
+    })
+}
+
+/// Words that come often, with their places, the most promising first.
+fn frequent_words(bytes: &[u8]) -> Vec<([u8; WORD], Vec<usize>)> {
+    let shares = shares(bytes);
+    let counted = &bytes[..bytes.len().min(COUNTED)];
+    let mut counts: HashMap<[u8; WORD], usize> = HashMap::new();
+    for word in counted.array_windows::<WORD>() {
+        if word.iter().any(|byte| *byte != word[0]) {
+            *counts.entry(*word).or_default() += 1;
+        }
+    }
+    let bits = |word: &[u8; WORD]| word.iter().map(|byte| -shares[usize::from(*byte)].log2()).sum::<f64>();
+    let mut words: Vec<(f64, [u8; WORD])> = counts
+        .into_iter()
+        .filter(|(_, count)| *count >= LEAST_FRAMES)
+        .map(|(word, count)| (bits(&word) * count as f64, word))
+        .collect();
+    words.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    words.truncate(TRIED_WORDS);
+    let places = |word: &[u8; WORD]| {
+        let found = bytes.array_windows::<WORD>().enumerate().filter(|(_, here)| *here == word);
+        found.map(|(place, _)| place).collect::<Vec<usize>>()
+    };
+    let mut found: Vec<([u8; WORD], Vec<usize>)> = words.iter().map(|(_, word)| (*word, places(word))).collect();
+    // What stands before a frame's begin changes; within a longer run of the same bytes it does not.
+    let is_within = |places: &[usize]| {
+        let before: Vec<u8> = places.iter().filter_map(|place| bytes.get(place.wrapping_sub(1)).copied()).collect();
+        before.iter().filter(|byte| **byte == before[0]).count() * 10 >= before.len() * 9
+    };
+    found.sort_by_key(|(_, places)| is_within(places));
+    found
+}
+
+/// Lines of text.
+fn by_line(bytes: &[u8]) -> Option<Frame> {
+    let is_text = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    if lines < LEAST_FRAMES || bytes.iter().filter(is_text).count() * 100 < bytes.len() * 95 {
+        return None;
+    }
+    let returns = bytes.array_windows().filter(|pair| **pair == *b"\r\n").count();
+    let delimiter: &[u8] = if returns == lines { b"\r\n" } else { b"\n" };
+    Some(Frame::Delimiter { bytes: delimiter.to_vec() })
+}
+
+/// The distance at which bytes are most often the same.
+fn by_period(bytes: &[u8]) -> Option<Frame> {
+    let bytes = &bytes[..bytes.len().min(COUNTED)];
+    let alike = |distance: usize| {
+        let pairs = bytes.len().saturating_sub(distance);
+        let same = bytes.iter().zip(bytes.get(distance..).unwrap_or_default()).filter(|(one, other)| one == other);
+        same.count() as f64 / pairs.max(1) as f64
+    };
+    let most = MOST_PERIOD.min(bytes.len() / LEAST_FRAMES);
+    let scores: Vec<f64> = (4..=most).map(alike).collect();
+    let chance = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
+    let best = scores.iter().copied().fold(0.0, f64::max);
+    // Six times what chance makes of it.
+    let noise = (chance * (1.0 - chance) / bytes.len().max(1) as f64).sqrt();
+    if best < chance + 6.0 * noise + 0.01 {
+        return None;
+    }
+    let period = scores.iter().position(|score| score - chance >= (best - chance) * 0.8)? + 4;
+    Some(Frame::Fixed { bytes: period as u32 })
 }

@@ -12,22 +12,327 @@
 //! peer, as many as [`Limits`] allow; accounts of rates and sizes are of everything that came. Peers that send to one place
 //! are taken for boards of one kind.
 
-mod accounts;
-mod clocks;
-mod constants;
-mod counters;
-mod cut;
-mod doubts;
-mod draft;
+mod fields;
 mod findings;
 mod frames;
-mod lengths;
-mod sniffer;
 #[cfg(test)]
 mod tests;
 
-pub use accounts::{Limits, Peer, PeerAccount, Transport};
-pub use doubts::Doubt;
-pub use draft::draft;
-pub use findings::{Findings, Group, Guess, Meaning};
-pub use sniffer::Sniffer;
+pub use findings::{Doubt, Findings, Group, Guess, Meaning, draft};
+
+use core::net::SocketAddr;
+use core::ops::Range;
+use frames::{Cutting, Frames, Table};
+use ropewalk_terms::Instant;
+use ropewalk_wire::layout::Frame;
+
+/// How bytes come.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Transport {
+    /// In datagrams, each of which is a frame.
+    Udp,
+    /// As a stream, in which frames have no visible end.
+    Tcp,
+    /// As the bytes of a file, from the first one on.
+    File,
+}
+
+impl Transport {
+    /// Whether frames have to be found.
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::File)
+    }
+}
+
+/// Who sends, and where to.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Peer {
+    /// The port that it sends to.
+    pub port: u16,
+    /// How.
+    pub transport: Transport,
+    /// Where it sends from.
+    pub from: SocketAddr,
+}
+
+/// How much is looked at. Memory is what they come to, whatever is sent.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Peers that are looked at; of further ones the packets are counted.
+    pub peers: usize,
+    /// Frames of a peer.
+    pub frames: usize,
+    /// Bytes of a frame.
+    pub head_bytes: usize,
+    /// Bytes of a stream, in which frames are looked for.
+    pub stream_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 32 peers with 1,024 frames of 192 bytes, or 512 KiB of a stream: 16 MiB at most.
+    fn default() -> Self {
+        Self { peers: 32, frames: 1024, head_bytes: 192, stream_bytes: 512 << 10 }
+    }
+}
+
+/// First packets that are kept to be shown.
+const SHOWN_PACKETS: usize = 3;
+/// Bytes of each of them.
+const SHOWN_BYTES: usize = 64;
+
+/// What came from a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerAccount {
+    /// Who.
+    pub peer: Peer,
+    /// Datagrams, or pieces of a stream as they were received.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the shortest one.
+    pub least_bytes: usize,
+    /// Bytes of the longest one.
+    pub most_bytes: usize,
+    /// When the first one came.
+    pub first: Instant,
+    /// When the last one came.
+    pub last: Instant,
+    /// The first packets, each as far as it is shown.
+    pub shown: Vec<Vec<u8>>,
+}
+
+impl PeerAccount {
+    const fn new(peer: Peer, now: Instant) -> Self {
+        let shown = Vec::new();
+        Self { peer, packets: 0, bytes: 0, least_bytes: usize::MAX, most_bytes: 0, first: now, last: now, shown }
+    }
+
+    fn add(&mut self, now: Instant, bytes: &[u8]) {
+        self.packets += 1;
+        self.bytes += bytes.len() as u64;
+        self.least_bytes = self.least_bytes.min(bytes.len());
+        self.most_bytes = self.most_bytes.max(bytes.len());
+        self.last = self.last.max(now);
+        if self.shown.len() < SHOWN_PACKETS {
+            self.shown.push(bytes[..bytes.len().min(SHOWN_BYTES)].to_vec());
+        }
+    }
+
+    /// Packets per second; 0 where all came at once.
+    pub fn rate(&self) -> f64 {
+        let seconds = self.last.since(self.first).as_secs_f64();
+        if seconds > 0.0 { self.packets.saturating_sub(1) as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// The beginning of a stream, and when its pieces came.
+#[derive(Debug, Default)]
+struct Stream {
+    bytes: Vec<u8>,
+    /// Where what follows is no continuation of what was before.
+    breaks: Vec<usize>,
+    /// For pieces of it: where each ends, and when it came.
+    marks: Vec<(usize, u64)>,
+}
+
+impl Stream {
+    fn push(&mut self, limits: &Limits, now: u64, bytes: &[u8]) {
+        let room = limits.stream_bytes.saturating_sub(self.bytes.len());
+        let taken = bytes.len().min(room);
+        if taken == 0 {
+            return;
+        }
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        // Of more pieces the ends are not known apart: a frame's time is then that of the last mark.
+        if self.marks.len() < limits.frames {
+            self.marks.push((self.bytes.len(), now));
+        }
+    }
+
+    /// What comes next is the begin of another connection, or comes after bytes that are not there.
+    fn break_off(&mut self) {
+        let end = self.bytes.len();
+        if end > 0 && self.breaks.last() != Some(&end) {
+            self.breaks.push(end);
+        }
+    }
+
+    /// The parts within which bytes follow each other.
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.breaks.iter().copied().chain([self.bytes.len()]);
+        core::iter::once(0).chain(self.breaks.iter().copied()).zip(ends).map(|(start, end)| start..end)
+    }
+
+    /// The longest of them.
+    fn longest_part(&self) -> Range<usize> {
+        self.parts().max_by_key(Range::len).unwrap_or(0..0)
+    }
+
+    /// When the byte at this place came, which frames are cut at.
+    fn time(&self, place: usize) -> u64 {
+        let mark = self.marks.partition_point(|(end, _)| *end <= place);
+        self.marks.get(mark).or(self.marks.last()).map_or(0, |(_, at)| *at)
+    }
+}
+
+/// What is kept of a peer.
+#[derive(Debug)]
+enum Kept {
+    Datagrams(Frames),
+    Stream(Stream),
+}
+
+impl Kept {
+    /// Its bytes, where they are a stream.
+    const fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Datagrams(_) => None,
+        }
+    }
+}
+
+/// Looks at what peers send.
+#[derive(Debug)]
+pub struct Sniffer {
+    limits: Limits,
+    heard: Vec<(PeerAccount, Kept)>,
+    unheard: u64,
+}
+
+impl Sniffer {
+    /// Nothing came yet.
+    pub const fn new(limits: Limits) -> Self {
+        Self { limits, heard: Vec::new(), unheard: 0 }
+    }
+
+    /// Takes a datagram, or the next bytes of a stream.
+    pub fn accept(&mut self, peer: Peer, now: Instant, bytes: &[u8]) {
+        let known = self.heard.iter().position(|(account, _)| account.peer == peer);
+        let index = match known {
+            Some(index) => index,
+            None if self.heard.len() >= self.limits.peers => {
+                self.unheard += 1;
+                return;
+            }
+            None => {
+                let kept = match peer.transport {
+                    Transport::Udp => Kept::Datagrams(Frames::new(self.limits.head_bytes)),
+                    Transport::Tcp | Transport::File => Kept::Stream(Stream::default()),
+                };
+                self.heard.push((PeerAccount::new(peer, now), kept));
+                self.heard.len() - 1
+            }
+        };
+        let (account, kept) = &mut self.heard[index];
+        account.add(now, bytes);
+        match kept {
+            Kept::Datagrams(frames) if frames.len() < self.limits.frames => frames.push(now.as_nanoseconds(), bytes),
+            Kept::Datagrams(_) => {}
+            Kept::Stream(stream) => stream.push(&self.limits, now.as_nanoseconds(), bytes),
+        }
+    }
+
+    /// What comes next of this peer's stream is no continuation of what came: it is another connection, or bytes are missing.
+    pub fn break_off(&mut self, peer: Peer) {
+        let known = self.heard.iter_mut().find(|(account, _)| account.peer == peer);
+        if let Some((_, Kept::Stream(stream))) = known {
+            stream.break_off();
+        }
+    }
+
+    /// Packets so far.
+    pub fn packets(&self) -> u64 {
+        self.heard.iter().map(|(account, _)| account.packets).sum::<u64>() + self.unheard
+    }
+
+    /// What was found, for each place that was sent to; for connections whose frames are different, apart.
+    pub fn findings(&self) -> Findings {
+        let mut order: Vec<&(PeerAccount, Kept)> = self.heard.iter().collect();
+        order.sort_by_key(|(account, _)| account.peer);
+        let same = |one: &&(PeerAccount, Kept), other: &&(PeerAccount, Kept)| {
+            (one.0.peer.port, one.0.peer.transport) == (other.0.peer.port, other.0.peer.transport)
+        };
+        let groups = order.chunk_by(same).flat_map(|peers| self.groups(peers)).collect();
+        Findings { groups, unheard: self.unheard }
+    }
+
+    /// Peers that send to one place: those together whose frames are found in the same way.
+    fn groups(&self, peers: &[&(PeerAccount, Kept)]) -> Vec<Group> {
+        let (mut groups, mut left) = (Vec::new(), peers.to_vec());
+        while let Some(cutting) =
+            frames::find_cutting(&left.iter().filter_map(|(_, kept)| kept.stream()).collect::<Vec<_>>())
+        {
+            let fits = |(_, kept): &&(PeerAccount, Kept)| {
+                kept.stream().is_some_and(|stream| cutting.frames_of(stream).is_some())
+            };
+            let (alike, others): (Vec<_>, Vec<_>) = left.iter().copied().partition(fits);
+            if alike.is_empty() {
+                break;
+            }
+            groups.push(self.group(&alike, Some(&cutting)));
+            left = others;
+        }
+        if !left.is_empty() {
+            groups.push(self.group(&left, None));
+        }
+        groups
+    }
+
+    fn group(&self, peers: &[&(PeerAccount, Kept)], cutting: Option<&Cutting>) -> Group {
+        let streams: Vec<&Stream> = peers.iter().filter_map(|(_, kept)| kept.stream()).collect();
+        let cut: Vec<Frames> = cutting.iter().flat_map(|cutting| self.cut(cutting, &streams)).collect();
+        let datagrams = peers.iter().filter_map(|(_, kept)| match kept {
+            Kept::Datagrams(frames) => Some(frames),
+            Kept::Stream(_) => None,
+        });
+        let table = Table::new(datagrams.chain(&cut));
+        let mut guesses = fields::find_lengths(&table);
+        guesses.extend(fields::find_counters(&table));
+        guesses.extend(fields::find_clocks(&table, &guesses));
+        guesses.extend(fields::find_slow(&table, &guesses));
+        guesses.extend(fields::find_constants(&table, &guesses));
+        let framing = cutting.map(|cutting| likeliest(&cutting.frame, &guesses));
+        let ranges: Vec<_> =
+            cutting.iter().flat_map(|cutting| streams.iter().filter_map(|one| cutting.frames_of(one))).collect();
+        let begins_within = ranges.iter().any(|ranges| ranges.first().is_some_and(|first| first.start > 0));
+        let rival = cutting.and_then(|cutting| cutting.rival.as_ref());
+        let doubts = findings::find_doubts(&table, &guesses, framing.as_ref(), rival, begins_within);
+        let of_streams: usize = streams.iter().map(|stream| stream.bytes.len()).sum();
+        let framed: usize = ranges.iter().flatten().map(|range| range.len()).sum();
+        let unframed_bytes = of_streams.saturating_sub(framed) as u64;
+        Group {
+            peers: peers.iter().map(|(account, _)| account.clone()).collect(),
+            frames: table.len() as u64,
+            least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
+            most_frame: table.rows().map(|row| row.length).max().unwrap_or(0),
+            framing,
+            guesses,
+            doubts,
+            unframed_bytes,
+        }
+    }
+
+    fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<Frames> {
+        let frames = streams.iter().map(|stream| {
+            let mut frames = Frames::new(self.limits.head_bytes);
+            for range in cutting.frames_of(stream).into_iter().flatten().take(self.limits.frames) {
+                frames.push(stream.time(range.start), &stream.bytes[range]);
+            }
+            frames
+        });
+        frames.collect()
+    }
+}
+
+/// How frames are found. Of length fields that lead to the same frames the one is taken that is likeliest by its place and width.
+fn likeliest(found: &Frame, guesses: &[Guess]) -> Frame {
+    let length = guesses.iter().find_map(|guess| match guess.meaning {
+        Meaning::Length(length) if guess.holds == guess.of => Some(length),
+        _ => None,
+    });
+    match (found, length) {
+        (Frame::Length(_), Some(length)) => Frame::Length(length),
+        _ => found.clone(),
+    }
+}
