@@ -1,7 +1,7 @@
 //! Sources whose event numbers grow, but not by one, stand behind a [`Collator`], which numbers their events together.
 
+use super::ReadoutConfig;
 use super::collator::Collator;
-use super::config::ReadoutConfig;
 use super::lane::LaneConfig;
 use super::machine::Readout;
 use super::sequence::Step;

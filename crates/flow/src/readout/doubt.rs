@@ -15,7 +15,7 @@ use super::machine::Readout;
 use super::reading::{KNOWN, Number, Numbers, Reading, Start, WRONG};
 use super::sequence::Sequence;
 use super::source::{Presence, Source};
-use super::timeline::{ORIGIN, Position};
+use super::table::{ORIGIN, Position};
 use crate::messages::{FragmentFlags, NumberingKind, Received};
 use arrayvec::ArrayVec;
 use core::cmp::Ordering;

@@ -1,18 +1,14 @@
 //! The machine itself: its state, its inputs, and the order in which its actions come out.
 
-use super::absence::Oldest;
-use super::announcing::Announcing;
+use super::ReadoutConfig;
+use super::announcing::{Announcing, ReportCursor};
+use super::beginning::MOST_DECLARED;
 use super::collating::Collating;
-use super::config::ReadoutConfig;
-use super::edges::Stop;
 use super::framer::FrameCounts;
-use super::report::ReportCursor;
 use super::requests::Requests;
-use super::resynchronising::MOST_DECLARED;
-use super::source::{Presence, Source};
-use super::table::Table;
-use super::timeline::{NEVER, ORIGIN, Position, Timeline};
-use crate::messages::{Message, Setting, SuperFragmentEntry};
+use super::source::{Oldest, Presence, Source};
+use super::table::{NEVER, ORIGIN, Position, Table, Timeline};
+use crate::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry, Setting, Start, SuperFragmentEntry};
 use core::time::Duration;
 use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -85,8 +81,8 @@ pub struct Readout {
     pub(super) restart_check: Instant,
     pub(super) announcing: Announcing,
     pub(super) stop: Option<Stop>,
-    pub(super) highest_asked: bool,
-    pub(super) farewell: Option<ReportCursor>,
+    highest_asked: bool,
+    farewell: Option<ReportCursor>,
     pub(super) finished: bool,
     /// Sources whose events are numbered here.
     pub(super) collating: Option<Collating>,
@@ -274,7 +270,7 @@ impl Readout {
     }
 
     /// The absence clock of a source runs while the source is read, or is not there to be read.
-    pub(super) fn run_clock(&mut self, now: Instant, source: usize, reading: bool) {
+    fn run_clock(&mut self, now: Instant, source: usize, reading: bool) {
         let input = &mut self.sources[source];
         input.set_read(now, reading);
         input.clock.set_running(now, reading || !input.connected, &self.oldest);
@@ -493,5 +489,205 @@ impl Readout {
     /// elsewhere when the pool runs low. Each is shown once, as long as `visit` says to go on.
     pub fn oldest_payloads(&mut self, visit: impl FnMut(usize, &mut Payload) -> core::ops::ControlFlow<()>) {
         self.table.visit_oldest(visit);
+    }
+}
+
+/// The run's end, as the event manager set it.
+///
+/// The run's edges: its first event, its last one, and the end by force.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Stop {
+    /// The run's last event.
+    pub(super) last: EventKey,
+    /// One past its position; [`NEVER`] while its resync count has not begun here.
+    pub(super) end: Position,
+    /// Some source had shown it, or a later one, when the end was set.
+    pub(super) is_shown: bool,
+    /// That everything up to `last` is settled was announced.
+    pub(super) announced: bool,
+}
+
+impl Readout {
+    /// The run begins. A second start is the same one, sent again.
+    pub(super) fn start(&mut self, now: Instant, start: &Start) {
+        if self.started {
+            return;
+        }
+        let Start { first, origin } = *start;
+        self.started = true;
+        self.timeline = Timeline::new(first);
+        self.first_number = origin.number();
+        // Who begins again in mid-run finds counters that say nothing of where they began.
+        self.first_is_open &= first == origin;
+        self.begin_masked(origin);
+        for source in 0..self.sources.len() {
+            // Who starts again in mid-run finds the counters where they are by now.
+            let input = &mut self.sources[source];
+            input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
+            input.resync = first.resync();
+            input.resumes = first != origin;
+            self.note_frontier(source);
+            if !self.sources[source].connected {
+                self.run_clock(now, source, false);
+            }
+        }
+        self.advance(now);
+    }
+
+    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
+    /// the usual time-out as soon as a source has shown it. What none shows is the event manager's matter, who hears of
+    /// it from the others. A run that is stopped before its known end ends earlier; nothing makes it end later.
+    fn stop_at(&mut self, now: Instant, last: EventKey) {
+        if !self.started {
+            return;
+        }
+        if let Some(stop) = self.stop.as_mut().filter(|stop| stop.last <= last) {
+            stop.announced = false;
+            return;
+        }
+        let end = self.timeline.end_of(last).unwrap_or(NEVER);
+        let is_shown = self.highest() >= last;
+        self.stop = Some(Stop { last, end, is_shown, announced: false });
+        for source in 0..self.sources.len() {
+            self.sources[source].account.after_stop += self.table.withdraw(source, end..NEVER);
+            if self.sources[source].is_restarted() && self.is_stopping_in_this_count() {
+                self.drop_waiting(source, Cause::AfterStop);
+            }
+        }
+        self.admit_waiting(now);
+        self.advance(now);
+    }
+
+    /// Whether the run's end was announced and everything up to it is released.
+    pub fn is_drained(&self) -> bool {
+        let Some(stop) = &self.stop else { return false };
+        stop.announced && self.table.base() >= stop.end
+    }
+
+    /// No event is needed any more: whatever is still held is dropped, and the farewell begins.
+    pub(super) fn finish(&mut self) {
+        self.end_collating();
+        let mut in_flight = 0;
+        for source in 0..self.sources.len() {
+            // A builder unit may have written what it was sent: the release was lost with the event manager.
+            let sent = self.table.answered_of(source);
+            let withdrawn = self.table.withdraw(source, 0..NEVER);
+            let input = &self.sources[source];
+            in_flight += withdrawn + (input.waiting.len() + input.doubt.len()) as u64;
+            self.drop_waiting(source, Cause::ForcedStop);
+            let dropped = &mut self.sources[source].account.dropped;
+            dropped.add(Cause::OutcomeUnknown, sent);
+            dropped.add(Cause::ForcedStop, withdrawn - sent);
+        }
+        self.finished = true;
+        self.farewell = Some(ReportCursor { sent: 0, in_flight });
+    }
+
+    /// What is said after the end: the last report, then how much was still held.
+    fn next_farewell(&mut self, now: Instant) -> Option<Message> {
+        let cursor = self.farewell?;
+        let mut left = self.report(now).chain(self.histograms()).skip(cursor.sent);
+        let entries: Batch<ReportEntry> = left.by_ref().take(BATCH).collect();
+        let last = left.next().is_none();
+        drop(left);
+        if entries.is_empty() {
+            self.farewell = None;
+            return Some(Message::Finished(Finished { in_flight: cursor.in_flight }));
+        }
+        self.farewell = Some(ReportCursor { sent: cursor.sent + entries.len(), ..cursor });
+        Some(Message::Report(Report { entries, last }))
+    }
+}
+
+/// Which events are settled: everything before `head`, the oldest event that some source may still contribute to.
+///
+/// Each source has a frontier, before which it delivered or will not deliver; `head` is the smallest of those that
+/// events wait for. Only when every source has left `head` behind is the smallest looked for again, so that this
+/// costs a constant time per fragment on average.
+impl Readout {
+    /// A source has come further, or events have begun or ceased to wait for it.
+    pub(super) fn moved(&mut self, now: Instant, source: usize) {
+        self.note_frontier(source);
+        self.advance(now);
+    }
+
+    /// Takes note of a source's frontier and of whether the event at `head` waits for it.
+    pub(super) fn note_frontier(&mut self, source: usize) {
+        let input = &mut self.sources[source];
+        let frontier = input.current_frontier();
+        self.behind -= usize::from(input.frontier <= self.head);
+        self.behind += usize::from(frontier <= self.head);
+        input.frontier = frontier;
+    }
+
+    /// Settles whatever nobody waits for any more.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let before = self.head;
+        while self.started && self.behind == 0 {
+            let frontier = self.sources.iter().map(|source| source.frontier).min().unwrap_or(NEVER);
+            self.announcing.follows = frontier == NEVER;
+            let settled = if frontier == NEVER { self.opened() } else { frontier };
+            let settled = settled.saturating_add(Position::from(is_planted(Flaw::SettledTooFar)));
+            self.settle(settled.min(self.stop_end()));
+            if frontier != NEVER || !self.begin_declared_segment(now) {
+                break;
+            }
+        }
+        self.announcing.follows &= self.behind == 0;
+        self.table.close_gap(self.head);
+        let moved = self.head != before;
+        if moved {
+            self.requests.look_again();
+        }
+        self.watch(now, moved);
+    }
+
+    /// Everything before `end` is settled.
+    fn settle(&mut self, end: Position) {
+        if end <= self.head {
+            return;
+        }
+        let (sources, timeline) = (&mut self.sources, &self.timeline);
+        // Asked once of each event for each source that has no fragment in it.
+        self.table.settle(self.head..end, |source, position| {
+            let cause = sources[source].missing_cause(position);
+            if let Some(cause) = cause.filter(|&cause| cause != Cause::Masked) {
+                sources[source].account.missing.add(cause, 1);
+                sources[source].gaps.note(position, timeline.key(position));
+            }
+            cause
+        });
+        self.set_head(end);
+    }
+
+    /// Moves `head` and counts anew who it waits for.
+    pub(super) fn set_head(&mut self, head: Position) {
+        self.head = head;
+        self.behind = self.sources.iter().filter(|source| source.frontier <= head).count();
+    }
+
+    /// Events at `head` that were released before they were settled need not be waited for.
+    pub(super) fn skip_released(&mut self, now: Instant) {
+        let mut head = self.head;
+        while self.table.is_released(head) {
+            head += 1;
+        }
+        if head > self.head {
+            self.set_head(head);
+            self.requests.look_again();
+            self.advance(now);
+            self.watch(now, true);
+        }
+    }
+
+    /// Whether nothing more can come: every source has ended, has nothing that waits, and is not waited for.
+    pub(super) fn is_exhausted(&self) -> bool {
+        let any_required = self.has_needed_source();
+        self.sources.iter().all(|source| source.is_done(any_required)) && self.head >= self.opened()
+    }
+
+    /// Whether a required source takes part.
+    pub(super) fn has_needed_source(&self) -> bool {
+        self.sources.iter().any(super::source::Source::is_needed)
     }
 }

@@ -11,11 +11,11 @@
 //! not settled. Both are reported, and every event from K up to L says of the source that it was
 //! masked, so that builder units need not know of masks.
 
-use super::error::FramingError;
+use super::FramingError;
 use super::machine::Readout;
 use super::sequence::Step;
 use super::source::Standing;
-use super::timeline::{NEVER, ORIGIN, Position};
+use super::table::{NEVER, ORIGIN, Position};
 use crate::messages::{Mask, Message, Received, ReportEntry};
 use arrayvec::ArrayVec;
 use ropewalk_terms::flaws::{Flaw, is_planted};

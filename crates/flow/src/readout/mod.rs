@@ -10,45 +10,284 @@
 //! silent for too long while it was read, its connection ended. What is not released stays; a full table or window
 //! takes no more from the sources ([`Readout::room`]), and TCP makes them wait.
 
-mod absence;
 mod announcing;
-mod answering;
 mod beginning;
 mod collating;
 mod collator;
-mod config;
 mod doubt;
-mod edges;
-mod error;
 pub mod felix;
 mod framer;
-mod gaps;
-mod histogram;
 mod lane;
 mod machine;
 mod masking;
-mod numbering;
 mod reading;
-mod realign;
 mod receiving;
-mod report;
 mod requests;
-mod resynchronising;
 mod sequence;
-mod settling;
 mod source;
-mod super_fragment;
 mod table;
 #[cfg(test)]
 mod tests;
-mod timeline;
 
-pub use config::{Format, OnClose, ReadoutConfig, SourceConfig};
-pub use error::{FramingError, ReadoutConfigError};
 pub(crate) use framer::{Assembly, Placed};
 pub use framer::{
     Boards, DatagramFramer, DatagramLimits, Divider, Divides, FrameCounts, Framer, FramerLimits, GATHER_TIMEOUT,
     MOST_FRAMES, Opening,
 };
 pub use machine::{Readout, ReadoutAction};
-pub use super_fragment::SuperFragment;
+pub use requests::SuperFragment;
+
+use crate::histogram::HistogramConfig;
+use core::time::Duration;
+use ropewalk_terms::{Cause, Requirement, SourceId};
+use ropewalk_wire::framing::Framing;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a source's bytes are framed.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// S-LINK64 (FED) fragments in FEROL blocks.
+    Ferol,
+    /// Generic fragments: a hello, then a header of 32 bytes in front of each payload.
+    Generic,
+    /// Frames that a layout, or the name of a format, describes; in a stream, or in datagrams.
+    Described,
+}
+
+/// What the end of a source's connection means.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnClose {
+    /// The source is done; it sends nothing more.
+    End,
+    /// The source may connect again. Events wait for it until `timeouts.readout`.
+    #[default]
+    Wait,
+}
+
+/// One source of a readout unit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SourceConfig {
+    /// Its id, as its fragments carry it.
+    pub id: SourceId,
+    /// How the bytes of its connection are framed; none where it has no connection, but is an e-link of a card.
+    pub format: Option<Format>,
+    /// What its absence means.
+    pub requirement: Requirement,
+    /// Width of its event counter in bits, 8 to 64: 24 for a FED.
+    pub counter_bits: u8,
+    /// The counter's value in the run's first event.
+    pub first: u64,
+    /// `first` is a guess: counting may begin with another number.
+    pub begins_anywhere: bool,
+    /// Its counter runs on from run to run, for itself: the first number that comes is that of the run's first event.
+    pub runs_free: bool,
+    /// The longest fragment that is believed, in bytes.
+    pub max_fragment: u32,
+    /// What the end of its connection means.
+    pub on_close: OnClose,
+    /// Its bytes are a recording, which waits for others however far it is ahead of them.
+    pub is_recorded: bool,
+    /// Whether the checksums of its fragments are computed.
+    pub check_crc: bool,
+    /// Its numbers are taken at their word: any believable step ahead is taken at once, and what follows does not correct it.
+    pub trusts_numbers: bool,
+    /// Its event numbers grow, but not by one: the times of pulses, say. Such events are numbered from 1 on by what the
+    /// sources of this readout unit show, each once none of them can show a lower one any more.
+    pub numbers_grow: bool,
+    /// Where its numbers grow: a fragment may be overtaken by so many others, which are put in order behind it.
+    pub reorder: u8,
+    /// Where its numbers grow: each fragment waits so long for those that it may have overtaken.
+    pub reorder_timeout: Duration,
+    /// Frames of one event that follow each other become one fragment, and the next one is waited for so long; none where each
+    /// frame is a fragment. Of described frames alone.
+    pub gather: Option<Duration>,
+}
+
+impl SourceConfig {
+    /// A required source with the usual settings of its format: counter of 24 (FED) or 64 bits that begins at 1,
+    /// fragments up to 16 MiB, checksums checked, waited for after a disconnection.
+    pub const fn new(id: SourceId, format: Format) -> Self {
+        let counter_bits = match format {
+            Format::Ferol => 24,
+            Format::Generic | Format::Described => 64,
+        };
+        Self {
+            id,
+            format: Some(format),
+            requirement: Requirement::Required,
+            counter_bits,
+            first: 1,
+            begins_anywhere: false,
+            runs_free: false,
+            trusts_numbers: false,
+            max_fragment: 16 << 20,
+            on_close: OnClose::Wait,
+            is_recorded: false,
+            check_crc: true,
+            numbers_grow: false,
+            reorder: 0,
+            reorder_timeout: Duration::ZERO,
+            gather: None,
+        }
+    }
+
+    /// The same for a source whose frames are described, with their counter: that of their events, or of the frames
+    /// themselves where they have no other, or of those that came.
+    pub fn of_frames(id: SourceId, framing: &impl Framing, has_event: bool) -> Self {
+        let widths = framing.widths();
+        let counter_bits = if has_event { widths.event } else { widths.sequence };
+        let max_fragment = u32::try_from(framing.most()).unwrap_or(u32::MAX);
+        Self { counter_bits, max_fragment, ..Self::new(id, Format::Described) }
+    }
+
+    /// The same for an e-link of a card, whose events have numbers of `counter_bits` bits.
+    pub const fn of_card(id: SourceId, counter_bits: u8) -> Self {
+        Self { format: None, counter_bits, ..Self::new(id, Format::Generic) }
+    }
+}
+
+/// A readout unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadoutConfig {
+    /// Its index among the readout units.
+    pub index: u16,
+    /// There is no other readout unit.
+    pub is_alone: bool,
+    /// The sources show together with which number counting begins; all of them are here, and may begin anywhere.
+    pub first_is_open: bool,
+    /// Its sources; at most 65,535.
+    pub sources: Vec<SourceConfig>,
+    /// How many builder units may ask; room for their requests is laid out before the run.
+    pub builders: u16,
+    /// No source is read more than this many event numbers past the oldest incomplete event. At most `capacity`.
+    pub window: u32,
+    /// Events held, those included that are complete and not released. Rounded up to a power of two.
+    pub capacity: u32,
+    /// The largest believed jump of a source's counter, in events; at most a quarter of the counter's range.
+    pub plausibility: u64,
+    /// How long the oldest incomplete event waits for a source that is being read.
+    pub source_timeout: Duration,
+    /// How long a source that started its numbering again waits for the trigger source's declaration, and how long
+    /// after that declaration the others may take to follow, while they are read. Longer than `source_timeout`.
+    pub resync_timeout: Duration,
+    /// The trigger source, if it is one of this readout unit's.
+    pub trigger: Option<SourceId>,
+    /// Another readout unit has the trigger source: resynchronisations are declared there.
+    pub trigger_elsewhere: bool,
+    /// What is counted of its sources' fragments, beside the account of them.
+    pub histograms: Vec<HistogramConfig>,
+}
+
+impl ReadoutConfig {
+    /// A readout unit with these sources and settings that fit a small run: one builder, 1,024 events of window,
+    /// 4,096 held, jumps up to 100,000, time-outs of 1 s and 5 s, no trigger source.
+    pub const fn new(index: u16, sources: Vec<SourceConfig>) -> Self {
+        Self {
+            index,
+            is_alone: false,
+            first_is_open: false,
+            sources,
+            builders: 1,
+            window: 1024,
+            capacity: 4096,
+            plausibility: 100_000,
+            source_timeout: Duration::from_secs(1),
+            resync_timeout: Duration::from_secs(5),
+            trigger: None,
+            trigger_elsewhere: false,
+            histograms: Vec::new(),
+        }
+    }
+
+    /// Checks what [`Readout::new`](Readout::new) relies on; that one makes do with what is wrong.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), ReadoutConfigError> {
+        if self.sources.len() > usize::from(u16::MAX) {
+            return Err(ReadoutConfigError::Sources(self.sources.len()));
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            self.check_source(source, &self.sources[..index])?;
+        }
+        if let Some(trigger) = self.trigger
+            && self.sources.iter().all(|source| source.id != trigger)
+        {
+            return Err(ReadoutConfigError::Trigger(trigger));
+        }
+        if self.window == 0 || self.window > self.capacity {
+            return Err(ReadoutConfigError::Window { window: self.window, capacity: self.capacity });
+        }
+        if self.resync_timeout <= self.source_timeout {
+            return Err(ReadoutConfigError::ResyncTimeout);
+        }
+        Ok(())
+    }
+
+    fn check_source(&self, source: &SourceConfig, before: &[SourceConfig]) -> Result<(), ReadoutConfigError> {
+        let (source_id, bits, plausibility) = (source.id, source.counter_bits, self.plausibility);
+        if before.iter().any(|other| other.id == source_id) {
+            return Err(ReadoutConfigError::Twice(source_id));
+        }
+        if !(8..=64).contains(&bits) {
+            return Err(ReadoutConfigError::CounterBits { source_id, bits });
+        }
+        if plausibility > 1 << (bits - 2) {
+            return Err(ReadoutConfigError::Plausibility { source_id, plausibility });
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a readout unit's configuration.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadoutConfigError {
+    /// More sources than an announcement can count.
+    #[error("a readout unit has at most 65,535 sources, not {0}")]
+    Sources(usize),
+    /// An id stands twice.
+    #[error("source {0} stands there twice: each source of a readout unit has an id of its own")]
+    Twice(SourceId),
+    /// The trigger source is somewhere else.
+    #[error("the trigger source {0} is none of this readout unit's sources")]
+    Trigger(SourceId),
+    /// The counter is too narrow or too wide.
+    #[error("the event counter of source {source_id} has {bits} bits: it must have 8 to 64")]
+    CounterBits {
+        /// Whose.
+        source_id: SourceId,
+        /// How wide it is said to be.
+        bits: u8,
+    },
+    /// The believed jump is too long for a counter.
+    #[error("the plausibility of {plausibility} events is more than a quarter of the counter of source {source_id}")]
+    Plausibility {
+        /// Whose counter.
+        source_id: SourceId,
+        /// The configured jump, in events.
+        plausibility: u64,
+    },
+    /// The window is empty or larger than the table.
+    #[error("the window of {window} events must be at least 1 and at most the capacity of {capacity}")]
+    Window {
+        /// The configured window, in events.
+        window: u32,
+        /// The configured capacity, in events.
+        capacity: u32,
+    },
+    /// Sources would be left behind before the slowest could time out.
+    #[error("the resynchronisation time-out must be longer than the source time-out")]
+    ResyncTimeout,
+}
+
+/// The boundary of the next fragment cannot be found any more; the connection must be closed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{cause} in a source's stream, {bytes_discarded} B discarded: the connection is closed")]
+pub struct FramingError {
+    /// What is wrong: `framing_lost` or `oversize`.
+    pub cause: Cause,
+    /// Bytes that were received and could not be used.
+    pub bytes_discarded: u64,
+}

@@ -6,7 +6,7 @@ use super::doubt::{MOST_HELD, is_unreliable};
 use super::machine::Readout;
 use super::sequence::Step;
 use super::source::{MOST_AT_ONCE, Standing};
-use super::timeline::{NEVER, ORIGIN, Position};
+use super::table::{NEVER, ORIGIN, Position};
 use crate::messages::Received;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};

@@ -4,7 +4,7 @@
 //! skipped), on it or behind it (sent twice or late), back at the first one (the counter was reset), or so far ahead
 //! that nobody believes it.
 
-use super::timeline::Position;
+use super::table::Position;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// How far behind the first number a numbering may begin that has lost its first fragments.

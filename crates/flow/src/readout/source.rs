@@ -1,20 +1,17 @@
 //! What a readout unit knows of one source.
 
-use super::absence::AbsenceClock;
-use super::config::{OnClose, ReadoutConfig, SourceConfig};
 use super::doubt::{Doubt, MOST_HELD, is_unreliable};
-use super::gaps::Gaps;
-use super::histogram::fill;
 use super::masking::Masking;
-use super::numbering::Numbering;
-use super::realign::Strayed;
+use super::reading::Strayed;
 use super::sequence::Sequence;
-use super::timeline::{NEVER, ORIGIN, Position};
-use crate::histogram::Histogram;
-use crate::messages::{FragmentFlags, Received, ReportEntry};
+use super::table::{NEVER, ORIGIN, Position};
+use super::{OnClose, ReadoutConfig, SourceConfig};
+use crate::histogram::{Histogram, Histogrammed};
+use crate::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, Received, ReportEntry};
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, FragmentAccount, Instant, Requirement, SourceId};
+use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, Requirement, SourceId};
 use std::collections::VecDeque;
 
 /// How many fragments a source may hand over at once; what cannot be placed at once waits in a queue of this size.
@@ -207,7 +204,7 @@ impl Source {
         let before = self.last_came.replace(now);
         if are_taken {
             let since = before.map(|before| now.since(before));
-            self.histograms.iter_mut().for_each(|histogram| fill(histogram, since, fragments));
+            self.histograms.iter_mut().for_each(|histogram| fill_histogram(histogram, since, fragments));
         }
     }
 
@@ -413,4 +410,251 @@ fn first_words(fragment: &Received) -> [u64; ReportEntry::CORRUPT_WORDS] {
     let bytes = fragment.payload.pieces().flatten().take(8 * words.len());
     bytes.enumerate().for_each(|(place, byte)| words[place / 8] |= u64::from(*byte) << (8 * (place % 8)));
     words
+}
+
+/// The oldest incomplete event, as far as time is concerned.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Oldest {
+    /// Grows each time another event becomes the oldest.
+    generation: u64,
+    /// When it became the oldest; none while no event waits for anybody.
+    since: Option<Instant>,
+}
+
+impl Oldest {
+    /// Another event is the oldest from now on.
+    pub(super) const fn begin(&mut self, now: Instant) {
+        self.generation += 1;
+        self.since = Some(now);
+    }
+
+    /// No event waits for anybody.
+    pub(super) const fn end(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether an event waits.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.since.is_some()
+    }
+}
+
+/// How long the oldest incomplete event has waited for one source.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct AbsenceClock {
+    /// Since when it runs; none while the source is not read.
+    running_since: Option<Instant>,
+    /// What it showed when it stopped, for the event of `generation`.
+    shown: Duration,
+    generation: u64,
+}
+
+impl AbsenceClock {
+    /// Starts or stops the clock.
+    pub(super) fn set_running(&mut self, now: Instant, running: bool, oldest: &Oldest) {
+        match (self.running_since, running) {
+            (None, true) => self.running_since = Some(now),
+            (Some(_), false) => {
+                self.shown = self.shows(now, oldest);
+                self.generation = oldest.generation;
+                self.running_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// How long the oldest event has waited for this source while it was read.
+    pub(super) fn shows(&self, now: Instant, oldest: &Oldest) -> Duration {
+        let Some(oldest_since) = oldest.since else { return Duration::ZERO };
+        let before = if self.generation == oldest.generation { self.shown } else { Duration::ZERO };
+        before + self.running_since.map_or(Duration::ZERO, |since| now.since(since.max(oldest_since)))
+    }
+
+    /// When it will show `timeout`, if it goes on like this; never while it stands still.
+    pub(super) fn deadline(&self, timeout: Duration, oldest: &Oldest) -> Instant {
+        match (oldest.since, self.running_since) {
+            (Some(oldest_since), Some(since)) => {
+                let from = since.max(oldest_since);
+                from.after(timeout.saturating_sub(self.shows(from, oldest)))
+            }
+            _ => Instant::FAR_FUTURE,
+        }
+    }
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Stretch {
+    first: Position,
+    last: Position,
+    gap: Gap,
+}
+
+impl Stretch {
+    /// It reaches to this event, in which the source is missing.
+    fn take(&mut self, position: Position, key: EventKey) {
+        if position < self.first {
+            (self.first, self.gap.first) = (position, key);
+        }
+        if position > self.last {
+            (self.last, self.gap.last) = (position, key);
+        }
+        self.gap.missing += 1;
+    }
+}
+
+/// The stretches of a source. Outside of them it has a fragment in the record of every settled event in which it takes part.
+#[derive(Debug, Default)]
+pub(super) struct Gaps(ArrayVec<Stretch, { ReportEntry::MOST_GAPS }>);
+
+impl Gaps {
+    /// It is missing in this event, of which that was not said before: because it did not come, or because the event was
+    /// recorded without it, which is known later. Where there is no room for one more stretch the nearest one before it reaches
+    /// further, over events in which the source is not missing as well. Stretches that touch stay two, so that
+    /// each keeps its number in reports.
+    pub(super) fn note(&mut self, position: Position, key: EventKey) {
+        let behind = self.0.partition_point(|stretch| stretch.first <= position);
+        let before = behind.checked_sub(1);
+        let touches_before = before.is_some_and(|index| position <= self.0[index].last + 1);
+        let touches_behind = self.0.get(behind).is_some_and(|stretch| stretch.first == position + 1);
+        let grows = match before {
+            Some(index) if touches_before || self.0.is_full() && !touches_behind => Some(index),
+            _ if touches_behind || self.0.is_full() => Some(behind),
+            _ => None,
+        };
+        match grows {
+            Some(index) => self.0[index].take(position, key),
+            None => {
+                let gap = Gap { first: key, last: key, missing: 1 };
+                self.0.insert(behind, Stretch { first: position, last: position, gap });
+            }
+        }
+    }
+
+    /// Whether the source is missing in this event, as far as it was said.
+    pub(super) fn has(&self, position: Position) -> bool {
+        self.0.iter().any(|stretch| (stretch.first..=stretch.last).contains(&position))
+    }
+
+    /// In order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Gap> + '_ {
+        self.0.iter().map(|stretch| stretch.gap)
+    }
+}
+
+/// What happened to the numbers of one source, in order; of more than can be reported the first ones.
+#[derive(Debug, Default)]
+pub(super) struct Numbering {
+    list: ArrayVec<NumberingAnomaly, { ReportEntry::MOST_ANOMALIES }>,
+}
+
+impl Numbering {
+    /// Takes note of something. Wrong numbers and left-overs in a row are one.
+    pub(super) fn note(&mut self, kind: NumberingKind, key: EventKey, from: u64, to: u64, size: u64) {
+        use NumberingKind::{LeftOver, OutOfSync, WrongNumber};
+        // The operator may have to act on this one.
+        if kind == OutOfSync && self.list.is_full() {
+            self.list.pop();
+        }
+        match self.list.last_mut() {
+            Some(last) if last.kind == kind && last.key == key && matches!(kind, LeftOver | WrongNumber) => {
+                last.size += size;
+            }
+            _ => _ = self.list.try_push(NumberingAnomaly { kind, key, from, to, size }),
+        }
+    }
+
+    /// In order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NumberingAnomaly> + '_ {
+        self.list.iter().copied()
+    }
+}
+
+/// Counts fragments that came at once, `since` those before them.
+fn fill_histogram(histogram: &mut Histogram, since: Option<Duration>, fragments: &[Received]) {
+    let came = fragments.iter().filter(|fragment| !fragment.meta.flags.contains(FragmentFlags::MISSING));
+    match histogram.of() {
+        Histogrammed::Size => came.for_each(|fragment| histogram.count(u64::from(fragment.meta.length))),
+        Histogrammed::Interval => {
+            // The first of them came after those before; the others with it.
+            let mut since = since;
+            for _ in came {
+                since.into_iter().for_each(|since| histogram.count_interval(since));
+                since = Some(Duration::ZERO);
+            }
+        }
+        Histogrammed::Field(field) => {
+            came.for_each(|fragment| histogram.count_field(field.read(fragment.payload.pieces())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_nanos(100);
+
+    fn at(nanoseconds: u64) -> Instant {
+        Instant::from_nanoseconds(nanoseconds)
+    }
+
+    #[test]
+    fn counts_from_when_the_event_became_the_oldest() {
+        let (mut clock, mut oldest) = (AbsenceClock::default(), Oldest::default());
+        clock.set_running(at(0), true, &oldest);
+        assert_eq!(clock.shows(at(50), &oldest), Duration::ZERO);
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), Instant::FAR_FUTURE);
+        oldest.begin(at(50));
+        assert_eq!(clock.shows(at(80), &oldest), Duration::from_nanos(30));
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), at(150));
+        oldest.begin(at(90));
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), at(190), "the next event has its own clock");
+    }
+
+    #[test]
+    fn stands_still_while_the_source_is_not_read() {
+        let (mut clock, mut oldest) = (AbsenceClock::default(), Oldest::default());
+        clock.set_running(at(0), true, &oldest);
+        oldest.begin(at(0));
+        clock.set_running(at(60), false, &oldest);
+        assert_eq!(clock.shows(at(500), &oldest), Duration::from_nanos(60));
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), Instant::FAR_FUTURE);
+        clock.set_running(at(1000), true, &oldest);
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), at(1040));
+        clock.set_running(at(1010), false, &oldest);
+        clock.set_running(at(1010), true, &oldest);
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), at(1040));
+        oldest.begin(at(1020));
+        assert_eq!(clock.deadline(TIMEOUT, &oldest), at(1120), "what an earlier event waited does not count");
+    }
+
+    fn of(positions: impl IntoIterator<Item = Position>) -> Vec<(u64, u64, u64)> {
+        let mut gaps = Gaps::default();
+        positions.into_iter().for_each(|position| gaps.note(position, EventKey::new(0, position)));
+        gaps.iter().map(|gap| (gap.first.number(), gap.last.number(), gap.missing)).collect()
+    }
+
+    #[test]
+    fn events_in_a_row_are_one_stretch() {
+        assert_eq!(of([]), []);
+        assert_eq!(of([7]), [(7, 7, 1)]);
+        assert_eq!(of([7, 8, 9, 11, 13, 14]), [(7, 9, 3), (11, 11, 1), (13, 14, 2)]);
+    }
+
+    #[test]
+    fn what_is_known_later_finds_its_place_and_no_stretch_vanishes() {
+        assert_eq!(of([20, 21, 3, 5, 4, 22, 19, 6]), [(3, 4, 2), (5, 6, 2), (19, 22, 4)]);
+        assert_eq!(of([9, 8, 7]), [(7, 9, 3)]);
+    }
+
+    #[test]
+    fn what_finds_no_room_makes_the_stretch_before_it_longer_so_that_outside_nothing_is_missing() {
+        let most = ReportEntry::MOST_GAPS as u64;
+        let gaps = of((0..most + 5).map(|index| 2 * index));
+        assert_eq!(gaps.len() as u64, most);
+        assert_eq!(gaps.last(), Some(&(2 * (most - 1), 2 * (most + 4), 6)));
+        assert_eq!(gaps.iter().map(|gap| gap.2).sum::<u64>(), most + 5);
+        let gaps = of((1..=most).map(|index| 10 * index).chain([15, 3]));
+        assert_eq!((gaps[0], gaps[1], gaps.len() as u64), ((3, 15, 3), (20, 20, 1), most));
+    }
 }

@@ -10,39 +10,27 @@
 //! ([`Framer::described`]). Where the contents of a fragment are wrong, it is flagged and the stream goes on; where nobody
 //! knows any more where the next one begins, the connection is lost.
 
-mod boards;
 mod datagrams;
 mod described;
-mod divider;
-mod ferol;
-mod framed;
 mod gatherer;
-mod generic;
-mod opening;
 mod order;
-mod pieces;
-mod reorder;
+mod streams;
 
-pub use boards::Boards;
+pub(crate) use datagrams::{Assembly, Placed};
 pub use datagrams::{DatagramFramer, DatagramLimits};
 pub use described::FrameCounts;
-pub use divider::{Divider, Divides, MOST_FRAMES};
-pub use gatherer::GATHER_TIMEOUT;
-pub use opening::Opening;
-pub(crate) use pieces::{Assembly, Placed};
+pub use gatherer::{Divider, Divides, GATHER_TIMEOUT, MOST_FRAMES};
 
-use super::config::Format;
-use super::error::FramingError;
+use super::{Format, FramingError};
 use crate::messages::{FragmentMeta, Received};
 use core::time::Duration;
-use ferol::FerolStream;
-use framed::FramedStream;
 use gatherer::Gatherer;
-use generic::GenericStream;
 use ropewalk_memory::{ByteQueue, Payload, Slice};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::description::Description;
-use ropewalk_wire::generic::{HELLO_BYTES, Hello};
+use ropewalk_wire::ferol::{BlockError, BlockHeader};
+use ropewalk_wire::generic::{GenericError, HELLO_BYTES, Hello};
+use streams::{FerolStream, FramedStream, GenericStream};
 
 /// What a connection's fragments are held to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -289,4 +277,121 @@ impl Framer {
 /// In place of a fragment that was given up for this cause.
 fn given_up(source: SourceId, cause: Cause) -> Received {
     Received { meta: FragmentMeta::missing(source, cause), restarts: false, payload: Payload::default() }
+}
+
+/// The first bytes of a connection, as far as they have come: a block's header, a hello, or neither.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Opening {
+    /// Too few bytes have come.
+    Unfinished,
+    /// It begins with a FEROL block of this source.
+    Ferol(SourceId),
+    /// It begins with this hello.
+    Generic(Hello),
+    /// Neither format begins like this. Known from the first bytes on, so that whoever says too little for a header is
+    /// not waited for in vain.
+    Nonsense(Cause),
+}
+
+impl Opening {
+    /// So many bytes are enough, in both formats.
+    pub const BYTES: usize = HELLO_BYTES;
+
+    /// Looks at the first bytes, of which [`Opening::BYTES`] or fewer matter.
+    pub fn read(first: &[u8]) -> Self {
+        let beginning = &first[..first.len().min(4)];
+        if !BlockHeader::may_begin_with(beginning) && !Hello::may_begin_with(beginning) {
+            return Self::Nonsense(GenericError::Magic.cause());
+        }
+        let Some(header) = first.first_chunk() else { return Self::Unfinished };
+        match (BlockHeader::parse(header), first.first_chunk().map(Hello::parse)) {
+            (Ok(header), _) => Self::Ferol(header.source),
+            (Err(BlockError::Signature), None) => Self::Unfinished,
+            (Err(BlockError::Signature), Some(Ok(hello))) => Self::Generic(hello),
+            (Err(BlockError::Signature), Some(Err(error))) => Self::Nonsense(error.cause()),
+            (Err(error), _) => Self::Nonsense(error.cause()),
+        }
+    }
+
+    /// Whose connection it is and how it is framed, where that is known.
+    pub const fn identity(&self) -> Option<(SourceId, Format)> {
+        match self {
+            Self::Ferol(source) => Some((*source, Format::Ferol)),
+            Self::Generic(hello) => Some((hello.source, Format::Generic)),
+            Self::Unfinished | Self::Nonsense(_) => None,
+        }
+    }
+}
+
+/// Boards by what tells them apart: their address, or a number in their frames.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Boards {
+    /// The names of boards, each with the board's index: most have one.
+    known: Vec<(u128, usize)>,
+    /// How many there can be.
+    most: usize,
+}
+
+impl Boards {
+    /// These boards, and no others. Addresses are numbers: see [`Boards::of_address`].
+    pub fn new(boards: Vec<u128>) -> Self {
+        Self::of_names(boards.into_iter().map(|board| vec![board]).collect())
+    }
+
+    /// The same for boards that have several names each.
+    pub fn of_names(boards: Vec<Vec<u128>>) -> Self {
+        let most = boards.len();
+        let named = |(index, names): (usize, Vec<u128>)| names.into_iter().map(move |name| (name, index));
+        Self { known: boards.into_iter().enumerate().flat_map(named).collect(), most }
+    }
+
+    /// So many boards, whoever they are, in the order in which they show themselves.
+    pub fn of_count(most: usize) -> Self {
+        Self { known: Vec::with_capacity(most), most }
+    }
+
+    /// What stands for an address.
+    pub fn of_address(address: core::net::IpAddr) -> u128 {
+        match address.to_canonical() {
+            core::net::IpAddr::V4(address) => u128::from(u32::from(address)),
+            core::net::IpAddr::V6(address) => u128::from(address),
+        }
+    }
+
+    /// Which board it is; none where it is none of them, and no more are expected.
+    pub fn index_of(&mut self, board: u128) -> Option<usize> {
+        let known = self.known.iter().find(|&&(name, _)| name == board).map(|&(_, index)| index);
+        let next = self.known.len();
+        if known.is_none() && next < self.most {
+            self.known.push((board, next));
+            return Some(next);
+        }
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boards_are_known_or_come_one_after_the_other() {
+        let address = |last| Boards::of_address(core::net::IpAddr::from([192, 168, 10, last]));
+        let mut two = Boards::new(vec![address(2), address(1)]);
+        assert_eq!([1, 2, 3].map(|last| two.index_of(address(last))), [Some(1), Some(0), None]);
+        let mut any = Boards::of_count(2);
+        assert_eq!([7, 5, 7, 9, 5].map(|board| any.index_of(board)), [Some(0), Some(1), Some(0), None, Some(1)]);
+    }
+
+    #[test]
+    fn a_board_of_several_names_is_one() {
+        let mut two = Boards::of_names(vec![vec![7, 1], vec![8]]);
+        assert_eq!([1, 8, 7, 2].map(|name| two.index_of(name)), [Some(0), Some(1), Some(0), None]);
+    }
+
+    #[test]
+    fn an_address_is_the_same_board_in_both_of_its_forms() {
+        let mapped = core::net::Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped();
+        assert_eq!(Boards::of_address(mapped.into()), Boards::of_address([10, 0, 0, 1].into()));
+    }
 }

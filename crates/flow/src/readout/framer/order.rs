@@ -4,6 +4,8 @@
 //! a large gap, the number that showed the gap was wrong, and nothing is missing.
 
 use super::described::FrameCounts;
+use core::time::Duration;
+use ropewalk_terms::Instant;
 
 /// A source that leaves out more numbers than this has lost no frames, but begun anew.
 const LONGEST_GAP: i64 = 1 << 20;
@@ -120,6 +122,151 @@ impl Order {
     }
 }
 
+/// Something that waits for what it overtook.
+#[derive(Debug)]
+struct Ahead<T> {
+    number: u64,
+    came: Instant,
+    /// What came next when it came.
+    next: Option<u64>,
+    /// How many it overtook.
+    overtook: u64,
+    what: T,
+}
+
+/// Puts datagrams that overtook each other back in the order of their numbers.
+///
+/// ```text
+///   put(number) --> the next one: goes on, and behind it those that waited for it
+///               \-> ahead: waits until those between have come, until too many wait, or until its time is over
+///               \-> behind: goes on as it is, late or a repetition
+/// ```
+#[derive(Debug)]
+pub(super) struct Reorder<T> {
+    /// Bits that a 64-bit number has beyond these.
+    unused: u32,
+    most: usize,
+    timeout: Duration,
+    /// The number that comes next; none before the first one, which may be any.
+    next: Option<u64>,
+    /// The last one was behind, and this one would go on from it.
+    after_stray: Option<u64>,
+    /// In the order of their numbers.
+    ahead: Vec<Ahead<T>>,
+    /// All that wait go on: the numbering began anew, or nothing more comes.
+    is_flushing: bool,
+    overtaken: u64,
+}
+
+impl<T> Reorder<T> {
+    /// For numbers of `bits` bits: `most` wait at a time, each for `timeout` at most.
+    pub(super) fn new(bits: u8, most: usize, timeout: Duration) -> Self {
+        Self {
+            unused: 64 - u32::from(bits.clamp(1, 64)),
+            most,
+            timeout,
+            next: None,
+            after_stray: None,
+            ahead: Vec::with_capacity(most + 1),
+            is_flushing: false,
+            overtaken: 0,
+        }
+    }
+
+    fn distance(&self, from: u64, to: u64) -> i64 {
+        (to.wrapping_sub(from) << self.unused) as i64 >> self.unused
+    }
+
+    /// Whether this number is the next one and nothing waits: what has it need not be put in.
+    #[inline]
+    pub(super) fn is_next(&self, number: u64) -> bool {
+        self.ahead.is_empty() && self.next.is_some_and(|next| self.distance(next, number) == 0)
+    }
+
+    /// What went on had numbers up to this one.
+    #[inline]
+    pub(super) const fn pass(&mut self, last: u64) {
+        self.next = Some(last.wrapping_add(1));
+        self.after_stray = None;
+    }
+
+    /// Takes what has this number; what is behind is given back and goes on at once. [`Reorder::pop`] has the rest in its order.
+    pub(super) fn put(&mut self, now: Instant, number: u64, what: T) -> Option<T> {
+        if let Some(next) = self.next
+            && self.distance(next, number) < 0
+        {
+            // Two that go on from each other: the numbering begins anew, or one number ahead was wrong.
+            if self.after_stray.is_some_and(|after| self.distance(after, number) == 0) {
+                self.pass(number);
+                self.flush();
+            } else {
+                self.after_stray = Some(number.wrapping_add(1));
+            }
+            return Some(what);
+        }
+        let base = self.next.or_else(|| self.ahead.first().map(|first| first.number)).unwrap_or(number);
+        let at = self.ahead.partition_point(|one| self.distance(base, one.number) <= self.distance(base, number));
+        if let Some(behind) = self.ahead.get_mut(at) {
+            behind.overtook += 1;
+        }
+        self.ahead.insert(at, Ahead { number, came: now, next: self.next, overtook: 0, what });
+        None
+    }
+
+    /// What goes on, with its number, where everything that came until `now` was put in. None of that time: more that came
+    /// may still be put in.
+    pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<(u64, T)> {
+        let first = self.ahead.first()?.number;
+        let is_in_order = self.next.is_some_and(|next| self.distance(next, first) <= 0);
+        let is_full = self.ahead.len() > self.most;
+        let is_over = |one: &Ahead<T>| is_full || now.is_some_and(|now| now >= one.came.after(self.timeout));
+        let (at, is_right) = if is_in_order || self.is_flushing {
+            (0, true)
+        } else if let Some(wrong) = self.ahead.iter().position(|one| is_over(one) && self.is_wrong(one)) {
+            (wrong, false)
+        } else {
+            (self.ahead.iter().any(is_over).then_some(0)?, true)
+        };
+        let one = self.ahead.remove(at);
+        if is_right {
+            self.overtaken += one.overtook;
+            if !self.is_flushing && self.next.is_none_or(|next| self.distance(next, first) >= 0) {
+                self.pass(first);
+            }
+        }
+        self.is_flushing &= !self.ahead.is_empty();
+        Some((one.number, one.what))
+    }
+
+    /// Whether a number is far ahead though others have gone on since it came: it is no evidence of what comes next, and overtook
+    /// nothing.
+    fn is_wrong(&self, one: &Ahead<T>) -> bool {
+        one.next != self.next && self.next.is_some_and(|next| self.distance(next, one.number) > self.most as i64)
+    }
+
+    /// Nothing more comes: everything goes on.
+    pub(super) const fn flush(&mut self) {
+        self.is_flushing = !self.ahead.is_empty();
+    }
+
+    /// When something has waited long enough.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.ahead.iter().map(|one| one.came.after(self.timeout)).min()
+    }
+
+    /// Drops what waits, and says how many those were.
+    pub(super) fn clear(&mut self) -> usize {
+        let waiting = self.ahead.len();
+        self.ahead.clear();
+        waiting
+    }
+
+    /// How many were overtaken and put in their place, since it was asked last.
+    pub(super) const fn take_overtaken(&mut self) -> u64 {
+        core::mem::replace(&mut self.overtaken, 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +352,109 @@ mod tests {
             let numbers: Vec<u64> = sent.iter().map(|index| first.wrapping_add(*index) & mask).collect();
             let (missing, _) = in_the_end(bits, &numbers);
             prop_assert_eq!(missing, lost.len() as u64, "{:?}", sent);
+        }
+    }
+
+    const TIMEOUT: Duration = Duration::from_millis(5);
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(milliseconds))
+    }
+
+    /// Puts a number in, and appends what goes on.
+    fn step(reorder: &mut Reorder<u64>, now: Instant, number: u64, out: &mut Vec<u64>) {
+        if reorder.is_next(number) {
+            reorder.pass(number);
+            out.push(number);
+        } else {
+            out.extend(reorder.put(now, number, number));
+            out.extend(core::iter::from_fn(|| reorder.pop(Some(now))).map(|(_, what)| what));
+        }
+    }
+
+    /// What goes on of numbers that come one each millisecond, until time has passed and at the end.
+    fn reordered(bits: u8, numbers: &[u64]) -> (Vec<u64>, u64) {
+        let (mut reorder, mut out) = (Reorder::new(bits, 4, TIMEOUT), Vec::new());
+        for (&number, time) in numbers.iter().zip(0..) {
+            step(&mut reorder, at(time), number, &mut out);
+        }
+        reorder.flush();
+        out.extend(core::iter::from_fn(|| reorder.pop(None)).map(|(_, what)| what));
+        assert_eq!(reorder.ahead.len(), 0);
+        (out, reorder.take_overtaken())
+    }
+
+    #[test]
+    fn what_was_overtaken_by_a_few_is_put_in_its_place() {
+        assert_eq!(reordered(32, &[9, 10, 13, 11, 12, 14]), ((9..=14).collect(), 2));
+        assert_eq!(reordered(8, &[254, 0, 255, 1]), (vec![254, 255, 0, 1], 1), "where they wrap");
+        assert_eq!(reordered(32, &[3, 1, 2, 4, 5, 6, 7]), ((1..=7).collect(), 2), "at the start");
+    }
+
+    #[test]
+    fn what_is_lost_is_waited_for_so_long_and_for_so_many() {
+        assert_eq!(reordered(32, &[1, 2, 4, 5, 6, 7, 8, 9]).0, [1, 2, 4, 5, 6, 7, 8, 9]);
+        let (mut reorder, mut out) = (Reorder::new(32, 4, TIMEOUT), Vec::new());
+        for (time, number) in [(0, 1), (5, 2), (6, 4)] {
+            step(&mut reorder, at(time), number, &mut out);
+        }
+        assert_eq!((reorder.next_deadline(), reorder.pop(Some(at(10)))), (Some(at(11)), None));
+        assert_eq!(reorder.pop(Some(at(11))), Some((4, 4)));
+        assert!(reorder.is_next(5));
+        assert_eq!(reorder.put(at(12), 3, 3), Some(3), "too late, it goes on as it is");
+    }
+
+    #[test]
+    fn repetitions_restarts_and_wrong_numbers_hold_nobody_up() {
+        assert_eq!(reordered(32, &[1, 2, 3, 4, 5, 6, 6, 7, 3, 8]).0, [1, 2, 3, 4, 5, 6, 6, 7, 3, 8]);
+        assert_eq!(reordered(32, &[91, 92, 93, 94, 95, 96, 1, 2, 3, 5, 4]).0, [91, 92, 93, 94, 95, 96, 1, 2, 3, 4, 5]);
+        let wrong: Vec<u64> = [1, 2, 3, 4, 5, 6, 1 << 20].into_iter().chain(7..40).collect();
+        let (out, overtaken) = reordered(32, &wrong);
+        assert!(out.iter().filter(|&&number| number < 40).is_sorted(), "{out:?}");
+        assert_eq!((out.len(), overtaken), (40, 0));
+    }
+
+    #[test]
+    fn a_wrong_number_ahead_does_not_disturb_the_order_of_others() {
+        for wrong in [30, 1 << 20, 1 << 30] {
+            let numbers = [1, 2, wrong, 3, 4, 5, 8, 7, 6, 9, 12, 10, 11, 13];
+            let (out, overtaken) = reordered(32, &numbers);
+            let others: Vec<u64> = out.iter().copied().filter(|&number| number != wrong).collect();
+            assert_eq!((others, out.len(), overtaken), ((1..=13).collect(), 14, 4), "{wrong}: {out:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_nothing_waits_for_longer(numbers in proptest::collection::vec((0u64..60, 0u64..4), 1..200), bits in 5u8..12) {
+            let (mut reorder, mut out, mut now) = (Reorder::new(bits, 4, TIMEOUT), Vec::new(), at(0));
+            for &(number, wait) in &numbers {
+                now = now.after(Duration::from_millis(wait));
+                step(&mut reorder, now, number, &mut out);
+                prop_assert!(reorder.ahead.len() <= 4);
+                prop_assert!(reorder.next_deadline().is_none_or(|due| due > now));
+            }
+            reorder.flush();
+            out.extend(core::iter::from_fn(|| reorder.pop(Some(now))).map(|(_, what)| what));
+            let mut sent: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
+            sent.sort_unstable();
+            out.sort_unstable();
+            prop_assert_eq!(sent, out);
+        }
+
+        /// Whatever overtakes by up to as many places as wait comes out in its order.
+        #[test]
+        fn a_shuffle_within_the_window_is_undone(first in 0u64..1 << 20, places in proptest::collection::vec(0usize..4, 100), bits in 8u8..=64) {
+            let mut order_of: Vec<usize> = (0..places.len()).collect();
+            order_of.sort_by_key(|&index| index + places[index]);
+            let mask = u64::MAX >> (64 - bits);
+            let (mut reorder, mut out) = (Reorder::new(bits, 8, TIMEOUT), Vec::new());
+            for index in order_of {
+                step(&mut reorder, at(0), (first + index as u64) & mask, &mut out);
+            }
+            reorder.flush();
+            out.extend(core::iter::from_fn(|| reorder.pop(None)).map(|(_, what)| what));
+            prop_assert_eq!(out, (0..places.len() as u64).map(|index| (first + index) & mask).collect::<Vec<_>>());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A card's ring up to the accounts of its sources.
+//! A card's ring up to the accounts of its sources, with a listener beside them, and the heads of chunks.
 
 use super::*;
 use crate::messages::{Fragment, FragmentFlags, Message, Release, ReleaseEntry, Start};
@@ -6,23 +6,24 @@ use crate::readout::{Readout, ReadoutConfig, SourceConfig};
 use crate::source::felix::{
     CHUNK_HEAD_BYTES, ChunkOrigin, EmulatedCard, EmulatedCardConfig, FAULTS, Fault, FaultShare, Faults,
 };
-use crate::source::{SizeDistribution, TriggerGate};
+use crate::source::{SizeDistribution, Trigger, TriggerGate, TriggerRate, TriggerSequence};
 use core::time::Duration;
-use ropewalk_memory::PoolConfig;
-use ropewalk_memory::ring::{RingWriter, ring};
+use ropewalk_memory::ring::{RingReader, RingWriter, ring};
+use ropewalk_memory::{Payload, PoolConfig};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Outcome, SourceId};
 use ropewalk_wire::felix::BlockError;
+use ropewalk_wire::rod;
 
 const FORMAT: BlockFormat = BlockFormat::WIDE;
-pub(super) const LINKS: u32 = 3;
-pub(super) const TIMEOUT: Duration = Duration::from_millis(100);
+const LINKS: u32 = 3;
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A card of three e-links, its ring, and a readout unit.
-pub(super) struct Rig {
-    pub(super) writer: RingWriter,
-    pub(super) input: CardInput,
+struct Rig {
+    writer: RingWriter,
+    input: CardInput,
     readout: Readout,
-    pub(super) now: Instant,
+    now: Instant,
     encoders: Vec<Encoder>,
 }
 
@@ -41,7 +42,7 @@ impl Rig {
     }
 
     /// The same, where the e-links' chunks have these heads.
-    pub(super) fn with_rules(kibibytes: usize, window: u32, rules: &EventRules) -> Self {
+    fn with_rules(kibibytes: usize, window: u32, rules: &EventRules) -> Self {
         let bits = |link| rules.of(elink(link)).bits().expect("a rule");
         let sources = (0..LINKS).map(|link| SourceConfig::of_card(source(link), bits(link))).collect();
         let config = ReadoutConfig { source_timeout: TIMEOUT, window, ..ReadoutConfig::new(0, sources) };
@@ -57,14 +58,14 @@ impl Rig {
     }
 
     /// The chunk of an event in blocks of its own.
-    pub(super) fn say(&mut self, link: u32, number: u32, bytes: usize) {
+    fn say(&mut self, link: u32, number: u32, bytes: usize) {
         let mut chunk = vec![0; bytes];
         ChunkOrigin { source: source(link), number }.fill(&mut chunk);
         self.say_bytes(link, &chunk);
     }
 
     /// A chunk of these bytes in blocks of its own.
-    pub(super) fn say_bytes(&mut self, link: u32, chunk: &[u8]) {
+    fn say_bytes(&mut self, link: u32, chunk: &[u8]) {
         self.encode(link, |encoder, out| encoder.chunk(chunk, Status::GOOD, out));
     }
 
@@ -74,7 +75,7 @@ impl Rig {
     }
 
     /// Somebody else writes into the ring.
-    pub(super) fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
+    fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
         let filled = fill(self.writer.space());
         let _ = self.writer.commit(filled);
     }
@@ -98,11 +99,11 @@ impl Rig {
         }
     }
 
-    pub(super) fn turn(&mut self) {
+    fn turn(&mut self) {
         self.turn_with(&mut ());
     }
 
-    pub(super) fn turn_with(&mut self, listener: &mut impl Listener) {
+    fn turn_with(&mut self, listener: &mut impl Listener) {
         self.input.turn(self.now, &mut self.readout, listener);
         while self.readout.poll(self.now).is_some() {}
     }
@@ -115,27 +116,27 @@ impl Rig {
         }
     }
 
-    pub(super) fn release(&mut self, from: u64, count: u32) {
+    fn release(&mut self, from: u64, count: u32) {
         let entry = ReleaseEntry { first: EventKey::new(0, from), count, outcome: Outcome::Complete };
         let entries = [entry].into_iter().collect();
         self.readout.message(self.now, NodeId::MANAGER, &Message::Release(Release { entries }));
         self.turn();
     }
 
-    pub(super) fn account(&self, link: u32) -> FragmentAccount {
+    fn account(&self, link: u32) -> FragmentAccount {
         let account = self.readout.account(link as usize);
         assert_eq!(account.received, account.accounted(), "link {link}: {account:?}");
         account
     }
 
     /// What is held of an event, if it is settled.
-    pub(super) fn fragments(&self, number: u64) -> Option<Vec<Fragment>> {
+    fn fragments(&self, number: u64) -> Option<Vec<Fragment>> {
         let mut fragments = Vec::new();
         self.readout.super_fragment(EventKey::new(0, number))?.append_to(&mut fragments);
         Some(fragments)
     }
 
-    pub(super) fn is_settled(&self, number: u64) -> bool {
+    fn is_settled(&self, number: u64) -> bool {
         self.readout.super_fragment(EventKey::new(0, number)).is_some()
     }
 }
@@ -401,4 +402,151 @@ fn every_fault_ends_in_an_account_that_balances() {
     // In a ring every block has its size.
     assert_eq!(damaged[BlockError::Size as usize - 1], 0);
     assert!(seen.iter().chain(&damaged[1..]).all(|&count| count > 0), "{seen:?} {damaged:?}: each is seen");
+}
+
+/// Takes whole batches while it has room for their chunks, and keeps these if it is told to.
+#[derive(Default)]
+struct Slow {
+    room: usize,
+    keeps: bool,
+    kept: Vec<Payload>,
+    taken: Vec<(ELink, u64)>,
+}
+
+impl Listener for Slow {
+    fn take(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> bool {
+        let chunks: Vec<_> = batch.chunks().collect();
+        if chunks.len() > self.room {
+            return false;
+        }
+        self.room -= chunks.len();
+        for (elink, chunk) in chunks {
+            let Chunk::Short { piece, .. } = chunk else { panic!("all chunks are short") };
+            let mut payload = Payload::default();
+            ring.append(piece.position, piece.length, &mut payload);
+            self.taken.extend(EventRule::USUAL.number(&payload).map(|number| (elink, number)));
+            self.kept.extend(Some(payload).filter(|_| self.keeps));
+        }
+        true
+    }
+
+    fn holds(&self) -> bool {
+        !self.kept.is_empty()
+    }
+}
+
+fn expect_whole(fragments: &[Fragment]) {
+    assert_eq!(fragments.len(), LINKS as usize);
+    assert!(fragments.iter().all(|fragment| fragment.meta.missing_cause().is_none()), "{fragments:?}");
+}
+
+#[test]
+fn a_listener_gets_what_the_readout_unit_gets_and_each_block_is_decoded_once() {
+    let (mut rig, mut listener) = (Rig::new(64, 100), Slow { room: usize::MAX, ..Slow::default() });
+    for number in 1..=20 {
+        (0..LINKS).for_each(|link| rig.say(link, number, 50));
+        rig.turn_with(&mut listener);
+        assert!(rig.is_settled(u64::from(number)));
+        rig.release(u64::from(number), 1);
+    }
+    let expected: Vec<_> = (1..=20).flat_map(|number| (0..LINKS).map(move |link| (elink(link), number))).collect();
+    assert_eq!(listener.taken, expected);
+    assert_eq!(rig.input.counts().chunks.chunks, expected.len() as u64);
+}
+
+/// What stands behind the batch that it has no room for is not read: its sources are not absent.
+#[test]
+fn a_listener_that_is_waited_for_holds_the_card_up_and_nobody_is_missed_for_it() {
+    let (mut rig, mut listener) = (Rig::new(64, 100), Slow::default());
+    (0..LINKS - 1).for_each(|link| rig.say(link, 1, 50));
+    rig.turn_with(&mut listener);
+    rig.say(LINKS - 1, 1, 50);
+    for _ in 0..100 {
+        rig.now = rig.now.after(TIMEOUT);
+        rig.turn_with(&mut listener);
+    }
+    assert!(!rig.is_settled(1) && listener.taken.is_empty());
+    listener.room = usize::MAX;
+    rig.turn_with(&mut listener);
+    expect_whole(&rig.fragments(1).expect("it is settled"));
+    assert_eq!(listener.taken.len(), LINKS as usize);
+}
+
+#[test]
+fn where_a_listener_keeps_the_ring_full_nobody_is_missed_for_it() {
+    let (mut rig, mut listener) = (Rig::new(4, 100), Slow { room: usize::MAX, keeps: true, ..Slow::default() });
+    (0..LINKS).for_each(|link| rig.say(link, 1, 50));
+    rig.say(0, 2, 50);
+    rig.turn_with(&mut listener);
+    rig.release(1, 1);
+    rig.turn_with(&mut listener);
+    for _ in 0..100 {
+        rig.now = rig.now.after(TIMEOUT);
+        rig.turn_with(&mut listener);
+    }
+    assert!(rig.input.is_starved(), "{:?}", rig.input.ring());
+    assert!(!rig.is_settled(2));
+    listener.kept.clear();
+    rig.turn_with(&mut listener);
+    (1..LINKS).for_each(|link| rig.say(link, 2, 50));
+    rig.turn_with(&mut listener);
+    expect_whole(&rig.fragments(2).expect("it is settled"));
+}
+
+#[test]
+fn a_card_that_ends_is_not_ended_before_its_listener_has_everything() {
+    let (mut rig, mut listener) = (Rig::new(64, 100), Slow::default());
+    (0..LINKS).for_each(|link| rig.say(link, 1, 50));
+    let _ = rig.writer.close();
+    rig.turn_with(&mut listener);
+    assert!(rig.is_settled(1) && !rig.input.is_ended());
+    listener.room = usize::MAX;
+    rig.turn_with(&mut listener);
+    assert!(rig.input.is_ended());
+}
+
+const SEED: u64 = 7;
+
+/// The first e-link has a number of three bytes in the middle of its head, the last one heads of ROD fragments.
+fn rules() -> EventRules {
+    let field = NumberField { offset: 5, bytes: 3, is_big_endian: true, mask: 0xff_ffff };
+    EventRules::from(EventRule::USUAL).with(elink(0), EventRule::Field(field)).with(elink(LINKS - 1), EventRule::Rod)
+}
+
+#[test]
+fn the_chunks_of_an_event_are_found_however_each_link_of_a_card_says_it() {
+    let mut rig = Rig::with_rules(256, 100, &rules());
+    let size = SizeDistribution::Uniform { least: 40, most: 3000 };
+    let mut config = EmulatedCardConfig::new(rig.format(), (0..LINKS).map(elink), size, SEED);
+    config.links.iter_mut().for_each(|link| link.rule = rules().of(link.elink));
+    let (mut card, gate) = (EmulatedCard::new(config), TriggerGate::new(10));
+    rig.write_with(|space| card.fill(Duration::ZERO, &gate, space));
+    rig.turn();
+    let mut triggers = TriggerSequence::new(SEED, TriggerRate::Unlimited);
+    for _ in 0..10 {
+        let Trigger { number, bunch_crossing, .. } = triggers.next_trigger();
+        let fragments = rig.fragments(number).expect("it is settled");
+        let metas: Vec<_> = fragments.iter().map(|fragment| fragment.meta).collect();
+        assert!(metas.iter().all(|meta| meta.missing_cause().is_none() && meta.raw_id == number), "{metas:?}");
+        let of_rod = metas.last().expect("there are three");
+        assert_eq!((of_rod.bunch_crossing, of_rod.flags), (bunch_crossing, FragmentFlags::HAS_BUNCH_CROSSING));
+        assert!(metas[..LINKS as usize - 1].iter().all(|meta| meta.flags == FragmentFlags::default()));
+        let head = fragments[LINKS as usize - 1].payload.read_array(0).expect("36 bytes");
+        assert!(rod::Header::parse(&head).is_ok_and(|head| u64::from(head.level1_id()) == number));
+    }
+}
+
+#[test]
+fn a_chunk_without_the_marker_of_its_head_is_malformed_and_costs_itself() {
+    let mut rig = Rig::with_rules(64, 100, &rules());
+    let chunk = |number| [&rod::Header::new(1, number, 5, 9).to_bytes()[..], &[0; 20]].concat();
+    rig.say_bytes(LINKS - 1, &chunk(1));
+    let mut unmarked = chunk(2);
+    unmarked[0] = 0;
+    rig.say_bytes(LINKS - 1, &unmarked);
+    rig.say_bytes(LINKS - 1, &chunk(3)[..35]);
+    rig.say_bytes(LINKS - 1, &chunk(4));
+    rig.turn();
+    let account = rig.account(LINKS - 1);
+    assert_eq!((account.received, account.dropped.get(Cause::Malformed), account.in_flight), (4, 2, 2), "{account:?}");
 }
