@@ -1,14 +1,16 @@
-//! What the rooms of flow say to each other, and nothing else.
+//! The messages between the modules of flow. No other types pass between them.
 //!
-//! The messages between nodes are wire's; here are the values that travel inside one node with their bytes.
+//! Messages between nodes are defined in wire. This module adds the values that carry their bytes within one node, and the
+//! functions that move them.
 
-use ropewalk_memory::Payload;
 pub use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Ended, Finished,
     FragmentFlags, FragmentMeta, Gap, GapPart, Lacking, LackingEntry, Lumisection, LumisectionEnd, Mask, Message,
     NumberingAnomaly, NumberingKind, ReadoutState, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry,
     Resync, Setting, Start, SuperFragmentEntry, SynchronyState, Unreleased, UnreleasedEntry,
 };
+
+use ropewalk_memory::Payload;
 
 /// One source's data for one event, with the bytes as they lie in the pool: as large as a line of the cache.
 #[derive(Clone, Debug)]
@@ -38,4 +40,28 @@ impl Received {
     pub fn take(&mut self) -> Self {
         Self { payload: core::mem::take(&mut self.payload), ..*self }
     }
+}
+
+// Moves of fragments directly to their destination. If a value may have to be dropped on the way (the vector must grow, or the
+// destination is occupied), the compiler builds it on the stack first. It is then read in other pieces than it was written in,
+// and the processor stalls on that for longer than the rest of the move takes.
+
+/// Appends a value for which there is room.
+///
+/// # Panics
+/// Where there is none: it is to be reserved before.
+#[inline(always)]
+pub(crate) fn append<T>(out: &mut Vec<T>, value: T) {
+    if out.len() < out.capacity() {
+        out.push(value);
+    } else {
+        core::mem::forget(value);
+        unreachable!("room is reserved before");
+    }
+}
+
+/// Overwrites what has nothing to be dropped: what else is there would be lost for its pool.
+#[inline(always)]
+pub(crate) fn overwrite<T>(vacant: &mut T, value: T) {
+    core::mem::forget(core::mem::replace(vacant, value));
 }

@@ -4,11 +4,11 @@ use super::message::{Hints, Recent};
 use super::slots::{Slot, Slots, Stage};
 use super::synchrony::{Action, Config, ConfigError, Observation, Synchrony};
 use super::{BuilderConfig, BuilderSource, EventView};
-use crate::lumisections::KnownLumisections;
 use crate::messages::{
     AcknowledgeEntry, Credit, Fragment, FragmentFlags, LackingEntry, LumisectionEnd, Message, ReportEntry,
     SynchronyState,
 };
+use crate::run_state::KnownLumisections;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{

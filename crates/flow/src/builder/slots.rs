@@ -1,7 +1,6 @@
 //! The slots: one row of fragments for each event in work, made once and used again.
 
-use crate::messages::Fragment;
-use crate::moves::overwrite;
+use crate::messages::{Fragment, overwrite};
 use ropewalk_memory::Returns;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome, Verdict};

@@ -10,7 +10,7 @@
 use super::config::FarmConfig;
 use super::farm::{Farm, Held, is_waiting};
 use super::set::{Bytes, FragmentPlace, GatheredEvent, InPieces, Range, Stage, append_range, bytes_of_all, head_of};
-use crate::moves::append;
+use crate::messages::append;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{EventKey, Incarnation, Instant};

@@ -1,7 +1,7 @@
 //! A set of events: the packets of all sources for N consecutive events. Made before the run and used again and again.
 
 use super::config::FlowConfig;
-use crate::moves::{append, overwrite};
+use crate::messages::{append, overwrite};
 use core::time::Duration;
 use ropewalk_memory::{Payload, Returns, Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};

@@ -8,7 +8,7 @@ use super::run::{Lumisections, Phase};
 use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
 use crate::messages::{LumisectionEnd, Mask, Message, ReadoutState, Resync, Setting, Start};
-use crate::settings::Settings;
+use crate::run_state::Settings;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{

@@ -3,9 +3,8 @@
 use super::machine::Readout;
 use super::source::Source;
 use super::table::{ORIGIN, Position, State};
-use crate::lumisections::KnownLumisections;
 use crate::messages::{Announce, AnnounceEntry, Batch, Ended, FragmentFlags, Message, ReportEntry};
-use crate::settings::Settings;
+use crate::run_state::{KnownLumisections, Settings};
 use arrayvec::ArrayVec;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant};

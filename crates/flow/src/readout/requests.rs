@@ -4,8 +4,7 @@
 use super::machine::{Readout, ReadoutAction};
 use super::source::Source;
 use super::table::{ORIGIN, Place, Position, State, Table};
-use crate::messages::{Fragment, FragmentMeta, Release, RequestEntry, SuperFragmentEntry};
-use crate::moves::append;
+use crate::messages::{Fragment, FragmentMeta, Release, RequestEntry, SuperFragmentEntry, append};
 use core::ops::Range;
 use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};

@@ -8,8 +8,7 @@
 //!                  ^base                ^end             x held, - will not come
 //! ```
 
-use crate::messages::{Fragment, FragmentMeta, Received};
-use crate::moves::overwrite;
+use crate::messages::{Fragment, FragmentMeta, Received, overwrite};
 use core::ops::{ControlFlow, Range};
 use ropewalk_memory::{Payload, Returns};
 use ropewalk_terms::flaws::{Flaw, is_planted};

@@ -6,12 +6,12 @@
 
 use super::{DRAIN_TIMEOUT, EVENT_TIMEOUT, key};
 use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource};
-use crate::lumisections::KnownLumisections;
 use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig, ManagerState};
 use crate::messages::{
     Announce, AnnounceEntry, Batch, Ended, Finished, Fragment, FragmentFlags, FragmentMeta, LumisectionEnd, Message,
     SuperFragmentEntry,
 };
+use crate::run_state::KnownLumisections;
 use core::time::Duration;
 use proptest::prelude::*;
 use ropewalk_memory::Payload;

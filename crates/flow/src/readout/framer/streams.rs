@@ -3,8 +3,7 @@
 use super::described::{Describer, FrameCounts, Queued};
 use super::gatherer::Gatherer;
 use super::{FramerLimits, given_up};
-use crate::messages::{FragmentFlags, FragmentMeta, Received};
-use crate::moves::append;
+use crate::messages::{FragmentFlags, FragmentMeta, Received, append};
 use ropewalk_memory::{ByteQueue, FrontSlice, Payload};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::description::Description;

@@ -1,6 +1,7 @@
-//! What a readout or builder unit knows of the lumisections of its run: which have begun, and which are over.
+//! The state of a run that the event manager announces to each node: lumisections that have begun or ended, and changed parameters.
 
-use crate::messages::{Lumisection, LumisectionEnd, Message};
+use crate::messages::{Lumisection, LumisectionEnd, Message, Setting};
+use arrayvec::ArrayVec;
 use ropewalk_terms::EventKey;
 use std::collections::VecDeque;
 
@@ -66,5 +67,39 @@ impl KnownLumisections {
     pub(crate) fn told(&self) -> impl Iterator<Item = Message> {
         let ended = self.ended.map(Message::LumisectionEnd);
         ended.into_iter().chain(self.open.iter().map(|one| Message::Lumisection(*one)))
+    }
+}
+
+/// More parameters than there are, with a prescale for each of the most streams.
+const MOST_SETTINGS: usize = 128;
+
+/// The last value of each, in the order in which they were changed first. Beyond what there is nothing is kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings(ArrayVec<Setting, MOST_SETTINGS>);
+
+impl Settings {
+    /// Keeps a value.
+    pub(crate) fn keep(&mut self, setting: Setting) {
+        let same = |known: &&mut Setting| (known.parameter, known.of) == (setting.parameter, setting.of);
+        match self.0.iter_mut().find(same) {
+            Some(known) => *known = setting,
+            // A system has fewer.
+            None => _ = self.0.try_push(setting),
+        }
+    }
+
+    /// Keeps a value unless there is one already.
+    pub(crate) fn keep_unless_known(&mut self, setting: Setting) -> bool {
+        let same = |known: &&Setting| (known.parameter, known.of) == (setting.parameter, setting.of);
+        let is_new = !self.0.iter().any(|known| same(&known));
+        if is_new {
+            self.keep(setting);
+        }
+        is_new
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Setting> + '_ {
+        self.0.iter().copied()
     }
 }
