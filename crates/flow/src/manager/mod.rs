@@ -86,7 +86,7 @@ impl ManagerConfig {
     /// Checks every limit.
     ///
     /// # Errors
-    /// The first setting that is outside its limits. [`Manager::new`](Manager::new) would move it to the
+    /// The first setting that is outside its limits. [`Manager::new`] would move it to the
     /// nearest one inside.
     pub const fn check(&self) -> Result<(), ManagerConfigError> {
         if self.readouts == 0 {

@@ -201,7 +201,7 @@ impl ReadoutConfig {
         }
     }
 
-    /// Checks what [`Readout::new`](Readout::new) relies on; that one makes do with what is wrong.
+    /// Checks what [`Readout::new`] relies on; that one makes do with what is wrong.
     ///
     /// # Errors
     /// The first thing that is wrong.

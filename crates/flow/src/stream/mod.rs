@@ -29,10 +29,10 @@ use ropewalk_wire::felix::{BlockFormat, ELink, Encoder, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a [`Router`](Router) is to be. A subscriber's queue is made when it joins.
+/// What a [`Router`] is to be. A subscriber's queue is made when it joins.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RouterConfig {
-    /// The most subscribers at once, at most [`MOST_SUBSCRIBERS`](MOST_SUBSCRIBERS).
+    /// The most subscribers at once, at most [`MOST_SUBSCRIBERS`].
     pub subscribers: usize,
     /// The most bytes that wait for one subscriber; a single larger chunk is taken when nothing waits.
     pub queue_bytes: u64,
@@ -63,7 +63,7 @@ impl Default for RouterConfig {
     }
 }
 
-/// What a [`StreamInput`](StreamInput) is to be.
+/// What a [`StreamInput`] is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InputConfig {
     /// Its blocks and chunks.

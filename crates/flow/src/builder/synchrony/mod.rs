@@ -34,7 +34,7 @@ pub const REACH: i16 = 50;
 /// Which sources are watched, against which, and what a displaced one leads to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// The sources, in the order in which [`Synchrony::observe`](Synchrony::observe) is given them.
+    /// The sources, in the order in which [`Synchrony::observe`] is given them.
     pub sources: Vec<SourceConfig>,
     /// The source that the others are compared with; otherwise the first one that shows a key.
     pub reference: Option<SourceId>,

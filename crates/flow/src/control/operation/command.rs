@@ -129,7 +129,7 @@ pub enum Answer {
     Failed(Fault),
     /// Another command, a later one, led elsewhere.
     Overtaken,
-    /// Somebody else holds the controls; see [`Controls`](Controls).
+    /// Somebody else holds the controls; see [`Controls`].
     HeldByAnother,
 }
 

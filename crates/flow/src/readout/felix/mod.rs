@@ -32,7 +32,7 @@ use ropewalk_wire::felix::{
     BlockError, BlockFormat, BlockWalk, ChunkError, ELink, Status, SubChunk, SubChunkType, Trailer, Walked,
 };
 
-/// What a [`ChunkDecoder`](ChunkDecoder) is to be. All room is got at the start.
+/// What a [`ChunkDecoder`] is to be. All room is got at the start.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ChunkConfig {
     /// The kind of its blocks.

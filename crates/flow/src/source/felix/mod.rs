@@ -41,10 +41,10 @@ pub struct EmulatedCardConfig {
     pub link_bytes_per_second: Option<f64>,
     /// Chunks that would be shorter have so many bytes.
     pub least_chunk_bytes: u32,
-    /// The longest chunk that the reader takes: one that is [`Fault::Oversize`](Fault::Oversize) is longer.
+    /// The longest chunk that the reader takes: one that is [`Fault::Oversize`] is longer.
     pub most_chunk_bytes: u32,
     /// The memory that blocks are written to again and again: an e-link that is stalled
-    /// ([`Fault::Stalled`](Fault::Stalled)) is silent while others fill it once.
+    /// ([`Fault::Stalled`]) is silent while others fill it once.
     pub ring_bytes: u64,
     /// How often what goes wrong.
     pub faults: Faults,
