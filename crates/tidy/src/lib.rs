@@ -3,7 +3,13 @@
 //! The rules live in `tests/house`: one file per rule, each finding with file, line, what is wrong and what
 //! to do. This library is for the tests of all crates (a dev-dependency): a test that cannot run on this
 //! machine calls [`skipped`], so that `.ci/run` can count it and fail on a skip that nobody expected.
+//!
+//! The modules read Rust source for the rules and for `figures`, the program that counts lines of code.
 #![forbid(unsafe_code)]
+
+pub mod modules;
+pub mod source;
+pub mod tree;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

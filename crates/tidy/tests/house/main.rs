@@ -8,6 +8,6 @@ mod printing;
 mod purity;
 mod reach;
 mod sizes;
-mod source;
-mod tree;
 mod words;
+
+use ropewalk_tidy::{modules, source, tree};

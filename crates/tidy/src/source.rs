@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 /// A file, taken apart. Both texts are as long as the file, line by line and byte by byte.
-pub(crate) struct Source {
+pub struct Source {
     /// The code: comments, strings, characters and anything outside ASCII are blanks.
-    pub(crate) code: String,
+    pub code: String,
     /// The comments: everything else is blank.
-    pub(crate) comments: String,
+    pub comments: String,
 }
 
 impl Source {
     /// Takes `text` apart.
-    pub(crate) fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         let bytes = text.as_bytes();
         let mut code = bytes.to_vec();
         let mut comments = vec![b' '; bytes.len()];
@@ -146,7 +146,7 @@ fn raw_length(rest: &[u8]) -> Option<usize> {
 }
 
 /// The words of masked code with their places, in order.
-pub(crate) fn words(code: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+pub fn words(code: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     let bytes = code.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -158,38 +158,43 @@ pub(crate) fn words(code: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
 }
 
 /// The line of a place in `text`, counted from one.
-pub(crate) fn line_of(text: &str, place: usize) -> usize {
+pub fn line_of(text: &str, place: usize) -> usize {
     1 + text.as_bytes()[..place].iter().filter(|&&byte| byte == b'\n').count()
 }
 
-#[test]
-fn comments_and_literals_leave_the_code() {
-    let text = r##"let a = "fn // no"; // fn one
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_leave_the_code() {
+        let text = r##"let a = "fn // no"; // fn one
 /* fn /* nested */ still */ let b = 'x'; let c: &'a str = r#"} " fn"#; let d = b'\'';
 let r#fn = '\u{1F600}'; let e = 'ü'; fn two() {}"##;
-    let source = Source::new(text);
-    assert_eq!(source.code.len(), text.len());
-    assert_eq!(source.code.lines().count(), 3);
-    let lines: Vec<String> =
-        source.code.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(lines[0], "let a = ;");
-    assert_eq!(lines[1], "let b = ; let c: &'a str = ; let d = ;");
-    assert_eq!(lines[2], "let r#fn = ; let e = ; fn two() {}");
-    assert!(source.comments.contains("// fn one") && source.comments.contains("still */"));
-    assert!(!source.comments.contains("// no"));
-}
-
-#[test]
-fn unfinished_literals_end_with_the_file() {
-    for text in ["\"abc", "/* a /* b */", "'\\", "b'\\'", "let x = \"\\"] {
-        assert_eq!(Source::new(text).code.len(), text.len());
+        let source = Source::new(text);
+        assert_eq!(source.code.len(), text.len());
+        assert_eq!(source.code.lines().count(), 3);
+        let lines: Vec<String> =
+            source.code.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines[0], "let a = ;");
+        assert_eq!(lines[1], "let b = ; let c: &'a str = ; let d = ;");
+        assert_eq!(lines[2], "let r#fn = ; let e = ; fn two() {}");
+        assert!(source.comments.contains("// fn one") && source.comments.contains("still */"));
+        assert!(!source.comments.contains("// no"));
     }
-}
 
-#[test]
-fn words_and_lines_are_counted() {
-    let code = "pub fn a\n  unsafe_code";
-    let found: Vec<&str> = words(code).map(|(_, word)| word).collect();
-    assert_eq!(found, ["pub", "fn", "a", "unsafe_code"]);
-    assert_eq!(line_of(code, 12), 2);
+    #[test]
+    fn unfinished_literals_end_with_the_file() {
+        for text in ["\"abc", "/* a /* b */", "'\\", "b'\\'", "let x = \"\\"] {
+            assert_eq!(Source::new(text).code.len(), text.len());
+        }
+    }
+
+    #[test]
+    fn words_and_lines_are_counted() {
+        let code = "pub fn a\n  unsafe_code";
+        let found: Vec<&str> = words(code).map(|(_, word)| word).collect();
+        assert_eq!(found, ["pub", "fn", "a", "unsafe_code"]);
+        assert_eq!(line_of(code, 12), 2);
+    }
 }

@@ -7,17 +7,18 @@ use std::sync::OnceLock;
 
 /// One breach of a rule.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub struct Finding {
     /// The file, relative to the repository.
-    pub(crate) file: String,
+    pub file: String,
     /// The line, counted from one.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What is wrong and what to do.
-    pub(crate) what: String,
+    pub what: String,
 }
 
 impl Finding {
-    pub(crate) fn new(file: &str, line: usize, what: impl Into<String>) -> Self {
+    /// A finding of its parts.
+    pub fn new(file: &str, line: usize, what: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line, what: what.into() }
     }
 }
@@ -29,13 +30,13 @@ impl fmt::Display for Finding {
 }
 
 /// Fails the test with every finding, one per line.
-pub(crate) fn expect_none(findings: &[Finding]) {
+pub fn expect_none(findings: &[Finding]) {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(lines.is_empty(), "{} findings\n{}\n", lines.len(), lines.join("\n"));
 }
 
 /// The repository's directory.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -44,25 +45,27 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// A text file of the repository.
-pub(crate) struct TextFile {
+pub struct TextFile {
     /// Its path relative to the repository, with `/` between the parts.
-    pub(crate) path: String,
+    pub path: String,
     /// Its text.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl TextFile {
-    pub(crate) fn is_rust(&self) -> bool {
+    /// Whether it is Rust source.
+    pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    pub(crate) fn is_markdown(&self) -> bool {
+    /// Whether it is a page of Markdown.
+    pub fn is_markdown(&self) -> bool {
         self.path.ends_with(".md")
     }
 }
 
 /// Every text file that is in the repository or about to be: what git tracks and what it does not ignore.
-pub(crate) fn text_files() -> &'static [TextFile] {
+pub fn text_files() -> &'static [TextFile] {
     static FILES: OnceLock<Vec<TextFile>> = OnceLock::new();
     FILES.get_or_init(|| {
         let listing = Command::new("git")
@@ -83,16 +86,21 @@ pub(crate) fn text_files() -> &'static [TextFile] {
 }
 
 /// Every Rust file.
-pub(crate) fn rust_files() -> impl Iterator<Item = &'static TextFile> {
+pub fn rust_files() -> impl Iterator<Item = &'static TextFile> {
     text_files().iter().filter(|file| file.is_rust())
 }
 
-#[test]
-fn this_file_is_found() {
-    assert!(rust_files().any(|file| file.path == "crates/tidy/tests/house/tree.rs"));
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-fn a_finding_names_file_line_and_what() {
-    assert_eq!(Finding::new("a.rs", 3, "too long").to_string(), "a.rs:3: too long");
+    #[test]
+    fn this_file_is_found() {
+        assert!(rust_files().any(|file| file.path == "crates/tidy/src/tree.rs"));
+    }
+
+    #[test]
+    fn a_finding_names_file_line_and_what() {
+        assert_eq!(Finding::new("a.rs", 3, "too long").to_string(), "a.rs:3: too long");
+    }
 }
