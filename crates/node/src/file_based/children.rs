@@ -1,6 +1,6 @@
 //! Filter units that a broker starts itself, and starts again when they end.
 
-use super::error::FilesError;
+use super::place::FilesError;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -3,7 +3,7 @@
 //! Builder units write what CMS's do: numbers as text, in the order that a legend (`.jsd`) gives. A document is whole under its name:
 //! it is written as `.tmp` and renamed.
 
-use super::error::FilesError;
+use super::place::FilesError;
 use ropewalk_flow::files::{Decided, StreamCounts};
 use ropewalk_wire::run_file::NotAStreamName;
 use serde::{Deserialize, Serialize};
