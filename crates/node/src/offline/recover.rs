@@ -7,8 +7,7 @@
 //! of the records lies in the directory, and whoever is interrupted can start again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
 //! Beside each file that it closes stands its checksum, `X.rwk.crc32c`.
 
-use super::checksum::note_checksum;
-use super::segment_bytes::SegmentBytes;
+use super::segment::{SegmentBytes, note_checksum};
 use super::{OfflineError, SegmentFile, SegmentScan, segment_files};
 use ropewalk_terms::Utc;
 use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};

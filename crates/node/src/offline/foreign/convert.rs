@@ -7,9 +7,8 @@
 //! Whole events whose fragments can be told apart (FRD, MDF) become those, and an envelope of what is around them, so that nothing is lost.
 //! What goes on over several frames (FEROL blocks, pages) or datagrams is one fragment. Fragments may come in any order, and the files one after the other: memory holds a line of the list for each.
 
-use super::frames::{self, Found, Frame};
-use super::holes::missed;
-use super::input::{CutOff, Input};
+use super::account::missed;
+use super::frames::{self, CutOff, Found, Frame, Input};
 use super::sniff::now;
 use crate::offline::OfflineError;
 use crate::offline::run_writer::RunWriter;

@@ -1,10 +1,9 @@
 //! What a capture or a file holds on the line again: datagrams as they were sent, connections byte for byte, frames one by one.
+//! [`StandIns`] says from which addresses boards are played on a machine that does not have theirs.
 
 use super::account::unreadable;
-use super::frames::{self, Carriage, Found, Passing, Peer};
-use super::input::{CutOff, Input};
-use super::stand_ins::StandIns;
-use super::wanted::{Carrier, Wanted};
+use super::choosing::{Carrier, Wanted};
+use super::frames::{self, Carriage, CutOff, Found, Input, Passing, Peer};
 use crate::offline::OfflineError;
 use crate::status::StatusSummary;
 use ropewalk_io::tcp::resolve;
@@ -316,5 +315,51 @@ fn local_address(target: IpAddr, here: Ipv4Addr) -> IpAddr {
         IpAddr::V6(_) => IpAddr::from([0; 16]),
         IpAddr::V4(target) if !target.is_loopback() => IpAddr::from([0; 4]),
         IpAddr::V4(_) => here.into(),
+    }
+}
+
+/// Each board's own address, and the one that stands in for it here. All of 127.0.0.0/8 is every machine's own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StandIns {
+    known: BTreeMap<IpAddr, Ipv4Addr>,
+}
+
+impl StandIns {
+    /// What stands in for an address: itself where it is one of this kind, otherwise 127.0.0.N with the last number of it, or the
+    /// lowest that is left where another board has that already.
+    pub(super) fn of(&mut self, own: IpAddr) -> Ipv4Addr {
+        if let Some(known) = self.known.get(&own) {
+            return *known;
+        }
+        let last = match own {
+            IpAddr::V4(address) => address.octets()[3],
+            IpAddr::V6(address) => address.octets()[15],
+        };
+        let here = |last: u8| Ipv4Addr::new(127, 0, 0, last);
+        let free = |address: &Ipv4Addr| !self.known.values().any(|known| known == address);
+        let address = match own {
+            IpAddr::V4(own) if own.is_loopback() => own,
+            _ => {
+                let mut candidates =
+                    std::iter::once(last).chain(1..255).filter(|last| (1..255).contains(last)).map(here);
+                candidates.find(free).unwrap_or(Ipv4Addr::LOCALHOST)
+            }
+        };
+        self.known.insert(own, address);
+        address
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_board_has_an_address_of_its_own_and_keeps_it() {
+        let mut stand_ins = StandIns::default();
+        let mut of = |text: &str| stand_ins.of(text.parse().expect("an address")).to_string();
+        let boards = ["192.168.10.1", "192.168.10.2", "10.0.0.2", "10.0.0.255", "127.0.0.9", "fe80::7", "10.0.0.2"];
+        let found = boards.map(&mut of);
+        assert_eq!(found, ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.9", "127.0.0.7", "127.0.0.3"]);
     }
 }

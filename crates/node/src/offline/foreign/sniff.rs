@@ -1,15 +1,22 @@
-//! Unknown frames looked at: out of a capture, or as they come to a port.
+//! Unknown frames looked at: out of a capture, or as they come to a port. The result is one JSON object, and a draft of a
+//! `[[source]]`, to be tried and corrected.
 
-use super::frames::{Carriage, Passing};
-use super::input::{CutOff, Input};
-use super::saving::{SavedAs, capture_begin};
+use super::frames::{Carriage, CutOff, Input, Passing};
+use super::recording::{SavedAs, capture_begin};
+use super::replay::StandIns;
 use crate::offline::OfflineError;
-use ropewalk_flow::sniff::{Findings, Limits, Peer, Sniffer, Transport};
+use ropewalk_flow::sniff::{Findings, Group, Guess, Limits, Meaning, Peer, PeerAccount, Sniffer, Transport, draft};
 use ropewalk_terms::{Instant, Utc};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams, Stretches};
+use ropewalk_wire::framing::Framing;
+use ropewalk_wire::layout::{Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Size};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -232,4 +239,334 @@ impl Save {
     fn finish(mut self) -> Result<(), OfflineError> {
         self.file.flush().map_err(OfflineError::system("write", &self.path))
     }
+}
+
+/// The schema of [`SniffReport`] as JSON: `docs/schema/sniff.json`.
+pub const SNIFF_SCHEMA: &str = "ropewalk-sniff-1";
+
+/// The structure found in unknown frames.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "ropewalk sniff --json")]
+pub struct SniffReport {
+    /// The form's name and version.
+    #[schemars(extend("const" = SNIFF_SCHEMA))]
+    pub schema: &'static str,
+    /// The frames of each destination.
+    pub groups: Vec<GroupReport>,
+    /// Packets of peers that were too many to be looked at.
+    pub unheard: u64,
+    /// Why the input is truncated; null if it is not.
+    pub cut_off: Option<String>,
+    /// Bytes of connections that a capture misses.
+    pub missed_bytes: u64,
+}
+
+/// Peers that send to one place.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct GroupReport {
+    /// The port; 0 of a file.
+    pub port: u16,
+    /// How frames arrived.
+    pub transport: TransportReport,
+    /// Who sends.
+    pub peers: Vec<PeerReport>,
+    /// Frames that were looked at.
+    pub frames: u64,
+    /// Bytes of the shortest of them.
+    pub least_frame: usize,
+    /// Bytes of the longest of them.
+    pub most_frame: usize,
+    /// What bytes may mean.
+    pub guesses: Vec<GuessReport>,
+    /// Bytes of streams and files that belong to no frame.
+    pub unframed_bytes: u64,
+    /// Why the draft may be wrong; without any it is right for all frames that were looked at.
+    pub doubts: Vec<String>,
+    /// A draft of the sources, in TOML; null where no frames were found.
+    pub draft: Option<String>,
+}
+
+/// How frames arrived.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportReport {
+    /// In datagrams, each of which is a frame.
+    Udp,
+    /// As a stream, in which frames have no visible end.
+    Tcp,
+    /// As the bytes of a file, from the first one on.
+    File,
+}
+
+/// A peer.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct PeerReport {
+    /// Its address.
+    pub from: String,
+    /// Datagrams, or pieces of a stream as they were received.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the shortest one.
+    pub least_bytes: usize,
+    /// Bytes of the longest one.
+    pub most_bytes: usize,
+    /// Packets in a second; 0 where all came at once.
+    #[schemars(range(min = 0))]
+    pub rate_hz: f64,
+}
+
+/// What some bytes may mean.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct GuessReport {
+    /// What they may mean.
+    pub meaning: MeaningReport,
+    /// Bytes of the frame before it.
+    pub at: usize,
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// Whether the first is the most significant one; null where that means nothing.
+    pub is_big_endian: Option<bool>,
+    /// The bits of the field; null for all.
+    pub mask: Option<u64>,
+    /// A clock's tick in nanoseconds; null of anything else.
+    pub tick_ns: Option<f64>,
+    /// The number of frames, or pairs of frames, in which it holds, out of `of`.
+    pub holds: u64,
+    /// The number of frames, or pairs of frames, examined.
+    pub of: u64,
+    /// The same for people.
+    pub text: String,
+}
+
+/// What some bytes of a frame may mean.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MeaningReport {
+    /// How long the frame is.
+    Length,
+    /// Increases by one in each frame of a peer.
+    FrameCounter,
+    /// Constant, and now and then one more.
+    SlowCounter,
+    /// Increases with time.
+    Clock,
+    /// The value of another number in the previous frame.
+    Before,
+    /// Always the same bytes.
+    Constant,
+    /// Constant for a peer, and different between peers.
+    Peer,
+}
+
+impl SniffReport {
+    /// The same as numbers and texts.
+    pub fn new(Sniffed { findings, cut_off, missed_bytes }: &Sniffed) -> Self {
+        let groups = findings.groups.iter().map(group).collect();
+        let cut_off = cut_off.as_ref().map(|cut_off| cut_off.why.clone());
+        Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard, cut_off, missed_bytes: *missed_bytes }
+    }
+}
+
+fn group(group: &Group) -> GroupReport {
+    let peer = group.peers.first().map(|account| account.peer);
+    GroupReport {
+        port: peer.map_or(0, |peer| peer.port),
+        transport: match peer.map(|peer| peer.transport) {
+            Some(Transport::Tcp) => TransportReport::Tcp,
+            Some(Transport::File) => TransportReport::File,
+            Some(Transport::Udp) | None => TransportReport::Udp,
+        },
+        peers: group.peers.iter().map(peer_report).collect(),
+        frames: group.frames,
+        least_frame: group.least_frame,
+        most_frame: group.most_frame,
+        guesses: group.guesses.iter().map(guess).collect(),
+        unframed_bytes: group.unframed_bytes,
+        doubts: group.doubts.iter().map(ToString::to_string).collect(),
+        draft: draft_text(group),
+    }
+}
+
+fn peer_report(account: &PeerAccount) -> PeerReport {
+    PeerReport {
+        from: account.peer.from.to_string(),
+        packets: account.packets,
+        bytes: account.bytes,
+        least_bytes: account.least_bytes,
+        most_bytes: account.most_bytes,
+        rate_hz: account.rate(),
+    }
+}
+
+fn guess(guess: &Guess) -> GuessReport {
+    let (meaning, tick_ns) = match &guess.meaning {
+        Meaning::Length(_) => (MeaningReport::Length, None),
+        Meaning::FrameCounter { .. } => (MeaningReport::FrameCounter, None),
+        Meaning::SlowCounter { .. } => (MeaningReport::SlowCounter, None),
+        Meaning::Clock { tick, .. } => (MeaningReport::Clock, Some(*tick)),
+        Meaning::Before { .. } => (MeaningReport::Before, None),
+        Meaning::Constant { .. } => (MeaningReport::Constant, None),
+        Meaning::Peer { .. } => (MeaningReport::Peer, None),
+    };
+    let (at, bytes) = match &guess.meaning {
+        Meaning::Constant { at, bytes } => (*at, bytes.len()),
+        _ => guess.number().map_or((0, 0), |number| (number.at as usize, usize::from(number.bytes))),
+    };
+    GuessReport {
+        meaning,
+        at,
+        bytes,
+        is_big_endian: guess.number().filter(|number| number.bytes > 1).map(|number| number.is_big_endian),
+        mask: guess.number().and_then(|number| number.mask),
+        tick_ns,
+        holds: guess.holds,
+        of: guess.of,
+        text: guess.to_string(),
+    }
+}
+
+/// The tables of the boards of a group, one for each address that datagrams come from; none where no frames were found.
+/// With a `[[readout]]` named `ru0` beside them they are good configuration.
+pub fn draft_text(group: &Group) -> Option<String> {
+    let layout = draft(group)?;
+    let plan = Plan::compile(&layout).ok()?;
+    let (peer, is_udp) = (group.peers.first()?.peer, group.peers[0].peer.transport == Transport::Udp);
+    let addresses: BTreeSet<IpAddr> = group.peers.iter().map(|account| account.peer.from.ip()).collect();
+    let boards: Vec<Option<IpAddr>> =
+        if is_udp && addresses.len() > 1 { addresses.into_iter().map(Some).collect() } else { vec![None] };
+    let (mut text, mut stand_ins) = (String::new(), StandIns::default());
+    // In the order in which a replay comes across them.
+    group.peers.iter().for_each(|account| _ = stand_ins.of(account.peer.from.ip()));
+    for (index, board) in boards.iter().enumerate() {
+        let first = group.peers.iter().find(|account| board.is_none_or(|board| account.peer.from.ip() == board));
+        let first = first.and_then(|account| account.shown.first()).map(|shown| plan.fields(&shown[..]));
+        let scheme = if is_udp { "udp" } else { "tcp" };
+        let is_file = peer.transport == Transport::File;
+        let separator = if index == 0 { "" } else { "\n" };
+        let (id, port) = (index + 1, peer.port);
+        line(&mut text, format_args!("{separator}[[source]]\nname = \"board-{id}\"\nid = {id}\nreadout = \"ru0\""));
+        let any = if peer.from.is_ipv6() { "[::]" } else { "0.0.0.0" };
+        if is_file {
+            line(&mut text, format_args!("input = \"FILE\""));
+        } else {
+            line(&mut text, format_args!("listen = \"{scheme}://{any}:{port}\""));
+        }
+        group.doubts.iter().for_each(|doubt| line(&mut text, format_args!("# Not certain: {doubt}")));
+        frame(&mut text, &layout);
+        if let Some(pattern) = &layout.matches {
+            line(&mut text, format_args!("match = {}", pattern_text(pattern)));
+        }
+        if let Some(board) = board {
+            demux(&mut text, *board, stand_ins.of(*board));
+        }
+        fields(&mut text, &layout, first.and_then(|fields| fields.event));
+    }
+    Some(text)
+}
+
+fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+    // A string takes everything.
+    let _ = text.write_fmt(words);
+    text.push('\n');
+}
+
+/// Which board it is, by its own address and by that from which `ropewalk replay` plays it on one machine.
+fn demux(text: &mut String, board: IpAddr, here: Ipv4Addr) {
+    if board == IpAddr::V4(here) {
+        return line(text, format_args!("demux = {{ at = \"ip.source\", is = \"{board}\" }}"));
+    }
+    line(
+        text,
+        format_args!("# The board's own address, and the one from which `ropewalk replay` plays it on this machine."),
+    );
+    line(text, format_args!("demux = {{ at = \"ip.source\", is = [\"{board}\", \"{here}\"] }}"));
+}
+
+fn fields(text: &mut String, layout: &Layout, first: Option<u64>) {
+    if let Some(event) = layout.event.first() {
+        let first = first.map_or_else(String::new, |first| format!(", first = {first}"));
+        line(text, format_args!("event = {{ {}{first} }}", number_text(event)));
+    }
+    if let Some(sequence) = &layout.sequence {
+        line(text, format_args!("sequence = {{ {} }}", number_text(sequence)));
+    }
+    if let Some(time) = &layout.time {
+        line(text, format_args!("time = {{ {} }}", clock_text(time)));
+    }
+}
+
+/// How frames are found.
+fn frame(text: &mut String, layout: &Layout) {
+    let max = layout.max;
+    match &layout.frame {
+        Frame::Length(length) => {
+            line(text, format_args!("frame = {{ length = {{ {} }}, max = \"{max}B\" }}", length_text(length)));
+        }
+        Frame::Fixed { bytes } => line(text, format_args!("frame = {{ fixed = \"{bytes}B\" }}")),
+        Frame::Sync { word, size: Size::Fixed { bytes } } => {
+            line(text, format_args!("frame = {{ sync = {}, fixed = \"{bytes}B\" }}", bytes_text(word)));
+        }
+        Frame::Sync { word, size: Size::Length(length) } => {
+            let (word, length) = (bytes_text(word), length_text(length));
+            line(text, format_args!("frame = {{ sync = {word}, length = {{ {length} }}, max = \"{max}B\" }}"));
+        }
+        Frame::Delimiter { bytes } => {
+            line(text, format_args!("frame = {{ delimiter = {}, max = \"{max}B\" }}", bytes_text(bytes)));
+        }
+        // Nobody guesses the others.
+        Frame::Datagram | Frame::Several(_) | Frame::Pieces(_) | Frame::Trailer { .. } => {
+            line(text, format_args!("frame = \"datagram\""));
+        }
+    }
+}
+
+fn number_text(number: &Number) -> String {
+    let Number { at, bytes, is_big_endian, mask, .. } = *number;
+    let order = match (bytes, is_big_endian) {
+        (1, _) => "",
+        (_, true) => "be",
+        (_, false) => "le",
+    };
+    let mask = mask.map_or_else(String::new, |mask| format!(", mask = {mask:#x}"));
+    format!("at = {at}, type = \"u{}{order}\"{mask}", 8 * u32::from(bytes))
+}
+
+fn length_text(length: &Length) -> String {
+    let mut text = number_text(&length.number);
+    if length.unit > 1 {
+        let _ = write!(text, ", unit = {}", length.unit);
+    }
+    let _ = match length.counts {
+        Counts::Frame => Ok(()),
+        Counts::AfterField => write!(text, ", counts = \"after-field\""),
+        Counts::Payload { header } => write!(text, ", counts = \"payload\", header = {header}"),
+    };
+    if length.add != 0 {
+        let _ = write!(text, ", add = {}", length.add);
+    }
+    text
+}
+
+fn clock_text(clock: &Clock) -> String {
+    let ticks = clock.ticks.first().map(number_text).unwrap_or_default();
+    let nanoseconds = clock.tick_attoseconds as f64 / 1e9;
+    let seconds = clock
+        .seconds
+        .as_ref()
+        .map_or_else(String::new, |seconds| format!(", seconds = {{ {} }}", number_text(seconds)));
+    format!("{ticks}, tick = \"{nanoseconds}ns\"{seconds}")
+}
+
+fn pattern_text(pattern: &Pattern) -> String {
+    format!("{{ at = {}, bytes = {} }}", pattern.at, bytes_text(&pattern.bytes))
+}
+
+/// Letters as they are, other bytes as numbers.
+fn bytes_text(bytes: &[u8]) -> String {
+    if bytes.iter().all(u8::is_ascii_alphanumeric) {
+        return format!("\"{}\"", bytes.escape_ascii());
+    }
+    let numbers: Vec<String> = bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
+    format!("[{}]", numbers.join(", "))
 }

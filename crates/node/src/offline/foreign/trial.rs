@@ -1,12 +1,9 @@
 //! A source's layout or format tried on a capture or a file of what its board sent.
 
-use super::account::unreadable;
-use super::connections::Connections;
-use super::feeding::capture_has_datagrams;
-use super::frames::{Carriage, Passing};
-use super::holes::{HoleReport, missed};
-use super::input::{CutOff, Input};
-use super::wanted::{Carrier, Wanted};
+use super::account::{HoleReport, missed, unreadable};
+use super::choosing::{Carrier, Wanted};
+use super::frames::{Carriage, Connections, CutOff, Input, Passing};
+use super::recording::capture_has_datagrams;
 use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
 use crate::status::StatusSummary;

@@ -1,17 +1,18 @@
 //! Files of every format, in every wrapping; damage; and the real files, with the figures that are known of them.
 
-mod converting;
-mod replaying;
 mod sniffing;
-mod trying;
 
 use super::*;
-use crate::offline::unpack::tests::{noise, packed};
-use ropewalk_terms::Utc;
+use crate::offline::origin::tests::{noise, packed};
+use crate::offline::{RunIndex, verify};
+use ropewalk_terms::{RunNumber, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::foreign::EMULATED_PACKING;
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader};
-use std::io::Cursor;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::io::{Cursor, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// What is in some bytes.
 fn report(bytes: &[u8], format: Option<ForeignFormat>) -> Result<ForeignReport, OfflineError> {
@@ -393,4 +394,320 @@ fn the_midas_run_holds_what_is_known_of_it() {
     let anew = found.sources.iter().map(|source| (source.restarts, source.out_of_order));
     assert_eq!(anew.collect::<Vec<_>>(), [(0, 0), (1, 0), (1, 0), (1, 0), (0, 0), (0, 0)]);
     assert_eq!(found.sources[4].kinds, [("begin of run".to_owned(), 1)].into());
+}
+
+/// A source's fragment.
+type Part = (u32, Vec<u8>);
+
+/// A directory of the test's own, with files of these bytes in it.
+struct Files {
+    directory: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Files {
+    fn new(name: &str, files: &[Vec<u8>]) -> Self {
+        let directory = std::env::temp_dir().join(format!("ropewalk-convert-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a temporary directory can be made");
+        let write = |(bytes, number): (&Vec<u8>, usize)| {
+            let file = directory.join(format!("file{number}"));
+            std::fs::write(&file, bytes).expect("it is ours");
+            file
+        };
+        Self { files: files.iter().zip(1..).map(write).collect(), directory }
+    }
+
+    fn converted(&self, format: Option<ForeignFormat>) -> (Converted, crate::offline::VerifyReport) {
+        let told = convert(&self.files, format, &self.directory, RunNumber(1)).expect("they can be read");
+        (told, verify(&[&self.directory]).expect("it is a run"))
+    }
+
+    /// Each event's number, and its fragments in their order.
+    fn events(&self) -> Vec<(u64, Vec<Part>)> {
+        let index = RunIndex::build(&[&self.directory]).expect("the files are whole");
+        let (mut reader, mut events) = (index.reader(), Vec::new());
+        while let Some(found) = reader.next_event().expect("it can be read") {
+            let fragments = found.event.fragments().map(|it| (it.entry.source.0, it.payload.to_vec())).collect();
+            events.push((found.event.head().key.number(), fragments));
+        }
+        events
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn files_of_every_format_become_whole_events() {
+    for &format in ForeignFormat::ALL {
+        let of = |source: u32| {
+            let frames = frames(format, source, 1..101);
+            let packets: Vec<_> = frames.iter().map(|frame| udp(host(source as u8, 9), 19_522, frame)).collect();
+            // Each source has a file of its own, one after the other; what needs datagrams is in captures.
+            if format.needs_datagrams() { capture(&packets) } else { frames.concat() }
+        };
+        let files = Files::new(format.name(), &[of(3), of(5)]);
+        let (told, verified) = files.converted(Some(format));
+        let packing = if format == ForeignFormat::LhcbMep { u64::from(EMULATED_PACKING) } else { 1 };
+        // Of whole events that fall apart: two fragments each. What stands around them is nobody's.
+        let (events, fragments) = match format {
+            ForeignFormat::Frd | ForeignFormat::Mdf => (200, 400),
+            _ if format.holds_whole_events() => (200, 200),
+            _ => (100 * packing, 200 * packing),
+        };
+        assert_eq!(
+            (told.events, told.fragments, told.incomplete),
+            (events, fragments, 0),
+            "{}: {told:?}",
+            format.name()
+        );
+        assert_eq!((told.duplicates, told.left_out, told.skipped_bytes), (0, 0, 0), "{}: {told:?}", format.name());
+        assert_eq!((verified.events, verified.fragments, verified.payload_bytes), (events, fragments, told.bytes));
+        assert_eq!((verified.incomplete, verified.crc_errors), (0, 0), "{}", format.name());
+        assert!(!files.directory.join("convert.spool").exists());
+    }
+}
+
+#[test]
+fn what_comes_late_twice_or_not_at_all_has_its_place() {
+    let dune = |source: u32, event: u32| {
+        ForeignFormat::Dune.emulate(source, event, &[event as u8; 9]).expect("short").concat()
+    };
+    let order = [7_u32, 9, 8, 8, 10];
+    let one: Vec<u8> = order.iter().flat_map(|&event| dune(1, event)).collect();
+    let two: Vec<u8> = [7, 8, 10].iter().flat_map(|&event| dune(2, event)).collect();
+    let files = Files::new("disorder", &[one, two]);
+    let (told, verified) = files.converted(None);
+    assert_eq!((told.events, told.incomplete, told.duplicates, told.fragments), (4, 1, 1, 7), "{told:?}");
+    assert_eq!(verified.incomplete, 1);
+    let events = files.events();
+    // The first event is number 1, whatever the sources call it.
+    assert_eq!(events.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(events[1].1, [(1, dune(1, 8)), (2, dune(2, 8))]);
+    assert_eq!(events[2].1, [(1, dune(1, 9))]);
+}
+
+#[test]
+fn events_of_which_segments_are_missing_are_left_out() {
+    let of = |event| ForeignFormat::Ejfat.emulate(1, event, &[event as u8; 20_000]).expect("it is short");
+    let mut packets: Vec<_> = (1..=9).flat_map(of).map(|segment| udp(host(7, 9000), 6006, &segment)).collect();
+    packets.swap(0, 2);
+    packets.remove(13);
+    let (told, verified) = Files::new("segments", &[capture(&packets)]).converted(Some(ForeignFormat::Ejfat));
+    assert_eq!((told.frames, told.events, told.left_out), (8, 8, 1), "{told:?}");
+    assert!(verified.payload_bytes > 8 * 20_000, "{verified:?}");
+}
+
+#[test]
+fn blocks_are_put_together_to_the_fragments_that_they_carry() {
+    let payload = |event: u32| vec![event as u8; 8 * (1 + event as usize * 53 % 900)];
+    let of = |source: u32| {
+        (1..=60)
+            .flat_map(|event| ForeignFormat::Ferol.emulate(source, event, &payload(event)).expect("short").concat())
+            .collect()
+    };
+    let fed =
+        |source: u32, event: u32| ForeignFormat::Fed.emulate(source, event, &payload(event)).expect("short").concat();
+    let files = Files::new("blocks", &[of(841), of(843)]);
+    let (told, verified) = files.converted(None);
+    assert_eq!((told.format, told.events, told.fragments, verified.crc_errors), ("ferol", 60, 120, 0), "{told:?}");
+    assert!(told.frames > 150, "some take several blocks: {told:?}");
+    let events = files.events();
+    assert!(
+        events.iter().all(|(number, parts)| *parts == [841, 843].map(|source| (source, fed(source, *number as u32))))
+    );
+}
+
+#[test]
+fn narrow_counters_go_on_counting() {
+    let fed = |event: u32| ForeignFormat::Fed.emulate(841, event & 0xff_ffff, &[1; 8]).expect("short").concat();
+    let bytes: Vec<u8> = (0..20).flat_map(|event| fed(0xff_fff6 + event)).collect();
+    let (told, verified) = Files::new("narrow", &[bytes]).converted(None);
+    assert_eq!((told.events, verified.first_key.as_deref(), verified.last_key.as_deref()), (20, Some("1"), Some("20")));
+}
+
+#[test]
+fn real_files_give_the_figures_that_are_known_of_them() {
+    let Some(data) = ropewalk_tidy::real_data("converting::real_files", "cms_csc") else { return };
+    let csc =
+        ["csc_00307511_EmuRUI01_Local_000.raw", "csc_00307511_EmuRUI03_Local_000.raw"].map(|name| data.join(name));
+    let mut files = Files::new("cms", &[]);
+    files.files = csc.to_vec();
+    let (told, verified) = files.converted(None);
+    assert_eq!((told.events, told.fragments, told.bytes, told.incomplete), (4685, 9370, 4_327_200, 0));
+    assert_eq!((verified.events, verified.crc_errors), (4685, 0));
+    assert_eq!(verified.payload_sha256, "cf4275b12a06f72972b35441c8941c7d0460f286e608d498625993de0f1b180f");
+    let data = data.parent().expect("it lies beside the others");
+    for (file, events, fragments) in
+        [("vmm/example_LET.pcapng", 100, 200), ("midas/run00407sub0000.mid.lz4", 8227, 8227)]
+    {
+        let mut files = Files::new("real", &[]);
+        files.files = vec![data.join(file)];
+        let (told, verified) = files.converted(None);
+        assert_eq!((told.events, told.fragments, told.incomplete), (events, fragments, 0), "{file}");
+        assert_eq!((verified.events, verified.incomplete), (events, 0), "{file}");
+    }
+}
+
+/// A file in the system's temporary directory, removed when it is dropped.
+struct Temporary(std::path::PathBuf);
+
+impl Temporary {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("ropewalk-replaying-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).expect("a file can be written");
+        Self(path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn options(target: Target) -> ForeignReplayOptions {
+    ForeignReplayOptions { target, pace: Pace::Most, port: None, format: None, times: 1 }
+}
+
+fn receiver() -> (UdpSocket, Target) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time above 0");
+    let target = Target::Udp(socket.local_addr().expect("it is bound"));
+    (socket, target)
+}
+
+fn received(socket: &UdpSocket, count: usize) -> Vec<(IpAddr, Vec<u8>)> {
+    let mut room = [0; 2048];
+    let mut next = || socket.recv_from(&mut room).map(|(bytes, from)| (from.ip(), room[..bytes].to_vec()));
+    (0..count).map(|_| next().expect("it was sent")).collect()
+}
+
+#[test]
+fn datagrams_go_out_in_order_from_an_address_for_each_sender() {
+    let sent: Vec<(u8, Vec<u8>)> = (0..20).map(|index| (7 + index % 2, vec![index; 30])).collect();
+    let mut packets: Vec<_> = sent.iter().map(|(last, bytes)| udp(host(*last, 9000), 9001, bytes)).collect();
+    packets.insert(3, udp(host(9, 53), 53, b"somebody else's"));
+    packets.insert(5, ip(1, host(9, 0), b"a complaint"));
+    packets.insert(9, tcp(host(9, 80), 1, b"a connection"));
+    let file = Temporary::new("order", &capture(&packets));
+    let (socket, target) = receiver();
+    let wanted = ForeignReplayOptions { port: Some(9001), times: 2, ..options(target) };
+    let played = replay_foreign(&file.0, &wanted).expect("it goes out");
+    assert_eq!((played.messages, played.bytes), (40, 1200));
+    assert_eq!(played.aside, [("icmp", 2), ("other_port", 4)].into());
+    let locals = played.lines.iter().map(|(peer, local)| (peer.as_str(), local.ip().to_string()));
+    let expected = [("10.0.0.7:9000", "127.0.0.7".to_owned()), ("10.0.0.8:9000", "127.0.0.8".to_owned())];
+    assert_eq!(locals.collect::<Vec<_>>(), expected);
+    let expected = sent.iter().map(|(last, bytes)| (IpAddr::from([127, 0, 0, *last]), bytes.clone()));
+    let expected: Vec<_> = expected.collect();
+    assert_eq!(received(&socket, 40), [expected.clone(), expected].concat());
+}
+
+/// Sources that name the addresses of their boards know them again.
+#[test]
+fn who_sent_from_an_address_of_this_machine_does_so_again() {
+    let own = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 9000);
+    let file = Temporary::new("own", &capture(&[udp(own, 9001, b"one"), udp(host(7, 9000), 9001, b"two")]));
+    let (socket, target) = receiver();
+    replay_foreign(&file.0, &options(target)).expect("it goes out");
+    let from = |address: [u8; 4], bytes: &[u8]| (IpAddr::from(address), bytes.to_vec());
+    assert_eq!(received(&socket, 2), [from([127, 1, 2, 3], b"one"), from([127, 0, 0, 7], b"two")]);
+}
+
+#[test]
+fn a_connection_goes_out_byte_for_byte() {
+    let stream: Vec<u8> = (0..3000_u32).map(|index| index as u8).collect();
+    let mut packets: Vec<_> =
+        stream.chunks(100).zip(0..).map(|(chunk, index)| tcp(host(7, 99), 100 * index, chunk)).collect();
+    packets.swap(4, 6);
+    packets.push(udp(host(7, 1), 2, b"a datagram"));
+    let file = Temporary::new("connection", &capture(&packets));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let target = Target::Tcp(listener.local_addr().expect("it is bound"));
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let (mut stream, _) = listener.accept().expect("somebody calls");
+        stream.read_to_end(&mut bytes).expect("it ends well");
+        bytes
+    });
+    let played = replay_foreign(&file.0, &options(target)).expect("it goes out");
+    assert_eq!((played.bytes, played.lines.len()), (3000, 1));
+    assert_eq!(played.aside, [("other_protocol", 1)].into());
+    assert_eq!(reader.join().expect("it does not fail"), stream);
+}
+
+#[test]
+fn a_file_goes_out_frame_by_frame_and_no_faster_than_asked() {
+    let sent = frames(ForeignFormat::Fed, 3, 1..21);
+    let file = Temporary::new("frames", &sent.concat());
+    let (socket, target) = receiver();
+    let begin = Instant::now();
+    let wanted = ForeignReplayOptions { pace: Pace::Hertz(500.0), ..options(target) };
+    replay_foreign(&file.0, &wanted).expect("it goes out");
+    assert!(begin.elapsed() >= Duration::from_millis(38), "19 times 2 ms: {:?}", begin.elapsed());
+    assert!(received(&socket, 20).into_iter().map(|(_, bytes)| bytes).eq(sent));
+}
+
+#[test]
+fn what_was_recorded_keeps_its_distances() {
+    let mut bytes = Vec::new();
+    encode_interface(LinkType::RAW, &mut bytes);
+    for time in [5, 6, 45] {
+        encode_packet(Utc(1_000_000 * time), &udp(host(7, 1), 2, &[time as u8]), &mut bytes);
+    }
+    let file = Temporary::new("recorded", &bytes);
+    let (socket, target) = receiver();
+    let begin = Instant::now();
+    replay_foreign(&file.0, &ForeignReplayOptions { pace: Pace::Recorded, ..options(target) }).expect("it goes out");
+    assert!(begin.elapsed() >= Duration::from_millis(40), "{:?}", begin.elapsed());
+    assert_eq!(received(&socket, 3).len(), 3);
+}
+
+#[test]
+fn what_cannot_go_out_says_why() {
+    for text in ["127.0.0.1:5000", "udp:127.0.0.1:5000", "http://127.0.0.1:80", "udp://nowhere", "tcp://127.0.0.1"] {
+        let error = text.parse::<Target>().expect_err("it is no target").to_string();
+        assert!(error.contains("udp://HOST:PORT"), "{error}");
+    }
+    assert_eq!("tcp://127.0.0.1:5".parse::<Target>().map(|target| target.to_string()), Ok("tcp://127.0.0.1:5".into()));
+    let file = Temporary::new("refused", &frames(ForeignFormat::Fed, 3, 1..3).concat());
+    let (_socket, target) = receiver();
+    let error = replay_foreign(&file.0, &ForeignReplayOptions { pace: Pace::Recorded, ..options(target) });
+    assert!(matches!(error, Err(OfflineError::NoTimes)), "{error:?}");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let target = Target::Tcp(listener.local_addr().expect("it is bound"));
+    drop(listener);
+    let error = replay_foreign(&file.0, &options(target)).expect_err("nobody listens").to_string();
+    assert!(error.contains("does anybody listen"), "{error}");
+    let empty = Temporary::new("empty", &capture(&[]));
+    let played = replay_foreign(&empty.0, &ForeignReplayOptions { times: 0, ..options(target) });
+    assert_eq!(played.expect("there is nothing to send").messages, 0, "and it ends");
+}
+
+#[test]
+fn the_ess_capture_goes_out_from_two_addresses() {
+    let test = "foreign::tests::replaying::the_ess_capture_goes_out_from_two_addresses";
+    let Some(directory) = ropewalk_tidy::real_data(test, "vmm") else { return };
+    let (socket, target) = receiver();
+    let path = directory.join("example_LET.pcapng");
+    let player = std::thread::spawn(move || {
+        // So slowly that a socket's queue holds what nobody has read yet.
+        replay_foreign(&path, &ForeignReplayOptions { pace: Pace::Hertz(2000.0), ..options(target) })
+    });
+    let received = {
+        let mut room = vec![0; 65_536];
+        let mut next = || socket.recv_from(&mut room).map(|(bytes, from)| (from.ip(), bytes, room[2..5].to_vec()));
+        (0..200).map(|_| next().expect("it was sent")).collect::<Vec<_>>()
+    };
+    let played = player.join().expect("it does not fail").expect("it goes out");
+    assert_eq!((played.messages, played.lines.len()), (200, 2));
+    for last in [1, 2] {
+        let of_host =
+            received.iter().filter(|(from, _, cookie)| *from == IpAddr::from([127, 0, 0, last]) && cookie == b"ESS");
+        assert_eq!(of_host.count(), 100);
+    }
 }
