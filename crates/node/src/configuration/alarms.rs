@@ -1,4 +1,5 @@
-//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it.
+//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what people have to know of, and how they hear of it. `[control]`: how
+//! run control is served.
 
 use super::parse::Faults;
 use crate::quantity::Time;
@@ -192,7 +193,12 @@ pub fn alarm_rules(sections: &[AlarmSection]) -> Vec<Rule> {
     of_every_run.chain(own).collect()
 }
 
-pub(super) fn check(sections: &[AlarmSection], told: &AlarmsSection, logbook: &LogbookSection, faults: &mut Faults) {
+pub(super) fn check_alarms(
+    sections: &[AlarmSection],
+    told: &AlarmsSection,
+    logbook: &LogbookSection,
+    faults: &mut Faults,
+) {
     let mut names = BTreeSet::new();
     for (index, alarm) in sections.iter().enumerate() {
         let key = |field: &str| format!("alarm[{index}].{field}");
@@ -232,5 +238,25 @@ fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeo
     };
     if let Some((field, message)) = wrong {
         faults.add(format!("{section}.{field}"), message);
+    }
+}
+
+/// The server of run control (`--control`).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControlSection {
+    /// PEM file with the server's certificate, followed by those that lead to its authority. With it the server speaks
+    /// only TLS ([control.md](control.md#tls)).
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the private key of the certificate, without a pass phrase; needed with `certificate`. It is
+    /// refused if others may read it (mode 0600).
+    pub key: Option<PathBuf>,
+}
+
+pub(super) fn check_control(section: &ControlSection, faults: &mut Faults) {
+    match (&section.certificate, &section.key) {
+        (Some(_), None) => faults.add("control.key", "a certificate needs its private key, in a file of mode 0600"),
+        (None, Some(_)) => faults.add("control.certificate", "which certificate does the key belong to?"),
+        _ => {}
     }
 }

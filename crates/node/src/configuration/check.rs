@@ -35,11 +35,11 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
     configuration.storage.check(hands_over, configuration.run.keep, faults);
     required_fields(&configuration.run.required_fields, faults);
-    super::alarms::check(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
-    super::control::check(&configuration.control, faults);
+    super::alarms::check_alarms(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
+    super::alarms::check_control(&configuration.control, faults);
     super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
     // Whether the CPUs and nodes exist is checked on the machine that takes the run (`run::placement`).
-    faults.keep(super::placement::policy(configuration));
+    faults.keep(super::model::policy(configuration));
 }
 
 /// Sections and keys that gateways do not use.
@@ -104,8 +104,8 @@ fn of_readout_units(configuration: &Configuration, faults: &mut Faults) {
     sources(configuration, faults);
     triggers(configuration, faults);
     growing(configuration, faults);
-    super::shared::check(configuration, faults);
-    super::felix_check::check(configuration, faults);
+    super::entrance::check_shared(configuration, faults);
+    super::felix::check_cards(configuration, faults);
     super::filter::check(configuration, faults);
     super::file_based::check(configuration, faults);
     pools(configuration, faults);
@@ -209,7 +209,7 @@ fn timeouts(configuration: &Configuration, faults: &mut Faults) {
 }
 
 fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
-    use super::format::FormatName;
+    use super::source::FormatName;
     let is_elink = source.felix.is_some();
     if is_elink && (source.emulate.is_some() || source.play.is_some()) {
         faults.add(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]");
@@ -217,13 +217,13 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Fau
     if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink && !source.has_layout() {
         faults.add(key("id"), "a FED id has 12 bits: 0 to 4095");
     }
-    super::entrance::check(source, &key, faults);
+    super::entrance::check_entrance(source, &key, faults);
     super::entrance::check_controlled(source, &key, faults);
     super::layout::check(source, &key, faults);
-    super::black_box::check(source, &key, faults);
-    super::splitter::check(source, &key, faults);
-    super::gathering::check(source, &key, faults);
-    super::emulate::check(source, &key, faults);
+    super::run::check_black_box(source, &key, faults);
+    super::source::check_splitter(source, &key, faults);
+    super::source::check_gathering(source, &key, faults);
+    super::source::check_emulated(source, &key, faults);
     if source.emulate.is_some() && source.play.is_some() {
         faults.add(key("play"), "a source is either emulated or played from a file, not both");
     }

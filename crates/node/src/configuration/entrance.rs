@@ -1,10 +1,11 @@
 //! From where a source comes: its keys `listen`, `connect`, `input` and `program`.
+//!
+//! Sources may share their way in: boards that send to one address, or whose packets are in one capture.
 
-use super::format::FormatName;
-use super::layout::{DemuxTable, FrameChoice, FrameTable};
-use super::layout_text::PeerOrPlace;
-use super::parse::Faults;
-use super::source::SourceSection;
+use super::layout::{BoardChoice, DemuxTable, FrameChoice, FrameTable, PeerOrPlace};
+use super::model::Configuration;
+use super::parse::{Fault, Faults};
+use super::source::{FormatName, SourceSection};
 use crate::offline::ByteOrigin;
 use crate::offline::foreign::{Chosen, Wanted};
 use crate::quantity::read_from_text;
@@ -296,7 +297,7 @@ pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> Str
 }
 
 /// What is wrong with the ways in of a source.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+pub(super) fn check_entrance(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     let ways = ways(source);
     let mut given = ways.iter().filter(|(_, is_given)| *is_given);
     if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
@@ -345,6 +346,64 @@ fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
         return Err("each source takes its own frames of the file: which ones? `is = 3`");
     }
     Ok(())
+}
+
+/// Whether all that share their way in are told apart.
+pub(super) fn check_shared(configuration: &Configuration, faults: &mut Faults) {
+    for (index, source) in configuration.source.iter().enumerate() {
+        for (first, known) in configuration.source[..index].iter().enumerate() {
+            let key = |field: &str| format!("source[{index}].{field}");
+            if listens_beside(known, source) {
+                faults.keep(one_socket(first, known, source).map_err(|message| Fault::new(key("listen"), message)));
+            }
+            if listens_beside(known, source) || known.shares_capture(source) {
+                let (Some(known), Some(demux)) = (&known.demux, &source.demux) else { continue };
+                faults.keep(told_apart(first, known, demux).map_err(|message| Fault::new(key("demux"), message)));
+            }
+        }
+    }
+}
+
+/// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.
+fn listens_beside(known: &SourceSection, source: &SourceSection) -> bool {
+    let is_any_port = matches!(&source.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
+    source.comes_in_datagrams() && source.listen == known.listen && !is_any_port && source.readout == known.readout
+}
+
+/// There is one socket, and whose a datagram is must be known.
+fn one_socket(first: usize, known: &SourceSection, source: &SourceSection) -> Result<(), String> {
+    if known.demux.is_none() || source.demux.is_none() {
+        let demux = "`demux = { at = \"ip.source\" }` in both";
+        return Err(format!("source[{first}] listens there, too: what tells the two boards apart? {demux}"));
+    }
+    Ok(())
+}
+
+/// Boards are told apart by one thing, and each says which one it is, or none.
+fn told_apart(first: usize, known: &DemuxTable, demux: &DemuxTable) -> Result<(), String> {
+    let by = |demux: &DemuxTable| (demux.at, demux.kind, demux.mask, demux.shift);
+    if by(known) != by(demux) {
+        return Err(format!(
+            "source[{first}], which shares its way in, is told apart by something else: one of the two is wrong"
+        ));
+    }
+    match (&known.is, &demux.is) {
+        (Some(one), Some(other)) => match other.all().iter().find(|board| one.all().contains(board)) {
+            Some(board) => Err(format!("source[{first}] is {} already", name(*board))),
+            None => Ok(()),
+        },
+        (Some(_), None) | (None, Some(_)) => {
+            Err(format!("either both this and source[{first}] say which board they are (`is`), or neither does"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn name(board: BoardChoice) -> String {
+    match board {
+        BoardChoice::Number(number) => format!("the board {number}"),
+        BoardChoice::Address(address) => format!("the board at {address}"),
+    }
 }
 
 #[cfg(test)]

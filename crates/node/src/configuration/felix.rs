@@ -1,14 +1,20 @@
-//! Link cards (FELIX) whose e-links are sources.
+//! Link cards (FELIX) whose e-links are sources: where their chunks say to which event they belong, and who may subscribe to
+//! them; and what cards and their e-links must fulfil.
 
 use super::entrance::InputChoice;
-use super::felix_event::EventChoice;
-use super::felix_serve::ServeSection;
+use super::error::no_such;
+use super::model::Configuration;
+use super::parse::Faults;
 use super::source::SourceSection;
+use crate::drive::stream::ServerConfig;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
-use ropewalk_flow::readout::felix::EventRule;
-use ropewalk_flow::source::felix::{FAULTS, FaultShare, Faults};
-use ropewalk_wire::felix::BlockFormat;
+use ropewalk_flow::readout::felix::{EventRule, NumberField};
+use ropewalk_flow::source::felix::{BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS, FaultShare, Faults as CardFaults};
+use ropewalk_flow::stream::{MOST_SUBSCRIBERS, RouterConfig};
+use ropewalk_wire::felix::{BlockFormat, ELINKS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -138,7 +144,7 @@ impl Default for EmulateCard {
 
 /// How often an emulated card's faults strike: a table of their names and shares.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
-pub struct FaultShares(pub Faults);
+pub struct FaultShares(pub CardFaults);
 
 impl<'de> Deserialize<'de> for FaultShares {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -146,7 +152,7 @@ impl<'de> Deserialize<'de> for FaultShares {
         let shares = BTreeMap::<Cow<'_, str>, f64>::deserialize(from)?;
         let shares = shares.into_iter().map(|(name, share)| FaultShare::new(name.parse()?, share));
         let shares = shares.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-        Faults::new(shares).map(Self).map_err(wrong)
+        CardFaults::new(shares).map(Self).map_err(wrong)
     }
 }
 
@@ -246,6 +252,325 @@ const fn memory() -> Bytes {
     Bytes(64 << 20)
 }
 
+/// The head of a chunk: a field in it, or a kind of heads that is known by its name.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum EventChoice {
+    /// A field.
+    Field(EventField),
+    /// `"rod"`: the header of an ATLAS ROD fragment.
+    Rod,
+}
+
+impl EventChoice {
+    /// The rule in the words of the machines.
+    pub fn rule(self) -> EventRule {
+        match self {
+            Self::Field(field) => EventRule::Field(field.field()),
+            Self::Rod => EventRule::Rod,
+        }
+    }
+}
+
+impl Default for EventChoice {
+    fn default() -> Self {
+        Self::Field(EventField::default())
+    }
+}
+
+const CHOICE: &str = "a table of `offset`, `bytes`, `endian` and `mask`, or \"rod\", the header of a ROD fragment";
+
+impl<'de> Deserialize<'de> for EventChoice {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Choice;
+        impl<'de> Visitor<'de> for Choice {
+            type Value = EventChoice;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(CHOICE)
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<EventChoice, E> {
+                if text == "rod" {
+                    Ok(EventChoice::Rod)
+                } else {
+                    Err(E::custom(format!("`{text}` is no kind of heads: {CHOICE}")))
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EventChoice, A::Error> {
+                EventField::deserialize(MapAccessDeserializer::new(map)).map(EventChoice::Field)
+            }
+        }
+        from.deserialize_any(Choice)
+    }
+}
+
+const ROD: &str = "Chunks begin with the header of an ATLAS ROD fragment, as those of FULL-mode links do. The level-1 \
+                   id (24 bits) is the event number ([felix.md](felix.md#the-card-and-the-builder)).";
+
+impl JsonSchema for EventChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "EventChoice".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let field = generator.subschema_for::<EventField>();
+        json_schema!({ "description": CHOICE, "anyOf": [field, { "const": "rod", "description": ROD }] })
+    }
+}
+
+/// The event number in a chunk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventField {
+    /// Bytes before the number.
+    pub offset: u16,
+    /// Width of the number, 1 to 8 bytes.
+    pub bytes: u8,
+    /// Byte order.
+    pub endian: Endian,
+    /// Bits of the number that count; they are contiguous, at least 8. Without it: all bits.
+    pub mask: Option<u64>,
+}
+
+impl Default for EventField {
+    fn default() -> Self {
+        Self { offset: 0, bytes: 4, endian: Endian::Little, mask: None }
+    }
+}
+
+impl EventField {
+    fn field(self) -> NumberField {
+        let all = u64::MAX.checked_shr(64 - 8 * u32::from(self.bytes.clamp(1, 8))).unwrap_or(0);
+        NumberField {
+            offset: self.offset,
+            bytes: self.bytes,
+            is_big_endian: self.endian == Endian::Big,
+            mask: self.mask.unwrap_or(all),
+        }
+    }
+}
+
+/// Byte order of a number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Endian {
+    /// The least significant byte first.
+    #[default]
+    Little,
+    /// The most significant byte first.
+    Big,
+}
+
+/// A server of a card's chunks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServeSection {
+    /// Address to which subscribers connect. `0.0.0.0:9570` admits other machines. If the address is taken, the program
+    /// ends with status 4.
+    pub listen: String,
+    /// Highest number of subscribers at once, 1 to 64. Further ones are refused.
+    pub subscribers: u8,
+    /// The card is not read before this many subscribers are connected.
+    pub wait: u32,
+    /// Bytes that may wait for one subscriber. With a small queue chunks are dropped, or the card is held up, sooner.
+    pub queue: Bytes,
+    /// This many bytes are sent without waiting for more.
+    pub coalesce: Bytes,
+    /// Data that has waited for this time is sent.
+    pub coalesce_time: Time,
+    /// Return messages that subscribers send to e-links, as if front ends had sent them. They are in no event, and reach
+    /// no front end. Without `loop_back` the server refuses such messages: it answers with an error and counts them in
+    /// `down_link_refused`. Down-links to cards are not implemented yet.
+    pub loop_back: bool,
+}
+
+impl Default for ServeSection {
+    fn default() -> Self {
+        let usual = RouterConfig::default();
+        Self {
+            listen: "127.0.0.1:0".to_owned(),
+            subscribers: usual.subscribers as u8,
+            wait: 0,
+            queue: Bytes(usual.queue_bytes),
+            coalesce: Bytes(usual.coalesce_bytes),
+            coalesce_time: Time(usual.coalesce_time),
+            loop_back: false,
+        }
+    }
+}
+
+impl ServeSection {
+    /// What is wrong with it: the key, and what would be right.
+    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+        let subscribers = usize::from(self.subscribers);
+        if !(1..=MOST_SUBSCRIBERS).contains(&subscribers) {
+            return Some(("subscribers", format!("1 to {MOST_SUBSCRIBERS} subscribers at once")));
+        }
+        if self.wait > u32::from(self.subscribers) {
+            let message = format!("no more than {subscribers} can be there: lower it, or enlarge `subscribers`");
+            return Some(("wait", message));
+        }
+        None
+    }
+
+    /// The same in the words of the server.
+    pub fn server(&self) -> ServerConfig {
+        let router = RouterConfig {
+            subscribers: usize::from(self.subscribers),
+            queue_bytes: self.queue.0,
+            coalesce_bytes: self.coalesce.0,
+            coalesce_time: self.coalesce_time.0,
+            ..RouterConfig::default()
+        };
+        ServerConfig { router, wait_for: self.wait, loop_back: self.loop_back, ..ServerConfig::default() }
+    }
+}
+
+/// Checks every card and every source that is an e-link.
+pub(super) fn check_cards(configuration: &Configuration, faults: &mut Faults) {
+    links(configuration, faults);
+    for (index, card) in configuration.felix.iter().enumerate() {
+        let key = |field: &str| format!("felix[{index}].{field}");
+        check_card(configuration, card, key, faults);
+    }
+}
+
+/// Every e-link is one of a card, is one source, and lies with the others of its card in one readout unit.
+fn links(configuration: &Configuration, faults: &mut Faults) {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut taken = BTreeMap::new();
+    for (index, source) in configuration.source.iter().enumerate() {
+        let Some(link) = &source.felix else { continue };
+        let key = |field: &str| format!("source[{index}].{field}");
+        if configuration.felix.iter().all(|card| card.name != link.card) {
+            let known = configuration.felix.iter().map(|card| card.name.as_str());
+            faults.add(key("felix.card"), no_such("[[felix]] card is named", &link.card, known));
+        }
+        if usize::from(link.elink) >= ELINKS {
+            faults.add(key("felix.elink"), format!("a card has the e-links 0 to {}", ELINKS - 1));
+        }
+        if let Some(other) = taken.insert((&link.card, link.elink), index) {
+            let message = format!("source[{other}] is that e-link already");
+            faults.add(key("felix.elink"), message);
+        }
+        let other = *first.entry(&link.card).or_insert(index);
+        if configuration.source[other].readout != source.readout {
+            let readout = &configuration.source[other].readout;
+            let message = format!("source[{other}] of the same card is in `{readout}`: one readout unit reads a card");
+            faults.add(key("readout"), message);
+        }
+        if link.event.is_some_and(|event| !is_rule(event)) {
+            faults.add(key("felix.event"), EVENT);
+        }
+        let card = configuration.felix.iter().find(|card| card.name == link.card);
+        let bits = card.and_then(|card| card.rule_of(source).bits());
+        if source.counter_bits.is_some() && source.counter_bits != bits {
+            faults.add(key("counter_bits"), "`event` says how many bits the number has: leave it out");
+        }
+    }
+}
+
+/// What of a block finds no room in the window keeps the blocks behind it waiting, and with them the e-links that could make
+/// room: until their time-out.
+fn window(
+    configuration: &Configuration,
+    card: &FelixSection,
+    emulate: &EmulateCard,
+    links: &[(&SourceSection, &ELinkSection)],
+    faults: &mut Faults,
+) {
+    let format = card.blocks.0;
+    let in_block = |source: &SourceSection| {
+        let size = if source.trigger { emulate.trigger_chunk_size } else { emulate.chunk_size };
+        let least = card.rule_of(source).head_bytes().max(CHUNK_HEAD_BYTES);
+        let chunk = size.0.mean().max(least as f64) + format.trailer_bytes() as f64;
+        let full = format.most_data_bytes() as f64 / chunk;
+        // A block that is not full leaves all the same, after a while.
+        let in_time = emulate
+            .rate
+            .and_then(|rate| rate.0.hertz())
+            .map_or(f64::INFINITY, |hertz| hertz * BLOCK_TIMEOUT.as_secs_f64() + 1.0);
+        full.min(in_time).ceil() as u64
+    };
+    let needed = links.iter().map(|(source, _)| in_block(source)).max().unwrap_or(0);
+    let readout = |readout: &&str| configuration.readout.iter().position(|one| one.name == **readout);
+    let readout = links.first().map(|(source, _)| source.readout.as_str()).as_ref().and_then(readout);
+    let Some((index, readout)) = readout.map(|index| (index, &configuration.readout[index])) else { return };
+    if u64::from(readout.window) >= needed {
+        return;
+    }
+    let message = format!(
+        "a block of {} brings chunks of {needed} events, and what does not fit into the window keeps the other e-links \
+         waiting until their time-out: {needed} at least",
+        card.name
+    );
+    faults.add(format!("readout[{index}].window"), message)
+}
+
+/// What a field must be.
+const EVENT: &str = "a field of 1 to 8 bytes, and a mask of at least 8 neighbouring bits in it";
+
+fn is_rule(event: EventChoice) -> bool {
+    event.rule().bits().is_some_and(|bits| bits >= 8)
+}
+
+fn check_card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let links = configuration.source.iter().filter_map(|source| Some((source, source.felix.as_ref()?)));
+    let links: Vec<_> = links.filter(|(_, link)| link.card == card.name).collect();
+    if links.is_empty() {
+        let message =
+            format!("no source is an e-link of it: give one `felix = {{ card = \"{}\", elink = 0 }}`", card.name);
+        faults.add(key("name"), message);
+    }
+    if !is_rule(card.event) {
+        faults.add(key("event"), EVENT);
+    }
+    let largest = links.iter().map(|(source, _)| source.max_fragment.0).max().unwrap_or(0);
+    let needed = largest.saturating_mul(4).max(1 << 20);
+    if card.memory.0 < needed {
+        let message = format!(
+            "{} hold too little: four of the largest chunks and 1 MiB at least, {} in all; enlarge it, or lower the \
+             sources' max_fragment",
+            card.memory,
+            Bytes(needed)
+        );
+        faults.add(key("memory"), message);
+    }
+    if let Some((name, message)) = card.serve.as_ref().and_then(ServeSection::fault) {
+        faults.add(key(&format!("serve.{name}")), message);
+    }
+    if card.input.is_some() && card.emulate.is_some() {
+        faults.add(key("input"), "an emulated card reads nothing: leave out `input` or [felix.emulate]");
+    }
+    if card.input_speed.is_some() && card.input.is_none() {
+        faults.add(key("input_speed"), "nothing is read: give `input`, or leave it out");
+    }
+    if card.writer == WriterChoice::Process && card.emulate.is_none() {
+        faults.add(key("writer"), "only an emulated card is written by a process that a run starts: leave it out");
+    }
+    let Some(emulate) = &card.emulate else { return };
+    let sizes =
+        [("emulate.chunk_size", emulate.chunk_size), ("emulate.trigger_chunk_size", emulate.trigger_chunk_size)];
+    for (name, size) in sizes {
+        if u64::from(size.0.largest()) > largest {
+            faults.add(key(name), "the emulated chunks are larger than the sources' max_fragment allows");
+        }
+    }
+    window(configuration, card, emulate, &links, faults);
+    for (index, outage) in emulate.outages.iter().enumerate() {
+        if links.iter().all(|(_, link)| link.elink != outage.elink) {
+            faults.add(key(&format!("emulate.outages[{index}].elink")), "no source is this e-link");
+        }
+    }
+    for fault in FAULTS.iter().filter(|fault| fault.is_of_streams() && emulate.faults.0.of(**fault) > 0.0) {
+        faults.add(
+            key(&format!("emulate.faults.{}", fault.name())),
+            "in a card's memory every block has its place; only a stream can lose bytes, see `felix generate`",
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,5 +588,16 @@ mod tests {
         for text in ["", "0xABCF", "512", "65KiB", "1500", "4"] {
             assert!(text.parse::<Blocks>().is_err_and(|error| error.contains("such as 4KiB")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_field_of_any_width_has_all_its_bits_unless_some_are_named() {
+        let bits = |bytes, mask| EventChoice::Field(EventField { bytes, mask, ..EventField::default() }).rule().bits();
+        assert_eq!(EventChoice::default().rule(), EventRule::USUAL);
+        assert_eq!(
+            (bits(1, None), bits(3, None), bits(8, None), bits(4, Some(0xff_ff00))),
+            (Some(8), Some(24), Some(64), Some(16))
+        );
+        assert_eq!((bits(0, None), bits(9, None)), (None, None));
     }
 }

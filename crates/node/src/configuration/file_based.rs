@@ -1,10 +1,9 @@
 //! `[file_based]`: events go to filter units as files.
 
 use super::filter::{StreamSection, TriggerChoice, triggers};
-use super::format::FormatName;
 use super::model::Configuration;
 use super::parse::Faults;
-use super::source::SourceSection;
+use super::source::{FormatName, SourceSection};
 use crate::drive::RoomLimits;
 use crate::file_based::UnitTask;
 use crate::library_process::MEMORY;

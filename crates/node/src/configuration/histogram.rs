@@ -1,7 +1,7 @@
 //! `[[histogram]]`: what is counted of every fragment of some sources while a run goes on.
 
 use super::check::fault;
-use super::felix_event::Endian;
+use super::felix::Endian;
 use super::model::Configuration;
 use super::parse::{Fault, Faults};
 use crate::quantity::{Bytes, Time};

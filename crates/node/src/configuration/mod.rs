@@ -7,54 +7,34 @@
 //! An error says file, line, column and key, shows the line with a caret, and says what would be right.
 
 mod alarms;
-mod black_box;
 mod check;
-mod control;
-mod emulate;
 mod entrance;
 mod error;
 mod felix;
-mod felix_check;
-mod felix_event;
-mod felix_serve;
 mod file_based;
 mod filter;
-mod filter_text;
-mod first;
-mod format;
 mod gateway;
-mod gathering;
 mod histogram;
 mod layout;
-mod layout_text;
 mod model;
 mod parse;
-mod placement;
 mod run;
-mod settings;
-mod shared;
 mod source;
-mod splitter;
-mod storage;
 #[cfg(test)]
 mod tests;
 mod written;
 
-pub use alarms::{AlarmSection, AlarmsSection, LogLevel, LogbookSection, MonitorSection, PagesChoice, alarm_rules};
-pub use black_box::BlackBoxSection;
-pub use control::ControlSection;
-pub use emulate::Emulate;
+pub use alarms::{
+    AlarmSection, AlarmsSection, ControlSection, LogLevel, LogbookSection, MonitorSection, PagesChoice, alarm_rules,
+};
 pub use entrance::{InputChoice, NetworkAddress, PacketsTable};
 pub use error::ConfigurationError;
 pub use felix::{
-    Blocks, ELinkSection, EmulateCard, FaultShares, FelixSection, OutageSection, WakeChoice, WriterChoice,
+    Blocks, ELinkSection, EmulateCard, Endian, EventChoice, EventField, FaultShares, FelixSection, OutageSection,
+    ServeSection, WakeChoice, WriterChoice,
 };
-pub use felix_event::{Endian, EventChoice, EventField};
-pub use felix_serve::ServeSection;
 pub use file_based::{FileBasedSection, written_version};
-pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
-pub use filter_text::NotThis;
-pub use format::FormatName;
+pub use filter::{BytesTable, FilterSection, NotThis, RandomTable, SizeTable, StreamSection, TriggerChoice};
 pub(crate) use gateway::FARM_PROTOCOL;
 pub use gateway::{
     Addresses, Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection,
@@ -65,22 +45,21 @@ pub use histogram::{
     BoundChoice, FieldTable, HistogramOf, HistogramSection, ScaleChoice, SourceOrRange, SourcesChoice,
 };
 pub use layout::{
-    BoardChoice, BoardTable, BoardsChoice, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice,
-    FrameTable, LengthTable, NumberTable, NumbersChoice, PatternTable, PiecesTable, StatusTable, TimeTable,
-    TrailerTable,
+    BoardChoice, BoardTable, BoardsChoice, BytesChoice, ChecksumName, ChecksumTable, CountsChoice, DemuxTable,
+    EventTable, FrameChoice, FrameTable, LengthTable, NumberTable, NumberType, NumbersChoice, PatternTable,
+    PeerOrPlace, PiecesTable, StatusTable, Tick, TimeTable, TrailerTable,
 };
-pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{
-    BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, SynchronyAction,
-    SynchronySection, ThreadRule, TimeoutSection,
+    BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, Settings,
+    SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
 };
+pub(crate) use model::{fault_of, policy, policy_of};
 pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_pull, read_push, read_text};
-pub(crate) use placement::{fault_of, policy, policy_of};
-pub use run::{LumisectionChoice, PlacementChoice, RestartChoice, RunSection, SyncChoice};
-pub use settings::Settings;
-pub use source::{BunchCrossing, SourceSection};
-pub use splitter::SplitterSection;
-pub use storage::{StorageSection, TransferSection};
+pub use run::{
+    BlackBoxSection, LumisectionChoice, PlacementChoice, RestartChoice, RunSection, StorageSection, SyncChoice,
+    TransferSection,
+};
+pub use source::{BunchCrossing, Emulate, FormatName, SourceSection, SplitterSection};
 pub(crate) use written::digest;
 pub use written::{Differences, Written};
 

@@ -1,21 +1,22 @@
 //! What a configuration file contains. The doc comments here are the help texts of `ropewalk config schema` and of the
 //! tables in `docs/configuration.md` (`tests/documentation` writes these).
 
-use super::alarms::{AlarmSection, AlarmsSection, LogbookSection, MonitorSection};
-use super::control::ControlSection;
+use super::alarms::{AlarmSection, AlarmsSection, ControlSection, LogbookSection, MonitorSection};
 use super::felix::FelixSection;
 use super::file_based::FileBasedSection;
 use super::filter::{FilterSection, StreamSection};
 use super::gateway::{FarmSection, FlowSection, GatewaySection, TriggerSection};
 use super::histogram::HistogramSection;
-use super::run::RunSection;
+use super::parse::Fault;
+use super::run::{PlacementChoice, RunSection, StorageSection};
 use super::source::SourceSection;
-use super::storage::StorageSection;
 use super::written::Written;
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::manager::AssignPolicy;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use ropewalk_host::{CpuList, CpuListError, Kind, PlanError, Policy, Rule, Scheduling};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -368,4 +369,100 @@ const fn slots() -> u32 {
 
 const fn credit_bytes() -> Bytes {
     Bytes(64 << 20)
+}
+
+/// The policy of a configuration.
+///
+/// # Errors
+/// Where a rule says nothing, or what no machine could follow.
+pub(crate) fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
+    let pools = configuration.pool.iter().map(pool_rule).collect();
+    let policy = Policy::new(rules(&configuration.thread)?, pools).map_err(|error| fault_of(&error))?;
+    Ok(match configuration.run.placement {
+        PlacementChoice::Rules => policy,
+        PlacementChoice::Auto => policy.automatic(),
+    })
+}
+
+/// The policy of rules for threads alone.
+///
+/// # Errors
+/// As [`policy`].
+pub(crate) fn policy_of(threads: &[ThreadRule]) -> Result<Policy, Fault> {
+    Policy::new(rules(threads)?, Vec::new()).map_err(|error| fault_of(&error))
+}
+
+fn rules(threads: &[ThreadRule]) -> Result<Vec<Rule>, Fault> {
+    threads.iter().enumerate().map(|(index, rule)| thread_rule(index, rule)).collect()
+}
+
+fn thread_rule(index: usize, rule: &ThreadRule) -> Result<Rule, Fault> {
+    let fault = |field: &str, message: &str| Fault::new(format!("thread[{index}].{field}"), message);
+    let list = |text: &String| text.parse().map_err(|error: CpuListError| fault("cpus", &error.to_string()));
+    let cpus: Option<CpuList> = rule.cpus.as_ref().map(list).transpose()?;
+    if cpus.as_ref().is_some_and(CpuList::is_empty) {
+        return Err(fault("cpus", "name at least one CPU, such as 0 or 2-5,8"));
+    }
+    if rule.in_turn && cpus.is_none() && rule.node.is_none() {
+        return Err(fault("in_turn", "CPUs are given out in turn: name them with `cpus` or `node`"));
+    }
+    if rule.priority.is_some_and(|priority| !(1..=99).contains(&priority)) {
+        return Err(fault("priority", "a real-time priority is 1 to 99"));
+    }
+    let priority = rule.priority.unwrap_or(1);
+    let scheduling = rule.scheduling.map(|choice| match choice {
+        SchedulingChoice::Other => Scheduling::Other,
+        SchedulingChoice::Batch => Scheduling::Batch,
+        SchedulingChoice::Idle => Scheduling::Idle,
+        SchedulingChoice::Fifo => Scheduling::Fifo(priority),
+        SchedulingChoice::Rr => Scheduling::RoundRobin(priority),
+    });
+    let is_real_time = matches!(scheduling, Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)));
+    if rule.priority.is_some() && !is_real_time {
+        return Err(fault("priority", "threads with scheduling `fifo` and `rr` alone have a priority"));
+    }
+    Ok(Rule { pattern: rule.pattern.clone(), cpus, node: rule.node, in_turn: rule.in_turn, scheduling, lock: false })
+}
+
+fn pool_rule(rule: &PoolRule) -> Rule {
+    Rule { pattern: rule.pattern.clone(), node: rule.node, lock: rule.lock, ..Rule::default() }
+}
+
+/// What `host` cannot follow, at the key where it stands.
+pub(crate) fn fault_of(error: &PlanError) -> Fault {
+    let field = match error {
+        PlanError::BadPattern { .. } => ".match",
+        PlanError::NoSuchCpu { .. } => ".cpus",
+        PlanError::NoSuchNode { .. } | PlanError::NodeWithoutCpu { .. } => ".node",
+        PlanError::Empty { .. } | PlanError::NoSuchCard { .. } => "",
+    };
+    let section = |rule: ropewalk_host::RuleName| match rule.kind {
+        Kind::Thread => format!("thread[{}]{field}", rule.number - 1),
+        Kind::Pool => format!("pool[{}]{field}", rule.number - 1),
+    };
+    Fault::new(error.rule().map(section).unwrap_or_default(), error.to_string())
+}
+
+/// A table, handed on as TOML, or a text of any form.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings(pub String);
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(from)? {
+            toml::Value::String(text) => Ok(Self(text)),
+            toml::Value::Table(table) => toml::to_string(&table).map(Self).map_err(de::Error::custom),
+            other => Err(de::Error::custom(format!("a table [source.settings] or a text, not {}", other.type_str()))),
+        }
+    }
+}
+
+impl JsonSchema for Settings {
+    fn schema_name() -> Cow<'static, str> {
+        "Settings".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["object", "string"], "description": "a table, or a text of any form" })
+    }
 }

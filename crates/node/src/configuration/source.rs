@@ -1,21 +1,34 @@
 //! `[[source]]`: a front end, how its data arrive, and what its frames say.
+//!
+//! Beside the section itself: its keys `format`, `emulate`, `splitter`, `gather` and `gather_timeout`, and the number of each
+//! source's first event.
 
-use super::black_box::BlackBoxSection;
-use super::emulate::{Emulate, EmulateChoice};
+use super::Configuration;
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
+use super::error::no_such;
 use super::felix::ELinkSection;
-use super::format::FormatName;
 use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
-use super::settings::Settings;
-use super::splitter::SplitterSection;
-use crate::quantity::{Bytes, Time};
-use ropewalk_flow::readout::OnClose;
+use super::model::Settings;
+use super::parse::Faults;
+use super::run::BlackBoxSection;
+use crate::quantity::{Bytes, Rate, Size, SizeDistribution, Time, read_from_text};
+use ropewalk_flow::readout::{GATHER_TIMEOUT, OnClose};
+use ropewalk_plugin::Keys;
 use ropewalk_terms::Requirement;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::framing::Framing;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// A front end.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -135,7 +148,7 @@ pub struct SourceSection {
     pub gather: Option<bool>,
     /// How long to wait for the next frame of an event, at least 1 ms. It applies where the last frame has no mark and
     /// no other event begins; events are delayed by it. A frame that arrives later counts as `late`.
-    #[serde(default = "super::gathering::timeout")]
+    #[serde(default = "gather_timeout")]
     pub gather_timeout: Time,
     /// How many datagrams wait for others that they overtook, 0 to 32; 0 switches it off. It applies to datagrams whose
     /// frames have a `sequence`, or whose event numbers are consecutive; they continue in order. For a source with
@@ -216,4 +229,360 @@ impl Default for BunchCrossing {
 
 const fn max_fragment() -> Bytes {
     Bytes(4 << 20)
+}
+
+/// The data format of a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum FormatName {
+    /// CMS FED fragments in FEROL blocks.
+    #[default]
+    Ferol,
+    /// Generic fragments (`docs/generic-fragment.md`).
+    Generic,
+    /// Another format by its name (`docs/formats.md`).
+    Foreign(ForeignFormat),
+}
+
+const FORMAT: &str = "\"ferol\", \"generic\", or the name of somebody else's format, such as \"midas\" or \"fed\"";
+
+impl FormatName {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ferol => "ferol",
+            Self::Generic => "generic",
+            Self::Foreign(format) => format.name(),
+        }
+    }
+
+    /// Whether a frame of it holds several events, into which it is divided without a splitter.
+    pub const fn has_several_events(self) -> bool {
+        matches!(self, Self::Foreign(format) if format.has_several_events())
+    }
+}
+
+impl FromStr for FormatName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "ferol" => Ok(Self::Ferol),
+            "generic" => Ok(Self::Generic),
+            _ => ForeignFormat::by_name(name).map(Self::Foreign).ok_or_else(|| {
+                let names = ForeignFormat::ALL.iter().map(|format| format.name());
+                no_such("format is named", name, ["ferol", "generic"].into_iter().chain(names))
+            }),
+        }
+    }
+}
+
+read_from_text!(FormatName: FORMAT);
+
+impl Serialize for FormatName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+/// An emulated front end.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Emulate {
+    /// Size of the whole fragment, header and trailer included; fixed or a distribution. At least 16 bytes and a
+    /// multiple of 8. Described frames are as near to it as their description allows.
+    pub fragment_size: Size,
+    /// Trigger rate. Without it: as fast as possible.
+    pub rate: Option<Rate>,
+    /// Events in a packet, only for `lhcb-mep`. Without it: 10, or fewer if the packet would be too long. Events wait
+    /// until their packet is full.
+    pub packing: Option<u16>,
+}
+
+impl Emulate {
+    /// Events in a frame that holds several.
+    pub fn packing(&self) -> u16 {
+        self.packing.unwrap_or(10)
+    }
+}
+
+/// The first thing that is wrong with the emulator of a source.
+pub(super) fn check_emulated(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    match source.emulate.as_ref().and_then(|emulate| emulate.packing) {
+        None => {}
+        Some(_) if source.has_layout() || !source.format.has_several_events() => {
+            let message =
+                "frames of this source hold one event each: leave it out, or give a format such as `lhcb-mep`";
+            faults.add(key("emulate.packing"), message)
+        }
+        Some(0) => faults.add(key("emulate.packing"), "how many events a frame holds, 1 or more"),
+        Some(_) => {}
+    }
+}
+
+impl Default for Emulate {
+    fn default() -> Self {
+        Self { fragment_size: Size(SizeDistribution::Fixed(2048)), rate: None, packing: None }
+    }
+}
+
+/// In a file: `true`, `false`, or a table.
+pub(super) struct EmulateChoice;
+
+const EMULATE: &str = "true, false, or a table such as { fragment_size = \"1KiB\", rate = \"1kHz\" }";
+
+impl EmulateChoice {
+    /// Reads it; none where nothing is emulated.
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Emulate>, D::Error> {
+        from.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for EmulateChoice {
+    type Value = Option<Emulate>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(EMULATE)
+    }
+
+    fn visit_bool<E: Error>(self, is_emulated: bool) -> Result<Option<Emulate>, E> {
+        Ok(is_emulated.then(Emulate::default))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Emulate>, A::Error> {
+        Emulate::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
+}
+
+impl JsonSchema for EmulateChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "EmulateChoice".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let table = generator.subschema_for::<Emulate>();
+        json_schema!({ "description": EMULATE, "anyOf": [table, { "type": "boolean" }] })
+    }
+}
+
+/// A library that divides the frames of a source into events or hits (`docs/splitters.md`).
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SplitterSection {
+    /// The shared library.
+    pub library: PathBuf,
+    /// Text that is passed to the library when it begins.
+    #[serde(default)]
+    pub configuration: String,
+    /// What identifies the pieces of a frame.
+    #[serde(default)]
+    pub keys: Keys,
+    /// The library runs in the thread that reads the source; it can then do any harm.
+    #[serde(default)]
+    pub trusted: bool,
+    /// How long its process may take for a frame, at least 1 ms.
+    #[serde(default = "timeout")]
+    pub timeout: Time,
+    /// Memory that its process may take besides what it shares, at least 1 MiB.
+    #[serde(default = "memory")]
+    pub memory: Bytes,
+    /// Pause before another process is started.
+    #[serde(default = "restart_delay")]
+    pub restart_delay: Time,
+    /// Number of processes that are started again within a minute, 1 to 1000.
+    #[serde(default = "restarts")]
+    pub restarts: u32,
+}
+
+const fn timeout() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn memory() -> Bytes {
+    Bytes(256 << 20)
+}
+
+const fn restart_delay() -> Time {
+    Time(Duration::from_millis(100))
+}
+
+const fn restarts() -> u32 {
+    10
+}
+
+impl SourceSection {
+    /// The splitter that its frames go through. An emulator in its place sends frames of one event each.
+    pub const fn own_splitter(&self) -> Option<&SplitterSection> {
+        match &self.emulate {
+            None => self.splitter.as_ref(),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The first thing that is wrong with the splitter of a source.
+pub(super) fn check_splitter(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let Some(splitter) = &source.splitter else { return };
+    match source.format {
+        _ if source.has_layout() => {}
+        FormatName::Foreign(format) if source.format.has_several_events() => {
+            let message = format!("frames of `{}` are divided without one: leave it out", format.name());
+            faults.add(key("splitter"), message);
+        }
+        FormatName::Foreign(_) => {}
+        FormatName::Ferol | FormatName::Generic => {
+            let message =
+                "it divides frames that a layout describes, or a format by its name: give `frame` or `format`";
+            faults.add(key("splitter"), message);
+        }
+    }
+    let is_growing = source.event.as_ref().is_some_and(EventTable::grows);
+    if is_growing && splitter.keys == Keys::Events {
+        let message = "numbers that grow are times here: `keys = \"times\"`";
+        faults.add(key("splitter.keys"), message);
+    }
+    if splitter.timeout.0 < Duration::from_millis(1) {
+        faults.add(key("splitter.timeout"), "how long it may take over a frame, 1ms or more");
+    }
+    if splitter.memory.0 < 1 << 20 {
+        faults.add(key("splitter.memory"), "at least 1MiB, of which it has to live");
+    }
+    if !(1..=1000).contains(&splitter.restarts) {
+        faults.add(key("splitter.restarts"), "1 to 1000 within a minute");
+    }
+}
+
+/// How long the next frame of an event is waited for, where nothing else is said.
+const fn gather_timeout() -> Time {
+    Time(GATHER_TIMEOUT)
+}
+
+impl SourceSection {
+    /// Frames of one event that follow each other are one fragment, and the next one is waited for so long; none where each
+    /// frame is a fragment.
+    pub fn gathering(&self) -> Option<Duration> {
+        let usual = match self.format {
+            FormatName::Foreign(format) => format.comes_in_several_frames() && !self.has_layout(),
+            FormatName::Ferol | FormatName::Generic => false,
+        };
+        self.gather.unwrap_or(usual && self.own_splitter().is_none()).then_some(self.gather_timeout.0)
+    }
+}
+
+/// The first thing that is wrong with how the frames of a source are gathered.
+pub(super) fn check_gathering(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    if source.gather == Some(true) {
+        let what = match source.description() {
+            None => "the frames of a layout or of a format with a name are gathered: give `frame` or another `format`",
+            Some(_) if source.splitter.is_some() => "frames that are divided are not gathered: leave one of both out",
+            Some(description) if description.splitter().is_some() => "frames of several events each are not gathered",
+            Some(description) if !description.has_event() => {
+                "frames are gathered by the numbers of their events, and these have none: give `event`"
+            }
+            Some(_) => "",
+        };
+        if !what.is_empty() {
+            faults.add(key("gather"), what);
+        }
+    }
+    if source.gather_timeout.0 < Duration::from_millis(1) {
+        faults.add(key("gather_timeout"), "how long the next frame of an event is waited for, 1ms or more");
+    }
+}
+
+impl SourceSection {
+    /// Its counter in the run's first event.
+    pub fn first_event(&self) -> u64 {
+        self.given_first_event().or(self.format_first()).unwrap_or(1)
+    }
+
+    /// The same where the configuration says it.
+    pub fn given_first_event(&self) -> Option<u64> {
+        self.event.as_ref().and_then(|event| event.first).or(self.first)
+    }
+
+    /// The first number of formats that do not count from 1.
+    fn format_first(&self) -> Option<u64> {
+        match self.format {
+            FormatName::Foreign(format) if !self.has_layout() => Some(format.first()).filter(|&first| first != 1),
+            _ => None,
+        }
+    }
+
+    /// Whether its counter runs on from run to run, for itself, and nothing says where it begins.
+    pub fn runs_free(&self) -> bool {
+        let is_open = self.given_first_event().is_none() && self.emulate.is_none() && !self.controlled;
+        is_open && !self.numbers_grow() && self.description().is_some_and(|description| description.runs_free())
+    }
+
+    /// The number of its first event, and why it is that, for people.
+    fn first_text(&self) -> String {
+        let description = self.description();
+        if let Some(first) = self.given_first_event() {
+            return format!("{first}, as `first` says");
+        }
+        if self.numbers_grow() {
+            return "any: its numbers grow, and events are numbered in their order".to_owned();
+        }
+        if self.runs_free() {
+            return "that of the first frame: its counter runs free".to_owned();
+        }
+        if description.as_ref().is_some_and(|description| !description.has_event() && !self.has_layout()) {
+            return "1: its frames are counted as they come".to_owned();
+        }
+        match (self.format_first(), self.format) {
+            (Some(first), FormatName::Foreign(format)) => {
+                format!("{first}, as {} counts; `first` says otherwise", format.name())
+            }
+            _ => "1; `first` says otherwise".to_owned(),
+        }
+    }
+}
+
+impl Configuration {
+    /// A line for each way in which sources' numbers begin: which number, why, and whose.
+    pub fn first_lines(&self) -> Vec<String> {
+        const MOST_NAMES: usize = 4;
+        let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for source in &self.source {
+            by_text.entry(source.first_text()).or_default().push(source.name_or_id());
+        }
+        let line = |(text, names): (String, Vec<String>)| {
+            let more = names.len().saturating_sub(MOST_NAMES);
+            let named = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("first event number {text}: {named}{more}")
+        };
+        by_text.into_iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::configuration::parse;
+
+    fn lines(sources: &str) -> Vec<String> {
+        let text = format!("version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{sources}");
+        parse("test.toml", &text, &|_: &str| None).expect("a good configuration").first_lines()
+    }
+
+    fn source(id: u32, keys: &str) -> String {
+        format!("[[source]]\nid = {id}\nreadout = \"ru0\"\ninput = \"some.raw\"\n{keys}\n")
+    }
+
+    #[test]
+    fn each_source_says_where_its_numbers_begin_and_why() {
+        let eudaq = source(1, "format = \"eudaq\"");
+        let given = source(2, "format = \"eudaq\"\nfirst = 7");
+        let fed = source(3, "format = \"fed\"") + &source(4, "format = \"fed\"");
+        let midas = source(5, "format = \"midas\"");
+        assert_eq!(
+            lines(&[eudaq, given, fed, midas].concat()),
+            [
+                "first event number 0, as eudaq counts; `first` says otherwise: source-1",
+                "first event number 1: its frames are counted as they come: source-5",
+                "first event number 1; `first` says otherwise: source-3, source-4",
+                "first event number 7, as `first` says: source-2",
+            ]
+        );
+    }
 }

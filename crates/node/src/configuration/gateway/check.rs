@@ -1,7 +1,6 @@
 //! Checks of gateways, flows and the farm beyond syntax.
 
-use super::address::ListenAddress;
-use super::model::{FlowSection, GatewaySection, ReceiveChoice, SendChoice, TransportChoice};
+use super::{FlowSection, GatewaySection, ListenAddress, ReceiveChoice, SendChoice, TransportChoice};
 use crate::configuration::error::no_such;
 use crate::configuration::filter::{check_streams, triggers, unheard_of};
 use crate::configuration::parse::Faults;

@@ -1,6 +1,6 @@
 //! The tables of a layout, as they stand in a configuration.
 
-use super::super::layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
+use super::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::readout::DatagramLimits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -176,3 +176,25 @@ fn every_layout_of_the_documentation_is_good_and_drawn_as_it_is() {
     assert!(count > 8, "{count} layouts");
     assert_eq!(made, std::fs::read_to_string(path).expect("the page"), "see above how to make it anew");
 }
+
+#[test]
+fn types_of_numbers_are_read() {
+    let read = |text: &str| text.parse::<NumberType>().map(|kind| (kind.bytes, kind.is_big_endian)).ok();
+    assert_eq!([read("u8"), read("u24be"), read("u64le")], [Some((1, false)), Some((3, true)), Some((8, false))]);
+    assert_eq!(["u7", "u32", "i32le", "u08le", "u72be", "ule", ""].map(read), [None; 7]);
+}
+
+#[test]
+fn ticks_are_times_or_frequencies() {
+    let read = |text: &str| text.parse::<Tick>().map(|tick| tick.0).ok();
+    assert_eq!(read("8ns"), Some(8_000_000_000));
+    assert_eq!(read("125MHz"), Some(8_000_000_000));
+    assert_eq!(read("88.0525MHz"), Some(11_356_860_964));
+    assert_eq!(read("1s"), Some(1_000_000_000_000_000_000));
+    assert_eq!(["", "8", "0ns", "-1ns", "0Hz", "8 furlongs"].map(read), [None; 6]);
+}
+
+#[test]
+fn checksums_that_there_are_not_are_told_those_that_there_are() {
+    assert!("crc7".parse::<ChecksumName>().is_err_and(|error| error.contains("crc16-ccitt")));
+}
