@@ -1,18 +1,12 @@
 //! A builder unit: asks every readout unit for its super-fragments, builds, checks, has events decided, and hands them to storage.
 
-use super::Drive;
-use super::busy_timer::BusyTimer;
 use super::delivery::Delivery;
-use super::event_output::EventOutput;
-use super::event_sink::EventSink;
+use super::event_output::{EventOutput, EventSink};
 use super::filtering::Filtering;
-use super::link::{Identity, Outbox, Unsent, received};
-use super::managers::{Managers, Welcomed};
-use super::reader::{Incoming, MessageReader};
-use super::refusal::Refusal;
-use super::shutdown::Shutdown;
+use super::link::{EndpointTable, Identity, Incoming, MessageReader, Outbox, Refusal, Unsent, received};
+use super::managers::{Managers, Shutdown, Welcomed};
 use super::storage::OutputRoom;
-use super::table::EndpointTable;
+use super::{BusyTimer, Drive};
 use crate::pages::NodePage;
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};

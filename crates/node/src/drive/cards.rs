@@ -1,21 +1,28 @@
-//! The link cards of a readout unit: when to look at their rings, and how to sleep until there is something.
+//! The link cards of a readout unit: when to look at their rings, how to sleep until there is something, the subscribers of
+//! their e-links, and emulated cards.
 //!
 //! ```text
-//!  RingWriter (another thread or process) --> ring --> flow's CardInput --> fragments -> flow::Readout
-//!        |                                                  ^
-//!        +--------------- Bell: only if the reader sleeps --+--> CardSubscribers: the subscribers of its e-links
+//!  EmulatedCardDrive, or a card --> ring --> flow's CardInput --> fragments -> flow::Readout
+//!        |                                        ^
+//!        +----- Bell: only if the reader sleeps --+--> CardSubscribers: the subscribers of its e-links
 //! ```
-//! Without a bell the reader looks again and again.
+//! Without a bell the reader polls the ring. Each batch is decoded once, for the events and for the subscribers.
 
-use super::card_subscribers::CardSubscribers;
 use super::stream::{ServerReport, StreamServer};
+use super::{Drive, Sent};
 use ropewalk_flow::readout::Readout;
-use ropewalk_flow::readout::felix::{CardConfig, CardInput};
+use ropewalk_flow::readout::felix::{CardConfig, CardInput, ChunkBatch, EventRules, Listener};
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_flow::source::felix::{EmulatedCard, EmulatedCardConfig};
+use ropewalk_flow::stream::BatchCursor;
 use ropewalk_io::Dispatcher;
 use ropewalk_io::wait::Bell;
-use ropewalk_memory::ring::RingReader;
-use ropewalk_terms::{Counter, Instant, PoolAccount};
+use ropewalk_memory::ring::{RingReader, RingWriter};
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a reader that looks again and again may sleep in between.
@@ -214,5 +221,228 @@ impl<D: Dispatcher> Card<D> {
         let is_read = self.subscribers.as_ref().is_none_or(CardSubscribers::has_begun);
         self.is_armed = is_read;
         (!is_read || self.input.ring_mut().prepare_wait()) && may_sleep
+    }
+}
+
+/// How often what waits for subscribers is looked at where the card has little room.
+const RELIEF: Duration = Duration::from_millis(1);
+/// How long subscribers may take to hear the end.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The server of one card, as the listener that its input knows.
+pub(super) struct CardSubscribers<D> {
+    server: StreamServer<D>,
+    rules: EventRules,
+    /// How far the present batch was routed.
+    cursor: BatchCursor,
+    /// The time of this turn.
+    now: Instant,
+    relief_due: Instant,
+    /// Until when the end is told.
+    leaves_by: Option<Instant>,
+    has_left: bool,
+}
+
+impl<D: Dispatcher> CardSubscribers<D> {
+    pub(super) const fn new(server: StreamServer<D>, rules: EventRules) -> Self {
+        Self {
+            server,
+            rules,
+            cursor: BatchCursor { run: 0, item: 0 },
+            now: Instant::ZERO,
+            relief_due: Instant::ZERO,
+            leaves_by: None,
+            has_left: false,
+        }
+    }
+
+    /// Before the card is read: hears who comes and goes. Returns how much happened.
+    pub(super) fn hear(&mut self, now: Instant) -> usize {
+        self.now = now;
+        self.server.hear_all(now)
+    }
+
+    /// Whether the card is to be read: as many subscribers came as are waited for.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.server.has_begun()
+    }
+
+    /// After the card was read: sends what is due. What waits leaves the card's memory where that is tight.
+    pub(super) fn send(&mut self, is_tight: bool) -> usize {
+        if is_tight && self.now >= self.relief_due {
+            self.relief_due = self.now.after(RELIEF);
+            self.server.relieve();
+        }
+        self.server.send_all(self.now)
+    }
+
+    /// Whether everybody has, in the transport at least, what `input` has decoded.
+    pub(super) fn is_settled(&self, input: &CardInput) -> bool {
+        input.is_heard() && self.server.is_settled() || is_planted(Flaw::RestUnheard)
+    }
+
+    /// Cuts off whoever has not read what waits for it; then others have what that kept from them. Returns how many go.
+    pub(super) fn cut_off(&mut self, now: Instant, input: &mut CardInput) -> usize {
+        self.now = now;
+        let gone = self.server.cut_off_holders(now);
+        input.hand_rest_to(self);
+        gone
+    }
+
+    /// What the server did, and who is missing there, for checkers.
+    pub(super) fn served(&self) -> (ServerReport, usize) {
+        (self.server.report(), self.server.absent())
+    }
+
+    /// Nothing more comes.
+    pub(super) const fn end(&mut self) {
+        self.server.end();
+    }
+
+    /// Sends the rest, with what `input` has decoded already, and tells everybody the end, for a while: whoever does not
+    /// read does not keep the process.
+    pub(super) fn leave(&mut self, now: Instant, input: &mut CardInput) -> usize {
+        let by = *self.leaves_by.get_or_insert(now.after(LEAVING));
+        let heard = self.hear(now);
+        if is_planted(Flaw::RestUnheard) || input.hand_rest_to(self) {
+            self.server.end();
+        }
+        let work = heard + self.send(false);
+        self.has_left = self.server.is_done() || now >= by;
+        work
+    }
+
+    pub(super) const fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let leaves_by = self.leaves_by.filter(|_| !self.has_left);
+        self.server.next_deadline().into_iter().chain(leaves_by).min()
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        self.server.prepare_wait()
+    }
+
+    pub(super) fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.server.wait_descriptor()
+    }
+
+    /// What this server adds to a counter of the readout unit.
+    pub(super) fn counted(&self, counter: Counter) -> u64 {
+        let report = self.server.report();
+        let all = &report.subscribers;
+        match counter {
+            Counter::SubscribersJoined => report.joined,
+            Counter::ChunksOffered => all.offered,
+            Counter::ChunksSent => all.sent,
+            Counter::ChunksDropped => all.dropped.total(),
+            Counter::ChunksMoved => all.moved,
+            Counter::ChunksQueued => all.queued,
+            Counter::DownLinkRefused => report.down.1,
+            Counter::ChunkBytesCopied | Counter::BytesCopied => report.copied_bytes,
+            _ => 0,
+        }
+    }
+}
+
+impl<D: Dispatcher> Listener for CardSubscribers<D> {
+    fn take(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> bool {
+        self.server.router_mut().route(batch, ring, &self.rules, &mut self.cursor, self.now);
+        let is_done = self.cursor.is_at_end(batch);
+        if is_done {
+            self.cursor = BatchCursor::default();
+        }
+        is_done
+    }
+
+    fn holds(&self) -> bool {
+        self.server.holds_card()
+    }
+}
+
+/// Bytes written before they are handed over.
+const TURN_BYTES: usize = 256 << 10;
+/// How long the card waits before it looks for room again, or for the end.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// A card on one thread.
+pub struct EmulatedCardDrive {
+    card: EmulatedCard,
+    ring: RingWriter,
+    bell: Option<Bell>,
+    gate: Arc<TriggerGate>,
+    started: Option<Instant>,
+    deadline: Option<Instant>,
+    sent: Vec<(SourceId, Arc<Sent>)>,
+    is_done: bool,
+}
+
+impl EmulatedCardDrive {
+    /// A card that writes what `gate` lets through; `bell` is rung when its reader sleeps.
+    pub fn new(config: EmulatedCardConfig, ring: RingWriter, bell: Option<Bell>, gate: Arc<TriggerGate>) -> Self {
+        let sent = config.links.iter().map(|link| (link.source, Arc::default())).collect();
+        let card = EmulatedCard::new(config);
+        Self { card, ring, bell, gate, started: None, deadline: None, sent, is_done: false }
+    }
+
+    /// What each e-link says that it sent.
+    pub fn sent(&self) -> Vec<(SourceId, Arc<Sent>)> {
+        self.sent.clone()
+    }
+
+    fn end(&mut self) {
+        let must_ring = self.ring.close();
+        self.ring_if(must_ring);
+        self.is_done = true;
+    }
+
+    fn ring_if(&self, must_ring: bool) {
+        if must_ring && let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
+    fn publish(&self) {
+        for ((_, sent), (_, injected)) in self.sent.iter().zip(self.card.injected()) {
+            sent.fragments.store(injected.chunks, Ordering::Relaxed);
+            sent.bytes.store(injected.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drive for EmulatedCardDrive {
+    fn turn(&mut self, now: Instant) -> usize {
+        let elapsed = now.since(*self.started.get_or_insert(now));
+        let space = self.ring.space();
+        let most = space.len().min(TURN_BYTES);
+        let filled = self.card.fill(elapsed, &self.gate, &mut space[..most]);
+        if filled > 0 {
+            let must_ring = self.ring.commit(filled);
+            self.ring_if(must_ring);
+            self.publish();
+        }
+        if self.card.is_exhausted() || self.ring.is_abandoned() {
+            self.publish();
+            self.end();
+        }
+        let due = self.card.next_due(elapsed).map(|due| now.after(due - elapsed));
+        self.deadline = due.into_iter().chain([now.after(PAUSE)]).min();
+        filled
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    fn wait_descriptors<'a>(&'a self, _: &mut Vec<BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        self.is_done
     }
 }

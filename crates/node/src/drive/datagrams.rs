@@ -9,7 +9,7 @@
 //! drops is counted. What comes before the run begins is taken and counted as stale, so that nothing old waits there.
 
 use super::black_box::BlackBox;
-use super::dividing::Dividing;
+use super::splitting::Dividing;
 use ropewalk_flow::messages::{Received, ReportEntry};
 use ropewalk_flow::readout::{
     Boards, DatagramFramer, DatagramLimits, FrameCounts, FramerLimits, Readout, SourceConfig,

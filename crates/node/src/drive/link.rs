@@ -1,10 +1,18 @@
-//! Sending messages of the pull protocol: they are encoded into staging blocks.
+//! Connections between the nodes of the pull protocol: messages out and in, who is at the other end, and refusals for good.
+//!
+//! Messages are encoded into staging blocks, and received from a stream of slices. Control messages are small and decoded
+//! whole. Super-fragments are handed on one by one when the payloads of their message have come, cut from the stream
+//! without a copy.
 
-use ropewalk_flow::messages::Message;
+use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
 use ropewalk_io::{Dispatcher, Endpoint, SendError};
-use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Epoch, Incarnation, NodeId, PoolAccount, RunNumber};
-use ropewalk_wire::message::{HEADER_BYTES, Header, Kind};
+use ropewalk_memory::{ByteQueue, Payload, Slice, Staging};
+use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
+use ropewalk_wire::frame::FrameError;
+use ropewalk_wire::message::{
+    HEADER_BYTES, Header, Kind, MAX_CONTROL_BODY, PROTOCOL_VERSION, RefuseReason, SuperFragmentsEncoder,
+    SuperFragmentsView,
+};
 
 /// Who sends: what every header says.
 #[derive(Copy, Clone, Debug)]
@@ -114,4 +122,502 @@ pub(super) fn received(endpoints: &mut impl Dispatcher) -> Option<PoolAccount> {
     let pool = endpoints.pool_mut()?;
     pool.collect();
     Some(pool.account())
+}
+
+/// One thing that came.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "taken from the reader and used at once; never stored")]
+pub enum Incoming {
+    /// A control message and its header.
+    Control(Header, Message),
+    /// A super-fragment; its fragments are [`MessageReader::fragments`].
+    SuperFragment(Header, SuperFragmentEntry),
+}
+
+/// Slices that wait without an allocation: in one process each fragment of a poll is one.
+const SLICES: usize = 1024;
+
+#[derive(Copy, Clone)]
+enum State {
+    Header,
+    Control(Header),
+    Prefix(Header),
+    /// Tables, with so many bytes of them and their prefix.
+    Tables(Header, usize),
+    /// So many bytes of payloads are to come.
+    Payloads(Header, u32),
+    /// Every payload is cut.
+    HandOn(Header),
+}
+
+/// Reads the messages of one connection.
+pub struct MessageReader {
+    bytes: ByteQueue,
+    state: State,
+    scratch: Vec<u8>,
+    /// The super-fragments of a message, in its order.
+    entries: Vec<SuperFragmentEntry>,
+    /// Their fragments, one super-fragment's behind the other's; the payloads are cut when all have come.
+    fragments: Vec<Fragment>,
+    /// Where each fragment's payload begins.
+    offsets: Vec<u32>,
+    /// The super-fragment that is handed on next, and its first fragment.
+    next_entry: usize,
+    next_fragment: usize,
+}
+
+impl Default for MessageReader {
+    fn default() -> Self {
+        Self {
+            bytes: ByteQueue::with_capacity(SLICES),
+            state: State::Header,
+            scratch: Vec::with_capacity(16 * 1024),
+            entries: Vec::with_capacity(64),
+            fragments: Vec::with_capacity(1024),
+            offsets: Vec::with_capacity(1024),
+            next_entry: 0,
+            next_fragment: 0,
+        }
+    }
+}
+
+impl MessageReader {
+    /// Adds received bytes.
+    pub fn push(&mut self, slice: Slice) {
+        self.bytes.push(slice);
+    }
+
+    /// The next complete message or super-fragment; none where more bytes are needed.
+    ///
+    /// # Errors
+    /// Where the bytes are no messages: the connection is of no more use.
+    pub fn next_incoming(&mut self) -> Result<Option<Incoming>, FrameError> {
+        loop {
+            match self.state {
+                State::Header => {
+                    let Some(bytes) = self.bytes.peek_array::<HEADER_BYTES>(0) else { return Ok(None) };
+                    let header = Header::decode(&bytes)?;
+                    self.bytes.skip(HEADER_BYTES);
+                    self.state = match header.kind {
+                        Kind::SuperFragments => State::Prefix(header),
+                        _ if header.body as usize > MAX_CONTROL_BODY => return Err(FrameError::Long),
+                        _ => State::Control(header),
+                    };
+                }
+                State::Control(header) => {
+                    let length = header.body as usize;
+                    if self.bytes.len() < length {
+                        return Ok(None);
+                    }
+                    let message = self.decode_control(header.kind, length)?;
+                    self.state = State::Header;
+                    return Ok(Some(Incoming::Control(header, message)));
+                }
+                State::Prefix(header) => {
+                    let Some(prefix) = self.bytes.peek_array(0) else { return Ok(None) };
+                    self.state = State::Tables(header, SuperFragmentsView::table_bytes(prefix)?);
+                }
+                State::Tables(header, length) => {
+                    let head = SuperFragmentsEncoder::PREFIX + length;
+                    if self.bytes.len() < head {
+                        return Ok(None);
+                    }
+                    let payloads = self.read_tables(header, head)?;
+                    self.state = State::Payloads(header, payloads);
+                }
+                State::Payloads(_, length) if self.bytes.len() < length as usize => return Ok(None),
+                State::Payloads(header, length) => {
+                    self.cut_payloads(length)?;
+                    self.state = State::HandOn(header);
+                }
+                State::HandOn(header) => match self.entries.get(self.next_entry).copied() {
+                    None => self.state = State::Header,
+                    Some(entry) => {
+                        self.next_entry += 1;
+                        self.next_fragment += usize::from(entry.fragments);
+                        return Ok(Some(Incoming::SuperFragment(header, entry)));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Fragments of the super-fragment that came last. Whoever takes it takes the payloads that it wants; what is left is
+    /// to be dropped: [`MessageReader::drop_fragments`].
+    pub fn fragments(&mut self) -> &mut [Fragment] {
+        let last = self.next_entry.checked_sub(1).and_then(|last| self.entries.get(last));
+        let count = last.map_or(0, |entry| usize::from(entry.fragments));
+        &mut self.fragments[self.next_fragment - count..self.next_fragment]
+    }
+
+    /// Drops what was left of the super-fragment that came last.
+    pub fn drop_fragments(&mut self) {
+        self.fragments().iter_mut().for_each(|fragment| fragment.payload.clear());
+    }
+
+    fn decode_control(&mut self, kind: Kind, length: usize) -> Result<Message, FrameError> {
+        let message = match self.bytes.front().get(..length) {
+            Some(body) => Message::decode(kind, body),
+            None => {
+                self.copy_out(length);
+                Message::decode(kind, &self.scratch)
+            }
+        };
+        self.bytes.skip(length);
+        message
+    }
+
+    /// Copies the first `length` bytes, which lie in several slices, to the scratch buffer.
+    fn copy_out(&mut self, length: usize) {
+        self.scratch.clear();
+        self.scratch.resize(length, 0);
+        self.bytes.copy_to(0, &mut self.scratch);
+    }
+
+    /// Reads prefix and tables; returns how many bytes of payloads follow.
+    fn read_tables(&mut self, header: Header, head: usize) -> Result<u32, FrameError> {
+        // Nearly always they lie in one staging block, and are read where they lie.
+        if self.bytes.front().len() < head {
+            self.copy_out(head);
+        }
+        let Self { bytes, scratch, entries, fragments, offsets, .. } = self;
+        entries.clear();
+        fragments.clear();
+        offsets.clear();
+        let mut view = SuperFragmentsView::new(bytes.front().get(..head).unwrap_or(scratch))?;
+        while let Some(entry) = view.next_super_fragment()? {
+            entries.push(entry);
+            while let Some(fragment) = view.next_fragment()? {
+                fragments.push(Fragment { meta: fragment.meta, payload: Payload::default() });
+                offsets.push(fragment.offset);
+            }
+        }
+        bytes.skip(head);
+        (self.next_entry, self.next_fragment) = (0, 0);
+        (header.body as usize).checked_sub(head).map(|payloads| payloads as u32).ok_or(FrameError::Short)
+    }
+
+    /// Cuts every payload from the next `length` bytes: the first fragment's of each super-fragment, then the second's of
+    /// each, and so on. A body that is not what its tables say would put every later message out of step.
+    fn cut_payloads(&mut self, length: u32) -> Result<(), FrameError> {
+        let Self { bytes, entries, fragments, offsets, .. } = self;
+        let (mut at, most) = (0, entries.iter().map(|entry| entry.fragments).max().unwrap_or(0));
+        for row in 0..most {
+            let mut first = 0;
+            for entry in entries.iter() {
+                let (place, has_one) = (first + usize::from(row), row < entry.fragments);
+                first += usize::from(entry.fragments);
+                if !has_one || fragments[place].meta.length == 0 {
+                    continue;
+                }
+                let Fragment { meta, payload } = &mut fragments[place];
+                let (gap, end) = (offsets[place].checked_sub(at), offsets[place].checked_add(meta.length));
+                let (Some(gap), Some(end)) = (gap, end.filter(|&end| end <= length)) else {
+                    return Err(FrameError::Meaning);
+                };
+                *payload = take_behind(bytes, gap as usize, meta.length as usize);
+                at = end;
+            }
+        }
+        bytes.skip((length - at) as usize);
+        Ok(())
+    }
+}
+
+/// Drops `gap` bytes and takes the `length` behind them, at least one.
+#[inline]
+fn take_behind(bytes: &mut ByteQueue, gap: usize, length: usize) -> Payload {
+    match bytes.front_slice() {
+        Some(mut front) if gap + length < front.bytes().len() => front.take_behind(gap, length),
+        _ => {
+            bytes.skip(gap);
+            bytes.take(length)
+        }
+    }
+}
+
+/// What is at the other end of an endpoint between nodes.
+pub(super) struct Peer {
+    pub(super) endpoint: Endpoint,
+    pub(super) reader: MessageReader,
+    pub(super) node: Option<NodeId>,
+    /// Of a builder unit: in which life it said hello.
+    pub(super) life: Option<Incarnation>,
+    /// When it spoke last.
+    pub(super) heard: Instant,
+}
+
+impl Peer {
+    pub(super) fn new(now: Instant, endpoint: Endpoint, node: Option<NodeId>) -> Self {
+        Self { endpoint, reader: MessageReader::default(), node, life: None, heard: now }
+    }
+
+    /// Since when it says nothing that makes it known; nothing of one that is.
+    pub(super) fn unknown_since(&self) -> Option<Instant> {
+        self.node.is_none().then_some(self.heard)
+    }
+}
+
+/// Who refused a node, and why. There is no use in calling again.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}{} refuses this node: {}", who(*.by), at(.address), advice(*.reason))]
+pub struct Refusal {
+    /// Who refused it.
+    pub by: NodeId,
+    /// Where that one was called; empty where it called this one.
+    pub address: String,
+    /// Why.
+    pub reason: RefuseReason,
+}
+
+impl Refusal {
+    /// It is the run that is over; in the next one the node is welcome.
+    pub const fn is_of_run(&self) -> bool {
+        matches!(self.reason, RefuseReason::RunOver)
+    }
+
+    /// A refusal that stands for as long as this node lives; none where the reason passes by itself, so that the node
+    /// calls again.
+    pub(super) fn timer(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
+        let passes = match reason {
+            // The node hears of the younger event manager from that one.
+            RefuseReason::OldEpoch => true,
+            // It may be the active one soon, or another one is.
+            RefuseReason::StandBy => true,
+            RefuseReason::Version
+            | RefuseReason::Configuration
+            | RefuseReason::UnknownNode
+            | RefuseReason::OldIncarnation
+            | RefuseReason::LateIncarnation(_)
+            | RefuseReason::RunOver
+            | RefuseReason::Taken => false,
+        };
+        (!passes).then(|| Self { by, address: address.to_owned(), reason })
+    }
+}
+
+fn who(node: NodeId) -> String {
+    if node == NodeId::MANAGER { "the event manager".to_owned() } else { node.to_string() }
+}
+
+fn at(address: &str) -> String {
+    if address.is_empty() { String::new() } else { format!(" at {address}") }
+}
+
+fn advice(reason: RefuseReason) -> String {
+    match reason {
+        RefuseReason::Version => format!(
+            "it speaks another version of the protocol than this one, {PROTOCOL_VERSION}; \
+             start every node from the same version of ropewalk"
+        ),
+        RefuseReason::Configuration => {
+            "its configuration is another one; start every node from the same file".to_owned()
+        }
+        RefuseReason::UnknownNode => {
+            "its configuration has no such node; start every node from the same file, and give addresses to the nodes \
+             that they belong to"
+                .to_owned()
+        }
+        RefuseReason::OldIncarnation => {
+            "this node was started again elsewhere, and the later start counts; run each node once".to_owned()
+        }
+        RefuseReason::LateIncarnation(_) => {
+            "this node was started again elsewhere after it, and that one is gone; start it again".to_owned()
+        }
+        RefuseReason::RunOver => {
+            "the run that it is in is over, and was closed without what it still has; start it again, with `--then next` \
+             where runs follow each other"
+                .to_owned()
+        }
+        RefuseReason::Taken => {
+            "a node of this name is connected, and works; run each node once, or end the other one first".to_owned()
+        }
+        RefuseReason::StandBy => "it stands by".to_owned(),
+        RefuseReason::OldEpoch => {
+            "it obeys a younger event manager, which goes on with the run and accounts for it".to_owned()
+        }
+    }
+}
+
+/// A table by the endpoint's index, which refuses those of an earlier generation.
+///
+/// A connection may end before everything that came over it is worked off, and its index belongs to the next one at
+/// once. What is known of the earlier one then goes on living beside the table, until it is taken out.
+#[derive(Debug)]
+pub(super) struct EndpointTable<T> {
+    places: Vec<Option<(Endpoint, T)>>,
+    outlived: Vec<(Endpoint, T)>,
+}
+
+/// Connections for which there is room from the start.
+const ROOM: usize = 256;
+
+impl<T> Default for EndpointTable<T> {
+    fn default() -> Self {
+        // A connection that comes back while data flow allocates nothing.
+        Self { places: Vec::with_capacity(ROOM), outlived: Vec::with_capacity(ROOM) }
+    }
+}
+
+impl<T> EndpointTable<T> {
+    /// Enters what is known of `endpoint`.
+    pub(super) fn insert(&mut self, endpoint: Endpoint, entry: T) {
+        if self.places.len() <= endpoint.index() {
+            self.places.resize_with(endpoint.index() + 1, || None);
+        }
+        let before = self.places[endpoint.index()].replace((endpoint, entry));
+        self.outlived.extend(before.filter(|(found, _)| *found != endpoint));
+    }
+
+    /// What is known of `endpoint`.
+    pub(super) fn get(&self, endpoint: Endpoint) -> Option<&T> {
+        let place = self.places.get(endpoint.index())?.as_ref();
+        let mut all = place.into_iter().chain(&self.outlived);
+        all.find(|(found, _)| *found == endpoint).map(|(_, entry)| entry)
+    }
+
+    /// The same, to change it.
+    pub(super) fn get_mut(&mut self, endpoint: Endpoint) -> Option<&mut T> {
+        let place = self.places.get_mut(endpoint.index())?.as_mut();
+        let mut all = place.into_iter().chain(&mut self.outlived);
+        all.find(|(found, _)| *found == endpoint).map(|(_, entry)| entry)
+    }
+
+    /// Takes out what is known of `endpoint`.
+    pub(super) fn remove(&mut self, endpoint: Endpoint) -> Option<T> {
+        let place = self.places.get_mut(endpoint.index())?;
+        if let Some((_, entry)) = place.take_if(|(found, _)| *found == endpoint) {
+            return Some(entry);
+        }
+        let outlived = self.outlived.iter().position(|(found, _)| *found == endpoint)?;
+        Some(self.outlived.remove(outlived).1)
+    }
+
+    /// How many places there are, taken or not; each may be looked at by [`EndpointTable::at`].
+    pub(super) const fn places(&self) -> usize {
+        self.places.len() + self.outlived.len()
+    }
+
+    /// Each with what is known of it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Endpoint, &T)> {
+        self.places.iter().flatten().chain(&self.outlived).map(|(endpoint, entry)| (*endpoint, entry))
+    }
+
+    /// What is known of each.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten().chain(&self.outlived).map(|(_, entry)| entry)
+    }
+
+    /// The entry at a place.
+    pub(super) fn at(&mut self, index: usize) -> Option<(Endpoint, &mut T)> {
+        let entry = match index.checked_sub(self.places.len()) {
+            None => self.places[index].as_mut(),
+            Some(outlived) => self.outlived.get_mut(outlived),
+        };
+        entry.map(|(endpoint, entry)| (*endpoint, entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_flow::messages::FragmentMeta;
+    use ropewalk_memory::{Pool, PoolConfig, Staging};
+    use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, RunNumber, SourceId};
+    use ropewalk_wire::message::FragmentEntry;
+
+    /// What the reader says of a message of one super-fragment for each list of fragments, given by offset and length, and
+    /// so many bytes of payloads.
+    fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
+        let mut head = Vec::new();
+        let mut encoder = SuperFragmentsEncoder::new(&mut head);
+        for (number, fragments) in (0..).zip(super_fragments) {
+            let (key, attempt, not_held) = (EventKey::new(0, number), Attempt(1), None);
+            let entry = SuperFragmentEntry { key, slot: 0, attempt, fragments: 0, bytes: 0, not_held };
+            let fragment = |&(offset, length): &(u32, u32)| {
+                let meta = FragmentMeta { length, ..FragmentMeta::missing(SourceId(1), Cause::TimedOut) };
+                FragmentEntry { meta, offset }
+            };
+            encoder.add(entry, fragments.iter().map(fragment));
+        }
+        encoder.finish();
+        let (kind, body) = (Kind::SuperFragments, body.unwrap_or((head.len() + payloads) as u32));
+        let (sender, run, epoch, incarnation) = (NodeId::readout(0), RunNumber(1), Epoch(1), Incarnation(1));
+        let header = Header { kind, body, run, epoch, sender, incarnation };
+        let bytes = [&header.to_bytes()[..], &head, &vec![7; payloads]].concat();
+        let mut pool = Staging::new(Pool::new(PoolConfig::heap("received", 4096, 2)).expect("memory"));
+        let (mut reader, mut count) = (MessageReader::default(), 0);
+        reader.push(pool.write(&bytes).expect("room"));
+        while reader.next_incoming()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    #[test]
+    fn payloads_may_have_gaps_between_them_and_behind_them() {
+        assert_eq!(read(&[&[(0, 10), (30, 10)], &[(10, 10)]], 40, None), Ok(2));
+        assert_eq!(read(&[&[(5, 10), (30, 10)], &[(17, 10)]], 100, None), Ok(2));
+        assert_eq!(read(&[&[], &[(99, 0)], &[(0, 40)]], 40, None), Ok(3), "what has no bytes lies nowhere");
+        assert_eq!(read(&[], 40, None), Ok(0));
+    }
+
+    #[test]
+    fn payloads_that_lie_in_each_other_or_outside_are_refused() {
+        let refused = Err(FrameError::Meaning);
+        assert_eq!(read(&[&[(0, 10)], &[(9, 10)]], 40, None), refused);
+        assert_eq!(read(&[&[(20, 10)], &[(0, 10)]], 40, None), refused, "not in their order");
+        assert_eq!(read(&[&[(31, 10)]], 40, None), refused);
+        assert_eq!(read(&[&[(u32::MAX, 10)]], 40, None), refused);
+        assert_eq!(read(&[&[(0, 10)]], 40, Some(20)), Err(FrameError::Short), "a body shorter than its tables");
+    }
+
+    #[test]
+    fn a_reason_that_passes_by_itself_ends_no_node() {
+        let timer = |reason| Refusal::timer(NodeId::MANAGER, "host:1", reason).is_some();
+        assert!(!timer(RefuseReason::OldEpoch) && !timer(RefuseReason::StandBy));
+        for reason in [
+            RefuseReason::Version,
+            RefuseReason::Configuration,
+            RefuseReason::UnknownNode,
+            RefuseReason::OldIncarnation,
+            RefuseReason::LateIncarnation(Incarnation(1)),
+            RefuseReason::RunOver,
+            RefuseReason::Taken,
+        ] {
+            assert!(timer(reason), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_who_refused_why_and_what_to_do() {
+        let told = |by, reason| Refusal { by, address: "host:1".to_owned(), reason }.to_string();
+        assert_eq!(
+            told(NodeId::MANAGER, RefuseReason::Configuration),
+            "the event manager at host:1 refuses this node: its configuration is another one; \
+             start every node from the same file"
+        );
+        let superseded = Refusal { by: NodeId::builder(1), address: String::new(), reason: RefuseReason::OldEpoch };
+        assert!(superseded.to_string().starts_with("bu1 refuses this node: it obeys a younger event manager"));
+        assert!(told(NodeId::readout(3), RefuseReason::Version).starts_with("ru3 at host:1 refuses this node: "));
+    }
+
+    /// A source that sent everything before the run began has closed its connection, and another one connects.
+    #[test]
+    fn a_connection_that_ended_is_remembered_although_its_index_is_used_again() {
+        let (one, other) = (Endpoint::new(0, 0), Endpoint::new(0, 1));
+        let mut table = EndpointTable::default();
+        table.insert(one, "one");
+        table.insert(other, "other");
+        assert_eq!((table.get_mut(one).copied(), table.get_mut(other).copied()), (Some("one"), Some("other")));
+        let mut seen = Vec::new();
+        for index in 0..table.places() {
+            seen.extend(table.at(index).map(|(_, entry)| *entry));
+        }
+        assert_eq!(seen, ["other", "one"]);
+        assert_eq!((table.remove(one), table.remove(one), table.remove(other)), (Some("one"), None, Some("other")));
+        assert_eq!(table.get_mut(other), None);
+        assert_eq!(table.places(), 1);
+        assert!(table.at(0).is_none() && table.at(1).is_none());
+    }
 }

@@ -2,12 +2,8 @@
 
 use super::Drive;
 use super::account::Standing;
-use super::link::{Identity, Outbox, Unsent, received};
-use super::reader::{Incoming, MessageReader};
-use super::refusal::Refusal;
-use super::rivals::{Rivals, Verdict};
-use super::strangers::Strangers;
-use super::table::EndpointTable;
+use super::admission::{Rivals, Strangers, Verdict};
+use super::link::{EndpointTable, Identity, Incoming, MessageReader, Outbox, Refusal, Unsent, received};
 use crate::pages::NodePage;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};

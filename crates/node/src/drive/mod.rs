@@ -16,75 +16,57 @@
 //! Nothing here decides anything about events: that is flow's.
 
 mod account;
+mod admission;
 mod black_box;
 mod builder;
-mod busy_timer;
-mod card_subscribers;
-mod card_writer;
 mod cards;
 mod controlled;
 mod datagrams;
 mod delivery;
-mod dividing;
-mod entrances;
+mod event_files;
 mod event_output;
-mod event_sink;
-mod filing;
 mod filtering;
-mod framers;
 mod front_ends;
 pub mod gateway;
 mod link;
 mod manager;
 mod managers;
-mod mask_record;
 mod observation;
-mod peer;
-mod reader;
 mod readout;
-mod refusal;
-mod rivals;
-mod shutdown;
 mod source;
 mod splitting;
 mod standby;
 mod storage;
-mod strangers;
 pub mod stream;
-mod table;
 
-pub use account::{Doubts, NodeReport, RunSnapshot, Standing, Unknown};
+use crate::pages::NodePage;
+pub use account::{Doubts, MaskRecord, MaskedInterval, NodeReport, Part, RunSnapshot, Standing, Unknown};
+pub(crate) use admission::MOST_STRANGERS;
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
-pub use card_writer::EmulatedCardDrive;
+pub use cards::EmulatedCardDrive;
 pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, FrontEndsAccount};
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
-pub use entrances::Entrance;
-pub use event_output::EventOutput;
-pub use event_sink::{EventSink, Filed, SinkEvent};
-pub use filing::{Filing, FilingConfig, LumisectionTotal};
+pub use event_files::{Filing, FilingConfig, LumisectionTotal};
+pub use event_output::{EventOutput, EventSink, Filed, SinkEvent};
 pub use filtering::{
     DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
     RemoteNotes, RemoteUnit, Said, UnitDecision,
 };
+pub use front_ends::Entrance;
 pub(crate) use front_ends::MOST_UNKNOWN;
-pub use link::{Identity, Outbox, Unsent};
+pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
-pub use mask_record::{MaskRecord, MaskedInterval, Part};
 pub use observation::{observe, phase_name};
-pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
-pub use refusal::Refusal;
+use ropewalk_terms::Instant;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
-pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
-pub(crate) use strangers::MOST_STRANGERS;
-
-use crate::pages::NodePage;
-use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
+pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 
 /// Something that a thread, or the simulator, turns.
 pub trait Drive {
@@ -110,4 +92,41 @@ pub trait Drive {
 
     /// Writes what it counts into its page, as it stands between two turns: nothing, where it is no node. Allocates nothing.
     fn tell(&self, _now: Instant, _page: &mut NodePage) {}
+}
+
+/// The total time in which a condition held. It is sampled once a turn, with the time of the turn, so that it reads no clock: a
+/// condition that held at one sample counts until the next.
+#[derive(Copy, Clone, Debug, Default)]
+struct BusyTimer {
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl BusyTimer {
+    /// Samples the condition.
+    fn look(&mut self, now: Instant, is_so: bool) {
+        if let Some(since) = self.since {
+            self.total += now.since(since);
+        }
+        self.since = is_so.then_some(now);
+    }
+
+    /// Nanoseconds in which it held, up to the last sample.
+    const fn nanoseconds(&self) -> u64 {
+        self.total.as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_from_a_look_that_says_yes_to_the_next() {
+        let mut timer = BusyTimer::default();
+        for (at, is_so) in [(10, false), (20, true), (25, true), (40, false), (90, true), (90, false)] {
+            timer.look(Instant::from_nanoseconds(at), is_so);
+        }
+        assert_eq!(timer.nanoseconds(), 20);
+    }
 }

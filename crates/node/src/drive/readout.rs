@@ -5,26 +5,17 @@
 //!                  ^  announce, release <-----------------------> event manager
 //! ```
 
-use super::Drive;
+use super::admission::{Rivals, Strangers, Verdict};
 use super::black_box::BlackBox;
-use super::busy_timer::BusyTimer;
 use super::cards::Cards;
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
-use super::dividing::Dividing;
-use super::entrances::Entrance;
-use super::front_ends::FrontEnds;
-use super::link::{Identity, Outbox, Unsent, received};
-use super::managers::{Managers, Welcomed};
-use super::peer::Peer;
-use super::reader::Incoming;
-use super::refusal::Refusal;
-use super::rivals::{Rivals, Verdict};
-use super::shutdown::Shutdown;
-use super::splitting::SplitterLink;
-use super::strangers::Strangers;
+use super::front_ends::{Entrance, FrontEnds};
+use super::link::{EndpointTable, Identity, Incoming, Outbox, Peer, Refusal, Unsent, received};
+use super::managers::{Managers, Shutdown, Welcomed};
+use super::splitting::{Dividing, SplitterLink};
 use super::stream::{ServerReport, StreamServer};
-use super::table::EndpointTable;
+use super::{BusyTimer, Drive};
 use crate::pages::NodePage;
 use ropewalk_flow::histogram::HistogramConfig;
 use ropewalk_flow::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry};

@@ -7,27 +7,27 @@
 //! What a filter says of an event is kept in a pool of its own until the event is written. Without a filter everything is accepted.
 //! What it fills into histograms is added up by lumisection when its decision counts, and goes to a [`RecordKeeper`].
 
-mod event;
 mod link;
-mod monitor;
-mod remote;
 
-pub use event::DecidedEvent;
-pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, Said, UnitDecision};
-pub use remote::{RemoteNotes, RemoteUnit};
-
-use super::busy_timer::BusyTimer;
-use monitor::Monitor;
+use super::{BusyTimer, Recorded};
+pub use link::{
+    FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, RemoteNotes, RemoteUnit, Said,
+    UnitDecision,
+};
 use ropewalk_flow::builder::{Builder, EventView};
-use ropewalk_flow::filter::{Decision, FarmAction, FarmConfig, FilterFarm, Ordering, Streams};
+use ropewalk_flow::filter::{
+    Counted, Decision, FarmAction, FarmConfig, Fills, FilterFarm, HistogramShape, LumisectionRecord, Monitoring,
+    Ordering, Streams,
+};
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    Attempt, Cause, Counter, EventKey, Instant, Measure, PoolAccount, Recorder, RunNumber, SourceId, StreamAccount,
-    StreamIndex, StreamSet, TriggerBits, Verdict,
+    Attempt, Cause, Counter, EventKey, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, SourceId,
+    StreamAccount, StreamIndex, StreamSet, TriggerBits, Verdict,
 };
 use ropewalk_wire::filter_result::{FilterResult, HEAD_BYTES, MOST_RESULT_BYTES};
+use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -548,6 +548,138 @@ impl Filtering {
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         if let Decider::Units(_, links) = &self.decider {
             links.iter().for_each(|unit| unit.link.descriptors(into));
+        }
+    }
+}
+
+/// An event and what was decided of it.
+#[derive(Copy, Clone)]
+pub struct DecidedEvent<'a> {
+    event: EventView<'a>,
+    /// What the filter said, as it is stored (`wire::filter_result`); none without a filter.
+    result: Option<&'a Slice>,
+    /// No decision could be had.
+    is_set_aside: bool,
+}
+
+impl<'a> DecidedEvent<'a> {
+    /// The event as it was built.
+    pub const fn event(&self) -> &EventView<'a> {
+        &self.event
+    }
+}
+
+impl Recorded for DecidedEvent<'_> {
+    fn head(&self, incarnation: Incarnation) -> EventHead {
+        let head = self.event.head(incarnation);
+        let more = if self.is_set_aside { EventFlags::QUARANTINED } else { EventFlags::default() };
+        EventHead { flags: head.flags.with(more), ..head }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+        Recorded::missing(&self.event)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+        let raw_id = self.event.key.number();
+        let result = self.result.map(|result| FragmentEntry::bare(SourceId::FILTER, raw_id, result.len() as u32));
+        self.event.entries().chain(result)
+    }
+
+    fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
+        let whole = self.event.payloads(encoder, staging, pieces);
+        if let Some(result) = self.result {
+            encoder.payload(result);
+            pieces.push(result.clone());
+        }
+        whole
+    }
+}
+
+/// The counts of a builder unit, and who keeps them. Where nobody does nothing is counted.
+struct Monitor {
+    monitoring: Monitoring,
+    /// Where the histograms of the filter of this thread are found.
+    here: Vec<Option<u16>>,
+    keeper: Option<Box<dyn RecordKeeper>>,
+    run: RunNumber,
+    /// Closed, and nobody had room for it.
+    refused: Option<LumisectionRecord>,
+}
+
+impl Monitor {
+    /// For so many streams.
+    fn new(streams: usize) -> Self {
+        let (here, keeper, refused) = (Vec::new(), None, None);
+        Self { monitoring: Monitoring::new(streams), here, keeper, run: RunNumber::default(), refused }
+    }
+
+    fn set_keeper(&mut self, keeper: Box<dyn RecordKeeper>) {
+        self.keeper = Some(keeper);
+    }
+
+    /// What a filter unit declares: where that is found.
+    fn declare(&mut self, shapes: &[HistogramShape]) -> Vec<Option<u16>> {
+        self.monitoring.declare(shapes)
+    }
+
+    /// What the filter of this thread declares.
+    fn declare_here(&mut self, shapes: &[HistogramShape]) {
+        self.here = self.monitoring.declare(shapes);
+    }
+
+    /// A run begins.
+    fn begin(&mut self, run: RunNumber) {
+        self.monitoring.restart();
+        (self.run, self.refused) = (run, None);
+    }
+
+    /// An event was decided, or no decision could be had of it.
+    fn decided(&mut self, event: &EventView<'_>, verdict: Verdict, triggers: TriggerBits, streams: StreamSet) {
+        if self.keeper.is_some() {
+            self.monitoring.decided(&Counted { lumisection: event.lumisection, verdict, triggers, streams });
+        }
+    }
+
+    /// What came with a decision that counts, of a filter unit whose histograms are found there.
+    fn fill(&mut self, event: &EventView<'_>, histograms: &[Option<u16>], fills: &Fills) {
+        if self.keeper.is_some() {
+            self.monitoring.fill(event.lumisection, histograms, fills);
+        }
+    }
+
+    /// The same, of the filter of this thread.
+    fn fill_here(&mut self, event: &EventView<'_>, fills: &Fills) {
+        if self.keeper.is_some() {
+            self.monitoring.fill(event.lumisection, &self.here, fills);
+        }
+    }
+
+    /// No more events of this lumisection follow.
+    fn close(&mut self, lumisection: u32) {
+        if self.keeper.is_some() {
+            self.monitoring.close(lumisection);
+            self.hand_over();
+        }
+    }
+
+    /// The run has ended. What is open then is of a run that was ended by force.
+    fn end(&mut self) {
+        self.monitoring.close_all();
+        self.hand_over();
+    }
+
+    /// Hands over what is closed, as far as there is room.
+    fn hand_over(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        while let Some(record) = self.refused.take().or_else(|| self.monitoring.next_closed()) {
+            if let Err(record) = keeper.keep(self.run, record) {
+                self.refused = Some(record);
+                break;
+            }
+        }
+        while let Some(record) = keeper.give_back() {
+            self.monitoring.give_back(record);
         }
     }
 }

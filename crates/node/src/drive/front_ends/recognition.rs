@@ -1,12 +1,12 @@
 //! Which source a connection belongs to: from its first bytes, or from the address that it came to. A source's second
-//! connection waits until the first one has ended.
+//! connection waits until the first one has ended. Framers are ready before the connection is there.
 
 use super::{Connection, FrontEnds};
-use crate::drive::framers::limits;
-use ropewalk_flow::readout::{Opening, Readout};
+use ropewalk_flow::readout::{Framer, FramerLimits, Opening, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint};
-use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Instant, SourceId};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::generic::HELLO_BYTES;
 use std::time::Duration;
 
@@ -222,7 +222,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     /// Looks again at a source's second connection.
-    pub(super) fn unpark(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+    fn unpark(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         self.end_silent_first(now, endpoint, readout);
         if self.identify(now, endpoint, readout) {
             self.endpoints.set_reading(endpoint, true);
@@ -231,7 +231,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     /// Ends a connection that is no source's.
-    pub(super) fn turn_away(&mut self, now: Instant, endpoint: Endpoint) {
+    fn turn_away(&mut self, now: Instant, endpoint: Endpoint) {
         if let Some(stranger) = self.connections.remove(endpoint) {
             self.counts.garbage += stranger.left_over();
             self.counts.refused += 1;
@@ -301,4 +301,32 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
         false
     }
+}
+
+/// Framers for two connections of each source, as there are for a moment when one comes back.
+pub(in crate::drive) fn spare_framers(sources: usize) -> Vec<Framer> {
+    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
+}
+
+/// What describes the frames of a source; none where it says itself how it is framed.
+pub(in crate::drive) fn described<'a>(
+    source: &SourceConfig,
+    descriptions: &'a [(SourceId, Description)],
+) -> Option<&'a Description> {
+    descriptions.iter().find(|(id, _)| *id == source.id).map(|(_, description)| description)
+}
+
+/// Framers for two connections of a source whose frames are described; none of another one.
+pub(in crate::drive) fn own_framers(source: &SourceConfig, description: Option<&Description>) -> Vec<Framer> {
+    (0..2).filter_map(|_| own_framer(source, description)).collect()
+}
+
+pub(in crate::drive) fn own_framer(source: &SourceConfig, description: Option<&Description>) -> Option<Framer> {
+    Some(Framer::described(source.id, description?.clone(), limits(source)).counting_from(source.first))
+}
+
+/// What a source's fragments are held to.
+pub(in crate::drive) const fn limits(source: &SourceConfig) -> FramerLimits {
+    let SourceConfig { max_fragment, check_crc, gather, .. } = *source;
+    FramerLimits { max_fragment, check_crc, gather }
 }

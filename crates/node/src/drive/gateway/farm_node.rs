@@ -1,14 +1,19 @@
-//! A node of the farm: it takes events of every gateway, and decides on them.
+//! A node of the farm: it takes events of every gateway and decides on them, by the triggers of a `[filter]`, or emulated, at
+//! random and after a delay.
 
-use super::filter::{NodeDecision, NodeFilter, NodeFilterConfig};
-use super::link::Link;
-use super::message::{contiguous, send_over};
+use super::link::{Link, contiguous, send_over};
 use super::report::Notice;
 use crate::drive::Drive;
-use ropewalk_flow::gateway::{FarmNode, FarmNodeConfig};
+use crate::quantity::Times;
+use ropewalk_flow::filter::{BuiltinFilter, Decision, TriggerView};
+use ropewalk_flow::gateway::{FarmNode, FarmNodeConfig, ReceivedEvent};
+use ropewalk_flow::source::Random;
 use ropewalk_io::packet::{Packet, Refusal};
-use ropewalk_terms::Instant;
+use ropewalk_terms::{EventKey, Instant, SourceId};
 use ropewalk_wire::gateway::{EventFlags, Frame, Kind, Message, PushView};
+use ropewalk_wire::mep::bank_ranges;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -230,5 +235,225 @@ impl<L: Link> Drive for FarmNodeDrive<L> {
 
     fn is_done(&self) -> bool {
         self.config.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// How a node decides.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NodeFilterConfig {
+    /// By chance, after a while.
+    Emulated(EmulatedFilterConfig),
+    /// By triggers, at once.
+    Triggers(BuiltinFilter),
+}
+
+/// How an emulated node decides.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct EmulatedFilterConfig {
+    /// How long a decision takes.
+    pub times: Times,
+    /// Decisions that are worked on at the same time.
+    pub at_once: usize,
+    /// The share of events that are accepted.
+    pub accept: f64,
+}
+
+/// A decision on an event, which the gateway's number and the sequence number there identify.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct NodeDecision {
+    pub(super) gateway: u16,
+    pub(super) sequence: u64,
+    pub(super) accept: bool,
+    /// The trigger word: bit N for trigger N.
+    pub(super) word: u32,
+}
+
+/// Decides on the events of a node.
+#[derive(Debug)]
+pub(super) enum NodeFilter {
+    Emulated(EmulatedFilter),
+    Triggers { filter: BuiltinFilter, decided: VecDeque<NodeDecision> },
+}
+
+impl NodeFilter {
+    pub(super) fn new(config: &NodeFilterConfig, seed: u64) -> Self {
+        match config {
+            NodeFilterConfig::Emulated(config) => Self::Emulated(EmulatedFilter::new(*config, seed)),
+            NodeFilterConfig::Triggers(filter) => {
+                Self::Triggers { filter: filter.clone(), decided: VecDeque::with_capacity(256) }
+            }
+        }
+    }
+
+    /// An event has come from a gateway.
+    pub(super) fn begin(&mut self, gateway: u16, event: &ReceivedEvent<'_>, now: Instant) {
+        let sequence = event.head.sequence;
+        match self {
+            Self::Emulated(filter) => filter.begin(gateway, sequence, now),
+            Self::Triggers { filter, decided } => {
+                let Decision { accept, triggers } = filter.decide(&PushedEvent(*event));
+                decided.push_back(NodeDecision { gateway, sequence, accept, word: triggers.0 as u32 });
+            }
+        }
+    }
+
+    /// The next decision that is due.
+    pub(super) fn next_decision(&mut self, now: Instant) -> Option<NodeDecision> {
+        match self {
+            Self::Emulated(filter) => {
+                let (gateway, sequence, accept) = filter.next_decision(now)?;
+                Some(NodeDecision { gateway, sequence, accept, word: u32::from(accept) })
+            }
+            Self::Triggers { decided, .. } => decided.pop_front(),
+        }
+    }
+
+    /// When the next decision is due.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Emulated(filter) => filter.next_deadline(),
+            Self::Triggers { .. } => None,
+        }
+    }
+}
+
+/// A pushed event: raw banks, one after the other. The fragment of a source consists of the banks whose headers have its number
+/// (16 bits), headers included.
+struct PushedEvent<'a>(ReceivedEvent<'a>);
+
+impl TriggerView for PushedEvent<'_> {
+    fn key(&self) -> EventKey {
+        self.0.head.key
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        self.0.bytes.len() as u64
+    }
+
+    fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>> {
+        let of_source = move |(bank, _): &(u16, _)| u32::from(*bank) == source.0;
+        let mut banks = bank_ranges(self.0.bytes).filter(of_source).peekable();
+        banks.peek()?;
+        let bytes = self.0.bytes;
+        Some(banks.flat_map(move |(_, range)| bytes[range].iter().copied()))
+    }
+}
+
+/// An event in an emulated filter: which gateway's, under which sequence number.
+type Work = (u16, u64);
+
+/// Decides on events at random, after random times.
+#[derive(Debug)]
+pub(super) struct EmulatedFilter {
+    config: EmulatedFilterConfig,
+    random: Random,
+    waiting: VecDeque<Work>,
+    working: BinaryHeap<Reverse<(Instant, Work)>>,
+}
+
+impl EmulatedFilter {
+    /// A filter without events.
+    fn new(config: EmulatedFilterConfig, seed: u64) -> Self {
+        let working = BinaryHeap::with_capacity(config.at_once);
+        Self { config, random: Random::new(seed, 0xf117), waiting: VecDeque::new(), working }
+    }
+
+    /// An event has come.
+    fn begin(&mut self, gateway: u16, sequence: u64, now: Instant) {
+        self.waiting.push_back((gateway, sequence));
+        self.work(now);
+    }
+
+    fn work(&mut self, now: Instant) {
+        while self.working.len() < self.config.at_once {
+            let Some(work) = self.waiting.pop_front() else { return };
+            let until = now.after(self.config.times.next(&mut self.random));
+            self.working.push(Reverse((until, work)));
+        }
+    }
+
+    /// The next decision that is due: gateway, sequence number, whether the event is accepted.
+    fn next_decision(&mut self, now: Instant) -> Option<(u16, u64, bool)> {
+        let &Reverse((until, (gateway, sequence))) = self.working.peek()?;
+        if until > now {
+            return None;
+        }
+        self.working.pop();
+        // Whoever works on it was free from then on, not from now on.
+        self.work(until);
+        Some((gateway, sequence, self.random.unit() < self.config.accept))
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.working.peek().map(|Reverse((until, _))| *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_flow::filter::{Builtin, Comparison};
+    use ropewalk_wire::gateway::PieceHead;
+    use ropewalk_wire::mep::{Bank, encode_bank};
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn so_many_events_are_worked_on_at_once_and_the_others_wait() {
+        let config = EmulatedFilterConfig { times: Times::Fixed(SECOND), at_once: 2, accept: 1.0 };
+        let mut filter = EmulatedFilter::new(config, 1);
+        let begin = Instant::ZERO;
+        (0..3).for_each(|sequence| filter.begin(7, sequence, begin));
+        assert_eq!(filter.next_decision(begin), None);
+        let later = begin.after(SECOND);
+        assert_eq!(filter.next_deadline(), Some(later));
+        assert_eq!(filter.next_decision(later), Some((7, 0, true)));
+        assert_eq!(filter.next_decision(later), Some((7, 1, true)));
+        assert_eq!(filter.next_decision(later), None, "the third was begun when the first had ended");
+        assert_eq!(filter.next_decision(later.after(SECOND)), Some((7, 2, true)));
+        assert_eq!(filter.next_deadline(), None);
+    }
+
+    #[test]
+    fn triggers_look_at_sizes_sources_and_bytes_of_pushed_banks() {
+        let mut bytes = Vec::new();
+        for (source, data) in [(7, &b"seven"[..]), (7, b"again"), (40_000_u16.cast_signed(), b"other")] {
+            encode_bank(&Bank { kind: 1, version: 2, source, data }, &mut bytes).expect("it is short");
+        }
+        let head = PieceHead { sequence: 12, key: EventKey::new(0, 30), ..PieceHead::default() };
+        let decided = |triggers: Vec<Builtin>, bytes: &[u8]| {
+            let config = NodeFilterConfig::Triggers(BuiltinFilter::new(triggers));
+            let mut filter = NodeFilter::new(&config, 1);
+            filter.begin(3, &ReceivedEvent { head, bytes }, Instant::ZERO);
+            let decision = filter.next_decision(Instant::ZERO).expect("it decides at once");
+            assert_eq!((decision.gateway, decision.sequence, filter.next_decision(Instant::ZERO)), (3, 12, None));
+            (decision.accept, decision.word)
+        };
+        let present = |source| Builtin::Present(SourceId(source));
+        assert_eq!(decided(vec![present(8), Builtin::Every(10), present(7), present(40_000)], &bytes), (true, 0b1110));
+        assert_eq!(decided(vec![present(8), Builtin::Every(7)], &bytes), (false, 0));
+        let whole = bytes.len() as u64;
+        assert_eq!(decided(vec![Builtin::Size { least: whole, most: whole }], &bytes), (true, 1));
+        let value = |offset, text: &[u8; 5]| Builtin::Bytes {
+            source: SourceId(7),
+            offset,
+            mask: vec![0xff; 5],
+            comparison: Comparison::Is,
+            value: text.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)),
+        };
+        // A header of 8 bytes, and padding to 16: the second bank of the source follows the first.
+        assert_eq!(decided(vec![value(8, b"seven"), value(24, b"again")], &bytes), (true, 0b11));
+        assert_eq!(decided(vec![present(7)], b"no bank"), (false, 0));
+    }
+
+    #[test]
+    fn the_configured_share_is_accepted() {
+        let config = EmulatedFilterConfig { times: Times::Fixed(Duration::ZERO), at_once: 1, accept: 0.25 };
+        let mut filter = EmulatedFilter::new(config, 1);
+        (0..10_000).for_each(|sequence| filter.begin(0, sequence, Instant::ZERO));
+        let accepted = std::iter::from_fn(|| filter.next_decision(Instant::ZERO)).filter(|(_, _, accept)| *accept);
+        let accepted = accepted.count();
+        assert!((2300..2700).contains(&accepted), "{accepted}");
     }
 }

@@ -10,43 +10,79 @@
 //! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
 //!
 //! An input queue of a gateway has two halves: `receiving` makes sets of events out of packets, `sending` takes them to nodes,
-//! hears decisions and stores events; those who watch get copies there (`watching`). `queue` runs both to completion on one thread, `threads` gives each a thread, with
-//! `handover` between them.
+//! hears decisions, stores events, and gives copies to those who watch. `queue` runs both to completion on one thread,
+//! `threads` gives each a thread.
 
-mod config;
-mod connections;
-mod event;
+mod boards;
 mod farm_node;
-mod filter;
-mod handover;
-mod histograms;
-mod input;
 mod link;
-mod message;
-mod order_board;
 mod queue;
-mod readers;
 mod receiving;
 mod report;
 mod sending;
 mod sources;
 mod threads;
-mod throttle_board;
-mod watching;
 
-pub use config::{GatewayDriveConfig, Gathering};
-pub use connections::{Callers, Connections};
-pub use event::GatewayEvent;
-pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
-pub use filter::{EmulatedFilterConfig, NodeFilterConfig};
-pub use histograms::{CellsBySource, GatewayHistograms};
-pub use link::{Datagrams, Link};
-pub use order_board::{Order, OrderBoard, Read};
+pub use boards::{Order, OrderBoard, Read, Shown, ThrottleBoard};
+pub use farm_node::{
+    EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, NodeFilterConfig, Outage,
+};
+pub use link::{Callers, Connections, Datagrams, DecisionReaders, Link};
 pub use queue::GatewayDrive;
-pub use readers::DecisionReaders;
 pub use receiving::ReceivingParts;
-pub use report::{FlowReport, GatewayReport, MaskedSource, Notice};
-pub use sending::SendingParts;
+pub use report::{CellsBySource, FlowReport, GatewayHistograms, GatewayReport, MaskedSource, Notice};
+use ropewalk_flow::gateway::GatewayConfig;
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_terms::{RunNumber, Utc};
+use ropewalk_wire::gateway::Copying;
+pub use sending::{GatewayEvent, SendingParts};
 pub use sources::{PacketSourceDrive, PacketSourceDriveConfig, PacketSourceReport};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 pub use threads::{Halves, HalvesError, ReceivingDrive, SendingDrive, halves};
-pub use throttle_board::{Shown, ThrottleBoard};
+
+/// How an event is put together for sending.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Gathering {
+    /// The kernel, or the card, gathers it from where its pieces lie.
+    Iovec,
+    /// It is copied to where it leaves from.
+    Copy(Copying),
+}
+
+/// What the drives of an input queue are told before the run.
+#[derive(Debug)]
+pub struct GatewayDriveConfig {
+    /// The machine's part.
+    pub machine: GatewayConfig,
+    /// How events are put together.
+    pub gathering: Gathering,
+    /// Where each flow's trigger listens, if there is one.
+    pub triggers: Vec<Option<SocketAddrV4>>,
+    /// The trigger waits to be asked for packets.
+    pub requests: bool,
+    /// The run that it takes.
+    pub run: RunNumber,
+    /// The time of day when the monotonic clock stood at zero.
+    pub epoch: Utc,
+    /// How far each flow's trigger has come, where that is known: behind its last event the flow has ended.
+    pub gates: Vec<Option<Arc<TriggerGate>>>,
+    /// Whoever controls the run holds the trigger while this is set: before it begins, and while it is paused.
+    pub is_held: Arc<AtomicBool>,
+    /// What is said while the run goes on.
+    pub orders: Arc<OrderBoard>,
+    /// Where is told what users' histograms hold.
+    pub histograms: Notice<GatewayHistograms>,
+    /// The other flows have ended when this is set.
+    pub is_over: Arc<AtomicBool>,
+    /// How long it may take to end behind that.
+    pub drain: Duration,
+    /// Packets that an input hands on at most.
+    pub batch: usize,
+    /// Memory of each input that packets are received into, in bytes: the throttle watches the fullest.
+    pub memory: u64,
+    /// Above this share of held memory, in percent, packets are copied out of it.
+    pub evacuate_above: usize,
+}

@@ -1,6 +1,6 @@
 //! One input queue of a gateway, run to completion: both halves take turns on one thread.
 
-use super::config::GatewayDriveConfig;
+use super::GatewayDriveConfig;
 use super::link::Link;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};

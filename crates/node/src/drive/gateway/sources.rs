@@ -1,6 +1,6 @@
 //! The trigger and all sources of one flow, emulated: sets of packets to the gateways that the trigger names.
 
-use super::message::{contiguous, send_bytes};
+use super::link::{contiguous, send_bytes};
 use super::report::Notice;
 use crate::drive::Drive;
 use ropewalk_flow::gateway::{Trigger, TriggerConfig};

@@ -1,10 +1,16 @@
-//! What is decided before a run.
+//! What is decided before a run, and the looks at the disk while it runs.
+//!
+//! Above the high water mark nothing more is taken, until there is room down to the low one. Closed segments are looked for
+//! now and then, and all of them at the end: events of deleted ones do not count as written.
 
-use super::RoomLimits;
-use ropewalk_io::disk::NewFile;
-use ropewalk_terms::{AcknowledgementLevel, NodeId, StreamIndex, Utc};
+use super::segment::{Closed, Places, set_path};
+use ropewalk_io::disk::{Disk, DiskCause, NewFile};
+use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, StreamIndex, Utc};
 use ropewalk_wire::run_file::{Compression, SourceEntry, StreamName};
-use std::path::PathBuf;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How a builder unit writes.
@@ -143,4 +149,155 @@ impl StorageConfig {
             thread: if compression == Compression::None { 0 } else { 1 + before },
         }
     }
+}
+
+/// How often the disk is asked.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Room that is to stay free on each disk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RoomLimits {
+    /// With less free bytes than this nothing more is taken.
+    pub least: u64,
+    /// With so many free bytes it goes on.
+    pub resume: u64,
+}
+
+/// How much is free where a builder unit writes, for its reports: told by somebody who may wait for the disk's answer.
+#[derive(Clone, Debug)]
+pub struct OutputRoom(Arc<AtomicU64>);
+
+/// Nobody knows.
+const UNKNOWN: u64 = u64::MAX;
+
+impl Default for OutputRoom {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(UNKNOWN)))
+    }
+}
+
+impl OutputRoom {
+    /// So many bytes are free, or nobody knows.
+    pub fn tell(&self, free: Option<u64>) {
+        self.0.store(free.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// What was told last.
+    pub(in crate::drive) fn bytes(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNKNOWN)
+    }
+}
+
+/// Whether there is room.
+#[derive(Debug, Default)]
+pub(in crate::drive) struct Room {
+    limits: Option<RoomLimits>,
+    asked: Option<Instant>,
+    is_short: bool,
+}
+
+impl Room {
+    pub(in crate::drive) fn new(limits: Option<RoomLimits>) -> Self {
+        Self { limits, asked: None, is_short: false }
+    }
+
+    /// Nothing more should be taken now.
+    pub(in crate::drive) const fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// Asks the disk, if it is time to. What cannot be asked is not short: writing will say what is wrong with it.
+    pub(in crate::drive) fn look<'a>(
+        &mut self,
+        now: Instant,
+        disk: &mut impl Disk,
+        directories: impl Iterator<Item = &'a Path>,
+    ) {
+        let Some(RoomLimits { least, resume }) = self.limits else { return };
+        if self.asked.is_some_and(|asked| now < asked.after(INTERVAL)) {
+            return;
+        }
+        self.asked = Some(now);
+        let wanted = if self.is_short { resume.max(least) } else { least };
+        let mut free = directories.filter_map(|directory| disk.free_bytes(directory).ok());
+        self.is_short = free.any(|free| free < wanted);
+    }
+
+    /// When the disk is asked again, while somebody waits for it.
+    pub(in crate::drive) fn next_deadline(&self) -> Option<Instant> {
+        self.asked.filter(|_| self.is_short).map(|asked| asked.after(INTERVAL))
+    }
+}
+
+/// Each is looked for so often, as long as there are few.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// And no more than so many in that time.
+const MOST: usize = 20;
+
+/// Looks for closed segments, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The place of the file to look for next.
+    next: usize,
+    is_asked: bool,
+    /// The next one is looked for then, while the run goes on.
+    due: Instant,
+    /// Every segment is closed, and from the first on they are looked for once more.
+    is_last_round: bool,
+    is_done: bool,
+}
+
+impl Watch {
+    /// Whether every segment was looked for when all of them were closed.
+    pub(super) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Asks for the next segment. `is_over` where no further one will be closed.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        disk: &mut impl Disk,
+        closed: &VecDeque<(StreamIndex, Closed)>,
+        (places, path): (&[Places], &mut PathBuf),
+        is_over: bool,
+    ) {
+        if is_over != self.is_last_round {
+            // One that is asked for is taken as the first of the new round.
+            *self = Self { next: 0, is_asked: self.is_asked, is_last_round: is_over, ..Self::default() };
+        }
+        if self.is_asked || self.is_done || !is_over && now < self.due {
+            return;
+        }
+        if self.next >= closed.len() {
+            (self.next, self.is_done) = (0, is_over);
+        }
+        let Some((stream, segment)) = closed.get(self.next).filter(|_| !self.is_done) else { return };
+        set_path(path, places[usize::from(stream.0)].closed(segment.name.segment), segment.name);
+        disk.look_for(path, segment_cookie(*stream, segment));
+        self.is_asked = true;
+        self.due = now.after(LOOK_INTERVAL / closed.len().clamp(1, MOST) as u32);
+    }
+
+    /// The disk has looked. Takes out what is not there.
+    pub(super) fn looked(
+        &mut self,
+        cookie: u64,
+        result: Result<(), DiskCause>,
+        closed: &mut VecDeque<(StreamIndex, Closed)>,
+    ) -> Option<(StreamIndex, Closed)> {
+        self.is_asked = false;
+        // The oldest ones may have been deleted meanwhile to stay within `keep`.
+        let place = closed.iter().position(|(stream, segment)| segment_cookie(*stream, segment) == cookie)?;
+        self.next = place + 1;
+        if result != Err(DiskCause::NotFound) {
+            return None;
+        }
+        self.next = place;
+        closed.remove(place)
+    }
+}
+
+fn segment_cookie(stream: StreamIndex, segment: &Closed) -> u64 {
+    u64::from(segment.name.run.0) << 40 | u64::from(stream.0) << 32 | u64::from(segment.name.segment)
 }

@@ -12,26 +12,16 @@
 //! Only while the run drains is a disk given up that does nothing but refuse: its events then fail, each by name.
 
 mod config;
-mod copies;
-mod counts;
-mod places;
-mod recorded;
-mod room;
 mod segment;
-mod series;
 #[cfg(test)]
 mod tests;
-mod watch;
 
-use super::event_sink::{EventSink, Filed, SinkEvent};
-pub use config::{StorageConfig, StreamStorage};
-use copies::{Copies, Ticket};
-pub use counts::StorageCounts;
-use places::Places;
-use recorded::Counted;
-pub use recorded::Recorded;
-pub(super) use room::Room;
-pub use room::{OutputRoom, RoomLimits};
+use super::event_output::{EventSink, Filed, SinkEvent};
+pub(super) use config::Room;
+use config::Watch;
+pub use config::{OutputRoom, RoomLimits, StorageConfig, StreamStorage};
+use ropewalk_flow::builder::EventView;
+use ropewalk_flow::messages::{FragmentFlags, FragmentMeta};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -39,14 +29,15 @@ use ropewalk_terms::{
     AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex,
     StreamSet, Utc,
 };
-use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, EventRecordEncoder};
-use segment::{Closed, SegmentWriter};
-use series::Series;
+use ropewalk_wire::run_file::{
+    CHECKSUM_EXTENSION, ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource,
+};
+use segment::{Closed, Places, SegmentWriter, Series};
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
-use watch::Watch;
 
 /// What became of an event that was added; the lesser one is what can be said of several copies.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -465,3 +456,208 @@ fn stage(staging: &mut Staging, bytes: &[u8], pieces: &mut Vec<Slice>) -> bool {
     pieces.clear();
     bytes.chunks(staging.largest()).all(|chunk| staging.write(chunk).map(|slice| pieces.push(slice)).is_some())
 }
+
+/// What was written and deleted: of one stream, or of all together.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct StorageCounts {
+    /// Event records that the disk has taken. An event has one in each of its streams.
+    pub events: u64,
+    /// Bytes that the disk has taken, counted before they are packed.
+    pub bytes: u64,
+    /// Segments closed and renamed.
+    pub segments: u64,
+    /// Segments deleted to stay within `keep`.
+    pub deleted_segments: u64,
+    /// Event records in them.
+    pub deleted_events: u64,
+    /// Bytes in them.
+    pub deleted_bytes: u64,
+    /// Event records that the disk had taken, in files that were deleted and that could not be written once more.
+    pub gone_events: u64,
+    /// Files that were deleted or moved while they were written, and that were written once more.
+    pub restored_files: u64,
+    /// Pieces of work that the disk refused; each is offered again.
+    pub refusals: u64,
+    /// Why the disk refuses what is offered now, or that it is fuller than it should be; none where it does its work.
+    pub refused: Option<DiskCause>,
+}
+
+impl AddAssign for StorageCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.events += other.events;
+        self.bytes += other.bytes;
+        self.segments += other.segments;
+        self.deleted_segments += other.deleted_segments;
+        self.deleted_events += other.deleted_events;
+        self.deleted_bytes += other.deleted_bytes;
+        self.gone_events += other.gone_events;
+        self.restored_files += other.restored_files;
+        self.refusals += other.refusals;
+        self.refused = self.refused.or(other.refused);
+    }
+}
+
+/// Whom to tell how far a record has come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Ticket {
+    /// The only record of this slot's event.
+    Only(u32),
+    /// One of several: the place of the event among those.
+    Shared(u32),
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Shared {
+    slot: u32,
+    /// Copies of which nothing was said yet.
+    left: u8,
+    /// The least that was said of the others.
+    least: Option<Progress>,
+}
+
+/// The events with several copies under way.
+#[derive(Debug)]
+struct Copies {
+    shared: Vec<Shared>,
+    free: Vec<u32>,
+}
+
+/// Events with several copies that may be under way: more than fit into the batches of two segments.
+const EVENTS: u32 = 1 << 14;
+
+impl Copies {
+    fn new(streams: usize) -> Self {
+        let events = if streams > 1 { EVENTS } else { 0 };
+        let nothing = Shared { slot: 0, left: 0, least: None };
+        Self { shared: vec![nothing; events as usize], free: (0..events).rev().collect() }
+    }
+
+    /// A ticket for each of `copies` copies of an event, at least one; none where too many are under way.
+    fn enter(&mut self, slot: u32, copies: u8) -> Option<Ticket> {
+        if copies <= 1 {
+            return Some(Ticket::Only(slot));
+        }
+        let place = self.free.pop()?;
+        self.shared[place as usize] = Shared { slot, left: copies, least: None };
+        Some(Ticket::Shared(place))
+    }
+
+    /// A copy has come so far. Appends what is thereby known of its event, if anything is.
+    fn tell(&mut self, ticket: Ticket, reached: Progress, progress: &mut Vec<(u32, Progress)>) {
+        let place = match ticket {
+            Ticket::Only(slot) => return progress.push((slot, reached)),
+            Ticket::Shared(place) => place,
+        };
+        let event = &mut self.shared[place as usize];
+        let is_first = event.least.is_none();
+        let least = event.least.map_or(reached, |least| least.min(reached));
+        (event.least, event.left) = (Some(least), event.left - 1);
+        let is_known = if is_planted(Flaw::FirstCopyAcknowledged) { is_first } else { event.left == 0 };
+        if is_known {
+            progress.push((event.slot, least));
+        }
+        if event.left == 0 {
+            self.free.push(place);
+        }
+    }
+}
+
+/// An event that can be written.
+pub trait Recorded {
+    /// What is known of it; `incarnation` is the writer's.
+    fn head(&self, incarnation: Incarnation) -> EventHead;
+
+    /// Sources without a fragment in it.
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone;
+
+    /// Its fragments.
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone;
+
+    /// Shows the fragments' bytes to the encoder and appends them to `pieces`, in the order of the entries: as they lie, or
+    /// copied. False where there was no room for a copy; what was appended is then left out again.
+    fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool;
+}
+
+/// An event of a builder unit: its fragments stay where they lie.
+impl Recorded for EventView<'_> {
+    fn head(&self, incarnation: Incarnation) -> EventHead {
+        EventHead {
+            key: self.key,
+            incarnation,
+            attempt: self.attempt,
+            trigger_type: self.trigger_type(),
+            flags: flags(self),
+        }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+        EventView::missing(self).map(|(source, cause)| MissingSource::new(source, cause))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+        self.fragments().map(|fragment| entry(&fragment.meta))
+    }
+
+    fn payloads(&self, encoder: &mut EventRecordEncoder, _: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
+        for fragment in self.fragments() {
+            for slice in fragment.payload.clone().into_slices() {
+                encoder.payload(&slice);
+                pieces.push(slice);
+            }
+        }
+        true
+    }
+}
+
+fn flags(event: &EventView<'_>) -> EventFlags {
+    let mut flags = EventFlags::default();
+    if !event.complete {
+        flags = flags.with(EventFlags::INCOMPLETE);
+    }
+    if event.fragments().any(|fragment| fragment.meta.flags.has_error()) {
+        flags = flags.with(EventFlags::DOUBTFUL);
+    }
+    flags
+}
+
+fn entry(meta: &FragmentMeta) -> FragmentEntry {
+    let timed = meta.flags.contains(FragmentFlags::HAS_TIME);
+    FragmentEntry {
+        source: meta.source,
+        flags: meta.flags,
+        raw_id: meta.raw_id,
+        raw_time: meta.time,
+        time: if timed { meta.time as i64 } else { 0 },
+        clock: if timed { ClockDomain::SOURCE } else { ClockDomain::NONE },
+        bunch_crossing: meta.bunch_crossing,
+        trigger_type: meta.trigger_type,
+        length: meta.length,
+    }
+}
+
+/// An iterator whose length was counted beforehand.
+struct Counted<I> {
+    inner: I,
+    left: usize,
+}
+
+impl<I: Iterator + Clone> Counted<I> {
+    fn new(inner: I) -> Self {
+        Self { left: inner.clone().count(), inner }
+    }
+}
+
+impl<I: Iterator> Iterator for Counted<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.left = self.left.saturating_sub(1);
+        self.inner.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Counted<I> {}

@@ -4,6 +4,7 @@ use super::*;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::{Pool, PoolConfig};
+use ropewalk_terms::AcknowledgementLevel::{Synced, Written};
 use ropewalk_terms::{Attempt, EventKey, NodeId, SourceId};
 use ropewalk_wire::run_file::{
     Compression, EventFlags, EventHead, EventView, FragmentEntry, Item, Items, MissingSource, RecordKind, SegmentName,
@@ -320,4 +321,37 @@ fn several_batches_are_with_the_disk_and_end_in_their_order() {
         assert_eq!(progress.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!(found(&medium), [("".to_owned(), vec![1, 2, 3, 4])]);
     }
+}
+
+#[test]
+fn an_event_is_told_of_once_with_the_least_of_its_copies() {
+    let (mut copies, mut progress) = (Copies::new(3), Vec::new());
+    let ticket = copies.enter(7, 3).expect("there is room");
+    for reached in [Progress::Reached(Synced), Progress::Reached(Written)] {
+        copies.tell(ticket, reached, &mut progress);
+        assert!(progress.is_empty(), "a copy is missing");
+    }
+    copies.tell(ticket, Progress::Reached(Synced), &mut progress);
+    assert_eq!(progress, [(7, Progress::Reached(Written))]);
+}
+
+#[test]
+fn an_event_with_a_failed_copy_has_failed() {
+    let (mut copies, mut progress) = (Copies::new(2), Vec::new());
+    let ticket = copies.enter(1, 2).expect("there is room");
+    copies.tell(ticket, Progress::Failed, &mut progress);
+    copies.tell(ticket, Progress::Reached(Written), &mut progress);
+    assert_eq!(progress, [(1, Progress::Failed)]);
+}
+
+#[test]
+fn room_is_bounded_and_comes_back() {
+    let (mut copies, mut progress) = (Copies::new(2), Vec::new());
+    let tickets: Vec<_> = std::iter::from_fn(|| copies.enter(0, 2)).collect();
+    assert_eq!(tickets.len(), EVENTS as usize);
+    assert!(copies.enter(0, 1).is_some(), "an event with one copy needs no room");
+    for _ in 0..2 {
+        copies.tell(tickets[0], Progress::Reached(Written), &mut progress);
+    }
+    assert_eq!(copies.enter(0, 2), Some(tickets[0]));
 }

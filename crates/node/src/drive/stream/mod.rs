@@ -12,16 +12,12 @@
 //! The heads of a message are staged in one piece; the chunks' bytes follow as slices of the ring, by reference, or copied
 //! in one piece if they are small.
 
-mod card_server;
 mod client;
-mod connection;
 mod message;
-mod reader;
 mod server;
 #[cfg(test)]
 mod tests;
 
-pub use card_server::CardServer;
 pub use client::{ClientConfig, ClientReport, ClientState, StreamClient};
-pub use reader::{StreamIncoming, StreamReader};
-pub use server::{ServerConfig, ServerReport, StreamServer};
+pub use message::{StreamIncoming, StreamReader};
+pub use server::{CardServer, ServerConfig, ServerReport, StreamServer};

@@ -1,10 +1,12 @@
-//! The router on endpoints: subscribers come and go, chunks leave. Whoever reads the card gives them to the router.
+//! The router on endpoints: subscribers come and go, chunks leave. The reader of the card gives them to the router;
+//! [`CardServer`] reads one card itself.
 
-use super::StreamIncoming;
-use super::connection::Connection;
 use super::message::{Gathered, Gatherer};
+use super::{StreamIncoming, StreamReader};
+use crate::drive::Drive;
 use ropewalk_flow::stream::{
-    DownLink, Router, RouterConfig, StreamChunk, SubscribeError, SubscriberAccount, SubscriberId,
+    DownLink, Router, RouterConfig, StreamChunk, StreamCounts, StreamInput, SubscribeError, SubscriberAccount,
+    SubscriberId,
 };
 use ropewalk_io::{Dispatcher, Endpoint, Event, SendLimits};
 use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging, prepare_chains};
@@ -13,7 +15,8 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder};
 use ropewalk_wire::frame::FrameError;
 use ropewalk_wire::stream::{
-    ChunkHead, Down, DownRefusal, DownRefused, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed,
+    ChunkHead, Down, DownRefusal, DownRefused, End, LARGEST_CONTROL_BYTES, Loss, Message, RefuseReason, STREAM_VERSION,
+    Subscribed,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -487,5 +490,128 @@ impl<D: Dispatcher> StreamServer<D> {
     /// Whether nothing more will come and nothing waits.
     fn is_over(&self) -> bool {
         self.is_ending && self.router.is_empty()
+    }
+}
+
+/// Bytes of what is said while chunks flow.
+const USUAL_BYTES: usize = 256;
+
+/// What a server knows about a connection.
+pub(super) struct Connection {
+    pub(super) endpoint: Endpoint,
+    /// Where its heads, messages and copies are staged.
+    pub(super) staging: Staging,
+    pub(super) reader: StreamReader,
+    /// When it came to stand.
+    pub(super) since: Instant,
+    pub(super) is_welcome: bool,
+    /// From its first subscription on.
+    pub(super) id: Option<SubscriberId>,
+    /// Drops that it was told of.
+    pub(super) told: u64,
+    /// The transport had no room for its next message: so much it had.
+    blocked_with: Option<usize>,
+    /// It was told of the end, or refused: it is closed as soon as that has left.
+    pub(super) is_ending: bool,
+    /// Encoded messages that wait for room.
+    outgoing: Vec<u8>,
+    /// Their slice on its way; empty, and made once.
+    slices: Vec<Slice>,
+}
+
+impl Connection {
+    pub(super) fn new(endpoint: Endpoint, since: Instant, staging: Staging) -> Self {
+        Self {
+            endpoint,
+            staging,
+            reader: StreamReader::new(0),
+            since,
+            is_welcome: false,
+            id: None,
+            told: 0,
+            blocked_with: None,
+            is_ending: false,
+            outgoing: Vec::with_capacity(USUAL_BYTES),
+            slices: Vec::with_capacity(1),
+        }
+    }
+
+    /// Sends a message as soon as there is room. False where too much waits already: nobody reads there.
+    pub(super) fn say(&mut self, message: &Message) -> bool {
+        message.encode(&mut self.outgoing);
+        self.outgoing.len() <= LARGEST_CONTROL_BYTES
+    }
+
+    /// Sends what was said; true when nothing of it waits any more.
+    pub(super) fn flush(&mut self, to: &mut impl Dispatcher) -> bool {
+        if self.outgoing.is_empty() {
+            return true;
+        }
+        let Some(slice) = self.staging.write(&self.outgoing) else { return false };
+        self.slices.push(slice);
+        let is_sent = to.send(self.endpoint, &mut self.slices).is_ok();
+        self.slices.clear();
+        if is_sent {
+            self.outgoing.clear();
+        }
+        is_sent
+    }
+}
+
+/// Serves the chunks of one card.
+pub struct CardServer<D> {
+    input: StreamInput,
+    server: StreamServer<D>,
+    is_stopped: bool,
+}
+
+impl<D: Dispatcher> CardServer<D> {
+    /// Serves what `input` brings; the rest is as for [`StreamServer::new`].
+    pub fn new(config: ServerConfig, input: StreamInput, endpoints: D, staging: Staging) -> Self {
+        let server = StreamServer::new(config, input.format(), endpoints, staging);
+        Self { input, server, is_stopped: false }
+    }
+
+    /// Reads no more from the card; what waits is sent, and everybody is told the end.
+    pub const fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// What came from the card, and what became of it.
+    pub fn report(&self) -> (StreamCounts, ServerReport) {
+        (self.input.counts(), self.server.report())
+    }
+}
+
+impl<D: Dispatcher> Drive for CardServer<D> {
+    fn turn(&mut self, now: Instant) -> usize {
+        let mut work = self.server.hear_all(now);
+        if self.server.has_begun() && !self.is_stopped {
+            work += self.input.turn(now, self.server.router_mut());
+            if self.input.is_starved() {
+                self.server.relieve();
+            }
+        }
+        if self.is_stopped || self.input.is_ended() {
+            self.server.end();
+        }
+        work + self.server.send_all(now)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.server.next_deadline()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let is_reading = self.server.has_begun() && !self.is_stopped && !self.input.is_waiting();
+        (!is_reading || self.input.ring_mut().prepare_wait()) && self.server.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.server.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.server.is_done()
     }
 }

@@ -1,19 +1,29 @@
-//! The drive: connections, the machine, the file of slow readings.
+//! Front ends under run control: their connections, what is said over them, and what they report.
+//!
+//! ```text
+//!  front end <--commands, words--> Link <--> flow::control::front_ends --commands--> the run's nodes
+//!                    slow readings -> rate -> run_file::SlowReading -> Storage, a segment of its own
+//! ```
+//! A connection of a front end outlives a run; so does this drive. The front end sends its data elsewhere: to a readout unit,
+//! whose address the drive tells it.
 
-use super::account::FrontEndsAccount;
-use super::link::Link;
-use crate::drive::Drive;
-use crate::drive::event_sink::EventSink;
-use crate::drive::link::received;
-use crate::drive::storage::Storage;
-use crate::drive::table::EndpointTable;
-use ropewalk_flow::control::front_ends::{FrontEndAction, FrontEnds, FrontEndsConfig, RunOrder};
+use super::Drive;
+use super::event_output::EventSink;
+use super::link::{EndpointTable, received};
+use super::storage::Storage;
+use ropewalk_flow::control::front_ends::{
+    FrontEndAction, FrontEndPhase, FrontEnds, FrontEndsConfig, Incident, Member, RunOrder,
+};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
-use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{EventKey, Incarnation, Instant, PoolAccount, SourceId};
-use ropewalk_wire::front_end::{CONTROL_VERSION, Command, Hello, Reading, RefuseReason, Word};
+use ropewalk_memory::{ByteQueue, Slice, Staging};
+use ropewalk_terms::{EventKey, Incarnation, Instant, PoolAccount, RunNumber, SourceId};
+use ropewalk_wire::frame::FrameError;
+use ropewalk_wire::front_end::{
+    CONTROL_VERSION, Command, FRAME_BYTES, Frame, Hello, LARGEST_BODY_BYTES, Reading, RefuseReason, Stage, Status,
+    Stopped, Vetoed, Word,
+};
 use ropewalk_wire::run_file::SlowReading;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -379,5 +389,170 @@ impl<P: Dispatcher, D: Disk> Drive for ControlledDrive<P, D> {
 
     fn is_done(&self) -> bool {
         self.is_over
+    }
+}
+
+/// Commands that may wait for a front end that does not read, in bytes: settings, and what follows them.
+const MOST_OUTGOING: usize = 4 * LARGEST_BODY_BYTES;
+
+/// What is known of a connection.
+struct Link {
+    /// Whose it is; none before its hello.
+    place: Option<usize>,
+    /// When it came to stand.
+    since: Instant,
+    /// It is closed as soon as what was said has left.
+    is_ending: bool,
+    bytes: ByteQueue,
+    scratch: Vec<u8>,
+    outgoing: Vec<u8>,
+    slices: Vec<Slice>,
+}
+
+impl Link {
+    fn new(since: Instant) -> Self {
+        Self {
+            place: None,
+            since,
+            is_ending: false,
+            bytes: ByteQueue::new(),
+            scratch: Vec::new(),
+            outgoing: Vec::new(),
+            slices: Vec::with_capacity(1),
+        }
+    }
+
+    fn push(&mut self, slice: Slice) {
+        self.bytes.push(slice);
+    }
+
+    /// The next word that came whole.
+    ///
+    /// # Errors
+    /// Where the bytes are none: the connection is of no more use.
+    fn next_word(&mut self) -> Result<Option<Word>, FrameError> {
+        let Some(head) = self.bytes.peek_array::<FRAME_BYTES>(0) else { return Ok(None) };
+        let frame = Frame::parse(&head)?;
+        let length = frame.body as usize;
+        self.scratch.resize(length, 0);
+        if self.bytes.len() < FRAME_BYTES + length || !self.bytes.copy_to(FRAME_BYTES, &mut self.scratch) {
+            return Ok(None);
+        }
+        self.bytes.skip(FRAME_BYTES + length);
+        Word::decode(frame.kind, &self.scratch).map(Some)
+    }
+
+    /// Sends a command as soon as there is room. False where too much waits already: nobody reads there.
+    fn say(&mut self, command: &Command) -> bool {
+        command.encode(&mut self.outgoing);
+        self.outgoing.len() <= MOST_OUTGOING
+    }
+
+    /// Sends what was said, as far as there is room; true when nothing of it waits any more.
+    fn flush(&mut self, endpoint: Endpoint, to: &mut impl Dispatcher, staging: &mut Staging) -> bool {
+        while !self.outgoing.is_empty() {
+            let length = self.outgoing.len().min(staging.largest());
+            let Some(slice) = staging.write(&self.outgoing[..length]) else { return false };
+            self.slices.push(slice);
+            let is_sent = to.send(endpoint, &mut self.slices).is_ok();
+            self.slices.clear();
+            if !is_sent {
+                return false;
+            }
+            self.outgoing.drain(..length);
+        }
+        true
+    }
+}
+
+/// One front end.
+#[derive(Clone, Debug)]
+pub struct FrontEndState {
+    /// Which source it is.
+    pub source: SourceId,
+    /// It is the trigger source.
+    pub is_trigger: bool,
+    /// Events need it.
+    pub is_required: bool,
+    /// It is connected.
+    pub is_connected: bool,
+    /// It is not waited for in this run any more.
+    pub is_left_behind: bool,
+    /// How it calls itself, and the versions of its firmware and library; empty before it was connected.
+    pub name: String,
+    /// See `name`.
+    pub versions: String,
+    /// It said that it was ready for this run: it has its settings.
+    pub was_ready: bool,
+    /// How far it came in this run.
+    pub stage: Stage,
+    /// What it said of itself last.
+    pub status: Status,
+    /// The trigger source's account.
+    pub vetoed: Option<Vetoed>,
+    /// The number of the last event so far, while the trigger source is held by a pause.
+    pub held: Option<u64>,
+    /// What it sent.
+    pub stopped: Option<Stopped>,
+    /// Slow readings taken in this run, and those that came too fast or found no room.
+    pub readings: u64,
+    /// See `readings`.
+    pub readings_refused: u64,
+}
+
+impl FrontEndState {
+    fn of(member: &Member) -> Self {
+        Self {
+            source: member.config().source,
+            is_trigger: member.config().is_trigger,
+            is_required: member.config().is_required,
+            is_connected: member.hello().is_some(),
+            is_left_behind: member.is_left_behind(),
+            name: member.name().to_owned(),
+            versions: member.versions().to_owned(),
+            was_ready: member.was_ready(),
+            stage: member.stage(),
+            status: member.status().clone(),
+            vetoed: member.vetoed().cloned(),
+            held: member.held(),
+            stopped: member.stopped().copied(),
+            readings: member.readings().taken,
+            readings_refused: member.readings().refused,
+        }
+    }
+}
+
+/// All of them, in one run.
+#[derive(Clone, Debug, Default)]
+pub struct FrontEndsAccount {
+    /// The present run, or the last one; 0 before the first.
+    pub run: RunNumber,
+    /// How far they are.
+    pub phase: FrontEndPhase,
+    /// The number of its first event.
+    pub first: u64,
+    /// That of its last one, once it is known.
+    pub last: Option<u64>,
+    /// The front ends, in the order of the configuration.
+    pub front_ends: Vec<FrontEndState>,
+    /// What went wrong in the run.
+    pub incidents: Vec<Incident>,
+    /// Incidents for which there was no room.
+    pub incidents_beyond: u64,
+}
+
+impl FrontEndsAccount {
+    /// What the machine knows now.
+    fn of(machine: &FrontEnds) -> Self {
+        let (incidents, incidents_beyond) = machine.incidents();
+        Self {
+            run: machine.run(),
+            phase: machine.phase(),
+            first: machine.first(),
+            last: machine.last(),
+            front_ends: machine.members().iter().map(FrontEndState::of).collect(),
+            incidents: incidents.to_vec(),
+            incidents_beyond,
+        }
     }
 }

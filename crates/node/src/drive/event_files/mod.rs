@@ -9,32 +9,51 @@
 //! their names, and others in `open` whose events the event manager has not heard of: they are assigned again, and the next life
 //! removes what is in `open`. What the disk refuses is kept and offered again; nothing is acknowledged meanwhile.
 
-mod config;
 mod event_file;
-mod lumisections;
 #[cfg(test)]
 mod tests;
-mod whole_file;
 
-use super::event_sink::{EventSink, Filed, SinkEvent};
+use super::RoomLimits;
+use super::event_output::{EventSink, Filed, SinkEvent};
 use super::storage::{Progress, Room, StorageCounts};
 use crate::file_based::documents::{
     EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers,
 };
-pub use config::FilingConfig;
-use event_file::EventFile;
-pub use lumisections::LumisectionTotal;
-use lumisections::Lumisections;
+use event_file::{EventFile, WholeFile};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Cause, Incarnation, Instant, PoolAccount, RunNumber, StreamSet};
-use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, checksum_of};
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{AcknowledgementLevel, Cause, Incarnation, Instant, PoolAccount, RunNumber, StreamSet};
+use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, Version, checksum_of};
 use ropewalk_wire::run_file::run_directory_name;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use whole_file::WholeFile;
+use std::time::Duration;
+
+/// How a builder unit writes files of events.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilingConfig {
+    /// Who writes, for the documents: `BU-0` and so on, as CMS's conventions name builder units.
+    pub writer: String,
+    /// Where the directory of the run is made: this builder unit's alone.
+    pub directory: PathBuf,
+    /// The version of the events' headers.
+    pub version: Version,
+    /// A file is closed after so many events, 1 or more.
+    pub file_events: u32,
+    /// Or at this size in bytes.
+    pub file_bytes: u64,
+    /// Or after this time.
+    pub file_time: Duration,
+    /// How far the events of a file have come that has its name.
+    pub level: AcknowledgementLevel,
+    /// How full the directory's file system may become; until it has no room left where this is none.
+    pub room: Option<RoomLimits>,
+    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    pub give_up_after: Duration,
+}
 
 /// Lumisections of which events are gathered at once: the next one begins while the last events of one before are built.
 const OPEN: usize = 4;
@@ -471,5 +490,102 @@ impl<D: Disk> EventSink for Filing<D> {
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.disk.wait_descriptor()
+    }
+}
+
+/// What all builder units made of a lumisection.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct LumisectionTotal {
+    /// Events that they wrote.
+    pub events: u64,
+    /// Events that were lost.
+    pub lost: u64,
+}
+
+/// One that is not closed yet.
+#[derive(Debug, Default)]
+struct Open {
+    written: EndOfLumisection,
+    /// Files that have no name yet.
+    unnamed: u32,
+    /// No event of it comes any more.
+    total: Option<LumisectionTotal>,
+}
+
+/// The lumisections of a run.
+#[derive(Debug, Default)]
+struct Lumisections {
+    open: BTreeMap<u32, Open>,
+    closed: BTreeSet<u32>,
+    run: EndOfRun,
+}
+
+impl Lumisections {
+    /// A file is begun.
+    fn begin_file(&mut self, lumisection: u32) {
+        self.open.entry(lumisection).or_default().unnamed += 1;
+    }
+
+    /// A file has its name.
+    fn file_written(&mut self, lumisection: u32, events: u64, bytes: u64) {
+        let open = self.open.entry(lumisection).or_default();
+        open.unnamed = open.unnamed.saturating_sub(1);
+        open.written.events += events;
+        open.written.files += 1;
+        open.written.bytes += bytes;
+    }
+
+    /// A life before closed it, and wrote so much in it.
+    fn closed_before(&mut self, lumisection: u32, written: &EndOfLumisection) {
+        self.open.remove(&lumisection);
+        self.add(lumisection, written);
+    }
+
+    /// No event of it comes any more. Told twice it is closed once.
+    fn close(&mut self, lumisection: u32, total: LumisectionTotal) {
+        if !self.closed.contains(&lumisection) {
+            self.open.entry(lumisection).or_default().total = Some(total);
+        }
+    }
+
+    /// Whether no event of it comes any more.
+    fn is_over(&self, lumisection: u32) -> bool {
+        self.open.get(&lumisection).is_none_or(|open| open.total.is_some())
+    }
+
+    /// No event of any comes any more. Of those that nobody has closed this builder unit knows its own events alone.
+    fn close_all(&mut self) {
+        for open in self.open.values_mut() {
+            let events = open.written.events;
+            open.total.get_or_insert(LumisectionTotal { events, lost: 0 });
+        }
+    }
+
+    /// The first one that no event comes for and whose files all have their names, with what was written in it.
+    fn next_to_close(&self) -> Option<(u32, EndOfLumisection)> {
+        let is_ready = |open: &Open| open.unnamed == 0 || is_planted(Flaw::EndBeforeItsFiles);
+        let (&lumisection, open) = self.open.iter().find(|(_, open)| open.total.is_some() && is_ready(open))?;
+        let LumisectionTotal { events, lost } = open.total?;
+        Some((lumisection, EndOfLumisection { total_events: events, lost_events: lost, ..open.written }))
+    }
+
+    /// Its document is being written.
+    fn closed(&mut self, lumisection: u32) {
+        if let Some(open) = self.open.remove(&lumisection) {
+            self.add(lumisection, &open.written);
+        }
+    }
+
+    fn add(&mut self, lumisection: u32, written: &EndOfLumisection) {
+        self.closed.insert(lumisection);
+        self.run.events += written.events;
+        self.run.files += written.files;
+        self.run.lumisections += u64::from(written.files > 0);
+        self.run.last_lumisection = self.run.last_lumisection.max(lumisection.into());
+    }
+
+    /// What was written in the run, once every lumisection is closed.
+    fn end_of_run(&self) -> Option<EndOfRun> {
+        self.open.is_empty().then_some(self.run)
     }
 }

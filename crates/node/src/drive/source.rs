@@ -1,0 +1,594 @@
+//! Emulated and recorded front ends: they send what real ones would, in the same way.
+//!
+//! ```text
+//!  Content: the frames of the next trigger --+--> Stream: a connection to the readout unit (FED fragments in FEROL blocks)
+//!                                            +--> Datagrams: handed to a receiver of a readout unit in this process
+//! ```
+
+use super::Drive;
+use ropewalk_flow::source::{
+    FrameMaker, Frames, Random, SizeDistribution, Trigger, TriggerGate, TriggerRate, TriggerSequence,
+};
+use ropewalk_io::packet::LocalFeed;
+use ropewalk_io::{Dispatcher, Endpoint, Event};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
+use ropewalk_terms::{Instant, SourceId};
+use ropewalk_wire::ferol::{self, BlockHeader};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where a source's fragments come from.
+#[derive(Clone, Debug)]
+pub enum SourceFeed {
+    /// Made up: this size, at this rate, from this seed.
+    Emulated {
+        /// What makes its frames.
+        frames: Box<FrameMaker>,
+        /// How large.
+        size: SizeDistribution,
+        /// How often; equal for all sources of a run.
+        rate: TriggerRate,
+        /// Equal for all sources of a run.
+        seed: u64,
+    },
+    /// Recorded: a bare S-LINK64 file in memory and where its fragments lie.
+    Recorded {
+        /// The file's bytes.
+        bytes: Arc<Vec<u8>>,
+        /// Its fragments.
+        fragments: Arc<Vec<Range<usize>>>,
+    },
+}
+
+/// How a source's bytes come to its readout unit.
+#[derive(Debug)]
+pub enum SourceLine {
+    /// Over a connection to this address.
+    Stream(String),
+    /// In datagrams, to a receiver that the readout unit has.
+    Datagrams(Box<LocalFeed>),
+}
+
+/// One source of a drive.
+#[derive(Debug)]
+pub struct SourceDriveConfig {
+    /// Its id.
+    pub id: SourceId,
+    /// How its bytes come to the readout unit.
+    pub line: SourceLine,
+    /// What it sends.
+    pub feed: SourceFeed,
+}
+
+/// What a source says that it sent, for whoever checks the ledger from outside.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Whole fragments handed to the transport.
+    pub fragments: AtomicU64,
+    /// Bytes of these fragments, FEROL headers not counted.
+    pub bytes: AtomicU64,
+}
+
+impl Sent {
+    fn note(&self, frames: &Frames) {
+        self.fragments.fetch_add(frames.events(), Ordering::Relaxed);
+        self.bytes.fetch_add(frames.bytes().len() as u64, Ordering::Relaxed);
+    }
+}
+
+enum Line {
+    Stream(Box<Stream>),
+    Datagrams(Box<Datagrams>),
+    /// Everything was said in datagrams: the receiver knows it by this.
+    Ended,
+}
+
+struct Source {
+    id: SourceId,
+    content: Content,
+    line: Line,
+    account: Arc<Sent>,
+    /// It has said everything.
+    has_ended: bool,
+    /// And nothing of it is under way any more.
+    is_closed: bool,
+}
+
+/// Several sources on one thread.
+pub struct SourceDrive<S: Dispatcher> {
+    endpoints: S,
+    pool: Pool,
+    sources: Vec<Source>,
+    gate: Arc<TriggerGate>,
+    started: Option<Instant>,
+    events: Vec<Event>,
+    message: Vec<Slice>,
+    deadline: Option<Instant>,
+}
+
+/// How long a source waits whose readout unit has no room for datagrams, before it looks again.
+const NO_ROOM: Duration = Duration::from_micros(200);
+
+impl<S: Dispatcher> SourceDrive<S> {
+    /// Sources that send what `gate` lets through, streams from blocks of `pool`.
+    pub fn new(configs: Vec<SourceDriveConfig>, endpoints: S, pool: Pool, gate: Arc<TriggerGate>) -> Self {
+        let sources = configs.into_iter().map(Source::new).collect();
+        Self {
+            endpoints,
+            pool,
+            sources,
+            gate,
+            started: None,
+            events: Vec::with_capacity(256),
+            message: Vec::with_capacity(16),
+            deadline: None,
+        }
+    }
+
+    /// What each source says that it sent.
+    pub fn sent(&self) -> Vec<(SourceId, Arc<Sent>)> {
+        self.sources.iter().map(|source| (source.id, Arc::clone(&source.account))).collect()
+    }
+
+    fn poll_endpoints(&mut self, now: Instant) -> usize {
+        for source in self.sources.iter_mut().filter(|source| !source.is_closed) {
+            if let Line::Stream(stream) = &mut source.line {
+                stream.connect(now, &mut self.endpoints);
+            }
+        }
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.endpoints.poll(now, &mut events);
+        for event in events.drain(..) {
+            let endpoint = event.endpoint();
+            let of_stream = |source: &&mut Source| match &source.line {
+                Line::Stream(stream) => stream.endpoint == Some(endpoint),
+                Line::Datagrams(_) | Line::Ended => false,
+            };
+            let Some(source) = self.sources.iter_mut().find(of_stream) else { continue };
+            match event {
+                Event::Established { .. } => source.connected(),
+                Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
+                    source.disconnected(now)
+                }
+                Event::ConnectionRequest { .. }
+                | Event::Received { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueLow { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    /// Sends what is due of one source; returns how much that was.
+    fn feed(&mut self, index: usize, elapsed: Duration) -> usize {
+        let source = &mut self.sources[index];
+        if source.has_ended {
+            return 0;
+        }
+        let gate = (&*self.gate, elapsed);
+        let (work, has_ended) = match &mut source.line {
+            Line::Stream(stream) => {
+                let to = (&mut self.endpoints, &mut self.pool, &mut self.message);
+                stream.feed(&mut source.content, to, gate, &source.account)
+            }
+            Line::Datagrams(datagrams) => datagrams.feed(&mut source.content, gate, &source.account),
+            Line::Ended => return 0,
+        };
+        source.has_ended = has_ended;
+        if has_ended && matches!(source.line, Line::Datagrams(_)) {
+            source.line = Line::Ended;
+            source.is_closed = true;
+        }
+        work
+    }
+}
+
+impl Source {
+    fn new(config: SourceDriveConfig) -> Self {
+        let SourceDriveConfig { id, line, feed } = config;
+        let line = match line {
+            SourceLine::Stream(address) => Line::Stream(Box::new(Stream::new(id, address, &feed))),
+            SourceLine::Datagrams(feed) => Line::Datagrams(Box::new(Datagrams::new(feed))),
+        };
+        let content = Content::new(id, feed);
+        Self { id, content, line, account: Arc::default(), has_ended: false, is_closed: false }
+    }
+
+    fn connected(&mut self) {
+        if let Line::Stream(stream) = &mut self.line {
+            stream.is_established = true;
+        }
+    }
+
+    fn disconnected(&mut self, now: Instant) {
+        if let Line::Stream(stream) = &mut self.line {
+            stream.disconnected(now, &self.content);
+        }
+        self.is_closed |= self.has_ended;
+    }
+
+    /// When it has something to do again, where that is known; `started` is the begin of its triggers.
+    fn next_deadline(&self, now: Instant, started: Instant) -> Option<Instant> {
+        let is_connected = match &self.line {
+            Line::Stream(stream) => stream.is_established,
+            Line::Datagrams(datagrams) if datagrams.is_blocked => return Some(now.after(NO_ROOM)),
+            Line::Datagrams(_) => true,
+            Line::Ended => false,
+        };
+        let next = self.content.next_at().filter(|_| is_connected && !self.has_ended);
+        next.map(|at| started.after(at)).filter(|&at| at > now)
+    }
+
+    /// When it connects again.
+    fn next_attempt(&self) -> Option<Instant> {
+        match &self.line {
+            Line::Stream(stream) if stream.endpoint.is_none() && !self.is_closed => Some(stream.retry),
+            Line::Stream(_) | Line::Datagrams(_) | Line::Ended => None,
+        }
+    }
+}
+
+impl<S: Dispatcher> Drive for SourceDrive<S> {
+    fn turn(&mut self, now: Instant) -> usize {
+        let mut work = self.poll_endpoints(now);
+        let started = *self.started.get_or_insert(now);
+        for index in 0..self.sources.len() {
+            work += self.feed(index, now.since(started));
+        }
+        self.deadline = self.sources.iter().filter_map(|source| source.next_deadline(now, started)).min();
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let attempts = self.sources.iter().filter_map(Source::next_attempt);
+        attempts.chain(self.deadline).chain(self.endpoints.next_deadline()).min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.endpoints.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.endpoints.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.sources.iter().all(|source| source.is_closed)
+    }
+}
+
+/// Triggers for which a source asks at once; more would let the run end later than it was told to.
+const ADVANCE: u64 = 32;
+
+/// The frames of one trigger after the other.
+struct Content {
+    feed: SourceFeed,
+    triggers: TriggerSequence,
+    next: Option<Trigger>,
+    random: Random,
+    /// Those of the last trigger.
+    frames: Frames,
+    /// Its number as FED headers have it.
+    event: u32,
+}
+
+impl Content {
+    fn new(id: SourceId, feed: SourceFeed) -> Self {
+        let (rate, seed) = match feed {
+            SourceFeed::Emulated { rate, seed, .. } => (rate, seed),
+            SourceFeed::Recorded { .. } => (TriggerRate::Unlimited, 0),
+        };
+        Self {
+            feed,
+            triggers: TriggerSequence::new(seed, rate),
+            next: None,
+            random: Random::new(seed, u64::from(id.0) + 1),
+            frames: Frames::default(),
+            event: 0,
+        }
+    }
+
+    /// Puts the next frames together; false where none are due.
+    fn advance(&mut self, gate: &TriggerGate, elapsed: Duration) -> bool {
+        while let Some(trigger) = self.due(gate, elapsed) {
+            self.next = None;
+            match &mut self.feed {
+                SourceFeed::Emulated { frames, size, .. } => {
+                    let bytes = size.next_fragment(&mut self.random) as usize;
+                    self.event = frames.number(&trigger) as u32 & 0xff_ffff;
+                    if frames.add(&trigger, bytes, &mut self.frames) {
+                        return true;
+                    }
+                }
+                SourceFeed::Recorded { bytes, fragments } => {
+                    self.frames.put(&bytes[fragments[trigger.number as usize - 1].clone()]);
+                    self.event = trigger.number as u32 & 0xff_ffff;
+                    return true;
+                }
+            }
+        }
+        let is_over = self.has_no_more_triggers(gate);
+        match &mut self.feed {
+            SourceFeed::Emulated { frames, .. } if is_over => frames.send_rest(&mut self.frames),
+            _ => false,
+        }
+    }
+
+    /// The next trigger, where it is due.
+    fn due(&mut self, gate: &TriggerGate, elapsed: Duration) -> Option<Trigger> {
+        let trigger = *self.next.get_or_insert_with(|| self.triggers.next_trigger());
+        let recorded = match &self.feed {
+            SourceFeed::Recorded { fragments, .. } => fragments.len() as u64,
+            SourceFeed::Emulated { .. } => u64::MAX,
+        };
+        if trigger.at > elapsed || trigger.number > recorded {
+            return None;
+        }
+        // With a rate the gate is asked trigger by trigger, or the end would lie in the future.
+        let ahead = if trigger.at == Duration::ZERO { ADVANCE } else { 0 };
+        if gate.advance_to(trigger.number) < trigger.number {
+            return None;
+        }
+        if trigger.number.is_multiple_of(ADVANCE) {
+            gate.advance_to(trigger.number + ahead);
+        }
+        Some(trigger)
+    }
+
+    /// Nothing more comes: the gate is closed behind the last trigger, or the recording is at its end.
+    fn is_exhausted(&self, gate: &TriggerGate) -> bool {
+        let holds_back = match &self.feed {
+            SourceFeed::Emulated { frames, .. } => frames.holds_back(),
+            SourceFeed::Recorded { .. } => false,
+        };
+        !holds_back && self.has_no_more_triggers(gate)
+    }
+
+    fn has_no_more_triggers(&self, gate: &TriggerGate) -> bool {
+        let next = self.next.map_or(1, |trigger| trigger.number);
+        let recorded = match &self.feed {
+            SourceFeed::Recorded { fragments, .. } => next > fragments.len() as u64,
+            SourceFeed::Emulated { .. } => false,
+        };
+        recorded || gate.last().is_some_and(|last| next > last)
+    }
+
+    /// When the next trigger comes, after the start.
+    fn next_at(&self) -> Option<Duration> {
+        self.next.map(|trigger| trigger.at)
+    }
+}
+
+/// Pause before the next attempt to connect.
+const RETRY: Duration = Duration::from_millis(100);
+/// Bytes that one source may queue in one turn, so that all have their share.
+const TURN_BYTES: usize = 512 * 1024;
+
+/// A connection to a readout unit.
+struct Stream {
+    source: SourceId,
+    address: String,
+    endpoint: Option<Endpoint>,
+    is_established: bool,
+    retry: Instant,
+    /// FED fragments go in FEROL blocks.
+    in_blocks: bool,
+    /// What a connection begins with, and whether this one did.
+    greeting: Vec<u8>,
+    has_greeted: bool,
+    /// How much of the frames was sent.
+    sent: usize,
+    packet: u16,
+    loan: Option<Loan>,
+    refused: VecDeque<Slice>,
+}
+
+impl Stream {
+    fn new(source: SourceId, address: String, feed: &SourceFeed) -> Self {
+        let (in_blocks, greeting) = match feed {
+            SourceFeed::Emulated { frames, .. } => (frames.is_fed(), frames.greeting()),
+            SourceFeed::Recorded { .. } => (true, Vec::new()),
+        };
+        Self {
+            source,
+            address,
+            endpoint: None,
+            is_established: false,
+            retry: Instant::ZERO,
+            in_blocks,
+            greeting,
+            has_greeted: false,
+            sent: 0,
+            packet: 0,
+            loan: None,
+            refused: VecDeque::new(),
+        }
+    }
+
+    /// Connects, where it is time.
+    fn connect(&mut self, now: Instant, endpoints: &mut impl Dispatcher) {
+        if self.endpoint.is_none() && now >= self.retry {
+            self.retry = now.after(RETRY);
+            self.endpoint = endpoints.connect(&self.address).ok();
+        }
+    }
+
+    /// The connection has ended, or did not come to stand.
+    fn disconnected(&mut self, now: Instant, content: &Content) {
+        self.endpoint = None;
+        self.is_established = false;
+        self.has_greeted = false;
+        self.retry = now.after(RETRY);
+        // A fragment that was under way is lost with the connection; the next connection begins with a whole one.
+        self.refused.clear();
+        self.loan = None;
+        self.sent = content.frames.bytes().len();
+    }
+
+    /// Fills and queues blocks of memory; returns the bytes queued, and whether everything is said.
+    fn feed<S: Dispatcher>(
+        &mut self,
+        content: &mut Content,
+        to: (&mut S, &mut Pool, &mut Vec<Slice>),
+        gate: (&TriggerGate, Duration),
+        account: &Sent,
+    ) -> (usize, bool) {
+        let (endpoints, pool, message) = to;
+        let (Some(endpoint), true) = (self.endpoint, self.is_established) else { return (0, false) };
+        let mut queued = 0;
+        while queued < TURN_BYTES {
+            if self.refused.is_empty() {
+                let Some(slice) = self.fill(content, pool, gate, account) else { break };
+                self.refused.push_back(slice);
+            }
+            message.extend(self.refused.drain(..));
+            let bytes: usize = message.iter().map(|slice| slice.len()).sum();
+            if endpoints.send(endpoint, message).is_err() {
+                self.refused.extend(message.drain(..));
+                break;
+            }
+            queued += bytes;
+        }
+        let is_done = self.sent == content.frames.bytes().len() && self.refused.is_empty();
+        if is_done && content.is_exhausted(gate.0) {
+            self.loan = None;
+            endpoints.close(endpoint);
+            return (queued, true);
+        }
+        (queued, false)
+    }
+
+    /// A slice of whole FEROL blocks, or of whatever was made; none where nothing is due or no block of memory is free.
+    fn fill(
+        &mut self,
+        content: &mut Content,
+        pool: &mut Pool,
+        gate: (&TriggerGate, Duration),
+        account: &Sent,
+    ) -> Option<Slice> {
+        let least = if self.in_blocks { ferol::MAX_BLOCK_BYTES } else { self.greeting.len().max(1) };
+        loop {
+            if self.sent == content.frames.bytes().len() {
+                if !content.advance(gate.0, gate.1) {
+                    break;
+                }
+                (self.sent, self.packet) = (0, 0);
+            }
+            if self.loan.as_ref().is_none_or(|loan| loan.spare_len() < least) {
+                if let Some(slice) = self.loan.take().and_then(|mut full| full.split_committed()) {
+                    return Some(slice);
+                }
+                self.loan = Some(pool.loan(Owner::SHARED)?);
+            }
+            self.greet();
+            if self.in_blocks {
+                self.write_block(content)
+            } else {
+                self.write_plain(content)
+            }
+            if self.sent == content.frames.bytes().len() {
+                account.note(&content.frames);
+            }
+        }
+        self.loan.as_mut()?.split_committed()
+    }
+
+    fn greet(&mut self) {
+        let Some(loan) = &mut self.loan else { return };
+        if !std::mem::replace(&mut self.has_greeted, true) {
+            loan.spare()[..self.greeting.len()].copy_from_slice(&self.greeting);
+            loan.commit(self.greeting.len());
+        }
+    }
+
+    /// Appends the next FEROL block of the fragment to the loan.
+    fn write_block(&mut self, content: &Content) {
+        let Some(loan) = &mut self.loan else { return };
+        let fragment = content.frames.bytes();
+        let part = (fragment.len() - self.sent).min(ferol::MAX_PAYLOAD_BYTES);
+        let header = BlockHeader {
+            source: self.source,
+            event_number: content.event,
+            packet: self.packet,
+            first: self.sent == 0,
+            last: self.sent + part == fragment.len(),
+            payload_bytes: part as u16,
+        };
+        let spare = loan.spare();
+        spare[..ferol::HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        let to = ferol::HEADER_BYTES..ferol::HEADER_BYTES + part;
+        ropewalk_kernels::copy(&mut spare[to], &fragment[self.sent..self.sent + part]);
+        loan.commit(ferol::HEADER_BYTES + part);
+        self.sent += part;
+        self.packet += 1;
+    }
+
+    /// Appends as much of the frames to the loan as there is room for.
+    fn write_plain(&mut self, content: &Content) {
+        let Some(loan) = &mut self.loan else { return };
+        let rest = &content.frames.bytes()[self.sent..];
+        let part = rest.len().min(loan.spare_len());
+        ropewalk_kernels::copy(&mut loan.spare()[..part], &rest[..part]);
+        loan.commit(part);
+        self.sent += part;
+    }
+}
+
+/// Datagrams of one turn.
+const AT_ONCE: usize = 512;
+/// From where they seem to come: from no network.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// The line to a readout unit's receiver.
+struct Datagrams {
+    feed: Box<LocalFeed>,
+    /// How many datagrams of the frames were sent.
+    sent: usize,
+    /// There was no room for the next one.
+    is_blocked: bool,
+}
+
+impl Datagrams {
+    const fn new(feed: Box<LocalFeed>) -> Self {
+        Self { feed, sent: 0, is_blocked: false }
+    }
+
+    /// Sends what is due; returns how much that was, and whether everything is said, or nobody listens any more.
+    fn feed(
+        &mut self,
+        content: &mut Content,
+        (gate, elapsed): (&TriggerGate, Duration),
+        account: &Sent,
+    ) -> (usize, bool) {
+        let mut count = 0;
+        self.is_blocked = false;
+        while count < AT_ONCE {
+            let Some(range) = content.frames.range(self.sent) else {
+                if !content.advance(gate, elapsed) {
+                    break;
+                }
+                self.sent = 0;
+                continue;
+            };
+            if !self.feed.send(NOWHERE, None, &content.frames.bytes()[range]) {
+                self.is_blocked = true;
+                break;
+            }
+            self.sent += 1;
+            count += 1;
+            if content.frames.range(self.sent).is_none() {
+                account.note(&content.frames);
+            }
+        }
+        let is_done = content.frames.range(self.sent).is_none() && content.is_exhausted(gate);
+        (count, is_done || self.feed.is_abandoned())
+    }
+}
