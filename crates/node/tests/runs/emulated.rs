@@ -153,6 +153,8 @@ fn every_named_format_is_emulated() {
         let keys = format!("emulate = {{ fragment_size = \"uniform(160,4000)\" }}\nformat = {name:?}");
         let mut handle = launched(&output, &[keys.clone(), keys]);
         handle.start(EventKey::new(0, 1), None);
+        // On a busy machine all fragments are in sockets before the nodes have begun; a stop would then end a run without events.
+        wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
         wait_for("the last trigger", || handle.sources_ended().then_some(()));
         handle.stop();
         let summary = Run { handle }.end();
