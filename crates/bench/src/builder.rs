@@ -2,9 +2,9 @@
 //! walks the headers of the same streams.
 
 use crate::pairs::{Series, alternate};
-use crate::run::{Ran, RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::{Ran, RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_walk};
 use serde_json::{Value, json};
 use std::cell::RefCell;

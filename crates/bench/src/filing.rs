@@ -3,9 +3,9 @@
 //! where units that lock files wait for each other.
 
 use crate::pairs::{Series, alternate};
-use crate::run::scratch;
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::scratch;
 use ropewalk_flow::files::{BrokerConfig, FileId, Work};
 use ropewalk_node::file_based::documents::{EndOfLumisection, EndOfRun, Numbers, write_numbers};
 use ropewalk_node::file_based::{BrokerOptions, FilterUnit, Place, UnitTask, serve_files};
@@ -211,7 +211,7 @@ fn by_two<T>(
     take: impl Fn(&mut T, u32) -> Result<(), BenchError> + Sync,
 ) -> Result<Duration, BenchError> {
     let (next, begun) = (AtomicU32::new(0), Instant::now());
-    let work = |thread| {
+    let work = |thread| -> Result<(), BenchError> {
         let mut own = begin(thread);
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);

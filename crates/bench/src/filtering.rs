@@ -6,8 +6,8 @@
 use crate::BenchError;
 use crate::pairs::{alternate, median};
 use crate::plugins::{Wait, compiled};
-use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
 use ropewalk_limits::SlinkConfig;
 use ropewalk_memory::{MemoryKind, Owner, Pool, PoolConfig};
@@ -214,7 +214,7 @@ impl Decider {
         Ok(if by == "thread" {
             Self::Here(Box::new(Filter::new(filter).map_err(BenchError::wrong)?))
         } else {
-            Self::Elsewhere(Box::new(Elsewhere::new(filter.clone(), session.options.program.clone())?))
+            Self::Elsewhere(Box::new(Elsewhere::new(filter.clone(), session.options.program()?.to_owned())?))
         })
     }
 

@@ -14,7 +14,6 @@
 mod builder;
 mod cable;
 mod crc;
-pub mod doctor;
 mod felix;
 mod filing;
 mod filtering;
@@ -27,7 +26,6 @@ mod packet;
 mod page;
 mod pairs;
 mod plugins;
-mod run;
 mod session;
 mod sizing;
 mod splitting;
@@ -38,38 +36,12 @@ mod tcpla;
 mod tests;
 mod write;
 
+pub use ropewalk_doctor::Scale;
 pub use session::{Cpu, Row, Session};
 
+use ropewalk_doctor::DoctorError;
 use std::io;
-use std::path::PathBuf;
-
-/// How much is measured.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Scale {
-    /// A moment: enough to see that the bench works, in a test.
-    Tiny,
-    /// Within 50 s.
-    Quick,
-    /// At least nine pairs: for most benches within 20 min; those of packets and the gateway have so many cases that they
-    /// take two hours, and are better asked for one by one.
-    Full,
-}
-
-impl Scale {
-    /// One of three values.
-    const fn choose<T: Copy>(self, tiny: T, quick: T, full: T) -> T {
-        match self {
-            Self::Tiny => tiny,
-            Self::Quick => quick,
-            Self::Full => full,
-        }
-    }
-
-    /// Pairs of ours and limit.
-    const fn pairs(self) -> usize {
-        self.choose(1, 3, 9)
-    }
-}
+use std::path::{Path, PathBuf};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -86,8 +58,16 @@ pub struct Options {
     pub peers: bool,
     /// Where a bench that writes may write; it removes what it wrote.
     pub output: PathBuf,
-    /// The program itself, for benches that start it.
+    /// The product's program, for benches that start it.
     pub program: PathBuf,
+}
+
+impl Options {
+    /// The product's program.
+    fn program(&self) -> Result<&Path, BenchError> {
+        let is_there = self.program.is_file();
+        is_there.then_some(&*self.program).ok_or_else(|| BenchError::NoProgram { program: self.program.clone() })
+    }
 }
 
 /// Why a bench gave no figures.
@@ -107,29 +87,24 @@ pub enum BenchError {
         /// What was asked for.
         filter: String,
     },
-    /// The system did not give what was needed.
-    #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: io::Error,
+    /// A bench starts the product, and it is not there.
+    #[error("there is no {}, which this bench starts: build it, `cargo build --release`", program.display())]
+    NoProgram {
+        /// Where it should be.
+        program: PathBuf,
     },
-    /// What was measured did not do what it should, so that its speed means nothing.
-    #[error("{what}: no figure, because the result is wrong")]
-    Wrong {
-        /// What is wrong.
-        what: String,
-    },
+    /// The system refused something, or a result is wrong.
+    #[error(transparent)]
+    Measuring(#[from] DoctorError),
 }
 
 impl BenchError {
     fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::System { what, source }
+        move |source| DoctorError::System { what, source }.into()
     }
 
     fn wrong(what: impl ToString) -> Self {
-        Self::Wrong { what: what.to_string() }
+        DoctorError::wrong(what).into()
     }
 }
 

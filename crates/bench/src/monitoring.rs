@@ -4,8 +4,8 @@
 
 use crate::BenchError;
 use crate::pairs::alternate;
-use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_limits::SlinkConfig;
 use ropewalk_monitor::alarms::{Alarms, built_in};
@@ -85,7 +85,10 @@ fn pages(session: &mut Session<'_>, plan: &RunPlan, case: &Map<String, Value>) -
     if !session.wants(&case) {
         return Ok(());
     }
-    let measured = |plan: &RunPlan| plan.run().map(|ran| [ran.gigabytes_per_second, ran.per_processor_second]);
+    let measured = |plan: &RunPlan| {
+        let ran = plan.run()?;
+        Ok([ran.gigabytes_per_second, ran.per_processor_second])
+    };
     let without = RunPlan { filter: NO_PAGES, ..plan.clone() };
     let repeats = session.options.scale.choose(1, 5, 15);
     let [rates, times] = alternate(repeats, || measured(plan), || measured(&without))?;

@@ -1,8 +1,8 @@
 //! Where figures go: to the terminal as lines or a table, and to a report's directory as lines.
 
-use crate::doctor::Diagnosis;
 use crate::pairs::{Series, median};
 use crate::{BenchError, Options, Scale, page};
+use ropewalk_doctor::Diagnosis;
 use ropewalk_limits::{Machine, core_scaling};
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_sim::sizing::Chart;

@@ -6,9 +6,9 @@
 //! bare receiver gets of them.
 
 use crate::pairs::{Series, alternate, median};
-use crate::run::{Ran, RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::{Ran, RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_walk};
 use ropewalk_sim::sizing::{System, simulate};
 use serde_json::{Map, Value, json};

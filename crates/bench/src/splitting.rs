@@ -60,7 +60,7 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
             };
             let mut by: Box<dyn Batches> = match by {
                 "thread" => Box::new(Splitter::new(&config).map_err(BenchError::wrong)?),
-                _ => Box::new(Elsewhere::new(config, session.options.program.clone())?),
+                _ => Box::new(Elsewhere::new(config, session.options.program()?.to_owned())?),
             };
             let a_moment = Duration::from_millis(session.options.scale.choose(1, 200, 500));
             let mut copy = vec![0; LARGEST_FRAME];

@@ -2,8 +2,8 @@
 
 use crate::BenchError;
 use crate::pairs::alternate;
-use crate::run::scratch;
 use crate::session::{Row, Session, case};
+use ropewalk_doctor::run::scratch;
 use serde_json::json;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -17,13 +17,14 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         return Ok(());
     }
     let options = &session.options;
+    let program = options.program()?;
     let output = scratch(&options.output, "start");
     let demo = || {
-        let mut command = Command::new(&options.program);
+        let mut command = Command::new(program);
         command.args(["demo", "--events", "1", "--json", "--output"]).arg(&output);
         seconds(&mut command).map(|seconds| [seconds])
     };
-    let version = || seconds(Command::new(&options.program).arg("--version")).map(|seconds| [seconds]);
+    let version = || seconds(Command::new(program).arg("--version")).map(|seconds| [seconds]);
     let series = alternate(options.scale.choose(1, 9, 25), demo, version);
     // What is left behind is this process's own directory; the figure is good all the same.
     let _ = std::fs::remove_dir_all(&output);

@@ -2,9 +2,9 @@
 //! loop that writes prepared blocks the same way; and packed by zstd on a thread of its own, beside the library alone.
 
 use crate::pairs::{Series, alternate};
-use crate::run::scratch;
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::scratch;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice, Staging};

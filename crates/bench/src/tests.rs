@@ -13,7 +13,7 @@ fn options(name: &str) -> Options {
         peers: false,
         output: std::env::temp_dir().join(format!("ropewalk-bench-{name}-{}", std::process::id())),
         // Takes any arguments and ends well; the program itself is started by its own tests.
-        program: PathBuf::from("true"),
+        program: PathBuf::from("/bin/true"),
     }
 }
 

@@ -1,9 +1,9 @@
 //! `bench write`: from sockets to run files, beside a bare loop that writes as many bytes with the same calls.
 
 use crate::pairs::alternate;
-use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_limits::SlinkConfig;
 use serde_json::json;
 use std::fs::File;

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags};
 
 use crate::pair::{PairFigures, Stopwatch, pin_one};
-use crate::sender::{SlinkSender, connect};
 use crate::walk::{WalkConfig, listen};
+use ropewalk_doctor::front_ends::{SlinkSender, connect};
 
 /// Slices that one call takes.
 const SLICES: usize = 1024;
@@ -207,7 +207,7 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sender::SlinkConfig;
+    use ropewalk_doctor::front_ends::SlinkConfig;
     use std::time::Duration;
 
     #[test]

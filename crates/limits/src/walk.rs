@@ -14,8 +14,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use crate::machine::{pin_to_cpu, thread_cpu_seconds};
-use crate::sender::{SlinkConfig, SlinkSender, set_congestion_control};
+use ropewalk_doctor::front_ends::{SlinkConfig, SlinkSender, set_congestion_control};
+use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
 
 /// What is received and for how long.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

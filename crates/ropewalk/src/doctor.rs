@@ -5,8 +5,7 @@ use crate::files::print_json;
 use crate::output::write_results;
 use crate::tune::LookOptions;
 use clap::Args;
-use ropewalk_bench::Scale;
-use ropewalk_bench::doctor::Diagnosis;
+use ropewalk_doctor::{Diagnosis, DoctorError, Scale};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -41,7 +40,7 @@ pub(crate) fn doctor(options: &DoctorOptions) -> Result<u8, Failure> {
         );
         return Err(Failure::Usage(why));
     }
-    let failed = |error: ropewalk_bench::BenchError| Failure::Environment(error.to_string());
+    let failed = |error: DoctorError| Failure::Environment(error.to_string());
     let look = LookOptions {
         config: options.config.clone(),
         interfaces: options.interfaces.clone(),

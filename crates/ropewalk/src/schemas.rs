@@ -8,7 +8,7 @@ use crate::topology::TopologyReport;
 use crate::tune::check::CheckReport;
 use crate::tune::plan::PlanReport;
 use crate::tune::told::{ToldApplied, ToldUndone};
-use ropewalk_bench::doctor::Diagnosis;
+use ropewalk_doctor::Diagnosis;
 use ropewalk_node::file_based::FilesSummary;
 use ropewalk_node::monitoring::Histograms;
 use ropewalk_node::offline::VerifyReport;

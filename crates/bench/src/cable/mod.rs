@@ -98,7 +98,7 @@ impl Rig {
                 session.skip(case, "network namespaces are for the administrator")?;
                 Ok(None)
             }
-            Err(source) => Err(BenchError::System { what: "a cable between two namespaces", source }),
+            Err(source) => Err(BenchError::system("a cable between two namespaces")(source)),
         }
     }
 

@@ -4,9 +4,9 @@
 
 use super::processes::Cluster;
 use crate::pairs::{Series, alternate, median};
-use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain, tcp_walk};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) ->
     };
     let ours = || match place {
         Where::Inside => Ok([plan.run()?.gigabytes_per_second]),
-        Where::Processes => Ok([Cluster::start(&plan, &session.options.program)?.measure()?]),
+        Where::Processes => Ok([Cluster::start(&plan, session.options.program()?)?.measure()?]),
     };
     let limit = || {
         let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };

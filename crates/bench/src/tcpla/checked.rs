@@ -3,9 +3,9 @@
 
 use super::SEND;
 use crate::pairs::alternate;
-use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_walk};
 use serde_json::json;
 use std::time::Duration;

@@ -4,9 +4,9 @@
 use super::ours::{OurPair, our_pair};
 use super::{SEND, Tuning, throughput};
 use crate::pairs::alternate;
-use crate::run::scratch;
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
+use ropewalk_doctor::run::scratch;
 use ropewalk_io::tcp::Mechanism;
 use serde_json::{Map, Value, json};
 use std::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use super::ours::pin;
 use crate::BenchError;
-use crate::run::{RunPlan, wait};
+use ropewalk_doctor::run::{RunPlan, wait};
 use ropewalk_limits::SlinkSender;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines};

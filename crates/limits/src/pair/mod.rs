@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::machine::{pin_to_cpu, thread_cpu_seconds};
-use crate::mid_page::PlacedBytes;
+use ropewalk_doctor::front_ends::set_congestion_control;
+use ropewalk_doctor::mid_page::PlacedBytes;
+use ropewalk_doctor::processor::{pin_to_cpu, thread_cpu_seconds};
 
 pub use readiness::{Paced, paced_pair};
 
@@ -185,7 +186,7 @@ fn connection(sockets: PairSockets, no_delay: bool) -> io::Result<[OwnedFd; 2]> 
     let socket = || -> io::Result<OwnedFd> {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         if sockets.cubic {
-            crate::sender::set_congestion_control(&socket);
+            set_congestion_control(&socket);
         }
         if sockets.buffer_bytes > 0 {
             sockopt::set_socket_send_buffer_size(&socket, sockets.buffer_bytes)?;

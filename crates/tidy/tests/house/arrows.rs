@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plugin", &["terms", "memory", "wire", "flow"]),
     ("node", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "plugin"]),
     ("control", &["node", "monitor", "terms"]),
+    ("doctor", &["terms", "kernels", "memory", "wire", "io", "host", "tune", "node"]),
     ("sim", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node"]),
     ("limits", ANY_BUT_THE_PROGRAM),
     ("bench", ANY_BUT_THE_PROGRAM),
@@ -30,8 +31,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PROGRAM: &str = "ropewalk";
 const ALL: &str = "*";
 const ANY_BUT_THE_PROGRAM: &[&str] = &[
-    "terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node", "plugin", "control", "sim",
-    "limits", "bench",
+    "terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node", "plugin", "control",
+    "doctor", "sim", "limits", "bench",
 ];
 
 /// Crates of others that only these rooms may use: an async runtime next to the data path costs predictability.

@@ -1,18 +1,20 @@
 //! The measurement: what the machine does at most, and what Ropewalk does on it.
 
+use crate::front_ends::{SlinkConfig, set_congestion_control};
+use crate::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
+use crate::mid_page::{MID_PAGE, PlacedBytes};
+use crate::processor::{core_scaling, pin_to_cpu, wake_up_microseconds};
 use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
-use crate::{BenchError, Scale};
-use ropewalk_limits::machine::{core_scaling, wake_up_microseconds};
-use ropewalk_limits::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
-use ropewalk_limits::{
-    BareMechanism, BarePackets, BareReceiver, Depth, MID_PAGE, PairConfig, PairSockets, SlinkConfig, bare_pair,
-    pin_to_cpu,
-};
+use crate::{DoctorError, Scale};
+use ropewalk_io::packet::{Flow, PacketMemory, ReceiveConfig, Receiver, SocketReceiver};
+use ropewalk_io::{Clock, MonotonicClock};
+use ropewalk_memory::{Pool, PoolConfig};
+use rustix::net::sockopt;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -77,14 +79,14 @@ const DATAGRAM: usize = 1024;
 ///
 /// # Errors
 /// Where the system does not give what is needed.
-pub fn measure(output: &Path, scale: Scale) -> Result<Measured, BenchError> {
+pub fn measure(output: &Path, scale: Scale) -> Result<Measured, DoctorError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let pair = (cpus > 1).then_some([0, 1]);
     let moment = Duration::from_millis(scale.choose(5, 150, 150));
     let second = Duration::from_millis(scale.choose(30, 1000, 1000));
     let bytes = scale.choose(1 << 20, FAR_BEYOND_CACHES, FAR_BEYOND_CACHES);
-    let (datagrams, datagrams_kept) = datagrams(second, pair).map_err(BenchError::system("datagrams over loopback"))?;
-    let (disk, disk_sync_ms) = disk(output, 2 * second).map_err(BenchError::system("the disk"))?;
+    let (datagrams, datagrams_kept) = datagrams(second, pair)?;
+    let (disk, disk_sync_ms) = disk(output, 2 * second).map_err(DoctorError::system("the disk"))?;
     let mut built = Vec::new();
     for (fragment_bytes, is_written) in SIZES.map(|size| (size, false)).into_iter().chain([(WRITTEN, true)]) {
         let gigabytes_per_second = run(output, (fragment_bytes, is_written), scale, pair)?;
@@ -93,10 +95,10 @@ pub fn measure(output: &Path, scale: Scale) -> Result<Measured, BenchError> {
     Ok(Measured {
         cpus,
         two_cpus_do: if cpus > 1 { core_scaling([0, 1], moment) } else { 1.0 },
-        wake_up_us: wake_up_microseconds(pair, 2 * moment).map_err(BenchError::system("waking a thread"))?,
+        wake_up_us: wake_up_microseconds(pair, 2 * moment).map_err(DoctorError::system("waking a thread"))?,
         memory_copy: copy_gigabytes_per_second(bytes, 5),
         memory_scan: scan_gigabytes_per_second(bytes, 5),
-        loopback: loopback(second, pair).map_err(BenchError::system("TCP over loopback"))?,
+        loopback: loopback(second, pair).map_err(DoctorError::system("TCP over loopback"))?,
         datagrams,
         datagrams_kept,
         disk,
@@ -105,40 +107,72 @@ pub fn measure(output: &Path, scale: Scale) -> Result<Measured, BenchError> {
     })
 }
 
+/// 10^9 bytes a second over one TCP connection of the loopback.
 fn loopback(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<f64> {
-    let figures = bare_pair(PairConfig {
-        mechanism: BareMechanism::Epoll,
-        send_bytes: 64 << 10,
-        place: MID_PAGE,
-        sockets: PairSockets { cubic: true, buffer_bytes: 4 << 20 },
-        no_delay: true,
-        warm_up: duration / 4,
-        duration,
-        cpus,
-    })?;
-    Ok(figures.gigabytes_per_second())
+    const SEND: usize = 64 << 10;
+    const BUFFER: usize = 4 << 20;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut to = TcpStream::connect(listener.local_addr()?)?;
+    let (mut from, _) = listener.accept()?;
+    for socket in [&to, &from] {
+        set_congestion_control(socket);
+        sockopt::set_socket_send_buffer_size(socket, BUFFER)?;
+        sockopt::set_socket_recv_buffer_size(socket, BUFFER)?;
+        socket.set_nodelay(true)?;
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let is_over = &is_over;
+        // The sockets are moved into their threads: closing one ends the other thread, whatever happens.
+        scope.spawn(move || {
+            pin(cpus.map(|[_, sender]| sender));
+            let message = PlacedBytes::new(SEND, MID_PAGE);
+            while !is_over.load(Ordering::Relaxed) && to.write_all(&message).is_ok() {}
+        });
+        let receiving = scope.spawn(move || {
+            pin(cpus.map(|[receiver, _]| receiver));
+            let mut buffer = vec![0; 256 << 10];
+            let mut receive = |duration: Duration| {
+                let (began, mut bytes) = (Instant::now(), 0);
+                while began.elapsed() < duration {
+                    match from.read(&mut buffer)? {
+                        0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                        received => bytes += received,
+                    }
+                }
+                Ok(bytes as f64 / began.elapsed().as_secs_f64() / 1e9)
+            };
+            let measured = receive(duration / 4).and_then(|_| receive(duration));
+            is_over.store(true, Ordering::Relaxed);
+            measured
+        });
+        receiving.join().unwrap_or_else(|_| Err(io::Error::other("a panic")))
+    })
 }
 
 /// Datagrams that one thread sends in a second, and the part of them that another one receives.
-fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<(f64, f64)> {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-    let mut receiver = BareReceiver::open(BarePackets::RecvMmsg, address, "lo", Depth::USUAL)?;
+fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64), DoctorError> {
+    let pool = PoolConfig::anonymous("doctor datagrams", 256 << 10, 8);
+    let memory = PacketMemory::pool(Pool::new(pool).map_err(DoctorError::wrong)?);
+    let config = ReceiveConfig::new(Flow::Udp, (Ipv4Addr::LOCALHOST, 0));
+    let mut receiver = SocketReceiver::new(config, memory).map_err(DoctorError::wrong)?;
     let to = receiver.address();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             pin(cpus.map(|[receiver, _]| receiver));
-            let mut count = 0;
+            let (mut count, mut packets) = (0, Vec::new());
             loop {
                 // Asked before it looks for the last time: nothing is on its way then.
                 let is_last = is_over.load(Ordering::Acquire);
-                let came = receiver.receive();
+                let came = receiver.receive(MonotonicClock.now(), &mut packets);
+                packets.clear();
                 count += came;
                 if came == 0 {
                     if is_last {
                         return count;
                     }
-                    receiver.wait(Duration::from_millis(1));
+                    std::thread::sleep(Duration::from_micros(50));
                 }
             }
         });
@@ -146,12 +180,12 @@ fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<(f64, f
         let sent = scope.spawn(|| send(to, duration, cpus)).join().unwrap_or_else(|_| Err(io::Error::other("a panic")));
         is_over.store(true, Ordering::Release);
         let received = receiving.join().unwrap_or(0);
-        let (sent, seconds) = sent?;
+        let (sent, seconds) = sent.map_err(DoctorError::system("datagrams over loopback"))?;
         Ok((sent as f64 / seconds, received as f64 / (sent as f64).max(1.0)))
     })
 }
 
-fn send(to: SocketAddrV4, duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<(u64, f64)> {
+fn send(to: SocketAddr, duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<(u64, f64)> {
     pin(cpus.map(|[_, sender]| sender));
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(to)?;
@@ -199,7 +233,7 @@ fn run(
     (fragment_bytes, write): (usize, bool),
     scale: Scale,
     cpus: Option<[usize; 2]>,
-) -> Result<f64, BenchError> {
+) -> Result<f64, DoctorError> {
     let plan = RunPlan {
         sender: SlinkConfig { streams: STREAMS, fragment_bytes, ..SlinkConfig::default() },
         builders: 1,

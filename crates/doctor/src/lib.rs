@@ -6,23 +6,89 @@
 //!  Measured: memory, TCP, packets, disk, whole runs ─┘
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod features;
+pub mod front_ends;
 mod measure;
+pub mod memory;
+pub mod mid_page;
 mod page;
+pub mod processor;
+pub mod run;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
-use crate::{BenchError, Scale};
 use ropewalk_tune::rules::check;
 use ropewalk_tune::{Finding, Found, Place, Wish};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::io;
 use std::path::Path;
 
 pub use features::{Feature, features};
 pub use measure::{Built, Measured, measure};
 pub use verdict::{Limit, Verdict};
+
+/// How much is measured.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scale {
+    /// A moment: enough to see that it works, in a test.
+    Tiny,
+    /// Of a bench, within 50 s.
+    Quick,
+    /// Of the doctor, twenty seconds; of a bench, at least nine pairs: for most within 20 min, but two hours for those of packets and
+    /// the gateway, whose many cases are better chosen one by one.
+    Full,
+}
+
+impl Scale {
+    /// One of three values.
+    pub const fn choose<T: Copy>(self, tiny: T, quick: T, full: T) -> T {
+        match self {
+            Self::Tiny => tiny,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+
+    /// Pairs of our figure and its limit that a bench measures.
+    pub const fn pairs(self) -> usize {
+        self.choose(1, 3, 9)
+    }
+}
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// The system did not give what was needed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What was measured did not do what it should, so that its speed means nothing.
+    #[error("{what}: no figure, because the result is wrong")]
+    Wrong {
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl DoctorError {
+    /// The system refused this.
+    pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+
+    /// The result is wrong.
+    pub fn wrong(what: impl ToString) -> Self {
+        Self::Wrong { what: what.to_string() }
+    }
+}
 
 /// Everything that is known of a machine.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -53,8 +119,8 @@ impl Diagnosis {
     ///
     /// # Errors
     /// Where /proc and /sys cannot be read, or an interface that is wished for is not there.
-    pub fn look(wish: &Wish) -> Result<Self, BenchError> {
-        let found = Found::read(&mut Place::live(), wish).map_err(BenchError::wrong)?;
+    pub fn look(wish: &Wish) -> Result<Self, DoctorError> {
+        let found = Found::read(&mut Place::live(), wish).map_err(DoctorError::wrong)?;
         let findings = check(&found, wish);
         let features = features(&found);
         let (machine, topology) = (page::described(&found.machine), page::topology(&found.machine));
@@ -66,7 +132,7 @@ impl Diagnosis {
     ///
     /// # Errors
     /// Where the machine cannot be read, or does not let something be measured that every machine lets.
-    pub fn examine(wish: &Wish, output: &Path, scale: Scale) -> Result<Self, BenchError> {
+    pub fn examine(wish: &Wish, output: &Path, scale: Scale) -> Result<Self, DoctorError> {
         let looked = Self::look(wish)?;
         let measured = measure(output, scale)?;
         let verdict = Verdict::of(&measured, &looked.findings);

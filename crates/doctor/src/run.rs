@@ -1,8 +1,9 @@
-//! A run of our own for a bench: the node as a user starts it, fed at full speed by emulated front ends that cost
-//! little, on processors that are theirs.
+//! A run that is measured: the nodes as a user starts them, fed at full speed by emulated front ends that cost little,
+//! each half on a processor of its own. The doctor and benches take such runs.
 
-use crate::BenchError;
-use ropewalk_limits::{SlinkConfig, SlinkSender, pin_to_cpu};
+use crate::DoctorError;
+use crate::front_ends::{SlinkConfig, SlinkSender};
+use crate::processor::pin_to_cpu;
 use ropewalk_node::configuration::{Configuration, parse};
 use ropewalk_node::run::{RunHandle, launch};
 use ropewalk_terms::{Counter, EventKey};
@@ -14,66 +15,72 @@ use std::time::{Duration, Instant};
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub(crate) struct RunPlan {
+pub struct RunPlan {
     /// What the front ends send.
-    pub(crate) sender: SlinkConfig,
+    pub sender: SlinkConfig,
     /// Builder units.
-    pub(crate) builders: usize,
+    pub builders: usize,
     /// Whether fragments' checksums are computed.
-    pub(crate) check_crc: bool,
+    pub check_crc: bool,
     /// Whether run files are written.
-    pub(crate) write: bool,
+    pub write: bool,
     /// Further sections, such as `[filter]`.
-    pub(crate) filter: &'static str,
+    pub filter: &'static str,
     /// Not measured, at the beginning.
-    pub(crate) warm_up: Duration,
+    pub warm_up: Duration,
     /// Measured.
-    pub(crate) interval: Duration,
+    pub interval: Duration,
     /// Memory of the readout unit, in MiB.
-    pub(crate) pool_mib: usize,
+    pub pool_mib: usize,
     /// The processors of nodes and front ends; none leaves both to the scheduler.
-    pub(crate) cpus: Option<[usize; 2]>,
+    pub cpus: Option<[usize; 2]>,
     /// Where run directories are made; removed at the end.
-    pub(crate) output: PathBuf,
+    pub output: PathBuf,
 }
 
 /// What came out.
 #[derive(Copy, Clone, PartialEq, Default, Debug)]
-pub(crate) struct Ran {
+pub struct Ran {
     /// 10^9 bytes of fragments received a second.
-    pub(crate) gigabytes_per_second: f64,
+    pub gigabytes_per_second: f64,
     /// The same for each second of processor that the nodes' threads used.
-    pub(crate) per_processor_second: f64,
+    pub per_processor_second: f64,
     /// Bytes copied in user space for each byte of payload.
-    pub(crate) copied: f64,
+    pub copied: f64,
 }
 
 /// Memory of a readout unit where a configuration says nothing, in MiB.
-pub(crate) const USUAL_POOL_MIB: usize = 128;
+pub const USUAL_POOL_MIB: usize = 128;
 
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is done beside a run, until it is told to stop.
-pub(crate) type Beside<'a> = dyn Fn(&RunHandle, &AtomicBool) + Sync + 'a;
+pub type Beside<'a> = dyn Fn(&RunHandle, &AtomicBool) + Sync + 'a;
 
 impl RunPlan {
-    /// Takes a run and measures it in its middle; an error where its account does not balance or anything is lost.
-    pub(crate) fn run(&self) -> Result<Ran, BenchError> {
+    /// Takes a run and measures it in its middle.
+    ///
+    /// # Errors
+    /// Where the system refuses something, the run's account does not balance, or anything is lost.
+    pub fn run(&self) -> Result<Ran, DoctorError> {
         self.run_beside(&|_, _| ())
     }
 
     /// The same, while something is done beside it until the front ends stop.
-    pub(crate) fn run_beside(&self, beside: &Beside<'_>) -> Result<Ran, BenchError> {
+    ///
+    /// # Errors
+    /// As [`RunPlan::run`].
+    pub fn run_beside(&self, beside: &Beside<'_>) -> Result<Ran, DoctorError> {
         let ran = std::thread::scope(|scope| {
             // The nodes' threads inherit the processor of the thread that launches them.
             let launching = scope.spawn(|| {
                 pin(self.cpus.map(|[nodes, _]| nodes));
                 let before = threads();
-                let handle = launch(&self.configuration()?, None).map_err(BenchError::wrong)?;
+                let handle = launch(&self.configuration()?, None).map_err(DoctorError::wrong)?;
                 Ok((handle, threads().difference(&before).cloned().collect()))
             });
-            let (handle, nodes) = launching.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))?;
+            let (handle, nodes) = launching.join().unwrap_or_else(|_| Err(DoctorError::wrong("a panic")))?;
             self.feed(handle, &nodes, beside)
         });
         // A directory that cannot be removed has been written to; the figure is good all the same.
@@ -81,14 +88,14 @@ impl RunPlan {
         ran
     }
 
-    fn configuration(&self) -> Result<Configuration, BenchError> {
-        let mut configuration = parse("bench", &self.text(false), &|_| None).map_err(BenchError::wrong)?;
+    fn configuration(&self) -> Result<Configuration, DoctorError> {
+        let mut configuration = parse("bench", &self.text(false), &|_| None).map_err(DoctorError::wrong)?;
         configuration.run.output.clone_from(&self.output);
         Ok(configuration)
     }
 
     /// The run as a configuration file, which ends by itself when the front ends do, or is stopped.
-    pub(crate) fn text(&self, until_sources_end: bool) -> String {
+    pub fn text(&self, until_sources_end: bool) -> String {
         let mut text = format!(
             "version = 1\n[run]\nwrite = {}\nacknowledge = \"{}\"\nsync = \"never\"\ncheck_crc = {}\nkeep = \"1GiB\"\n\
              until_sources_end = {until_sources_end}\n[[readout]]\nname = \"ru0\"\npool = \"{}MiB\"\n",
@@ -108,9 +115,9 @@ impl RunPlan {
         text
     }
 
-    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>, beside: &Beside<'_>) -> Result<Ran, BenchError> {
+    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>, beside: &Beside<'_>) -> Result<Ran, DoctorError> {
         let address = handle.addresses().iter().find(|(name, _)| name == "ru0").and_then(|(_, at)| at.parse().ok());
-        let address = address.ok_or_else(|| BenchError::wrong("the readout unit has no address"))?;
+        let address = address.ok_or_else(|| DoctorError::wrong("the readout unit has no address"))?;
         let stop = AtomicBool::new(false);
         let (measured, sent) = std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
@@ -123,7 +130,7 @@ impl RunPlan {
             stop.store(true, Ordering::Relaxed);
             (measured, sending.join())
         });
-        let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
+        let sent = sent.map_err(|_| DoctorError::wrong("a panic"))?.map_err(DoctorError::system("front ends"))?;
         let received = |handle: &RunHandle| handle.snapshot().counter(Counter::PayloadBytesReceived);
         // A run that is stopped before the last byte has come takes it for one after the stop.
         wait(|| received(&handle) == sent.fragment_bytes);
@@ -134,13 +141,13 @@ impl RunPlan {
         let payload = snapshot.counter(Counter::PayloadBytesReceived);
         let whole = payload == sent.fragment_bytes && snapshot.ledger.events.built == u64::from(sent.events);
         if !whole || !summary.is_balanced() || !summary.is_lossless() {
-            return Err(BenchError::wrong(format!("the run's account: {:?} of {sent:?}", summary.fragments)));
+            return Err(DoctorError::wrong(format!("the run's account: {:?} of {sent:?}", summary.fragments)));
         }
         let copied = snapshot.counter(Counter::BytesCopied) as f64 / payload.max(1) as f64;
         Ok(Ran { copied, ..measured? })
     }
 
-    fn measure(&self, handle: &RunHandle, nodes: &BTreeSet<String>) -> Result<Ran, BenchError> {
+    fn measure(&self, handle: &RunHandle, nodes: &BTreeSet<String>) -> Result<Ran, DoctorError> {
         let first = next_count(handle, nodes, self.warm_up)?;
         let second = next_count(handle, nodes, self.interval)?;
         let bytes = (second.bytes - first.bytes) as f64 / 1e9;
@@ -154,7 +161,7 @@ impl RunPlan {
 }
 
 /// Waits for something, but not for ever: whether it has come.
-pub(crate) fn wait(mut over: impl FnMut() -> bool) -> bool {
+pub fn wait(mut over: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !over() {
         if began.elapsed() >= PATIENCE {
@@ -173,7 +180,7 @@ struct Count {
 
 /// The next new number of received bytes that comes `after` a while: numbers are published twenty times a second,
 /// and only a fresh one belongs to the time at which it is seen.
-fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> Result<Count, BenchError> {
+fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> Result<Count, DoctorError> {
     let received = || handle.snapshot().counter(Counter::PayloadBytesReceived);
     std::thread::sleep(after);
     let (begin, before) = (Instant::now(), received());
@@ -184,7 +191,7 @@ fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> 
             return Ok(Count { at: Instant::now(), bytes, cpu_seconds: cpu_seconds(nodes.iter()) });
         }
     }
-    Err(BenchError::wrong("nothing is received"))
+    Err(DoctorError::wrong("nothing is received"))
 }
 
 /// The threads of this process, by their numbers.
@@ -203,7 +210,7 @@ fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
 }
 
 /// A directory of this process's own.
-pub(crate) fn scratch(below: &Path, name: &str) -> PathBuf {
+pub fn scratch(below: &Path, name: &str) -> PathBuf {
     below.join(format!("bench-{name}-{}", std::process::id()))
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Each stream has one buffer of many fragments that is written again and again; between two writes only the
 //! event numbers, and with them the checksums, are patched in place. What arrives is what real front ends
-//! would send: bench points this at a bare receiver and at ours, so that both get the same. Where payloads are to be
+//! would send: benches point this at a bare receiver and at ours, so that both get the same. Where payloads are to be
 //! *written*, each is another for each event, word by word, and its checksum is computed over all of it.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -286,7 +286,11 @@ impl SlinkSender {
     }
 }
 
-pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+/// Connects a stream; blocks until the other side has taken it.
+///
+/// # Errors
+/// What the operating system says.
+pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_congestion_control(&socket);
@@ -295,7 +299,7 @@ pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// Sets cubic where the kernel has it: bbr, a common default, is four times slower over loopback.
-pub(crate) fn set_congestion_control(socket: &OwnedFd) {
+pub fn set_congestion_control(socket: &impl AsFd) {
     // Without it the figure is lower, but still a figure.
     let _ = sockopt::set_tcp_congestion(socket, "cubic");
 }

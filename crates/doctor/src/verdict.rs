@@ -1,6 +1,6 @@
 //! What the figures mean: pure, so that every sentence has a test.
 
-use super::measure::{Built, Measured};
+use crate::measure::{Built, Measured};
 use ropewalk_tune::{Finding, Grade, Sureness};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -49,7 +49,7 @@ const CACHED: f64 = 1.3;
 
 impl Verdict {
     /// What was measured, and what the settings are worth.
-    pub(super) fn of(measured: &Measured, findings: &[Finding]) -> Self {
+    pub(crate) fn of(measured: &Measured, findings: &[Finding]) -> Self {
         let (limit, why) = limit(measured);
         Self {
             limit,

@@ -95,7 +95,7 @@ fn xdp(found: &Found) -> Feature {
 }
 
 /// In which ways each card's packets may come, the fastest first, by the names that `xdp` of a gateway has.
-pub(super) fn xdp_modes<'a>(cards: impl Iterator<Item = (&'a String, &'a CardReport)>) -> Feature {
+pub(crate) fn xdp_modes<'a>(cards: impl Iterator<Item = (&'a String, &'a CardReport)>) -> Feature {
     let modes = |report: &CardReport| {
         let has = |what: &str| report.xdp.iter().any(|feature| feature == what);
         let zero_copy = has("xsk-zerocopy").then_some("zero_copy");

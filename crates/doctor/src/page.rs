@@ -1,12 +1,12 @@
 //! One page for people.
 
-use super::Diagnosis;
+use crate::Diagnosis;
 use ropewalk_host::{CardKind, Machine, Picture, Plan};
 use ropewalk_tune::{Finding, Grade};
 use std::fmt;
 
 /// What a machine is, in a few lines.
-pub(super) fn described(machine: &Machine) -> Vec<String> {
+pub(crate) fn described(machine: &Machine) -> Vec<String> {
     let memory: u64 = machine.nodes.iter().filter_map(|node| node.memory_bytes).sum();
     let mut lines = vec![format!(
         "{}, Linux {}: {}, {}, {}, {:.0} GiB of memory",
@@ -33,13 +33,13 @@ pub(super) fn described(machine: &Machine) -> Vec<String> {
 }
 
 /// Where everything is: as `ropewalk topology` tells it, without what [`described`] says already.
-pub(super) fn topology(machine: &Machine) -> Vec<String> {
+pub(crate) fn topology(machine: &Machine) -> Vec<String> {
     let picture = Picture { machine, plan: &Plan::default() }.to_string();
     picture.lines().skip(1).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 /// What is not good, the worst first.
-pub(super) fn ordered(mut findings: Vec<Finding>) -> Vec<Finding> {
+pub(crate) fn ordered(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(|finding| finding.grade >= Grade::CouldBeBetter);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
     findings
