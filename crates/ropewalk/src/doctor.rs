@@ -1,8 +1,7 @@
 //! What this machine can do with Ropewalk.
 
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use crate::tune::LookOptions;
 use clap::Args;
 use ropewalk_doctor::{Diagnosis, DoctorError, Scale};

@@ -3,46 +3,11 @@
 use crate::arguments::{InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
 use crate::foreign;
-use crate::output;
+use crate::output::print_json;
 use crate::render::grouped;
 use ropewalk_node::offline;
 use ropewalk_terms::SourceId;
-use serde::Serialize;
-use std::io::ErrorKind;
 use std::net::TcpStream;
-
-impl From<offline::OfflineError> for Failure {
-    fn from(error: offline::OfflineError) -> Self {
-        use offline::OfflineError as Error;
-        let text = error.to_string();
-        match error {
-            Error::NoSegments { .. }
-            | Error::NoRunFile { .. }
-            | Error::SeveralRuns { .. }
-            | Error::NoSuchEvent { .. } => Self::Usage(text),
-            Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
-            Error::NoBlocks { .. } | Error::NoSuchBlock { .. } => Self::Usage(text),
-            Error::UnknownFormat { .. } | Error::NothingKnown { .. } => Self::Usage(text),
-            Error::DoesNotFit { .. }
-            | Error::NeedsCapture { .. }
-            | Error::Unreadable { .. }
-            | Error::Recording { .. } => Self::Usage(text),
-            Error::System { error, .. } if names_no_file(error.kind()) => Self::Usage(text),
-            _ => Self::Environment(text),
-        }
-    }
-}
-
-/// Whether the path does not exist, or is not a file.
-const fn names_no_file(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory)
-}
-
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
-    output::awaited(&line);
-    Ok(())
-}
 
 pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     if foreign::is_meant(&options.directories, options.format.as_ref())? {

@@ -2,31 +2,19 @@
 
 use crate::arguments::{FilterFilesOptions, FilterNodeOptions, FilterUnitOptions, UnitTaskOptions};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use crate::running::warn;
 use crate::signals::Interrupts;
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_node::configuration;
-use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitTask, serve_files};
+use ropewalk_node::file_based::{BrokerOptions, FilesSummary, Place, UnitTask, serve_files};
 use ropewalk_node::run::launch_filter_node;
 use ropewalk_plugin::filter::FilterConfig;
 use std::time::Duration;
 
 /// So many files of other runs are named.
 const NAMED: usize = 3;
-
-impl From<FilesError> for Failure {
-    fn from(error: FilesError) -> Self {
-        let text = error.to_string();
-        match error {
-            FilesError::Document { .. } | FilesError::Served { .. } => Self::Usage(text),
-            FilesError::System { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Self::Usage(text),
-            _ => Self::Environment(text),
-        }
-    }
-}
 
 impl UnitTaskOptions {
     fn task(&self) -> UnitTask {

@@ -2,8 +2,7 @@
 
 use crate::arguments::{ForeignName, InspectOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};

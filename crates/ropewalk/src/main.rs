@@ -1,7 +1,7 @@
 //! The program: arguments in, text out. What it does is done by `ropewalk-node` and its neighbours.
 
-#[macro_use]
-mod output;
+#[macro_use(say, tell)]
+extern crate ropewalk_console;
 
 mod alarms;
 mod arguments;
@@ -12,7 +12,6 @@ mod ctl;
 mod decisions;
 mod demo;
 mod doctor;
-mod exit;
 mod felix;
 mod files;
 mod filtering;
@@ -42,6 +41,7 @@ mod tune;
 use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
 use clap::Parser;
 use exit::Failure;
+use ropewalk_console::{exit, output};
 use ropewalk_node::configuration;
 use std::process::ExitCode;
 

@@ -1,5 +1,7 @@
 //! What a run looks like at its end: its account as a table, and lines for what somebody should know.
 
+pub(crate) use ropewalk_console::grouped;
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use ropewalk_flow::messages::NumberingKind;
@@ -116,19 +118,6 @@ pub(crate) fn disk_lines(disk: &DiskSummary) -> Vec<String> {
         (disk.events_gone, "events lost with deleted run files"),
     ]);
     failing.chain(said).collect()
-}
-
-/// 1234567 as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Columns of the ledger where it goes to no terminal: one long value must not make all lines long.

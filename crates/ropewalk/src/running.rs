@@ -2,7 +2,7 @@
 
 use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
+use crate::output::print_json;
 use crate::progress::Progress;
 use crate::push;
 use crate::render::{

@@ -1,8 +1,7 @@
 //! Commands on the runs of an output directory: what there is, what it holds, what people say of it.
 
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use crate::render::{grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;

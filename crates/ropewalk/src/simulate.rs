@@ -2,8 +2,7 @@
 
 use crate::arguments::SimulateOptions;
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output;
+use crate::output::{self, print_json};
 use crate::render::grouped;
 use ropewalk_sim::campaign::{Campaign, Orders, Scenario, World};
 use std::io::IsTerminal;

@@ -2,8 +2,7 @@
 
 use crate::arguments::SniffOptions;
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use ropewalk_flow::sniff::{Findings, Group, Transport};
 use ropewalk_node::offline::foreign::{

@@ -2,8 +2,7 @@
 
 use crate::arguments::SourceTestOptions;
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use ropewalk_node::configuration::{self, NetworkAddress, SourceSection};
 use ropewalk_node::offline::foreign::{

@@ -2,8 +2,8 @@
 
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json};
-use crate::output::write_results;
+use crate::files::counted;
+use crate::output::{print_json, write_results};
 use crate::running::warn;
 use ropewalk_host::{Kind, Machine, Picture, Plan};
 use ropewalk_node::configuration::{self, Configuration};

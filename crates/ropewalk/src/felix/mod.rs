@@ -5,8 +5,8 @@ pub(crate) mod report;
 mod stream;
 
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json};
-use crate::output::write_results;
+use crate::files::counted;
+use crate::output::{print_json, write_results};
 use crate::render::grouped;
 pub(crate) use arguments::FelixCommand;
 use arguments::{DecodeOptions, DumpOptions, GenerateOptions};

@@ -3,8 +3,8 @@
 use super::arguments::{BalanceName, CardOptions, PolicyName, ServeOptions, SubscribeOptions};
 use super::report::{ELinkCounts, ServeReport, SubscribeReport};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
 use crate::output;
+use crate::output::print_json;
 use crate::render::grouped;
 use crate::signals::Interrupts;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
@@ -13,24 +13,13 @@ use ropewalk_node::configuration::{self, ServeSection};
 use ropewalk_node::drive::stream::ClientConfig;
 use ropewalk_node::offline::ByteOrigin;
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError};
+use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving};
 use ropewalk_wire::stream::{Balance, DownRefusal, MOST_RANGES, Policy, Range, Share, Subscribe};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
-
-impl From<StreamRunError> for Failure {
-    fn from(error: StreamRunError) -> Self {
-        let text = error.to_string();
-        match error {
-            StreamRunError::File(error) => error.into(),
-            StreamRunError::Refused { .. } | StreamRunError::Unfit(_) => Self::Usage(text),
-            _ => Self::Environment(text),
-        }
-    }
-}
 
 fn interrupts() -> Result<Interrupts, Failure> {
     Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))

@@ -3,7 +3,8 @@
 use super::told::{ToldApplied, ToldUndone};
 use super::{ChangeOptions, JournalOptions, persist, place};
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json};
+use crate::files::counted;
+use crate::output::print_json;
 use clap::Args;
 use ropewalk_tune::change::{self, Action, Applied, Fate, Foreign, History, Trouble, Undone};
 use ropewalk_tune::{Change, Setting};

@@ -2,8 +2,7 @@
 
 use super::{LookOptions, place};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};

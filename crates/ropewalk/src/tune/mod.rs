@@ -13,8 +13,7 @@ use crate::exit::Failure;
 use clap::{Args, Subcommand};
 use ropewalk_host::Machine;
 use ropewalk_node::configuration::Configuration;
-use ropewalk_tune::change::JournalError;
-use ropewalk_tune::{Forbidden, Found, FoundError, Grade, Group, Place, Plan, Setting, SettingError, Wish, rules};
+use ropewalk_tune::{Found, Grade, Group, Place, Plan, Setting, Wish, rules};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -175,33 +174,6 @@ impl ChangeOptions {
     /// Whether this setting, or the rule that asks for it, is named as one that is not meant.
     fn is_excepted(&self, setting: &Setting, rule: &str) -> bool {
         self.except.iter().any(|name| name == rule || *name == setting.to_string())
-    }
-}
-
-impl From<FoundError> for Failure {
-    fn from(error: FoundError) -> Self {
-        match error {
-            FoundError::UnknownInterface { .. } => Self::Usage(error.to_string()),
-            _ => Self::Environment(error.to_string()),
-        }
-    }
-}
-
-impl From<SettingError> for Failure {
-    fn from(error: SettingError) -> Self {
-        Self::Environment(error.to_string())
-    }
-}
-
-impl From<Forbidden> for Failure {
-    fn from(error: Forbidden) -> Self {
-        Self::Environment(error.to_string())
-    }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
-        Self::Environment(error.to_string())
     }
 }
 

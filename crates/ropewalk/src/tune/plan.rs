@@ -2,8 +2,7 @@
 
 use super::{ChangeOptions, place};
 use crate::exit::{self, Failure};
-use crate::files::print_json;
-use crate::output::write_results;
+use crate::output::{print_json, write_results};
 use clap::Args;
 use ropewalk_tune::{Change, Plan};
 use schemars::JsonSchema;

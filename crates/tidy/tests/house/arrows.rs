@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "plugin"]),
     ("control", &["node", "monitor", "terms"]),
     ("doctor", &["terms", "kernels", "memory", "wire", "io", "host", "tune", "node"]),
+    ("console", &["node", "plugin", "tune"]),
     ("sim", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node"]),
     ("limits", ANY_BUT_THE_PROGRAM),
     ("bench", ANY_BUT_THE_PROGRAM),
@@ -32,7 +33,7 @@ const PROGRAM: &str = "ropewalk";
 const ALL: &str = "*";
 const ANY_BUT_THE_PROGRAM: &[&str] = &[
     "terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node", "plugin", "control",
-    "doctor", "sim", "limits", "bench",
+    "doctor", "console", "sim", "limits", "bench",
 ];
 
 /// Crates of others that only these rooms may use: an async runtime next to the data path costs predictability.

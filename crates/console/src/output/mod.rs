@@ -1,4 +1,4 @@
-//! Everything that the program prints: results on standard output, and words for people on standard error.
+//! Everything that a program prints: results on standard output, and words for people on standard error.
 //!
 //! ```text
 //! say!   results --\                        /--> thread of standard output
@@ -12,8 +12,9 @@
 
 mod printer;
 
-use crate::exit;
+use crate::exit::{self, Failure};
 use printer::{Printer, Stream, write_whole};
+use serde::Serialize;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -30,17 +31,22 @@ static PRINTER: OnceLock<Printer> = OnceLock::new();
 static FAULT: Mutex<Option<String>> = Mutex::new(None);
 
 /// Prints a line of results on standard output.
+#[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::output::result(&format!($($words)*)) };
 }
 
 /// Prints a line for people on standard error.
+#[macro_export]
 macro_rules! tell {
     ($($words:tt)*) => { $crate::output::words(&format!($($words)*)) };
 }
 
 /// From now on printing never blocks.
-pub(crate) fn start() -> io::Result<()> {
+///
+/// # Errors
+/// Where standard output or standard error is closed, or no thread can be started.
+pub fn start() -> io::Result<()> {
     let file =
         |stream: io::Result<std::os::fd::OwnedFd>| stream.map(|descriptor| Box::new(File::from(descriptor)) as _);
     let results = file(io::stdout().as_fd().try_clone_to_owned())?;
@@ -53,7 +59,7 @@ pub(crate) fn start() -> io::Result<()> {
         let is_captured = backtrace.status() == std::backtrace::BacktraceStatus::Captured;
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("without a name").to_owned();
-        tell!("thread {name} {panic}{}", if is_captured { format!("\n{backtrace}") } else { String::new() });
+        crate::tell!("thread {name} {panic}{}", if is_captured { format!("\n{backtrace}") } else { String::new() });
         if let Some(printer) = PRINTER.get() {
             printer.wait(Stream::Words, WORDS_WAIT);
         }
@@ -66,20 +72,30 @@ fn words_of_plugin(line: &str) {
 }
 
 /// Prints a line of results.
-pub(crate) fn result(line: &str) {
+pub fn result(line: &str) {
     write_results(format!("{line}\n").as_bytes());
 }
 
 /// Prints a line of results that a program reads.
-pub(crate) fn awaited(line: &str) {
+pub fn awaited(line: &str) {
     match PRINTER.get() {
         Some(printer) => printer.add_awaited(format!("{line}\n").into_bytes()),
         None => result(line),
     }
 }
 
+/// Prints a line of JSON, which a program reads.
+///
+/// # Errors
+/// Where the value has no form in JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
+    awaited(&line);
+    Ok(())
+}
+
 /// Prints results as they are.
-pub(crate) fn write_results(text: &[u8]) {
+pub fn write_results(text: &[u8]) {
     if let Some(printer) = PRINTER.get() {
         return printer.add(Stream::Results, text.to_vec());
     }
@@ -92,7 +108,7 @@ pub(crate) fn write_results(text: &[u8]) {
 }
 
 /// Prints a line for people.
-pub(crate) fn words(line: &str) {
+pub fn words(line: &str) {
     let line = format!("{line}\n");
     match PRINTER.get() {
         Some(printer) => printer.add(Stream::Words, line.into_bytes()),
@@ -102,20 +118,20 @@ pub(crate) fn words(line: &str) {
 }
 
 /// Draws these lines on the terminal of standard error in the place of those drawn before; wipes them with none.
-pub(crate) fn live(lines: Option<String>) {
+pub fn live(lines: Option<String>) {
     if let Some(printer) = PRINTER.get() {
         printer.draw(lines);
     }
 }
 
 /// Waits for what is printed, for a bounded time; the exit status, which tells where results were lost.
-pub(crate) fn finish(status: u8) -> u8 {
+pub fn finish(status: u8) -> u8 {
     let fault = match PRINTER.get() {
         Some(printer) => printer.end_results(RESULTS_WAIT).err(),
         None => FAULT.lock().unwrap_or_else(PoisonError::into_inner).take(),
     };
     if let Some(why) = &fault {
-        tell!("error: results are missing on standard output: {why}");
+        crate::tell!("error: results are missing on standard output: {why}");
     }
     if let Some(printer) = PRINTER.get() {
         printer.wait(Stream::Words, WORDS_WAIT);

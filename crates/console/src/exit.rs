@@ -1,0 +1,182 @@
+//! Exit statuses and errors, as `docs/cli.md` promises them. Those of runs and files follow from what was found: `terms::status`.
+
+use crate::grouped;
+use ropewalk_node::configuration::ConfigurationError;
+use ropewalk_node::file_based::FilesError;
+use ropewalk_node::offline::OfflineError;
+use ropewalk_node::run::{RunError, StreamRunError};
+use ropewalk_node::status::StatusSummary;
+use ropewalk_tune::change::JournalError;
+use ropewalk_tune::{Forbidden, FoundError, SettingError};
+use std::fmt;
+use std::io::ErrorKind;
+
+/// Nothing was lost, misplaced or doubtful.
+pub const GOOD: u8 = 0;
+/// The ledger does not balance, or a file holds damage.
+pub const UNBALANCED: u8 = 1;
+/// Usage or configuration.
+pub const USAGE: u8 = 2;
+/// Something was lost, misplaced or is doubtful.
+pub const LOST: u8 = 3;
+/// Port, disk, rights.
+pub const ENVIRONMENT: u8 = 4;
+/// The stop was forced.
+pub const FORCED: u8 = 130;
+
+/// Why a command could not do what it was asked for.
+#[derive(Debug)]
+pub enum Failure {
+    /// The user can mend it in the command or the configuration.
+    Usage(String),
+    /// The machine does not allow it.
+    Environment(String),
+}
+
+impl Failure {
+    /// The exit status.
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Environment(_) => ENVIRONMENT,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Environment(text) => out.write_str(text),
+        }
+    }
+}
+
+impl From<ConfigurationError> for Failure {
+    fn from(error: ConfigurationError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Placement(_) | RunError::Unfit(_) | RunError::Refused(_) => Self::Usage(error.to_string()),
+            _ => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+impl From<OfflineError> for Failure {
+    fn from(error: OfflineError) -> Self {
+        use OfflineError as Error;
+        let text = error.to_string();
+        match error {
+            Error::NoSegments { .. }
+            | Error::NoRunFile { .. }
+            | Error::SeveralRuns { .. }
+            | Error::NoSuchEvent { .. } => Self::Usage(text),
+            Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
+            Error::NoBlocks { .. } | Error::NoSuchBlock { .. } => Self::Usage(text),
+            Error::UnknownFormat { .. } | Error::NothingKnown { .. } => Self::Usage(text),
+            Error::DoesNotFit { .. }
+            | Error::NeedsCapture { .. }
+            | Error::Unreadable { .. }
+            | Error::Recording { .. } => Self::Usage(text),
+            Error::System { error, .. } if names_no_file(error.kind()) => Self::Usage(text),
+            _ => Self::Environment(text),
+        }
+    }
+}
+
+impl From<StreamRunError> for Failure {
+    fn from(error: StreamRunError) -> Self {
+        let text = error.to_string();
+        match error {
+            StreamRunError::File(error) => error.into(),
+            StreamRunError::Refused { .. } | StreamRunError::Unfit(_) => Self::Usage(text),
+            _ => Self::Environment(text),
+        }
+    }
+}
+
+impl From<FilesError> for Failure {
+    fn from(error: FilesError) -> Self {
+        let text = error.to_string();
+        match error {
+            FilesError::Document { .. } | FilesError::Served { .. } => Self::Usage(text),
+            FilesError::System { error, .. } if error.kind() == std::io::ErrorKind::NotFound => Self::Usage(text),
+            _ => Self::Environment(text),
+        }
+    }
+}
+
+impl From<FoundError> for Failure {
+    fn from(error: FoundError) -> Self {
+        match error {
+            FoundError::UnknownInterface { .. } => Self::Usage(error.to_string()),
+            _ => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<Forbidden> for Failure {
+    fn from(error: Forbidden) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+/// Whether the path does not exist, or is not a file.
+const fn names_no_file(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory)
+}
+
+/// The exit status, whose reasons are told on standard error.
+pub fn with_reasons(status: &StatusSummary) -> u8 {
+    if !status.is_good() {
+        crate::tell!("{}", reasons(status));
+    }
+    status.code
+}
+
+/// `exit status 3: late 1,234, wrong_source 7`.
+pub fn reasons(status: &StatusSummary) -> String {
+    let reasons = status.reasons.iter().map(|(name, count)| format!("{name} {}", grouped(*count)));
+    format!("exit status {}: {}", status.code, reasons.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::{Asked, FACTS};
+
+    #[test]
+    fn the_table_of_the_manual_is_the_list_of_facts() {
+        let manual = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md"));
+        let row = |fact: &ropewalk_terms::Fact| {
+            let (taken, checked) = (fact.status(Asked::Taken) as u8, fact.status(Asked::Checked) as u8);
+            format!("| `{}` | {taken} | {checked} | {} |", fact.name(), fact.help().trim().trim_end_matches('.'))
+        };
+        let expected: Vec<String> = FACTS.iter().map(row).collect();
+        let begin = manual.lines().skip_while(|line| !line.starts_with("| Found | ")).skip(2);
+        let table: Vec<&str> = begin.take_while(|line| line.starts_with('|')).collect();
+        assert_eq!(table, expected, "docs/cli.md should have these rows:\n{}", expected.join("\n"));
+    }
+
+    #[test]
+    fn a_status_is_told_with_its_reasons() {
+        let status = StatusSummary { code: 3, reasons: [("late", 1234), ("wrong_source", 7)].into() };
+        assert_eq!(reasons(&status), "exit status 3: late 1,234, wrong_source 7");
+    }
+}
