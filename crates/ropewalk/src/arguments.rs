@@ -80,15 +80,17 @@ pub(crate) enum Command {
     Sniff(SniffOptions),
     /// After a crash: close what was left open and say what is missing.
     Recover(RecoverOptions),
-    /// Simulate: a system larger than this machine, or fault campaigns that check that nothing is lost without a cause.
-    Simulate(SimulateOptions),
+    /// Simulate: a system larger than this machine, or fault campaigns that check that nothing is lost without a cause. Starts ropewalk-lab.
+    #[command(disable_help_flag = true, after_help = LABORATORY_HELP)]
+    Simulate(LaboratoryOptions),
     /// FELIX blocks: count what is in them, show them, make them.
     Felix {
         #[command(subcommand)]
         command: crate::felix::FelixCommand,
     },
-    /// Measure what this machine does, each figure in turns with its limit.
-    Bench(BenchOptions),
+    /// Measure what this machine does, each figure in turns with its limit. Starts ropewalk-lab.
+    #[command(disable_help_flag = true, after_help = LABORATORY_HELP)]
+    Bench(LaboratoryOptions),
     /// Say what this machine can do with Ropewalk, what limits it, and what to change first; measures for twenty seconds.
     Doctor(crate::doctor::DoctorOptions),
     /// Draw the machine, with its NUMA nodes, cores, network cards and interrupts, and what a configuration places where.
@@ -103,6 +105,24 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+}
+
+/// Printed where the laboratory cannot say it itself.
+const LABORATORY_HELP: &str = "Examples:
+  ropewalk bench builder --quick
+  ropewalk simulate --campaign 500
+  ropewalk simulate examples/sizing/cms-run2.toml
+
+The command runs `ropewalk-lab` from the directory of this program and passes all arguments on. Once that is built, --help shows its
+options:
+  cargo build --release -p ropewalk-lab";
+
+/// A command of the laboratory, which reads its own arguments.
+#[derive(Debug, Args)]
+pub(crate) struct LaboratoryOptions {
+    /// Arguments for ropewalk-lab.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -689,50 +709,6 @@ pub(crate) struct RecoverOptions {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  ropewalk simulate --campaign 500
-  ropewalk simulate --campaign 100000 --seed 1000000 --json
-  ropewalk simulate --seed 17 --trace seed17.json
-  ropewalk simulate examples/sizing/cms-run2.toml
-  ropewalk simulate examples/sizing/cms-run2.toml --duration 200ms --sweep builders=40,48,62 --json
-  ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB --svg plots")]
-pub(crate) struct SimulateOptions {
-    /// The system: a sizing file. Without one, a fault campaign.
-    #[arg(conflicts_with_all = ["campaign", "trace"])]
-    pub(crate) system: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) sizing: SizingOptions,
-    /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
-    #[arg(long, value_name = "N")]
-    pub(crate) campaign: Option<u64>,
-    /// The first seed; of a sizing, the seed in the place of the file's.
-    #[arg(long, value_name = "FIRST")]
-    pub(crate) seed: Option<u64>,
-    /// Write what happens with the first seed as a trace for Perfetto.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Print the outcome as JSON; the last line is one object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SizingOptions {
-    /// Sizing: simulate this long; the warm-up keeps its part of it.
-    #[arg(long, value_name = "TIME", requires = "system")]
-    pub(crate) duration: Option<Time>,
-    /// Sizing: this value in the place of the file's; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = crate::sizing::setting, requires = "system")]
-    pub(crate) set: Vec<(String, String)>,
-    /// Sizing: simulate once for each of these values of a key of the file.
-    #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep, requires = "system")]
-    pub(crate) sweep: Option<crate::sizing::Sweep>,
-    /// Sizing: draw latencies, and what a sweep showed, as SVG files in DIR.
-    #[arg(long, value_name = "DIR", requires = "system")]
-    pub(crate) svg: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
   ropewalk topology
   ropewalk topology examples/cms-csc.toml
   ropewalk topology my-setup.toml --root copy-of-another-machine --json")]
@@ -745,33 +721,4 @@ pub(crate) struct TopologyOptions {
     /// Print machine and placement as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  ropewalk bench builder --quick
-  ropewalk bench crc --case checksum=crc16 --json
-  ropewalk bench machines --report reports
-  ropewalk bench gateway --quick --case table=3")]
-pub(crate) struct BenchOptions {
-    /// builder, machines, monitoring, framing, splitting, filtering, filing, crc, write, storing, start, sizing, tcpla, felix, packet or gateway.
-    pub(crate) name: String,
-    /// Fewer pairs, within a minute.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Print one JSON object a line; the first says what machine it is.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Only cases whose text contains this, such as `crc=on`.
-    #[arg(long, value_name = "FILTER")]
-    pub(crate) case: Option<String>,
-    /// Also keep the lines in DIR, in a directory named by date and host.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) report: Option<PathBuf>,
-    /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
-    #[arg(long)]
-    pub(crate) peers: bool,
-    /// Where files may be written; they are removed again.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) output: PathBuf,
 }

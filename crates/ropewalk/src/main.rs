@@ -5,7 +5,6 @@ extern crate ropewalk_console;
 
 mod alarms;
 mod arguments;
-mod bench;
 mod convert;
 mod counters;
 mod ctl;
@@ -18,6 +17,7 @@ mod filtering;
 mod foreign;
 mod histograms;
 mod init;
+mod laboratory;
 mod masks;
 mod nodes;
 mod progress;
@@ -29,8 +29,6 @@ mod samples;
 #[cfg(test)]
 mod schemas;
 mod signals;
-mod simulate;
-mod sizing;
 mod sniff;
 mod source_test;
 mod stored;
@@ -79,7 +77,6 @@ const fn prints_apart(command: &Command) -> bool {
             | Command::FilterUnit(_)
             | Command::FilterNode(_)
             | Command::Felix { command: FelixCommand::Serve(_) | FelixCommand::Subscribe(_) | FelixCommand::Card(_) }
-            | Command::Simulate(_)
     )
 }
 
@@ -124,8 +121,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Recover(options) => files::recover(&options),
         Command::Felix { command } => felix::felix(&command),
         Command::Doctor(options) => doctor::doctor(&options),
-        Command::Bench(options) => bench::bench(&options),
-        Command::Simulate(options) => simulate::simulate(&options),
+        Command::Bench(options) => laboratory::start("bench", &options),
+        Command::Simulate(options) => laboratory::start("simulate", &options),
         Command::Topology(options) => topology::topology(&options),
         Command::Tune { command } => tune::tune(&command),
         Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),

@@ -3,7 +3,6 @@
 //! To update the files: `ROPEWALK_BLESS=1 cargo test -p ropewalk --bin ropewalk schemas`.
 
 use crate::felix::report::{ServeReport, SubscribeReport};
-use crate::sizing::SizingReport;
 use crate::topology::TopologyReport;
 use crate::tune::check::CheckReport;
 use crate::tune::plan::PlanReport;
@@ -17,8 +16,7 @@ use ropewalk_node::offline::foreign::{InspectReport, SniffReport, TrialReport};
 use ropewalk_node::pages::PagesReport;
 use ropewalk_node::run::RunSummary;
 use ropewalk_node::schemas::schema_of;
-use ropewalk_sim::campaign::Summary;
-use std::path::Path;
+use schemars::Schema;
 
 #[test]
 fn each_schema_is_that_of_the_type_that_is_written() {
@@ -32,8 +30,6 @@ fn each_schema_is_that_of_the_type_that_is_written() {
         ("foreign.json", schema_of::<InspectReport<'_>>()),
         ("histograms.json", schema_of::<Histograms>()),
         ("run.json", schema_of::<RunSummary>()),
-        ("simulate.json", schema_of::<Summary<'_>>()),
-        ("sizing.json", schema_of::<SizingReport<'_>>()),
         ("sniff.json", schema_of::<SniffReport>()),
         ("source-test.json", schema_of::<TrialReport>()),
         ("topology.json", schema_of::<TopologyReport<'_>>()),
@@ -43,17 +39,13 @@ fn each_schema_is_that_of_the_type_that_is_written() {
         ("tune-undo.json", schema_of::<ToldUndone<'_>>()),
         ("verify.json", schema_of::<VerifyReport>()),
     ];
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-    let differs = |(name, schema)| {
-        let (file, text) = (directory.join(name), serde_json::to_string_pretty(&schema).expect("it is JSON") + "\n");
-        if std::env::var_os("ROPEWALK_BLESS").is_some() {
-            std::fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        }
-        (std::fs::read_to_string(&file).ok() != Some(text)).then_some(name)
-    };
-    let differing: Vec<_> = schemas.into_iter().filter_map(differs).collect();
+    let differing = ropewalk_tidy::differing_schemas(schemas.map(|(name, schema)| (name, json(&schema))));
     assert!(
         differing.is_empty(),
         "{differing:?} of docs/schema are not those of the types: ROPEWALK_BLESS=1 writes them"
     );
+}
+
+fn json(schema: &Schema) -> String {
+    serde_json::to_string_pretty(schema).expect("it is JSON")
 }

@@ -3,6 +3,7 @@
 //! The rules live in `tests/house`: one file per rule, each finding with file, line, what is wrong and what
 //! to do. This library is for the tests of all crates (a dev-dependency): a test that cannot run on this
 //! machine calls [`skipped`], so that `.ci/run` can count it and fail on a skip that nobody expected.
+//! [`differing_schemas`] compares generated schemas with the committed ones.
 //!
 //! The modules read Rust source for the rules and for `figures`, the program that counts lines of code.
 #![forbid(unsafe_code)]
@@ -61,6 +62,23 @@ pub fn real_data(test: &str, name: &str) -> Option<PathBuf> {
     let directory = PathBuf::from(root).join(name);
     assert!(directory.is_dir(), "{DATA} is set, but {} is no directory", directory.display());
     Some(directory)
+}
+
+/// The files of `docs/schema` that do not have these texts, a line feed behind each. Where `ROPEWALK_BLESS` is set they are written
+/// first.
+///
+/// # Panics
+/// When a file cannot be written.
+pub fn differing_schemas(schemas: impl IntoIterator<Item = (&'static str, String)>) -> Vec<&'static str> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    let differs = |(name, text)| {
+        let (file, text) = (directory.join(name), text + "\n");
+        if std::env::var_os("ROPEWALK_BLESS").is_some() {
+            std::fs::write(&file, &text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        }
+        (std::fs::read_to_string(&file).ok() != Some(text)).then_some(name)
+    };
+    schemas.into_iter().filter_map(differs).collect()
 }
 
 #[cfg(test)]

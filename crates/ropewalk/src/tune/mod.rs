@@ -192,8 +192,6 @@ mod tests {
             for command in commands {
                 let words: Vec<&str> = command.split(' ').collect();
                 assert!(Arguments::try_parse_from(&words).is_ok(), "{}: {command}", rule.name);
-                let is_bench = words[1] == "bench";
-                assert!(!is_bench || ropewalk_bench::NAMES.contains(&words[2]), "{}: {command}", rule.name);
                 count += 1;
             }
         }

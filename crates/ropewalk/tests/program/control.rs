@@ -114,7 +114,7 @@ fn a_source_that_restarts_counting_is_an_incident_and_pauses_or_stops_the_run() 
         controlled.good("shutdown");
         let ended = controlled.program.end();
         let account: Value = serde_json::from_str(&ended.out[0]).expect("an account");
-        crate::accounts::expect_form(&account, &crate::accounts::schema("run.json"));
+        crate::forms::expect_form(&account, &crate::forms::schema("run.json"));
         assert!(account["numbering"]["843"].as_array().expect("a list").iter().any(|one| one["kind"] == "out_of_sync"));
         assert_eq!(account["events"]["written"], 80, "{choice}: {account:#}");
     }

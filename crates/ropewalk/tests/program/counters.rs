@@ -1,7 +1,7 @@
 //! Pages of numbers, read from outside: of nodes that run, of one that was killed, at the end, and where none can be had.
 
-use crate::accounts::{expect_form, schema};
 use crate::cluster::Cluster;
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{FrontEnd, Setup, wait_for};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What this machine can do.
 
-use crate::accounts::{expect_form, schema};
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 

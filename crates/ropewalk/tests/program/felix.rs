@@ -1,6 +1,6 @@
 //! FELIX blocks on the command line: made, counted, shown.
 
-use crate::accounts::{expect_form, schema};
+use crate::forms::{expect_form, schema};
 use crate::process::{Ended, Program};
 use crate::support::TemporaryDirectory;
 use std::path::Path;

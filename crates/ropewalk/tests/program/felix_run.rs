@@ -1,7 +1,7 @@
 //! `examples/felix.toml` as it is run: events and subscribers from one card, whose link fails and returns.
 
-use crate::accounts::{expect_form, schema};
 use crate::examples::example;
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{TemporaryDirectory, wait_for};
 use ropewalk_wire::felix::ELink;

@@ -1,6 +1,6 @@
 //! Filters in C in processes of their own, which end over an event or are ended by somebody else, in whole runs.
 
-use crate::accounts::{expect_form, schema};
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{TemporaryDirectory, wait_for};
 use ropewalk_node::offline::RunReader;

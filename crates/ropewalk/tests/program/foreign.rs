@@ -1,6 +1,6 @@
 //! Files of other people's formats on the command line.
 
-use crate::accounts::{expect_form, schema};
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use ropewalk_terms::Utc;

@@ -1,7 +1,7 @@
 //! `examples/lhcb-gateway.toml` as it is run, in one process and in several, one of which is killed.
 
-use crate::accounts::{expect_form, schema};
 use crate::examples::example;
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Run control of systems whose sources push: all in one process, and the gateway in one of its own.
 
-use crate::accounts::{expect_form, schema};
 use crate::control::Controlled;
 use crate::examples::example;
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{Held, TemporaryDirectory, wait_for};
 use serde_json::Value;

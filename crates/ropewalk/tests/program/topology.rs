@@ -1,6 +1,6 @@
 //! The machine is drawn, and `config check` says where everything goes.
 
-use crate::accounts::{expect_form, schema};
+use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{Setup, TemporaryDirectory};
 use std::fs;

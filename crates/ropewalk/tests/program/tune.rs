@@ -1,6 +1,6 @@
 //! Settings of a recorded machine: planned, applied, taken back, made to last.
 
-use crate::accounts::{expect_form, schema};
+use crate::forms::{expect_form, schema};
 use crate::process::{Ended, Program};
 use crate::support::TemporaryDirectory;
 use serde_json::Value;

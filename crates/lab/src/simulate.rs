@@ -1,9 +1,10 @@
 //! Runs in virtual time: systems described by numbers, fault campaigns, and one seed's trace.
 
 use crate::arguments::SimulateOptions;
-use crate::exit::{self, Failure};
-use crate::output::{self, print_json};
-use crate::render::grouped;
+use crate::output::print_json;
+use ropewalk_console::exit::{self, Failure};
+use ropewalk_console::grouped;
+use ropewalk_console::output;
 use ropewalk_sim::campaign::{Campaign, Orders, Scenario, World};
 use std::io::IsTerminal;
 use std::path::Path;

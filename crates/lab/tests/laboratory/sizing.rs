@@ -1,6 +1,6 @@
 //! `simulate FILE`: what is printed is what was promised.
 
-use crate::process::Program;
+use crate::{Directory, run};
 use serde_json::Value;
 use std::path::Path;
 
@@ -15,12 +15,12 @@ fn outcome(lines: &[String]) -> Value {
 
 #[test]
 fn a_sweep_gives_a_run_for_each_value_and_plots() {
-    let plots = std::env::temp_dir().join(format!("ropewalk-sizing-{}", std::process::id()));
+    let plots = Directory::new("sizing");
     let file = example("cms-run2-test-bed.toml");
-    let directory = plots.to_str().expect("a path in UTF-8");
+    let directory = plots.path().to_str().expect("a path in UTF-8");
     let sizes = "front_end.fragment_size=512,2KiB";
     let arguments = ["simulate", &file, "--duration", "3ms", "--set", "builders=2", "--sweep", sizes, "--json"];
-    let ended = Program::run([&arguments[..], &["--svg", directory]].concat());
+    let ended = run([&arguments[..], &["--svg", directory]].concat());
     ended.expect_status(0);
     let outcome = outcome(&ended.out);
     assert_eq!(outcome["schema"], "ropewalk-sizing-1");
@@ -31,17 +31,16 @@ fn a_sweep_gives_a_run_for_each_value_and_plots() {
         assert!(run["resources"].as_array().expect("resources").iter().all(|one| one["count"] != 8), "{run}");
     }
     for plot in ["latency.svg", "rate.svg", "bandwidth.svg"] {
-        let svg = std::fs::read_to_string(plots.join(plot)).expect("a plot");
+        let svg = std::fs::read_to_string(plots.path().join(plot)).expect("a plot");
         assert!(svg.contains("CMS run 2 test bed") && svg.contains("<polyline"), "{svg}");
     }
-    std::fs::remove_dir_all(&plots).expect("our own directory");
 }
 
 #[test]
 fn equal_seeds_give_equal_outcomes_and_a_table_says_what_limits() {
     let file = example("test-beam.toml");
-    let run = |seed: &str| {
-        let ended = Program::run(["simulate", &file, "--duration", "10ms", "--seed", seed, "--json"]);
+    let outcome_of = |seed: &str| {
+        let ended = run(["simulate", &file, "--duration", "10ms", "--seed", seed, "--json"]);
         assert!(ended.expect_status(0).out.iter().any(|line| line.contains("limited by")), "{ended:#?}");
         let mut outcome = outcome(&ended.out);
         let run = outcome["runs"][0].as_object_mut().expect("a run");
@@ -49,21 +48,21 @@ fn equal_seeds_give_equal_outcomes_and_a_table_says_what_limits() {
         assert!(run.remove("wall_s").is_some() && run.remove("steps_per_s").is_some());
         outcome
     };
-    assert_eq!(run("5"), run("5"));
-    assert_ne!(run("5"), run("6"));
+    assert_eq!(outcome_of("5"), outcome_of("5"));
+    assert_ne!(outcome_of("5"), outcome_of("6"));
 }
 
 #[test]
 fn a_system_in_which_sources_push_has_its_flows_and_its_keys() {
     let file = example("lhcb-2005.toml");
     let shorter = ["--duration", "6ms", "--set", "flow[0].packing=25", "--sweep", "gateways=26,30"];
-    let ended = Program::run([&["simulate", &file][..], &shorter, &["--json"]].concat());
+    let ended = run([&["simulate", &file][..], &shorter, &["--json"]].concat());
     let outcome = outcome(&ended.expect_status(0).out);
     for run in outcome["runs"].as_array().expect("runs") {
         let flows = run["flows"].as_array().expect("flows");
         assert!(flows.len() == 2 && flows[0]["name"] == "L1" && run["events"]["balanced"] == true, "{run}");
     }
-    let ended = Program::run(["simulate", &file, "--duration", "3ms"]);
+    let ended = run(["simulate", &file, "--duration", "3ms"]);
     assert!(ended.expect_status(0).out.iter().any(|line| line.contains("HLT")), "{ended:#?}");
 }
 
@@ -77,9 +76,9 @@ fn a_wrong_value_is_told_with_what_would_be_right() {
         ("--sweep", "disk.speed=1GB/s,fast", "such as 10Gb/s"),
         ("--sweep", "nothing=1", "no key is named"),
     ] {
-        let ended = Program::run(["simulate", &file, option, value]);
+        let ended = run(["simulate", &file, option, value]);
         assert!(ended.expect_status(2).errors.contains(hint), "{value}: {ended:#?}");
     }
-    let ended = Program::run(["simulate", "--duration", "1s"]);
+    let ended = run(["simulate", "--duration", "1s"]);
     assert!(ended.expect_status(2).errors.contains("SYSTEM"), "{ended:#?}");
 }

@@ -1,11 +1,14 @@
 //! The figures, measured here and now.
 
 use crate::arguments::BenchOptions;
-use crate::exit::{self, Failure};
 use ropewalk_bench::{BenchError, Options, Scale};
+use ropewalk_console::exit::{self, Failure};
+
+/// The product, which stands beside this program.
+const PRODUCT: &str = "ropewalk";
 
 pub(crate) fn bench(options: &BenchOptions) -> Result<u8, Failure> {
-    let program = std::env::current_exe()
+    let own = std::env::current_exe()
         .map_err(|error| Failure::Environment(format!("the program's own path is not known: {error}")))?;
     let asked = Options {
         scale: if options.quick { Scale::Quick } else { Scale::Full },
@@ -14,7 +17,7 @@ pub(crate) fn bench(options: &BenchOptions) -> Result<u8, Failure> {
         report: options.report.clone(),
         peers: options.peers,
         output: options.output.clone(),
-        program,
+        program: own.with_file_name(PRODUCT),
     };
     match ropewalk_bench::run(&options.name, asked, &mut std::io::stdout()) {
         Ok(()) => Ok(exit::GOOD),

@@ -1,10 +1,10 @@
 //! The sizing of a system: a file of numbers in; a table, JSON and plots out.
 
 use crate::arguments::SimulateOptions;
-use crate::exit::{self, Failure};
-use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use ropewalk_console::exit::{self, Failure};
+use ropewalk_console::grouped;
 use ropewalk_node::quantity::{Bandwidth, Bytes, Time};
 use ropewalk_sim::sizing::{Buffer, Chart, Curve, FlowOutcome, Latency, Outcome, Resource, SizingFile, Unit};
 use schemars::JsonSchema;
