@@ -109,7 +109,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
-        "files" => crate::stored::files(&client, options.text.as_deref()).map_err(Failure::Usage)?,
+        "files" => crate::runs::files(&client, options.text.as_deref()).map_err(Failure::Usage)?,
         "note" => note(options, &client, &by)?,
         "reference" => reference(options, &client, &by)?,
         "set" => set(options, &client, &by)?,
@@ -233,7 +233,7 @@ fn lines(replied: &Replied) -> Vec<String> {
         return crate::masks::restarted(body);
     }
     if body["files"].is_array() {
-        return crate::stored::lines(body);
+        return crate::runs::lines(body);
     }
     if body["series"].is_object() {
         return vec![match body["run"].as_u64() {

@@ -1,13 +1,24 @@
-//! Commands on run files, and on files of other formats.
+//! Commands over run files: verify, inspect, recover, convert.
 
-use crate::arguments::{InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions};
+use crate::arguments::{
+    ConvertOptions, ConvertTo, InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions,
+};
 use crate::exit::{self, Failure};
-use crate::foreign;
-use crate::output::print_json;
+use crate::foreign::{self, is_meant};
+use crate::output::{print_json, write_results};
 use crate::render::grouped;
-use ropewalk_node::offline;
+use crate::running::{Limits, take_run};
+use ropewalk_node::configuration::{self, written_version};
+use ropewalk_node::fields::Fields;
+use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
+use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
+use ropewalk_node::offline::{self, segment_files};
+use ropewalk_node::run::Registry;
+use ropewalk_node::session::{AfterRun, Launcher, Patience};
 use ropewalk_terms::SourceId;
 use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     if foreign::is_meant(&options.directories, options.format.as_ref())? {
@@ -116,4 +127,129 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
 /// `1 source`, `2 sources`.
 pub(crate) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
+    match (&options.by, options.to) {
+        (Some(config), _) => convert_by(options, config),
+        (None, ConvertTo::Run) => to_run(options),
+        (None, ConvertTo::Frd) => {
+            let files = options.file_events.zip(options.lumisection_events);
+            let files = files.map(|(events, lumisection_events)| RunFiles { events, lumisection_events });
+            let version = written_version(options.frd_version).ok_or_else(|| {
+                Failure::Usage("--frd-version: FRD events are written in version 3, 4 or 5".to_owned())
+            })?;
+            from_run(options, ExportFormat::Frd(FrdOptions { version, files }))
+        }
+        (None, ConvertTo::Mdf) => from_run(options, ExportFormat::Mdf),
+        (None, ConvertTo::Raw) => from_run(options, ExportFormat::Raw),
+    }
+}
+
+/// Makes a run directory of the files; it stays away where that fails before anything is written.
+fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
+    let to = &options.output;
+    if options.from.is_none() && segment_files(&options.files).is_ok() && !is_meant(&options.files, None)? {
+        let advice = "these are run files already: --to frd, mdf or raw makes other files of them";
+        return Err(Failure::Usage(advice.to_owned()));
+    }
+    let failed = |error| Failure::Environment(format!("{}: cannot make a run directory here: {error}", to.display()));
+    let run = Registry::open(to).and_then(|registry| registry.next_run()).map_err(failed)?;
+    let format = options.from.map(|name| name.0);
+    let converted = ropewalk_node::offline::foreign::convert(&options.files, format, &run.path, run.run);
+    let converted = converted.inspect_err(|_| {
+        // What holds something stays.
+        let _ = std::fs::remove_dir(&run.path);
+    })?;
+    write_results(converted_text(&converted, &run.path).as_bytes());
+    Ok(exit::with_reasons(&converted.status()))
+}
+
+/// Takes a run of what was recorded of a configuration's sources.
+fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
+    let Recorded { mut configuration, left_out } =
+        of_recordings(&configuration::read_pull(config)?, &options.files, &options.source)?;
+    for name in left_out {
+        tell!("warning: {name} is left out: nothing in the configuration describes its frames");
+    }
+    configuration.run.output.clone_from(&options.output);
+    // All of the recordings, whatever ends the runs that were recorded.
+    let run = &mut configuration.run;
+    (run.duration, run.events, run.bytes, run.then) = (None, None, None, None);
+    run.until_sources_end = true;
+    let (fields, after_run) = (Fields::default(), AfterRun::Over);
+    take_run(
+        Arc::new(Launcher::new(configuration)),
+        &Limits { fields, json: false, after_run, is_single: false, patience: Patience::Unlimited, control: None },
+    )
+}
+
+/// Makes files of another format of a run.
+fn from_run(options: &ConvertOptions, format: ExportFormat) -> Result<u8, Failure> {
+    let is_foreign = is_meant(&options.files, options.from.as_ref())?;
+    if is_foreign {
+        let advice =
+            "only run files become files of another format: make a run of these first (--to run), then convert that";
+        return Err(Failure::Usage(advice.to_owned()));
+    }
+    let to = &options.output;
+    let failed = |error| Failure::Environment(format!("{}: cannot make the directory: {error}", to.display()));
+    std::fs::create_dir_all(to).map_err(failed)?;
+    let exported = export(&options.files, format, to)?;
+    write_results(exported_text(&exported).as_bytes());
+    Ok(exit::with_reasons(&exported.status))
+}
+
+fn converted_text(converted: &Converted, directory: &Path) -> String {
+    let doubts = converted.doubts.iter().map(|(name, count)| (*name, *count));
+    let mut text = format!(
+        "format     {}\nframes     {}\nevents     {}\nfragments  {}, {} bytes, of {} sources\n",
+        converted.format,
+        grouped(converted.frames),
+        grouped(converted.events),
+        grouped(converted.fragments),
+        grouped(converted.bytes),
+        converted.sources.len()
+    );
+    for (name, count) in [
+        ("incomplete", converted.incomplete),
+        ("duplicates", converted.duplicates),
+        ("left out", converted.left_out),
+        ("skipped", converted.skipped_bytes),
+        ("wrong checksums", converted.wrong_checksums),
+        ("missed bytes", converted.missed_bytes),
+        ("unreadable", converted.unreadable_packets),
+        ("undivided", converted.undivided),
+    ]
+    .into_iter()
+    .chain(doubts)
+    {
+        if count > 0 {
+            text.push_str(&format!("{name:<10} {}\n", grouped(count)));
+        }
+    }
+    for (path, cut_off) in &converted.cut_off {
+        text.push_str(&format!("CUT OFF    {}: {}\n", path.display(), cut_off.why));
+    }
+    text + &format!("files      {}\n", directory.display())
+}
+
+fn exported_text(exported: &Exported) -> String {
+    let (events, fragments) = (grouped(exported.events), grouped(exported.fragments));
+    let bytes = grouped(exported.fragment_bytes);
+    let mut text = format!("events     {events}\nfragments  {fragments}, {bytes} bytes\n");
+    if exported.wrong_checksums > 0 {
+        text.push_str(&format!("wrong checksums {}\n", grouped(exported.wrong_checksums)));
+    }
+    for (what, count) in &exported.not_carried {
+        text.push_str(&format!("not carried: {what}, of {} events\n", grouped(*count)));
+    }
+    match exported.files.as_slice() {
+        // They lie side by side.
+        [first, _, ..] => {
+            let (count, directory) = (grouped(exported.files.len() as u64), first.parent().unwrap_or(first));
+            text + &format!("files      {count} in {}\n", directory.display())
+        }
+        few => few.iter().fold(text, |text, file| text + &format!("file       {}\n", file.display())),
+    }
 }

@@ -5,10 +5,8 @@ extern crate ropewalk_console;
 
 mod alarms;
 mod arguments;
-mod convert;
 mod counters;
 mod ctl;
-mod decisions;
 mod demo;
 mod doctor;
 mod felix;
@@ -16,11 +14,9 @@ mod files;
 mod filtering;
 mod foreign;
 mod histograms;
-mod init;
 mod laboratory;
 mod masks;
 mod nodes;
-mod progress;
 mod push;
 mod render;
 mod running;
@@ -28,10 +24,7 @@ mod runs;
 mod samples;
 #[cfg(test)]
 mod schemas;
-mod signals;
-mod sniff;
 mod source_test;
-mod stored;
 mod top;
 mod topology;
 mod tune;
@@ -83,7 +76,7 @@ const fn prints_apart(command: &Command) -> bool {
 fn dispatch(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Demo(options) => demo::demo(&options),
-        Command::Init(options) => init::init(&options),
+        Command::Init(options) => demo::init(&options),
         Command::Run(options) => running::run(&options),
         Command::Ctl(options) => ctl::ctl(&options),
         Command::Runs(options) => runs::runs(&options),
@@ -98,7 +91,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::FilterUnit(options) => filtering::filter_unit(&options),
         Command::FilterNode(options) => filtering::filter_node(&options),
         Command::Histograms(options) => histograms::histograms(&options),
-        Command::Decisions(options) => decisions::decisions(&options),
+        Command::Decisions(options) => filtering::decisions(&options),
         Command::SplitterProcess => {
             let served = ropewalk_plugin::process::serve();
             served.map(|()| exit::GOOD).map_err(|error| Failure::Usage(format!("splitter-process: {error}")))
@@ -116,8 +109,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
-        Command::Convert(options) => convert::convert(&options),
-        Command::Sniff(options) => sniff::sniff(&options),
+        Command::Convert(options) => files::convert(&options),
+        Command::Sniff(options) => foreign::sniff(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Felix { command } => felix::felix(&command),
         Command::Doctor(options) => doctor::doctor(&options),

@@ -2,8 +2,7 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct, controlled, fields, overrule, warn};
-use crate::signals::Interrupts;
+use crate::running::{Interrupts, LEAVING, Limits, conduct, controlled, fields, overrule, warn};
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_unit, placement_of_node};

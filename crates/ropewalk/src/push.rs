@@ -3,8 +3,7 @@
 use crate::arguments::{FarmNodeOptions, NodeOptions, RunLimits, SourceMepOptions};
 use crate::exit::{self, Failure};
 use crate::render::{disk_lines, grouped};
-use crate::running::{Limits, overrule, take_run, tell_summary, warn};
-use crate::signals::Interrupts;
+use crate::running::{Interrupts, Limits, overrule, take_run, tell_summary, warn};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::{self, Configuration, ConfigurationError};

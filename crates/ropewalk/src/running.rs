@@ -3,14 +3,11 @@
 use crate::arguments::{self, RunOptions, Then};
 use crate::exit::{self, Failure};
 use crate::output::print_json;
-use crate::progress::Progress;
-use crate::push;
 use crate::render::{
-    begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table, partial_lines,
-    restart_lines, synchrony_lines,
+    Progress, begin_lines, checksum_lines, disk_lines, flag_lines, frame_lines, incident_lines, ledger_table,
+    partial_lines, restart_lines, synchrony_lines,
 };
-use crate::signals::Interrupts;
-use crate::topology;
+use crate::{push, topology};
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{self, Configuration, alarm_rules};
 use ropewalk_node::fields::Fields;
@@ -19,7 +16,9 @@ use ropewalk_node::session::{
     AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -390,4 +389,41 @@ pub(crate) fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failu
     say!("try      {program} verify {directory}");
     say!("         {program} inspect {directory} --event 1");
     Ok(())
+}
+
+/// Counts the interrupts of this process.
+pub(crate) struct Interrupts(Arc<AtomicUsize>);
+
+impl Interrupts {
+    /// Begins to count SIGINT and SIGTERM. A terminal that goes away (SIGHUP) asks for an orderly stop, and never for more: it says so
+    /// several times, as the kernel's and as the shell's. A program that was started to outlive its terminal, as by `nohup`, does.
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up))?;
+        let counted = Arc::clone(&count);
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for signal in signals.forever() {
+                if signal == SIGHUP {
+                    counted.fetch_max(1, Ordering::Relaxed);
+                } else {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        })?;
+        Ok(Self(count))
+    }
+
+    /// How many came.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether this process was started with the signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }

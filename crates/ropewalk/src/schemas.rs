@@ -2,11 +2,10 @@
 //!
 //! To update the files: `ROPEWALK_BLESS=1 cargo test -p ropewalk --bin ropewalk schemas`.
 
-use crate::felix::report::{ServeReport, SubscribeReport};
+use crate::felix::{ServeReport, SubscribeReport};
 use crate::topology::TopologyReport;
-use crate::tune::check::CheckReport;
 use crate::tune::plan::PlanReport;
-use crate::tune::told::{ToldApplied, ToldUndone};
+use crate::tune::{CheckReport, ToldApplied, ToldUndone};
 use ropewalk_doctor::Diagnosis;
 use ropewalk_node::file_based::FilesSummary;
 use ropewalk_node::monitoring::Histograms;

@@ -9,7 +9,6 @@
 
 mod draw;
 mod screen;
-mod seen;
 #[cfg(test)]
 mod tests;
 
@@ -101,18 +100,18 @@ fn watch(client: &Client, sender: &Sender<News>) {
 
 /// Everything that there is to be shown now.
 fn ask(client: &Client, last_entry: &mut u64) -> Result<Vec<News>, ClientError> {
-    let live: seen::Live = part(client, "live")?.unwrap_or_default();
+    let live: draw::Live = part(client, "live")?.unwrap_or_default();
     if live.last_entry < *last_entry {
         *last_entry = 0;
     }
     let has_entries = live.last_entry > *last_entry;
     let mut news = vec![News::Live(Box::new(live))];
     if has_entries {
-        let entries: Vec<seen::Entry> = part(client, &format!("journal?after={last_entry}"))?.unwrap_or_default();
+        let entries: Vec<draw::Entry> = part(client, &format!("journal?after={last_entry}"))?.unwrap_or_default();
         *last_entry = entries.last().map_or(*last_entry, |entry| entry.number);
         news.push(News::Journal(entries));
     }
-    if let Some(seen::Incidents { incidents }) = part(client, "incidents")? {
+    if let Some(draw::Incidents { incidents }) = part(client, "incidents")? {
         news.push(News::Incidents(incidents));
     }
     Ok(news)

@@ -1,6 +1,6 @@
 //! What is on the screen, and what a key does to it. Nothing here reads, draws or knows the time.
 
-use super::seen::{Entry, Incident, Live, Source, SourceRates};
+use super::draw::{Entry, Incident, Live, Source, SourceRates};
 use ratatui::crossterm::event::KeyCode;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

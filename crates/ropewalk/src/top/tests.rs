@@ -1,8 +1,7 @@
 //! What is drawn, on a terminal that is memory.
 
-use super::draw::draw;
+use super::draw::{Entry, Incident, Live, draw};
 use super::screen::{News, Next, Page, Screen, Sorting};
-use super::seen::{Entry, Incident, Live};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;

@@ -1,21 +1,23 @@
 //! The host's settings: what is found, what would be changed, changing it, and taking it back.
 
 mod change;
-pub(crate) mod check;
-mod persist;
 pub(crate) mod plan;
-pub(crate) mod told;
 mod wish;
 
-pub(crate) use wish::resolve;
-
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
+use crate::output::{print_json, write_results};
 use clap::{Args, Subcommand};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{ContentArrangement, Table};
 use ropewalk_host::Machine;
 use ropewalk_node::configuration::Configuration;
-use ropewalk_tune::{Found, Grade, Group, Place, Plan, Setting, Wish, rules};
+use ropewalk_tune::change::{Applied, Fate, History, Trouble, Undone};
+use ropewalk_tune::{Change, Finding, Found, Grade, Group, Place, Plan, Setting, Sureness, Wish, rules};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+pub(crate) use wish::resolve;
 
 /// Where old values are kept, below the machine's root.
 const JOURNAL: &str = "var/lib/ropewalk/tune.journal";
@@ -30,7 +32,7 @@ pub(crate) enum TuneCommand {
   ropewalk tune check my-setup.toml --root copy-of-another-machine --json
 
 Exit status: 0 where nothing harmful was found, 1 where something loses data or most of the speed.")]
-    Check(check::CheckOptions),
+    Check(CheckOptions),
     /// Print what would be changed, as commands that a person could type; nothing is changed.
     #[command(after_help = "Examples:
   ropewalk tune plan
@@ -55,7 +57,7 @@ Exit status: 0 where everything is as it was, 1 where something is left, 4 where
     #[command(after_help = "Examples:
   sudo ropewalk tune persist my-setup.toml
   ropewalk tune persist --file 90-ropewalk.conf")]
-    Persist(persist::PersistOptions),
+    Persist(change::PersistOptions),
 }
 
 /// What is looked at.
@@ -101,11 +103,11 @@ impl JournalOptions {
 
 pub(crate) fn tune(command: &TuneCommand) -> Result<u8, Failure> {
     match command {
-        TuneCommand::Check(options) => check::check(options),
+        TuneCommand::Check(options) => check(options),
         TuneCommand::Plan(options) => plan::plan(options),
         TuneCommand::Apply(options) => change::apply(options),
         TuneCommand::Undo(options) => change::undo(options),
-        TuneCommand::Persist(options) => persist::persist(options),
+        TuneCommand::Persist(options) => change::persist(options),
     }
 }
 
@@ -174,6 +176,236 @@ impl ChangeOptions {
     /// Whether this setting, or the rule that asks for it, is named as one that is not meant.
     fn is_excepted(&self, setting: &Setting, rule: &str) -> bool {
         self.except.iter().any(|name| name == rule || *name == setting.to_string())
+    }
+}
+
+/// As wide as a table is at most, in letters.
+const WIDTH: u16 = 120;
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    #[command(flatten)]
+    pub(crate) look: LookOptions,
+    /// Show what is good, too.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print all findings as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `check --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What was found of the settings of a host: the output of `ropewalk tune check --json`")]
+pub(crate) struct CheckReport<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
+    schema: &'static str,
+    /// The demands of the configuration on the host; none without a configuration.
+    wish: &'a Wish,
+    /// The number of findings of each grade.
+    counts: Counts,
+    /// The findings, by group and rule.
+    findings: &'a [Finding],
+}
+
+impl CheckReport<'_> {
+    const SCHEMA: &'static str = "ropewalk-tune-check-1";
+}
+
+/// The number of findings of each grade.
+#[derive(Copy, Clone, Serialize, JsonSchema)]
+pub(crate) struct Counts {
+    /// Settings that lose data, or most of the speed.
+    harmful: usize,
+    /// Settings that work but could be better.
+    could_be_better: usize,
+    /// Information.
+    told: usize,
+    /// Settings that are good.
+    good: usize,
+}
+
+pub(crate) fn check(options: &CheckOptions) -> Result<u8, Failure> {
+    let wish = options.look.wish()?;
+    let found = Found::read(&mut place(&options.look.root)?, &wish)?;
+    let mut findings = rules::check(&found, &wish);
+    let counts = Counts::of(&findings);
+    if options.json {
+        print_json(&CheckReport { schema: CheckReport::SCHEMA, wish: &wish, counts, findings: &findings })?;
+    } else {
+        findings.retain(|finding| options.all || finding.grade != Grade::Good);
+        write_results(text(&findings, counts).as_bytes());
+    }
+    Ok(if counts.harmful > 0 { exit::UNBALANCED } else { exit::GOOD })
+}
+
+impl Counts {
+    fn of(findings: &[Finding]) -> Self {
+        let count = |grade| findings.iter().filter(|finding| finding.grade == grade).count();
+        Self {
+            harmful: count(Grade::Harmful),
+            could_be_better: count(Grade::CouldBeBetter),
+            told: count(Grade::Told),
+            good: count(Grade::Good),
+        }
+    }
+}
+
+/// The table, the worst first, and below it why.
+fn text(findings: &[Finding], counts: Counts) -> String {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
+    let mut text = String::new();
+    if !sorted.is_empty() {
+        text = format!("{}\n", table(&sorted));
+    }
+    let mut told = BTreeSet::new();
+    for finding in sorted.iter().filter(|finding| finding.grade > Grade::Told && told.insert(finding.rule)) {
+        text.push_str(&format!("\n{}: {}", finding.rule, how_sure(finding.sureness)));
+        for (name, words) in [("why", finding.why), ("source", finding.source), ("worth", finding.worth)] {
+            text.push_str(&folded(name, words));
+        }
+        text.push('\n');
+    }
+    let Counts { harmful, could_be_better, told, good } = counts;
+    text.push_str(&format!("\n{harmful} harmful, {could_be_better} could be better, {told} told, {good} good\n"));
+    text
+}
+
+/// Words behind a name, on as many lines as they need.
+fn folded(name: &str, words: &str) -> String {
+    let (mut text, mut width) = (format!("\n  {name:<6}"), usize::MAX);
+    for word in words.split(' ') {
+        if width == usize::MAX || width + word.len() > usize::from(WIDTH) {
+            if width != usize::MAX {
+                text.push_str("\n        ");
+            }
+            width = 8;
+        }
+        text.push_str(&format!(" {word}"));
+        width += word.len() + 1;
+    }
+    text
+}
+
+fn table(findings: &[&Finding]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(WIDTH);
+    table.set_header(["", "rule", "what", "found", "advised"]);
+    for finding in findings {
+        let cells = [finding.rule, &finding.subject, &finding.found, &finding.advised];
+        table.add_row([grade(finding.grade)].into_iter().chain(cells));
+    }
+    table
+}
+
+const fn grade(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Good => "good",
+        Grade::Told => "told",
+        Grade::CouldBeBetter => "could be better",
+        Grade::Harmful => "harmful",
+    }
+}
+
+const fn how_sure(sureness: Sureness) -> &'static str {
+    match sureness {
+        Sureness::Guess => "a rule of thumb: measure before and after",
+        Sureness::Documented => "published measurements or the kernel's documentation say so",
+        Sureness::Measured => "measured with Ropewalk's benches",
+    }
+}
+
+/// What `apply --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What was changed on a host: the output of `ropewalk tune apply --json`")]
+pub(crate) struct ToldApplied<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
+    schema: &'static str,
+    /// The journal of old values.
+    journal: &'a Path,
+    /// The changes in order, with the value just before as `from`; empty after a failure.
+    changed: &'a [Change],
+    /// Settings of the plan that already had the wanted value.
+    already: usize,
+    /// Why nothing was changed; null on success.
+    failure: Option<ToldFailure<'a>>,
+    /// Settings that could not be brought back after a failure. The journal stays, and `undo` tries again.
+    not_brought_back: &'a [Trouble],
+}
+
+/// Why nothing was changed.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToldFailure<'a> {
+    /// The setting that failed; null where it was none.
+    setting: Option<&'a Setting>,
+    /// What happened.
+    why: &'a str,
+}
+
+impl<'a> ToldApplied<'a> {
+    const SCHEMA: &'static str = "ropewalk-tune-apply-1";
+
+    fn new(applied: &'a Applied, journal: &'a Path) -> Self {
+        let Applied { changed, already, failure } = applied;
+        Self {
+            schema: Self::SCHEMA,
+            journal,
+            changed,
+            already: *already,
+            failure: failure.as_ref().map(|one| ToldFailure { setting: one.setting.as_ref(), why: &one.why }),
+            not_brought_back: failure.as_ref().map(|one| one.not_brought_back.as_slice()).unwrap_or_default(),
+        }
+    }
+}
+
+/// What `undo --json` prints.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What was taken back on a host: the output of `ropewalk tune undo --json`")]
+pub(crate) struct ToldUndone<'a> {
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
+    schema: &'static str,
+    /// The journal of old values.
+    journal: &'a Path,
+    /// The outcome for each setting, in the order of the journal.
+    settings: Vec<ToldSetting<'a>>,
+    /// Settings that could not be brought back. The journal stays, and `undo` tries again.
+    not_brought_back: &'a [Trouble],
+    /// The error of the journal; null if none.
+    fault: Option<&'a str>,
+    /// Whether everything was restored.
+    is_put_away: bool,
+}
+
+/// The outcome for a setting.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToldSetting<'a> {
+    /// The setting.
+    setting: &'a Setting,
+    /// The value before the change; null if the journal does not contain it.
+    old: Option<&'a str>,
+    #[serde(flatten)]
+    fate: &'a Fate,
+}
+
+impl<'a> ToldUndone<'a> {
+    const SCHEMA: &'static str = "ropewalk-tune-undo-1";
+
+    fn new(undone: &'a Undone, history: &'a History, journal: &'a Path) -> Self {
+        let one = |(setting, fate): &'a (Setting, Fate)| ToldSetting { setting, old: history.old(setting), fate };
+        Self {
+            schema: Self::SCHEMA,
+            journal,
+            settings: undone.fates.iter().map(one).collect(),
+            not_brought_back: &undone.troubles,
+            fault: undone.fault.as_deref(),
+            is_put_away: undone.is_put_away,
+        }
     }
 }
 

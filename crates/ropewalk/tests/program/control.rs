@@ -1,8 +1,10 @@
 //! Run control as a program: `run --control`, commands of `ctl`, several runs of real front ends in one process.
 
+use crate::cluster::Cluster;
 use crate::process::{Ended, Program};
-use crate::support::{FrontEnd, Held, Setup, expect_everything};
-use serde_json::Value;
+use crate::support::{FrontEnd, Held, Setup, expect_everything, wait_for};
+use ropewalk_terms::Cause;
+use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -285,4 +287,342 @@ fn one_operator_holds_the_controls_and_ctl_says_who() {
     ctl("give", &["--by", "ada", "--to", "bob"]).expect_status(0);
     ctl("shutdown", &["--by", "bob"]).expect_status(0);
     controlled.program.end().expect_status(0);
+}
+
+impl Controlled {
+    fn set(&self, change: &str) -> Ended {
+        Program::run(["ctl", "set", change, "--url", &self.url, "--by", "ada"])
+    }
+}
+
+/// What people did is told where that is asked for, from then on.
+#[test]
+fn what_is_told_follows_the_log_level() {
+    let setup = Setup::new("log-level", &[1]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    let run_and_set = |text: &str| {
+        controlled.wait("a run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
+        controlled.good("start");
+        controlled.good("stop");
+        let told = controlled.set(&format!("monitor.log_level={text}"));
+        told.expect_status(0);
+    };
+    run_and_set("info");
+    run_and_set("error");
+    run_and_set("error");
+    controlled.good("shutdown");
+    let ended = controlled.program.end();
+    let count = |words: &str| ended.errors.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(count("monitor.log_level is info now, in the place of warning, by ada"), 1, "{}", ended.errors);
+    // The first run was over by then, the third one began behind it.
+    assert_eq!(count("start, by "), 1, "{}", ended.errors);
+    assert_eq!(count("monitor.log_level is error now"), 0, "{}", ended.errors);
+}
+
+/// Where a source says nothing events wait for it as long as is right now, and not as long as was right when the run began.
+#[test]
+fn a_time_out_that_is_changed_holds_at_once_and_in_the_next_run() {
+    let setup = Setup::new("parameters", &[841, 843]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    for run in 1..=2 {
+        controlled.wait("the run to be set up", |state| state["run"] == run && state["task"].is_null());
+        let address = controlled.address_of("ru0");
+        assert_eq!(controlled.good("start")["state"], "running");
+        let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+        front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+        front_ends[0].send(21..=30);
+        controlled.wait_for_written(if run == 1 { 20 } else { 30 });
+        if run == 1 {
+            // It is 100 s, and the test has failed by then.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert_eq!(controlled.good("ledger")["events"]["written"], 20);
+            let told = controlled.set("timeouts.readout=200ms");
+            told.expect_status(0);
+            let line = told.out.iter().find(|line| line.starts_with("timeouts.readout = ")).expect("it is listed");
+            assert!(line.starts_with("timeouts.readout = 200ms (configured: 100s)"), "{line}");
+            controlled.wait_for_written(30);
+        }
+        controlled.good("stop");
+        let held = Held::in_directories(&[setup.output().join(format!("run{run:06}"))]);
+        held.expect_keys_up_to(30);
+        held.expect_missing(843, 21..=30, Cause::TimedOut);
+    }
+    let journal = controlled.good("journal");
+    let words = "timeouts.readout is 200ms now, in the place of 100s, by ada";
+    assert!(journal.as_array().expect("a list").iter().any(|entry| entry["text"] == words), "{journal:#}");
+    for (wrong, status, why) in [
+        ("timeouts.builder=100ms", 3, "timeouts.builder (100ms) has to be longer than timeouts.readout (200ms)"),
+        ("run.output=/", 2, "no parameter `run.output` can be changed now"),
+        ("timeouts.readout", 2, "timeouts.readout=2s"),
+    ] {
+        let refused = controlled.set(wrong);
+        let said = refused.expect_status(status).out.concat() + &refused.errors;
+        assert!(said.contains(why), "{said}");
+    }
+    controlled.good("shutdown");
+    let told: Vec<Value> =
+        controlled.program.end().out.iter().map(|line| serde_json::from_str(line).expect("an account")).collect();
+    assert!(told.iter().all(|account| account["ledger"]["balanced"] == true), "{told:#?}");
+}
+
+#[test]
+fn samples_of_events_are_shown_as_many_as_were_asked_for() {
+    let setup = Setup::new("ctl-samples", &[841]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    let mut one = FrontEnd::ferol(&controlled.address_of("ru0"), 841);
+    controlled.good("start");
+    let words =
+        ["ctl", "samples", "--url", &controlled.url, "--rate", "20", "--count", "2", "--source", "841", "--json"];
+    let (mut samples, mut next) = (Program::start(words), 1);
+    while !samples.has_ended() {
+        one.send(next..=next);
+        next += 1;
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let samples = samples.end();
+    samples.expect_status(0);
+    let told: Vec<Value> = samples.out.iter().map(|line| serde_json::from_str(line).expect("a sample")).collect();
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().all(|sample| sample["sources"][0]["id"] == 841 && sample["is_complete"] == true), "{told:?}");
+    let refused = Program::run(["ctl", "samples", "--rate", "100", "--url", &controlled.url]);
+    assert!(refused.expect_status(2).errors.contains("0.01 to 20 samples a second"), "{refused:#?}");
+    controlled.good("shutdown");
+    controlled.program.end().expect_status(0);
+}
+
+/// Bytes of the fragments of either source; the third histogram's last bin ends between the two.
+const SIZES: [usize; 2] = [1024, 3072];
+
+const HISTOGRAMS: &str = r#"
+[[histogram]]
+name = "sizes"
+of = "size"
+from = 0
+to = "4KiB"
+bins = 4
+
+[[histogram]]
+name = "event-number"
+sources = [843]
+of = { offset = 4, bytes = 3, order = "little" }
+from = 1
+to = 41
+bins = 4
+
+[[histogram]]
+name = "small"
+of = "size"
+from = 0
+to = "2KiB"
+bins = 2
+"#;
+
+/// What a histogram counted of one source: by bin, and above.
+fn counts(histograms: &Value, name: &str, source: &str) -> (Value, Value) {
+    let all = histograms.as_array().expect("a list");
+    let one = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name}: {histograms:#}"));
+    let counted = &one["sources"][source];
+    (counted["counts"].clone(), counted["overflow"].clone())
+}
+
+/// After so many events of both sources.
+fn expect_counts(histograms: &Value, events: u64) {
+    let (none, all) = (json!(0), json!(events));
+    for (name, source, bins, above) in [
+        ("sizes", "841", json!([0, events, 0, 0]), &none),
+        ("sizes", "843", json!([0, 0, 0, events]), &none),
+        ("event-number", "843", json!([10, 10, 10, 10]), &json!(events - 40)),
+        ("small", "841", json!([0, events]), &none),
+        ("small", "843", json!([0, 0]), &all),
+    ] {
+        assert_eq!(counts(histograms, name, source), (bins, above.clone()), "{name} of {source}: {histograms:#}");
+    }
+    let of_one = histograms.as_array().into_iter().flatten().find(|one| one["name"] == "event-number");
+    assert_eq!(of_one.map(|one| one["sources"]["841"].clone()), Some(Value::Null), "it was not asked for");
+}
+
+#[test]
+fn what_readout_units_count_of_fragments_reaches_the_event_manager_and_the_account() {
+    const EVENTS: u64 = 60;
+    let setup = Setup::new("source-histograms", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
+    let mut cluster = Cluster::new(setup.and(HISTOGRAMS));
+    cluster.start("manager", &["--control", "127.0.0.1:0", "--json"]);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    ["ru0", "ru1", "bu0"].iter().for_each(|name| cluster.start(name, &[]));
+    let ctl = |words: &[&str]| {
+        let words = ["ctl"].iter().chain(words).copied().chain(["--url", &url, "--json"]);
+        Program::run(words).expect_status(0).account()
+    };
+    let addresses = ["ru0", "ru1"].map(|name| cluster.front_end_address(name));
+    let front_end = |place: usize, id| FrontEnd::ferol(&addresses[place], id).with_size(SIZES[place]);
+    let mut front_ends = [front_end(0, 841), front_end(1, 843)];
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS));
+    let served = wait_for("all fragments in the bins", || {
+        let histograms = ctl(&["histograms"]);
+        let (sizes, _) = counts(&histograms, "sizes", "843");
+        let (others, _) = counts(&histograms, "sizes", "841");
+        (sizes[3] == EVENTS && others[1] == EVENTS).then_some(histograms)
+    });
+    expect_counts(&served, EVENTS);
+    ctl(&["stop"]);
+    let account = cluster.take("manager").end().expect_status(0).account();
+    expect_counts(&account["histograms"], EVENTS);
+    for name in ["ru0", "ru1", "bu0"] {
+        cluster.take(name).end().expect_status(0);
+    }
+}
+
+impl Controlled {
+    pub(crate) fn mask(&self, command: &str, sources: &str) -> Value {
+        let ended = Program::run(["ctl", command, sources, "--url", &self.url, "--by", "ada", "--json"]);
+        ended.expect_status(0).account()
+    }
+
+    pub(crate) fn wait_for_written(&self, events: u64) {
+        wait_for(&format!("{events} events"), || (self.good("ledger")["events"]["written"] == events).then_some(()));
+    }
+
+    pub(crate) fn address_of(&self, readout: &str) -> String {
+        let addresses = self.good("addresses");
+        let known = addresses.as_array().expect("a list").iter().find(|one| one["name"] == readout);
+        known.expect("a readout unit")["address"].as_str().expect("text").to_owned()
+    }
+}
+
+/// Which of the two sources each event from 1 on has; nothing is missing in any.
+fn held(setup: &Setup, run: u32) -> Vec<Vec<u32>> {
+    let held = Held::in_directories(&[setup.output().join(format!("run{run:06}"))]);
+    assert!(held.events.values().all(|event| event.missing.is_empty()), "a masked source is not missing");
+    held.expect_keys_up_to(held.events.len() as u64);
+    held.events.values().map(|event| event.fragments.keys().copied().collect()).collect()
+}
+
+/// Who is masked stays so in the next run.
+fn next_run(setup: &Setup, controlled: &Controlled) {
+    controlled.wait("the next run to be set up", |state| state["run"] == 2 && state["task"].is_null());
+    let mut one = FrontEnd::ferol(&controlled.address_of("ru0"), 841);
+    controlled.good("start");
+    one.send(1..=20);
+    controlled.wait_for_written(20);
+    controlled.good("stop");
+    assert_eq!(held(setup, 2), vec![vec![841]; 20]);
+}
+
+#[test]
+fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
+    let setup = Setup::new("masks", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    let (mut one, mut other) =
+        (FrontEnd::ferol(&controlled.address_of("ru0"), 841), FrontEnd::ferol(&controlled.address_of("ru1"), 843));
+    assert_eq!(controlled.good("start")["state"], "running");
+    one.send(1..=50);
+    other.send(1..=50);
+    controlled.wait_for_written(50);
+    other.disconnect();
+    one.send(51..=100);
+    // The time-outs of this test pass after it has failed.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(controlled.good("ledger")["events"]["written"], 50, "the events wait for who died");
+
+    let masked =
+        json!([{ "source": 843, "is_masked": true, "in_run": "masked", "events": [{ "from": "51", "to": null }] }]);
+    assert_eq!(controlled.mask("mask", "843"), masked);
+    controlled.wait_for_written(100);
+    other.connect();
+    other.send(101..=110);
+    one.send(101..=110);
+    controlled.wait_for_written(110);
+    wait_for("what came of the masked source", || {
+        let sources = controlled.good("sources");
+        let of_other = sources.as_array().expect("a list").iter().find(|source| source["id"] == 843);
+        of_other.filter(|source| source["dropped"]["masked"] == 10).map(|_| ())
+    });
+
+    assert_eq!(controlled.mask("unmask", "843")[0]["in_run"], "asked_back");
+    other.send(111..=120);
+    wait_for("the source to take part", || {
+        let masks = controlled.good("masks");
+        (masks[0]["in_run"] == "takes_part")
+            .then(|| assert_eq!(masks[0]["events"], json!([{ "from": "51", "to": "111" }])))
+    });
+    other.send(121..=150);
+    one.send(111..=150);
+    controlled.wait_for_written(150);
+    let refused = Program::run(["ctl", "mask", "841,843", "--url", &controlled.url]);
+    assert!(refused.expect_status(3).out.concat().contains("no source would be left"), "{:?}", refused.out);
+    controlled.mask("mask", "843");
+    assert_eq!(controlled.good("stop")["answer"], "done");
+    let of_event = held(&setup, 1);
+    let expected = |number: u64| if (51..=110).contains(&number) { vec![841] } else { vec![841, 843] };
+    assert_eq!(of_event, (1..=150).map(expected).collect::<Vec<_>>());
+
+    next_run(&setup, &controlled);
+    controlled.good("shutdown");
+    let told: Vec<Value> =
+        controlled.program.end().out.iter().map(|line| serde_json::from_str(line).expect("an account")).collect();
+    let turns =
+        [json!([{ "from": "51", "to": "111" }, { "from": "151", "to": null }]), json!([{ "from": "1", "to": null }])];
+    for (account, turns) in told.iter().zip(turns) {
+        assert_eq!(
+            (&account["ledger"]["balanced"], &account["masked"]),
+            (&json!(true), &json!({ "843": turns })),
+            "{account:#}"
+        );
+        assert_eq!(account["events"]["incomplete_emitted"], 0, "{account:#}");
+    }
+    assert_eq!((told.len(), &told[0]["fragments"]["dropped"]), (2, &json!({ "masked": 10 })));
+}
+
+#[test]
+fn a_source_that_died_is_begun_anew_by_one_command() {
+    let setup = Setup::new("restart", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    let restart = |by: &str| Program::run(["ctl", "restart", "843", "--url", &controlled.url, "--by", by, "--json"]);
+    assert!(
+        restart("ada").expect_status(3).account()["error"].as_str().is_some_and(|why| why.contains("no run goes on"))
+    );
+    let (mut one, mut other) =
+        (FrontEnd::ferol(&controlled.address_of("ru0"), 841), FrontEnd::ferol(&controlled.address_of("ru1"), 843));
+    controlled.good("start");
+    one.send(1..=50);
+    other.send(1..=50);
+    controlled.wait_for_written(50);
+    other.disconnect();
+    one.send(51..=100);
+    Program::run(["ctl", "take", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
+    assert!(restart("ada").expect_status(3).account()["error"].as_str().is_some_and(|why| why.contains("bob holds")));
+    Program::run(["ctl", "give", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
+
+    // Once more it changes nothing.
+    for _ in 0..2 {
+        let restarted = restart("ada").expect_status(0).account();
+        assert_eq!(restarted["answer"], "done", "{restarted}");
+        assert_eq!(restarted["restarted"], json!([{ "source": 843, "out_from": "51" }]));
+    }
+    controlled.wait_for_written(100);
+    other.connect();
+    other.send(101..=120);
+    wait_for("the source to take part", || {
+        let masks = controlled.good("masks");
+        (masks[0]["in_run"] == "takes_part")
+            .then(|| assert_eq!(masks[0]["events"], json!([{ "from": "51", "to": "101" }])))
+    });
+    one.send(101..=120);
+    controlled.wait_for_written(120);
+    let files = controlled.good("files");
+    assert_eq!((&files["run"], files["files"].as_array().map(Vec::len)), (&json!(1), Some(1)), "{files}");
+    controlled.good("stop");
+    let expected = |number: u64| if (51..=100).contains(&number) { vec![841] } else { vec![841, 843] };
+    assert_eq!(held(&setup, 1), (1..=120).map(expected).collect::<Vec<_>>());
+    let files = Program::run(["ctl", "files", "1", "--url", &controlled.url]);
+    let told = files.expect_status(0).out.concat();
+    assert!(told.contains("run000001-bu0-000001.rwk") && told.contains("120 events"), "{told}");
+    Program::run(["ctl", "files", "99", "--url", &controlled.url]).expect_status(2);
+    controlled.good("shutdown");
+    let account = controlled.program.end().account();
+    assert_eq!(account["masked"], json!({ "843": [{ "from": "51", "to": "101" }] }), "{account:#}");
+    assert_eq!((&account["ledger"]["balanced"], &account["events"]["incomplete_emitted"]), (&json!(true), &json!(0)));
 }

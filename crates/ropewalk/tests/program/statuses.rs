@@ -1,11 +1,24 @@
 //! Exit statuses, as `docs/cli.md` promises them.
 
+use crate::cluster::Cluster;
 use crate::process::Program;
-use crate::support::{FrontEnd, Setup, SmallDisk, wait_for};
+use crate::support::{FrontEnd, Held, Setup, SmallDisk, expect_everything, wait_for};
+use ropewalk_terms::{Cause, Epoch, Incarnation, NodeId, RunNumber};
+use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, Message, RefuseReason};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{Errno, write};
+use rustix::pipe::pipe;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 #[test]
 fn a_bad_configuration_is_status_2_and_names_the_place() {
@@ -285,4 +298,370 @@ fn an_account_that_cannot_be_kept_is_told_all_the_same() {
     let ended = program.end();
     assert!(ended.expect_status(4).errors.contains("run.json: cannot be written"), "{ended:#?}");
     assert_eq!(ended.account()["state"], "ended");
+}
+
+fn node(role: &str, name: &str, config: &Path, at: &str) -> Program {
+    let config = config.to_str().expect("a path in UTF-8");
+    Program::start(["node", role, config, "--name", name, "--at", at])
+}
+
+/// Answers whoever calls first as `by` would who refuses him. Returns where to call.
+fn refuser(by: NodeId, reason: RefuseReason) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        let (mut caller, _) = listener.accept().expect("somebody calls");
+        let mut header = [0; HEADER_BYTES];
+        caller.read_exact(&mut header).expect("a header comes first");
+        let header = Header::decode(&header).expect("nodes speak the protocol");
+        let mut hello = vec![0; header.body as usize];
+        caller.read_exact(&mut hello).expect("its body follows");
+        assert_eq!(header.kind, Kind::Hello);
+        let mut body = Vec::new();
+        Message::Refuse(reason).encode(&mut body);
+        let (run, epoch, incarnation) = (RunNumber(0), Epoch(1), Incarnation(1));
+        let header = Header { kind: Kind::Refuse, body: body.len() as u32, run, epoch, sender: by, incarnation };
+        caller.write_all(&[&header.to_bytes()[..], &body].concat()).expect("the caller listens");
+        // Until the caller is gone, so that what was said arrives.
+        let _ = caller.read(&mut [0]);
+    });
+    address
+}
+
+#[test]
+fn a_node_with_another_configuration_is_refused_and_ends_with_status_2() {
+    let setup = Setup::new("another", &[841, 843]);
+    let other = setup.directory().join("other.toml");
+    fs::write(&other, setup.text().replace("id = 843", "id = 844")).expect("a file can be written");
+    let mut cluster = Cluster::new(setup);
+    cluster.start("manager", &["--events", "1"]);
+    let manager = cluster.address("manager").to_owned();
+    for (role, name) in [("readout", "ru0"), ("builder", "bu0")] {
+        let ended = node(role, name, &other, &format!("manager={manager}")).end();
+        let advice = format!(
+            "the event manager at {manager} refuses this node: its configuration is another one; \
+             start every node from the same file"
+        );
+        assert!(ended.expect_status(2).errors.contains(&advice), "{ended:#?}");
+    }
+    assert!(!cluster.node("manager").has_ended(), "the others wait for the right nodes");
+}
+
+#[test]
+fn a_node_of_another_version_is_refused_and_ends_with_status_2() {
+    let setup = Setup::new("version", &[841]);
+    let file = setup.file();
+    for (role, name, by, called) in [
+        ("readout", "ru0", NodeId::MANAGER, "manager"),
+        ("builder", "bu0", NodeId::MANAGER, "manager"),
+        ("builder", "bu0", NodeId::readout(0), "ru0"),
+    ] {
+        let address = refuser(by, RefuseReason::Version);
+        let ended = node(role, name, &file, &format!("{called}={address}")).end();
+        let errors = &ended.expect_status(2).errors;
+        assert!(errors.contains(&format!("at {address} refuses this node: it speaks another version")), "{ended:#?}");
+    }
+}
+
+/// Who works is not displaced; after a crash the later one takes the place at once.
+#[test]
+fn the_later_of_two_starts_of_a_node_ends_with_status_2_unless_the_earlier_one_is_dead() {
+    let setup = Setup::new("twice", &[841]);
+    let mut cluster = Cluster::new(setup);
+    cluster.start("manager", &["--events", "1"]);
+    cluster.start("ru0", &[]);
+    cluster.start("bu0", &[]);
+    cluster.node("manager").expect_error_line_with("running");
+    let earlier = cluster.take("bu0");
+    cluster.start("bu0", &[]);
+    let later = cluster.take("bu0").end();
+    assert!(later.expect_status(2).errors.contains("run each node once"), "{later:#?}");
+    drop(earlier);
+    cluster.start("bu0", &[]);
+    let address = cluster.front_end_address("ru0");
+    FrontEnd::ferol(&address, 841).send([1]);
+    cluster.take("manager").end().expect_status(0);
+}
+
+#[test]
+fn a_run_that_may_not_have_enough_open_is_refused_with_the_number() {
+    let setup = Setup::new("descriptors", &[841, 843]);
+    let file = setup.file();
+    let ended = Program::with_descriptors(64, ["run".as_ref(), file.as_os_str()]).end();
+    let errors = &ended.expect_status(2).errors;
+    assert!(errors.contains("descriptors and may have 64"), "{ended:#?}");
+    assert!(!setup.output().exists(), "nothing is begun");
+}
+
+/// A pipe whose reader is gone.
+fn closed() -> Stdio {
+    pipe().expect("a pipe").1.into()
+}
+
+/// A full pipe, with its unread end.
+fn full() -> (Stdio, OwnedFd) {
+    let (reader, writer) = pipe().expect("a pipe");
+    fcntl_setfl(&writer, OFlags::NONBLOCK).expect("it is a pipe");
+    while write(&writer, &[b'x'; 4096]) != Err(Errno::AGAIN) {}
+    while write(&writer, b"x") != Err(Errno::AGAIN) {}
+    fcntl_setfl(&writer, OFlags::empty()).expect("it is a pipe");
+    (writer.into(), reader)
+}
+
+/// A short demo that prints there.
+fn demo(setup: &Setup, out: Stdio, errors: Stdio) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    command.args(["demo", "--json", "--duration", "1s", "--rate", "1kHz", "--sources", "2", "--fragment-size", "1KiB"]);
+    command.args(["--control", "127.0.0.1:0", "--output"]).arg(setup.output());
+    command.stdin(Stdio::null()).stdout(out).stderr(errors).spawn().expect("the program was built")
+}
+
+fn status(child: &mut Child) -> Option<i32> {
+    wait_for("the end", || child.try_wait().expect("a child")).code()
+}
+
+/// The run's account, which is that of a run that lost nothing.
+fn expect_good_account(setup: &Setup) -> Value {
+    let text = std::fs::read_to_string(setup.output().join("run000001/run.json")).expect("there is an account");
+    let account: Value = serde_json::from_str(&text).expect("an account is JSON");
+    assert_eq!(account["state"], "ended", "{account:#}");
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    assert_eq!(account["status"]["code"], 0, "{account:#}");
+    account
+}
+
+#[test]
+fn a_run_is_good_where_nobody_reads_its_words() {
+    let setup = Setup::new("unread-words-closed", &[841]);
+    let mut demo = demo(&setup, Stdio::piped(), closed());
+    let out = demo.stdout.take().expect("it is piped");
+    let text = std::io::read_to_string(out).expect("it is text");
+    assert_eq!(status(&mut demo), Some(0));
+    let told: Value = serde_json::from_str(text.trim()).expect("the account is printed");
+    assert_eq!(told["events"], expect_good_account(&setup)["events"]);
+}
+
+#[test]
+fn a_run_goes_on_and_ends_where_standard_error_is_blocked() {
+    let setup = Setup::new("unread-words-blocked", &[841]);
+    let (errors, _reader) = full();
+    let mut demo = demo(&setup, Stdio::piped(), errors);
+    let out = demo.stdout.take().expect("it is piped");
+    let text = std::io::read_to_string(out).expect("it is text");
+    assert_eq!(status(&mut demo), Some(0));
+    let told: Value = serde_json::from_str(text.trim()).expect("the account is printed");
+    assert_eq!(told["events"], expect_good_account(&setup)["events"]);
+}
+
+#[test]
+fn results_that_nobody_reads_cost_the_exit_status_and_nothing_else() {
+    let setup = Setup::new("unread-results-closed", &[841]);
+    let mut closed = demo(&setup, closed(), Stdio::null());
+    assert_eq!(status(&mut closed), Some(4));
+    expect_good_account(&setup);
+    let setup = Setup::new("unread-results-blocked", &[841]);
+    let (out, _reader) = full();
+    let mut blocked = demo(&setup, out, Stdio::null());
+    assert_eq!(status(&mut blocked), Some(4));
+    expect_good_account(&setup);
+}
+
+/// What happens to `ropewalk run ... 2>&1 | tee log` at Ctrl-C: `tee` is gone at once.
+#[test]
+fn an_interrupt_drains_where_the_reader_is_interrupted_too() {
+    let setup = Setup::new("unread-interrupt", &[841, 843]);
+    expect_drained(&setup, Signal::INT, false);
+}
+
+#[test]
+fn a_terminal_that_goes_away_drains_however_often_it_says_so() {
+    let setup = Setup::new("unread-hang-up", &[841, 843]);
+    expect_drained(&setup, Signal::HUP, true);
+}
+
+/// Takes a run that gets this signal, once or twice, and whose readers leave then.
+fn expect_drained(setup: &Setup, signal: Signal, twice: bool) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    command.arg("run").arg(setup.file()).arg("--json");
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().expect("the program was built");
+    let mut errors = BufReader::new(run.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    let address = errors.find_map(|line| line.strip_prefix("ru0 listens on ").map(str::to_owned)).expect("it listens");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    let directory = setup.output().join("run000001");
+    std::thread::scope(|scope| {
+        for front_end in &mut front_ends {
+            scope.spawn(|| front_end.send_until_closed(1.., Duration::from_micros(200)));
+        }
+        wait_for("some events in a file", || {
+            let entries = std::fs::read_dir(&directory).ok()?;
+            let bytes: u64 = entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|file| file.len()).sum();
+            (bytes > 100_000).then_some(())
+        });
+        drop((errors, run.stdout.take()));
+        for _ in 0..=u32::from(twice) {
+            kill_process(Pid::from_child(&run), signal).expect("it is our child, which was not waited for");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(status(&mut run), Some(4), "nobody reads the account");
+    });
+    let account = expect_good_account(setup);
+    assert!(account["events"]["written"].as_u64() > Some(0), "{account:#}");
+}
+
+/// A program on a terminal of its own.
+struct OnTerminal {
+    child: Child,
+    shown: Arc<Mutex<String>>,
+}
+
+impl OnTerminal {
+    /// Starts `ropewalk` with these words on a terminal of 120 columns.
+    fn start(words: &str) -> Self {
+        let command = format!("stty rows 40 cols 120; exec {} {words}", env!("CARGO_BIN_EXE_ropewalk"));
+        let mut child = Command::new("script")
+            .args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("`script` of bsdutils");
+        let mut out = child.stdout.take().expect("it is piped");
+        let shown = Arc::new(Mutex::new(String::new()));
+        let whole = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut bytes) {
+                whole
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, shown }
+    }
+
+    /// Waits until all of these words were drawn since the terminal was made. Between words there may be jumps.
+    fn expect(&self, texts: &[&str]) {
+        wait_for(&format!("{texts:?}"), || {
+            let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+            texts.iter().all(|text| shown.contains(text)).then_some(())
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        let input = self.child.stdin.as_mut().expect("it is piped");
+        input.write_all(keys.as_bytes()).and_then(|()| input.flush()).expect("it reads");
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_terminal_shows_a_run_and_keys_turn_pages_and_leave() {
+    let setup = Setup::new("top", &[841, 843]);
+    let file = setup.file();
+    let mut run = Program::start(["run".as_ref(), file.as_os_str(), "--control".as_ref(), "127.0.0.1:0".as_ref()]);
+    let url = run.expect_error_line("run control and dashboard: ");
+    let mut top = OnTerminal::start(&format!("top --url {url}"));
+    top.expect(&["RUNNING", "sources", "quit"]);
+    // Drawn anew, or letters that stood there already would be missing.
+    top.press("2\x0c");
+    top.expect(&["ru0", "bu0", "connected"]);
+    top.press("5\x0c");
+    top.expect(&["start,", "command"]);
+    top.press("?\x0c");
+    top.expect(&["everything"]);
+    run.interrupt();
+    run.end();
+    top.press("\x0c");
+    top.expect(&["ANSWER:"]);
+    top.press("q");
+    let status = wait_for("the end", || top.child.try_wait().expect("a child"));
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_run_on_a_terminal_draws_a_table_and_leaves_its_account() {
+    let setup = Setup::new("live-table", &[841]);
+    let output = setup.output().display().to_string();
+    let options = "--duration 2s --rate 1kHz --sources 2 --fragment-size 1KiB --control 127.0.0.1:0";
+    let mut demo = OnTerminal::start(&format!("demo {options} --output {output}"));
+    demo.expect(&["run 1 running", "to disk", "in flight", "events assigned", "balanced"]);
+    let status = wait_for("the end", || demo.child.try_wait().expect("a child"));
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_pipe_and_a_server_that_is_not_there_are_refused_in_words() {
+    let piped = Program::run(["top"]);
+    assert!(piped.expect_status(2).errors.contains("draws on a terminal"), "{piped:#?}");
+    let mut lonely = OnTerminal::start("top --url http://127.0.0.1:1");
+    lonely.expect(&["is there a `ropewalk run ... --control ADDRESS`?"]);
+    let status = wait_for("the end", || lonely.child.try_wait().expect("a child"));
+    assert_eq!(status.code(), Some(4));
+}
+
+/// The program with a run of this setup, and where its front ends connect to.
+fn run(setup: &Setup) -> (Program, String) {
+    let mut program = Program::start(["run".as_ref(), setup.file().as_os_str(), "--json".as_ref()]);
+    let address = program.expect_error_line("ru0 listens on ");
+    (program, address)
+}
+
+/// Everything up to some event is in the files, complete; the front ends, which do not know of the stop, sent more.
+#[test]
+fn an_interrupt_drains_and_is_good() {
+    let setup = Setup::new("interrupt", &[841, 843]);
+    let (program, address) = run(&setup);
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    let directory = setup.output().join("run000001");
+    let ended = std::thread::scope(|scope| {
+        for front_end in &mut front_ends {
+            scope.spawn(|| front_end.send_until_closed(1.., Duration::from_micros(200)));
+        }
+        wait_for("some events in a file", || {
+            let entries = std::fs::read_dir(&directory).ok()?;
+            let bytes: u64 = entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|file| file.len()).sum();
+            (bytes > 100_000).then_some(())
+        });
+        program.interrupt();
+        program.end()
+    });
+    let account = ended.expect_status(0).account();
+    assert_eq!(account["state"], "ended", "{account:#}");
+    let written = account["events"]["written"].as_u64().expect("a number");
+    let held = Held::in_directories(&[directory]);
+    held.expect_keys_up_to(written);
+    assert!(written > 0 && front_ends.iter().all(|front_end| front_end.sent().contains_key(&written)));
+    // What was sent beyond the last event is no loss: the run was over.
+    front_ends.iter_mut().for_each(|front_end| front_end.forget_after(written));
+    expect_everything(&front_ends.each_ref(), &held, written);
+}
+
+/// The drain would wait for a source that says nothing; the second interrupt does not, and tells what that cost.
+#[test]
+fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
+    let setup = Setup::new("forced", &[841, 843]);
+    let (mut program, address) = run(&setup);
+    let mut speaks = FrontEnd::ferol(&address, 841);
+    let silent = FrontEnd::ferol(&address, 843);
+    speaks.send(1..=100);
+    // The run is to hold them when it is interrupted: it takes a second until one source alone says where the run begins.
+    std::thread::sleep(Duration::from_millis(1500));
+    program.interrupt();
+    program.expect_error_line("stopping: ");
+    assert!(!program.has_ended(), "it drains");
+    program.interrupt();
+    let ended = program.end();
+    let account = ended.expect_status(130).account();
+    assert_eq!(account["state"], "forced", "{account:#}");
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    assert_eq!(account["fragments"]["dropped"][Cause::ForcedStop.name()], 100, "{account:#}");
+    drop(silent);
 }

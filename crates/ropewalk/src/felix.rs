@@ -1,0 +1,746 @@
+//! Commands on FELIX blocks.
+
+use crate::exit::{self, Failure};
+use crate::files::counted;
+use crate::output::{self, print_json, write_results};
+use crate::render::grouped;
+use crate::running::Interrupts;
+use clap::{Args, Subcommand, ValueEnum};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
+use ropewalk_flow::source::felix::{EmulatedCardConfig, FaultShare, Faults};
+use ropewalk_flow::stream::SubscriberAccount;
+use ropewalk_node::configuration::{self, Blocks, ServeSection};
+use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
+use ropewalk_node::offline::felix::{self, DecodeReport, ELinks};
+use ropewalk_node::offline::{ByteOrigin, OfflineError};
+use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Time};
+use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving};
+use ropewalk_wire::felix::{ELINKS, ELink};
+use ropewalk_wire::stream::{
+    Balance, Down, DownRefusal, End, LARGEST_DOWN_BYTES, MOST_RANGES, Policy, Range, Share, Subscribe,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub(crate) fn felix(command: &FelixCommand) -> Result<u8, Failure> {
+    match command {
+        FelixCommand::Decode(options) => decode(options),
+        FelixCommand::Dump(options) => dump(options),
+        FelixCommand::Generate(options) => generate(options),
+        FelixCommand::Serve(options) => serve(options),
+        FelixCommand::Subscribe(options) => subscribe(options),
+        FelixCommand::Card(options) => card(options),
+    }
+}
+
+fn decode(options: &DecodeOptions) -> Result<u8, Failure> {
+    let report = felix::decode(&mut felix::open(&options.file)?, options.max_chunk.0)?;
+    if options.json {
+        print_json(&report)?;
+    } else {
+        write_results(report_text(&report).as_bytes());
+    }
+    Ok(if report.is_damaged() { exit::UNBALANCED } else { exit::GOOD })
+}
+
+fn report_text(report: &DecodeReport) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        text.push_str(&words);
+        text.push('\n');
+    };
+    let (symbol, bytes, bits) = (&report.symbol, report.block_bytes, report.trailer_bits);
+    line(format!("blocks     {} of {bytes} bytes, symbol {symbol}, trailers of {bits} bits", grouped(report.blocks)));
+    line(format!("chunks     {}", grouped(report.chunks)));
+    line(format!("payload    {} bytes", grouped(report.payload_bytes)));
+    for (name, count) in [
+        ("signals", report.signals),
+        ("skipped", report.skipped_bytes),
+        ("left over", report.left_over_bytes),
+        ("open", report.open_chunks),
+    ] {
+        if count > 0 {
+            line(format!("{name:<10} {}", grouped(count)));
+        }
+    }
+    let rows = [
+        ("damaged blocks", &report.block_errors),
+        ("chunks given up", &report.chunk_errors),
+        ("chunks with a flag", &report.flagged),
+    ];
+    for (name, counts) in rows.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+        line(format!("{name}: {}", by_name(counts)));
+    }
+    for fault in &report.first_faults {
+        let whose = fault.elink.map_or_else(|| "of no known e-link".to_owned(), |elink| format!("e-link {elink}"));
+        line(format!("  block {} at {:#x}, {whose}: {}", fault.block, fault.offset, fault.error));
+    }
+    line(elink_table(report).to_string());
+    text
+}
+
+fn by_name(counts: &BTreeMap<&str, u64>) -> String {
+    counts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect::<Vec<_>>().join(", ")
+}
+
+fn elink_table(report: &DecodeReport) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["e-link", "blocks", "chunks", "bytes", "shortest", "longest", "given up", "flags"]);
+    for link in &report.elinks {
+        let numbers = [link.blocks, link.chunks, link.payload_bytes, link.least_bytes, link.most_bytes].map(grouped);
+        let texts = [by_name(&link.chunk_errors), by_name(&link.flagged)];
+        table.add_row([link.elink.to_string()].into_iter().chain(numbers).chain(texts));
+    }
+    for column in table.column_iter_mut().take(6) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn dump(options: &DumpOptions) -> Result<u8, Failure> {
+    let stdout = std::io::stdout();
+    let colours = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (first, end) = options.blocks;
+    let wanted = felix::DumpOptions { first, end, colours };
+    let mut out = BufWriter::new(stdout.lock());
+    let shown = felix::dump(&mut felix::open(&options.file)?, &wanted, &mut out);
+    match shown.and_then(|()| Ok(out.flush()?)) {
+        Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
+        shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
+    }
+}
+
+fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
+    let faults = options.faults.iter().copied();
+    let faults = Faults::new(faults).map_err(|error| Failure::Usage(format!("--fault: {error}")))?;
+    let card = EmulatedCardConfig::new(options.kind.0, options.elinks.iter(), options.chunk_size.0, options.seed);
+    let card = EmulatedCardConfig { faults, ..card };
+    let chunks = options.chunks.or(options.size.is_none().then_some(1000));
+    let wanted = felix::GenerateOptions { card, chunks, bytes: options.size.map(|size| size.0) };
+    let (output, stdout) = (&options.output, std::io::stdout());
+    let made = if output == Path::new("-") {
+        felix::generate(&wanted, &mut stdout.lock())?
+    } else {
+        let mut file = File::create(output).map_err(|error| {
+            let text = format!("{}: cannot create: {error}", output.display());
+            if error.kind() == ErrorKind::NotFound { Failure::Usage(text) } else { Failure::Environment(text) }
+        })?;
+        felix::generate(&wanted, &mut file)?
+    };
+    let (bytes, chunks) = (grouped(made.bytes), grouped(made.chunks_per_elink));
+    let elinks = counted(wanted.card.links.len(), "e-link");
+    tell!("{bytes} bytes of blocks: {chunks} chunks of each of {elinks}");
+    if !made.faults.is_empty() {
+        tell!("faults: {}", by_name(&made.faults));
+    }
+    Ok(exit::GOOD)
+}
+
+fn interrupts() -> Result<Interrupts, Failure> {
+    Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))
+}
+
+fn serve(options: &ServeOptions) -> Result<u8, Failure> {
+    let offers = offers(options)?;
+    let interrupts = interrupts()?;
+    let begin = Instant::now();
+    let served = run::serve(&offers, |serving| {
+        if let Serving::Listens(name, address) = serving {
+            say!("ready {name} {address}");
+        }
+        if interrupts.count() > 1 {
+            std::process::exit(i32::from(output::finish(exit::FORCED)));
+        }
+        interrupts.count() == 0
+    })?;
+    let mut all = SubscriberAccount::default();
+    served.iter().for_each(|card| all.merge(&card.server.subscribers));
+    if options.json {
+        print_json(&ServeReport::new(&served, &all, begin.elapsed().as_secs_f64()))?;
+    } else {
+        print_served(&served, &all);
+    }
+    Ok(if !all.is_balanced() {
+        exit::UNBALANCED
+    } else if all.dropped.total() > 0 {
+        exit::LOST
+    } else {
+        exit::GOOD
+    })
+}
+
+/// What is to be served: the cards of a configuration, or the blocks of a file.
+fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
+    let is_configuration = options.file.extension().is_some_and(|extension| extension == "toml");
+    let mut offers = if is_configuration {
+        CardOffer::of_configuration(&configuration::read_pull(&options.file)?)?
+    } else {
+        let origin = ByteOrigin::File(options.file.clone());
+        vec![CardOffer {
+            name: "felix".to_owned(),
+            serve: ServeSection::default(),
+            memory: 64 << 20,
+            rules: EventRule::USUAL.into(),
+            writer: OfferWriter::Blocks {
+                origin,
+                again: false,
+                bytes_per_second: None,
+                most_chunk_bytes: ChunkConfig::USUAL_MOST_BYTES,
+            },
+        }]
+    };
+    for offer in &mut offers {
+        let serve = &mut offer.serve;
+        serve.listen = options.listen.clone().unwrap_or_else(|| serve.listen.clone());
+        serve.wait = options.wait.unwrap_or(serve.wait);
+        serve.subscribers = options.subscribers.unwrap_or(serve.subscribers);
+        serve.queue = options.queue.unwrap_or(serve.queue);
+        serve.coalesce = options.coalesce.unwrap_or(serve.coalesce);
+        serve.coalesce_time = options.coalesce_time.unwrap_or(serve.coalesce_time);
+        serve.loop_back |= options.loop_back;
+        offer.memory = options.ring.map_or(offer.memory, |ring| ring.0);
+        if options.max_chunk.is_some_and(|most| is_configuration || most.0 > LARGEST_CHUNK_BYTES) {
+            let most = Bytes(LARGEST_CHUNK_BYTES);
+            return Err(Failure::Usage(format!("--max-chunk is for blocks of a file, and {most} at most")));
+        }
+        if let OfferWriter::Blocks { again, bytes_per_second, most_chunk_bytes, .. } = &mut offer.writer {
+            *most_chunk_bytes = options.max_chunk.map_or(*most_chunk_bytes, |most| most.0);
+            *again = options.again;
+            *bytes_per_second = options.rate.map(|rate| rate.bytes_per_second).or(*bytes_per_second);
+        } else if options.again || options.rate.is_some() {
+            let name = &offer.name;
+            return Err(Failure::Usage(format!("{name} is emulated: --loop and --rate are for blocks that are read")));
+        }
+    }
+    Ok(offers)
+}
+
+/// Writes a card's blocks for the run that started this process.
+fn card(options: &CardOptions) -> Result<u8, Failure> {
+    let configuration = configuration::read_pull(&options.config)?;
+    let interrupts = interrupts()?;
+    tell!("{} is written by process {}", options.name, std::process::id());
+    run::write_card(&configuration, &options.name, options.events, || interrupts.count() == 0)?;
+    Ok(exit::GOOD)
+}
+
+fn print_served(served: &[Served], all: &SubscriberAccount) {
+    let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
+    say!("blocks      {}", grouped(sum(|card| card.input.chunks.blocks)));
+    say!("chunks      {}", grouped(sum(|card| card.server.received)));
+    say!("subscribers {}", grouped(sum(|card| card.server.joined)));
+    say!("sent        {} chunks, {} bytes", grouped(all.sent), grouped(all.sent_bytes));
+    for (cause, count) in all.dropped.iter() {
+        say!("dropped     {} {cause}", grouped(count));
+    }
+    let refused = sum(|card| card.server.down.1);
+    if refused > 0 {
+        say!("refused     {} messages to e-links", grouped(refused));
+    }
+    let unwanted = sum(|card| card.server.unwanted);
+    if unwanted > 0 {
+        say!("unwanted    {}", grouped(unwanted));
+    }
+    say!("ledger      {}", if all.is_balanced() { "balanced" } else { "NOT BALANCED" });
+}
+
+fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
+    let ranges: Vec<Range> = options.elinks.ranges().map(|(first, last)| Range { first, last }).collect();
+    if ranges.len() > MOST_RANGES {
+        return Err(Failure::Usage(format!("--elinks: at most {MOST_RANGES} ranges; subscribe twice for more")));
+    }
+    let config = client_config(options, ranges);
+    let mut output = options.output.as_deref().map(create).transpose()?;
+    let mut written = Ok(());
+    let mut came: BTreeMap<u16, ELinkCounts> = BTreeMap::new();
+    let (interrupts, begin, duration) = (interrupts()?, Instant::now(), options.duration.map(|time| time.0));
+    let is_over = || interrupts.count() > 0 || duration.is_some_and(|most| begin.elapsed() >= most);
+    let report = run::subscribe(
+        config,
+        |head, payload| {
+            let elink = head.elink.number();
+            let none = ELinkCounts { chunks: 0, elink, flagged: 0, payload_bytes: 0 };
+            let link = came.entry(elink).or_insert(none);
+            link.chunks += 1;
+            link.payload_bytes += u64::from(head.length);
+            link.flagged += u64::from(!head.status.is_good());
+            if let (Some(out), Ok(())) = (&mut output, &written) {
+                written = out.write_all(&head.to_bytes());
+                for piece in payload.pieces() {
+                    written = std::mem::replace(&mut written, Ok(())).and_then(|()| out.write_all(piece));
+                }
+            }
+        },
+        |_, _| !is_over(),
+    )?;
+    let flushed = output.as_mut().map_or(Ok(()), Write::flush);
+    written.and(flushed).map_err(|error| Failure::Environment(format!("cannot write the chunks: {error}")))?;
+    if options.json {
+        let elinks = came.into_values().collect();
+        print_json(&SubscribeReport::new(&report, elinks, begin.elapsed().as_secs_f64()))?;
+    } else {
+        tell!("chunks {}, {} bytes, of {} e-links", grouped(report.chunks), grouped(report.bytes), came.len());
+        if report.lost.chunks > 0 {
+            tell!("dropped by the server: {} chunks", grouped(report.lost.chunks));
+        }
+    }
+    if let Some(refused) = &report.first_down_refused {
+        let (count, elink) = (grouped(report.down_refused), refused.elink.number());
+        tell!("refused by the server: {count} messages to e-links, the first one to {elink}: {}", why(refused.why));
+    }
+    Ok(if report.lost.chunks + report.down_refused > 0 { exit::LOST } else { exit::GOOD })
+}
+
+fn why(refusal: DownRefusal) -> &'static str {
+    match refusal {
+        DownRefusal::NoDownLink => {
+            "no card's down-link is connected there, so that it would reach no front end; `serve --loop-back` says it back"
+        }
+        DownRefusal::NoRoom => "the down-link has no room now; send less, or later",
+    }
+}
+
+fn client_config(options: &SubscribeOptions, ranges: Vec<Range>) -> ClientConfig {
+    let balance = match options.balance {
+        BalanceName::Turns => Balance::RoundRobin,
+        BalanceName::Event => Balance::ByEvent,
+    };
+    let policy = match options.when_full {
+        PolicyName::Wait => Policy::BackPressure,
+        PolicyName::Drop => Policy::Drop,
+    };
+    let share = options.group.map_or(Share::Alone, |group| Share::Group(group, balance));
+    ClientConfig {
+        address: options.address.clone(),
+        name: "ropewalk felix subscribe".to_owned(),
+        wanted: Subscribe { ranges, policy, share, one_in: options.one_in },
+        down: options.send.clone(),
+        reconnect: options.reconnect.map(|time| time.0),
+        chunks: options.chunks,
+        most_chunk_bytes: u32::MAX,
+    }
+}
+
+fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(BufWriter::new(std::io::stdout())));
+    }
+    match File::create(path) {
+        Ok(file) => Ok(Box::new(BufWriter::with_capacity(1 << 20, file))),
+        Err(error) => Err(Failure::Environment(format!("{}: cannot create: {error}", path.display()))),
+    }
+}
+
+// Members stand in the order in which they are printed: that of their names.
+
+/// The report of a server, over all cards and subscribers.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What a server of chunks did: the last line of `ropewalk felix serve FILE --json`")]
+pub(crate) struct ServeReport {
+    /// Blocks that were decoded, damaged ones included.
+    blocks: u64,
+    /// Bytes of these blocks.
+    bytes: u64,
+    /// How many cards were served.
+    #[schemars(range(min = 1))]
+    cards: usize,
+    /// Chunks that came from the cards.
+    chunks: u64,
+    /// Bytes that were copied: of small chunks, and for subscribers that may lose chunks.
+    copied_bytes: u64,
+    /// Messages to e-links.
+    down: DownCounts,
+    /// Chunks that were dropped, by cause.
+    dropped: BTreeMap<&'static str, u64>,
+    /// How long the server ran, in seconds.
+    #[schemars(range(min = 0))]
+    duration_s: f64,
+    /// Whether the account of chunks adds up: offered = sent + dropped + moved + queued.
+    ledger: Ledger,
+    /// Chunks that other members of a group took over.
+    moved: u64,
+    /// Chunks that subscribers asked for, once for each subscriber.
+    offered: u64,
+    /// Chunks that samples left out. They are in no other count.
+    passed_over: u64,
+    /// Chunks that still wait.
+    queued: u64,
+    /// Connections that were refused or sent nonsense.
+    refused: u64,
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
+    schema: &'static str,
+    /// Chunks that were given to the transport.
+    sent: u64,
+    /// Bytes of the chunks that were sent.
+    sent_bytes: u64,
+    /// Subscribers that came.
+    subscribers: u64,
+    /// Chunks received that no subscriber asked for.
+    unwanted: u64,
+    /// How often a card waited for a subscriber that must miss nothing.
+    waits: u64,
+}
+
+/// Messages to e-links.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DownCounts {
+    /// Messages that were refused: there is no down-link, or no room in it.
+    refused: u64,
+    /// Messages that were accepted: with `--loop-back` the emulated card returns them.
+    sent: u64,
+}
+
+/// Whether an account adds up.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Ledger {
+    /// Whether it adds up.
+    balanced: bool,
+}
+
+impl ServeReport {
+    const SCHEMA: &'static str = "ropewalk-felix-serve-1";
+
+    /// The report of all cards and subscribers after this many seconds.
+    fn new(served: &[Served], all: &SubscriberAccount, seconds: f64) -> Self {
+        let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
+        Self {
+            blocks: sum(|card| card.input.chunks.blocks),
+            bytes: sum(|card| card.input.bytes),
+            cards: served.len(),
+            chunks: sum(|card| card.server.received),
+            copied_bytes: sum(|card| card.server.copied_bytes),
+            down: DownCounts { refused: sum(|card| card.server.down.1), sent: sum(|card| card.server.down.0) },
+            dropped: all.dropped.iter().map(|(cause, count)| (cause.name(), count)).collect(),
+            duration_s: seconds,
+            ledger: Ledger { balanced: all.is_balanced() },
+            moved: all.moved,
+            offered: all.offered,
+            passed_over: all.passed_over,
+            queued: all.queued,
+            refused: sum(|card| card.server.refused),
+            schema: Self::SCHEMA,
+            sent: all.sent,
+            sent_bytes: all.sent_bytes,
+            subscribers: sum(|card| card.server.joined),
+            unwanted: sum(|card| card.server.unwanted),
+            waits: sum(|card| card.input.waits),
+        }
+    }
+}
+
+/// The report of a subscriber, over all its connections.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "What a subscriber got: the last line of `ropewalk felix subscribe ADDRESS --json`")]
+pub(crate) struct SubscribeReport {
+    /// Chunks that came.
+    chunks: u64,
+    /// How often it subscribed.
+    connections: u64,
+    /// Messages to e-links that the server refused.
+    down_refused: u64,
+    /// Chunks that the server reported as dropped.
+    dropped: u64,
+    /// Bytes of the chunks that the server dropped.
+    dropped_bytes: u64,
+    /// How long the subscriber ran, in seconds.
+    #[schemars(range(min = 0))]
+    duration_s: f64,
+    /// Each e-link that sent something, in the order of their numbers.
+    elinks: Vec<ELinkCounts>,
+    /// Bytes of the chunks that came.
+    payload_bytes: u64,
+    /// The form's name and version.
+    #[schemars(extend("const" = Self::SCHEMA))]
+    schema: &'static str,
+    /// The server's account of the last connection; null if it sent none.
+    server: Option<ServerCounts>,
+}
+
+/// What one e-link sent.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ELinkCounts {
+    /// Chunks that came from it.
+    chunks: u64,
+    /// The number of the e-link.
+    elink: u16,
+    /// Chunks with a flag of the card.
+    flagged: u64,
+    /// Bytes of the chunks that came from it.
+    payload_bytes: u64,
+}
+
+/// The account of one connection at the server.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ServerCounts {
+    /// Chunks that were dropped.
+    dropped: u64,
+    /// Chunks that this subscriber asked for.
+    offered: u64,
+    /// Chunks that were sent.
+    sent: u64,
+}
+
+impl From<End> for ServerCounts {
+    fn from(end: End) -> Self {
+        Self { dropped: end.dropped, offered: end.offered, sent: end.sent }
+    }
+}
+
+impl SubscribeReport {
+    const SCHEMA: &'static str = "ropewalk-felix-subscribe-1";
+
+    /// The report of these e-links after this many seconds.
+    fn new(report: &ClientReport, elinks: Vec<ELinkCounts>, seconds: f64) -> Self {
+        Self {
+            chunks: report.chunks,
+            connections: report.connections,
+            down_refused: report.down_refused,
+            dropped: report.lost.chunks,
+            dropped_bytes: report.lost.bytes,
+            duration_s: seconds,
+            elinks,
+            payload_bytes: report.bytes,
+            schema: Self::SCHEMA,
+            server: report.end.map(ServerCounts::from),
+        }
+    }
+}
+
+/// The longest chunk where nobody says anything else.
+const MAX_CHUNK: &str = "1MiB";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FelixCommand {
+    /// Count what a file of blocks holds: chunks of each e-link, sizes, errors by name.
+    Decode(DecodeOptions),
+    /// Show blocks one by one: headers, sub-chunks, trailers, and which chunk each piece is of.
+    Dump(DumpOptions),
+    /// Write the blocks of an emulated card, with faults if they are wanted.
+    Generate(GenerateOptions),
+    /// Send the chunks of blocks, or of the cards of a configuration, to whoever subscribes to their e-links.
+    Serve(ServeOptions),
+    /// Get the chunks of e-links from a server.
+    Subscribe(SubscribeOptions),
+    /// Write the blocks of an emulated card into the ring that a run gives it; a run starts this by itself.
+    Card(CardOptions),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, as a run does it for a card of felix.toml with `writer = \"process\"`:
+  ropewalk felix card felix.toml flx0 --events 100000 0<>RING 1<>BELL
+
+Standard input is the ring, an anonymous file that the run has made; standard output is what it is woken by. Nothing can be
+written to anything else. Ctrl-C ends the card behind the last trigger.")]
+pub(crate) struct CardOptions {
+    /// The configuration of the run.
+    pub(crate) config: PathBuf,
+    /// The card's name.
+    pub(crate) name: String,
+    /// End after so many triggers.
+    #[arg(long, value_name = "N")]
+    pub(crate) events: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix decode card0.dat
+  ropewalk felix decode - --json < card0.dat
+
+The kind of the blocks is found by itself. The status is 1 where anything is damaged or missing.")]
+pub(crate) struct DecodeOptions {
+    /// A file of blocks, a FIFO, or - for standard input.
+    pub(crate) file: PathBuf,
+    /// Chunks that are longer are given up.
+    #[arg(long, value_name = "SIZE", default_value = MAX_CHUNK)]
+    pub(crate) max_chunk: Bytes,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix dump card0.dat
+  ropewalk felix dump card0.dat --blocks 2040..2048 | less -R")]
+pub(crate) struct DumpOptions {
+    /// A file of blocks, a FIFO, or - for standard input.
+    pub(crate) file: PathBuf,
+    /// The blocks from N to before M, counted from 0: 5..8, 5.., ..8, or 5 alone.
+    #[arg(long, value_name = "N..M", default_value = "0..8", value_parser = block_range)]
+    pub(crate) blocks: (u64, u64),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix generate card0.dat --elinks 0-23 --chunk-size 64 --size 100MiB
+  ropewalk felix generate - --kind 4KiB --chunk-size 'exponential(256)' | ropewalk felix decode -
+  ropewalk felix generate bad.dat --chunks 10000 --fault crc=0.001 --fault lost_block=0.0001
+
+Faults of chunks: busy, crc, error, truncated, timed_out, missing, no_first, no_last, oversize, stalled, silence,
+out_of_band; of blocks: lost_block, sequence_gap, start_of_block, padding, past_header, undefined_type, lost_bytes.")]
+pub(crate) struct GenerateOptions {
+    /// The file to write, or - for standard output.
+    pub(crate) output: PathBuf,
+    /// The kind of blocks: narrow (0xABCD, 1 KiB), wide (0xABCE, 1 KiB) or a size from 1KiB to 64KiB (0xC0CE).
+    #[arg(long, value_name = "KIND", default_value = "narrow")]
+    pub(crate) kind: Blocks,
+    /// The e-links.
+    #[arg(long, value_name = "LIST", default_value = "0-23")]
+    pub(crate) elinks: ELinks,
+    /// How large chunks are: 64, uniform(16,4KiB), exponential(64), lognormal(256,1.2).
+    #[arg(long, value_name = "SIZE", default_value = "64")]
+    pub(crate) chunk_size: ChunkBytes,
+    /// So many chunks of each e-link (1000 unless --size is given).
+    #[arg(long, value_name = "N")]
+    pub(crate) chunks: Option<u64>,
+    /// About so many bytes of blocks.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Bytes>,
+    /// Everything random follows from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// A fault and the share of all chunks or blocks that it strikes, 0 to 1; may be given several times.
+    #[arg(long = "fault", value_name = "NAME=SHARE")]
+    pub(crate) faults: Vec<FaultShare>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix serve card0.dat --wait 1
+  ropewalk felix generate - --size 10GiB | ropewalk felix serve - --listen 0.0.0.0:12350 --rate 800MB/s
+  ropewalk felix serve examples/felix.toml
+
+One line for each card says where subscribers may connect: `ready felix ADDRESS`, or `ready NAME ADDRESS` of a card of a
+configuration, where options come before what stands there. It ends when the blocks do and everything is sent, or with Ctrl-C.")]
+pub(crate) struct ServeOptions {
+    /// A file of blocks, a FIFO, or - for standard input; or a configuration (*.toml), whose `[[felix]]` cards are served.
+    pub(crate) file: PathBuf,
+    /// Where subscribers connect; port 0 for any free one [default: 127.0.0.1:0].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Begin when so many subscribers are there [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) wait: Option<u32>,
+    /// At most so many subscribers at once [default: 16].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) subscribers: Option<u8>,
+    /// What may wait for one subscriber [default: 4MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) queue: Option<Bytes>,
+    /// The card's ring, in which chunks lie until they are sent [default: 64MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ring: Option<Bytes>,
+    /// Chunks that are longer are given up; of a configuration the longest `max_fragment` counts [default: 1MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_chunk: Option<Bytes>,
+    /// So many bytes are sent without waiting for more [default: 64KiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) coalesce: Option<Bytes>,
+    /// What waits for so long is sent, however little it is [default: 1ms].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) coalesce_time: Option<Time>,
+    /// The blocks again and again, with sequence numbers that go on counting; not of emulated cards.
+    #[arg(long = "loop")]
+    pub(crate) again: bool,
+    /// No faster than this; not of emulated cards.
+    #[arg(long, value_name = "BANDWIDTH")]
+    pub(crate) rate: Option<Bandwidth>,
+    /// What subscribers send to e-links comes back as if front ends had said it.
+    #[arg(long)]
+    pub(crate) loop_back: bool,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Copy, Clone, Debug, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// The card waits: nothing is lost.
+    Wait,
+    /// They are dropped and counted.
+    Drop,
+}
+
+#[derive(Copy, Clone, Debug, ValueEnum)]
+pub(crate) enum BalanceName {
+    /// One after the other.
+    Turns,
+    /// All chunks of an event to the same member.
+    Event,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix subscribe 127.0.0.1:12350
+  ropewalk felix subscribe felix1:12350 --elinks 1,8-15 --output chunks.dat
+  ropewalk felix subscribe felix1:12350 --when-full drop --one-in 100 --json
+  ropewalk felix subscribe felix1:12350 --group 1 --balance event --reconnect 1s")]
+pub(crate) struct SubscribeOptions {
+    /// Where the server listens.
+    pub(crate) address: String,
+    /// The e-links.
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) elinks: ELinks,
+    /// What becomes of chunks for which there is no room at the server.
+    #[arg(long, value_enum, default_value = "wait")]
+    pub(crate) when_full: PolicyName,
+    /// Share the chunks with the other members of this group: each goes to one of them.
+    #[arg(long, value_name = "N")]
+    pub(crate) group: Option<u16>,
+    /// How the group shares.
+    #[arg(long, value_enum, default_value = "turns", requires = "group")]
+    pub(crate) balance: BalanceName,
+    /// Get one chunk in so many.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) one_in: u32,
+    /// Leave after so many chunks.
+    #[arg(long, value_name = "N")]
+    pub(crate) chunks: Option<u64>,
+    /// Leave after this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Connect again after this time when the connection fails or breaks.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) reconnect: Option<Time>,
+    /// Send this text to an e-link; may be given several times.
+    #[arg(long = "send", value_name = "ELINK=TEXT", value_parser = down)]
+    pub(crate) send: Vec<Down>,
+    /// Write the chunks here, each behind its head of 8 bytes; - for standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn down(text: &str) -> Result<Down, String> {
+    let wrong = || "bytes for an e-link are ELINK=TEXT, such as 5=reset".to_owned();
+    let (number, bytes) = text.split_once('=').ok_or_else(wrong)?;
+    let number = number.parse::<u16>().ok().filter(|&number| usize::from(number) < ELINKS).ok_or_else(wrong)?;
+    if bytes.len() > LARGEST_DOWN_BYTES {
+        return Err(format!("at most {LARGEST_DOWN_BYTES} bytes can be sent to an e-link at once"));
+    }
+    Ok(Down { elink: ELink::new(number), bytes: bytes.as_bytes().to_vec() })
+}
+
+/// `5..8`, `5..`, `..8` or `5`.
+fn block_range(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || "blocks are numbers from 0, such as 5..8, 5.., ..8 or 5".to_owned();
+    let number = |part: &str| part.trim().parse::<u64>().map_err(|_| wrong());
+    let (first, end) = match text.split_once("..") {
+        None => (number(text)?, number(text)?.saturating_add(1)),
+        Some((first, end)) => {
+            (if first.is_empty() { 0 } else { number(first)? }, if end.is_empty() { u64::MAX } else { number(end)? })
+        }
+    };
+    if first < end { Ok((first, end)) } else { Err(wrong()) }
+}
