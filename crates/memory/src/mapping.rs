@@ -364,7 +364,7 @@ const BATCH: usize = 1024;
 ///
 /// # Errors
 /// `InvalidInput` if there is no such node.
-pub(crate) fn bind_to_node(base: NonNull<u8>, bytes: usize, node: u16) -> io::Result<()> {
+fn bind_to_node(base: NonNull<u8>, bytes: usize, node: u16) -> io::Result<()> {
     let node = node as usize;
     let mut mask = [0usize; NODES / WORD];
     *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
@@ -376,7 +376,7 @@ pub(crate) fn bind_to_node(base: NonNull<u8>, bytes: usize, node: u16) -> io::Re
 }
 
 /// How many pages of `step` bytes do not lie on `node`, untouched ones included.
-pub(crate) fn pages_elsewhere(base: NonNull<u8>, bytes: usize, step: usize, node: u16) -> io::Result<usize> {
+fn pages_elsewhere(base: NonNull<u8>, bytes: usize, step: usize, node: u16) -> io::Result<usize> {
     let mut elsewhere = 0;
     let mut addresses = [core::ptr::null::<u8>(); BATCH];
     let mut nodes = [0i32; BATCH];

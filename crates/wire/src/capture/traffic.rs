@@ -350,7 +350,7 @@ type Whose = (IpAddr, IpAddr, u8, u32);
 
 /// Datagrams of which some parts have come.
 #[derive(Debug, Default)]
-pub(super) struct Reassembly {
+struct Reassembly {
     /// In the order of their first parts.
     open: Vec<Open>,
     /// The datagram that became whole last.

@@ -280,7 +280,7 @@ const HEAD: usize = NEAR + 8;
 
 /// A field near a frame's begin; without bits where the layout has none.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Near {
+struct Near {
     mask: u64,
     base: u32,
     down: u8,
@@ -430,7 +430,7 @@ impl Plan {
     /// What stands at the front where that are zeros, or where zeros were. A frame of nothing but zeros is none: behind them two
     /// frames are looked for that number each other, or one whose checksum is right.
     #[inline]
-    pub(super) fn pass_zeros(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
+    fn pass_zeros(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
         if window.array(0) == Some([0]) && zeros::leading(window, self.least) == self.least {
             return self.zeros_in_front(window, search);
         }
@@ -438,7 +438,7 @@ impl Plan {
     }
 
     /// Whether a datagram of which something is known is nothing but zeros.
-    pub(super) fn is_blank(&self, datagram: &(impl Window + ?Sized)) -> bool {
+    fn is_blank(&self, datagram: &(impl Window + ?Sized)) -> bool {
         let says_something = self.numbers_frames() || self.ticks.is_some() || self.source.is_some();
         let bytes = datagram.len();
         says_something && zeros::leading(datagram, bytes) == bytes && self.is_matched(datagram)

@@ -573,7 +573,7 @@ impl Extents {
     }
 
     /// The key of what reaches farthest from the begin.
-    pub(super) fn farthest(&self) -> &str {
+    fn farthest(&self) -> &str {
         let end =
             |field: &Field| if field.number().at < 0 { 0 } else { field.number().at + i32::from(field.number().bytes) };
         self.taken.iter().max_by_key(|(_, field)| end(field)).map_or("frame", |(key, _)| key)
