@@ -591,7 +591,7 @@ fn a_frame_that_came_before_nobody_listened_and_is_found_later_is_heard_then() {
 
 #[test]
 fn an_event_that_grows_beyond_the_limit_is_given_up_and_the_next_one_is_found() {
-    let mut stream = GatheredStream::new(ForeignFormat::Alice, FramerLimits { max_fragment: 200, ..LIMITS });
+    let mut stream = GatheredStream::new(ForeignFormat::Alice, FramerLimits { max_fragment: 200, ..GATHERING });
     for page in [page(1, 0, 0, false), page(1, 1, 1, false), page(1, 2, 2, false), page(1, 3, 3, true)] {
         stream.push(&page).expect("a page");
     }
@@ -639,7 +639,7 @@ fn packets_of_a_pulse_are_one_fragment_and_one_that_strays_ends_no_other_pulse()
 
 #[test]
 fn without_gathering_each_frame_is_a_fragment() {
-    let mut stream = GatheredStream::new(ForeignFormat::Alice, FramerLimits { gather: None, ..LIMITS });
+    let mut stream = GatheredStream::new(ForeignFormat::Alice, FramerLimits { gather: None, ..GATHERING });
     stream.push(&page(1, 0, 0, false)).expect("a page");
     stream.push(&page(1, 1, 1, true)).expect("a page");
     assert_eq!(outcome(&stream.out), [Ok((1, PAGE, false)), Ok((1, PAGE, false))]);
