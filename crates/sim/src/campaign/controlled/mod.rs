@@ -1,20 +1,588 @@
-//! Front ends under run control: programs that are slow, deaf to a command, cut off, killed and started anew, over several
-//! runs, and the real drive that conducts them.
+//! Front ends under run control: programs that are slow, ignore a command, are cut off, killed and restarted, over several
+//! runs, and the real drive that controls them.
 //!
 //! ```text
 //!   Program (trigger, detectors) <--simulated network--> ControlledDrive --commands--> StandInNodes
-//!        |      what it is told, in which order                |   what the nodes are told
+//!        |      which commands, in which order                 |   which commands nodes get
 //!        +--------------------> Referee <----------------------+
 //! ```
-//! The referee asks no machine. Of a *reliable* program, which nothing happened to in a run, everything must be right: it is
-//! never named, never left behind, and its first and last event are those of all others. While the nodes are paused it issues
-//! nothing, if it is the trigger source, and afterwards it goes on.
+//! The referee asks no machine. For a *reliable* program, which suffered no mishap in a run, everything must be right: it is
+//! never named, never left behind, and its first and last event are those of all others. While the nodes are paused a trigger
+//! source issues nothing, and afterwards it goes on.
 
-mod nodes;
 mod program;
-mod referee;
-mod scenario;
-mod world;
 
-pub use scenario::{Mishap, PauseSetting, ProgramSetting, Scenario};
-pub use world::World;
+use super::broken::{Broken, Checker};
+use super::content::mixed;
+use super::draw::Draw;
+use program::Program;
+use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig, Incident, IncidentKind, RunOrder};
+use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_io::disk::SimulatedDisk;
+use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
+use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_node::drive::{ControlledDrive, ControlledDriveConfig, Drive, FrontEndsAccount};
+use ropewalk_terms::{EventKey, Incarnation, Instant, RunNumber, SourceId};
+use ropewalk_wire::front_end::{CONTROL_VERSION, Command, Kind, OLDEST_CONTROL_VERSION, Stage};
+use std::time::Duration;
+
+/// How long run control waits for an answer here.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How long it waits at most for data that still leave.
+const DRAIN: Duration = Duration::from_secs(4);
+
+/// What happens to a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mishap {
+    /// Its control connection breaks.
+    Reset,
+    /// Its control connection carries nothing more, and nobody says so.
+    HalfOpen,
+    /// It is killed, and started anew after this time.
+    Kill(Duration),
+}
+
+/// A pause of a run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PauseSetting {
+    /// Which run.
+    pub run: usize,
+    /// When it is paused, from its beginning.
+    pub at: Duration,
+    /// For how long.
+    pub length: Duration,
+}
+
+/// A program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramSetting {
+    /// A start waits for it.
+    pub is_required: bool,
+    /// How long it takes to answer a command.
+    pub delay: Duration,
+    /// In so many steps it sends the data of one event.
+    pub steps_for_event: u64,
+    /// It never answers this command.
+    pub deaf_to: Option<Kind>,
+    /// The version of the protocol that it speaks.
+    pub version: u16,
+}
+
+/// A system and what goes wrong with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scenario {
+    /// The seed of all chances.
+    pub seed: u64,
+    /// The first one is the trigger source.
+    pub has_trigger: bool,
+    /// The programs.
+    pub programs: Vec<ProgramSetting>,
+    /// How long each run goes on until it is stopped.
+    pub runs: Vec<Duration>,
+    /// Run, time from its beginning, program, what happens.
+    pub mishaps: Vec<(usize, Duration, usize, Mishap)>,
+    /// Pauses, some of which the run's end overtakes.
+    pub pauses: Vec<PauseSetting>,
+    /// In this run the nodes drain by themselves after this time.
+    pub nodes_drain: Option<(usize, Duration)>,
+    /// This run is stopped by force.
+    pub forced: Option<usize>,
+}
+
+impl Scenario {
+    /// The scenario of a seed. In every fourth nothing goes wrong.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw::new(seed, 40);
+        let is_quiet = seed.is_multiple_of(4);
+        let count = draw.between(2, 5) as usize;
+        let runs: Vec<Duration> =
+            (0..draw.between(1, 3)).map(|_| Duration::from_millis(draw.between(50, 2500))).collect();
+        let deaf = (!is_quiet && draw.one_in(3)).then(|| draw.below(count as u64) as usize);
+        let kinds = [Kind::Configure, Kind::Start, Kind::Enable, Kind::Veto, Kind::Stop];
+        let programs = (0..count).map(|place| ProgramSetting {
+            is_required: place == 0 || !draw.one_in(3),
+            delay: draw.time(Duration::from_millis(1), Duration::from_millis(300)),
+            steps_for_event: if draw.one_in(4) { 2 } else { 1 },
+            deaf_to: if deaf == Some(place) { Some(draw.of(&kinds)) } else { None },
+            version: CONTROL_VERSION,
+        });
+        let mut programs: Vec<ProgramSetting> = programs.collect();
+        let mishap = |draw: &mut Draw| match draw.below(3) {
+            0 => Mishap::Reset,
+            1 => Mishap::HalfOpen,
+            _ => Mishap::Kill(Duration::from_millis(draw.between(10, 1500))),
+        };
+        let mishaps = (0..if is_quiet { 0 } else { draw.below(5) }).map(|_| {
+            let run = draw.below(runs.len() as u64) as usize;
+            let at = Duration::from_millis(draw.below(runs[run].as_millis() as u64 + 1500));
+            (run, at, draw.below(count as u64) as usize, mishap(&mut draw))
+        });
+        let mishaps: Vec<_> = mishaps.collect();
+        let pauses = Self::draw_pauses(seed, &runs, &mut programs);
+        let some_run = |draw: &mut Draw| draw.below(runs.len() as u64) as usize;
+        Self {
+            seed,
+            has_trigger: !draw.one_in(6),
+            nodes_drain: draw.one_in(6).then(|| (some_run(&mut draw), Duration::from_millis(draw.between(100, 2000)))),
+            forced: (!is_quiet && draw.one_in(8)).then(|| some_run(&mut draw)),
+            programs,
+            runs,
+            mishaps,
+            pauses,
+        }
+    }
+
+    /// Pauses, and programs that know nothing of them or do not answer: the choices of another stream, so that all else stays as it was.
+    fn draw_pauses(seed: u64, runs: &[Duration], programs: &mut [ProgramSetting]) -> Vec<PauseSetting> {
+        let mut draw = Draw::new(seed, 41);
+        let count = if draw.one_in(3) { 0 } else { draw.between(1, 4) };
+        let pauses = (0..count).map(|_| {
+            let run = draw.below(runs.len() as u64) as usize;
+            let at = Duration::from_millis(draw.below(runs[run].as_millis() as u64 + 1000));
+            PauseSetting { run, at, length: draw.time(Duration::from_millis(5), Duration::from_millis(2500)) }
+        });
+        let pauses = pauses.collect();
+        for (place, program) in programs.iter_mut().enumerate() {
+            if draw.one_in(6) {
+                program.version = OLDEST_CONTROL_VERSION;
+            }
+            if place == 0 && program.deaf_to.is_none() && !seed.is_multiple_of(4) && draw.one_in(8) {
+                program.deaf_to = Some(draw.of(&[Kind::Hold, Kind::Release]));
+            }
+        }
+        pauses
+    }
+
+    /// Whether nothing happens to a program in a run, and it answers everything.
+    fn is_reliable(&self, run: usize, place: usize) -> bool {
+        // What happened in a run before may still have its effect.
+        let strikes = |struck: usize| struck <= run;
+        self.programs[place].deaf_to.is_none()
+            && !self.mishaps.iter().any(|&(struck, _, whom, _)| whom == place && strikes(struck))
+    }
+}
+
+/// How much time passes from turn to turn.
+const STEP: Duration = Duration::from_millis(5);
+/// Where the drive listens.
+const ADDRESS: &str = "run-control";
+
+/// Programs, the drive, the network between them.
+pub struct World {
+    scenario: Scenario,
+    now: Instant,
+    network: Network,
+    drive: ControlledDrive<Simulated, SimulatedDisk>,
+    programs: Vec<Program>,
+    digest: u64,
+}
+
+fn pool(name: &str) -> Pool {
+    Pool::new_untouched(PoolConfig::heap(name, 64 << 10, 48)).expect("there is memory for a small pool")
+}
+
+impl World {
+    /// The world of a scenario, before anything has happened.
+    pub fn new(scenario: Scenario) -> Self {
+        let network = Network::new(scenario.seed, Faults { give_up: Duration::from_secs(2), ..Faults::bumpy() });
+        let front_ends = scenario.programs.iter().enumerate().map(|(place, program)| FrontEndConfig {
+            source: SourceId(place as u32 + 1),
+            is_trigger: place == 0 && scenario.has_trigger,
+            is_required: program.is_required,
+            settings: format!("place = {place}"),
+        });
+        let config = ControlledDriveConfig {
+            front_ends: FrontEndsConfig { front_ends: front_ends.collect(), answer: ANSWER, drain: DRAIN },
+            listen: ADDRESS.to_owned(),
+            incarnation: Incarnation(1),
+        };
+        let peers = network.dispatcher(SimulatedConfig::default(), pool("run control"));
+        let drive = ControlledDrive::new(config, peers, Staging::new(pool("staging")), None);
+        let drive = drive.expect("the address is free");
+        let address = drive.address();
+        let programs = scenario.programs.iter().enumerate().map(|(place, setting)| {
+            let network = network.dispatcher(SimulatedConfig::default(), pool("program"));
+            Program::new(place as u32 + 1, setting.clone(), network, Staging::new(pool("words")), &address)
+        });
+        let programs = programs.collect();
+        Self { now: Instant::ZERO, network, drive, programs, digest: scenario.seed, scenario }
+    }
+
+    /// Takes every run.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn run(&mut self) -> Result<(), Broken> {
+        for run in 0..self.scenario.runs.len() {
+            self.take(run)?;
+        }
+        for account in self.drive.pools() {
+            // One is filled at each connection, and one with what is said; leftovers of cut connections are few.
+            let (is_balanced, most) =
+                (account.loans == account.returned + account.held, 2 * self.programs.len() as u64);
+            Broken::unless(is_balanced && account.held <= 2 + most, Checker::Pools, || format!("{account:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// Mixed from everything that happened: equal for equal histories.
+    pub const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn take(&mut self, run: usize) -> Result<(), Broken> {
+        let begun = self.now;
+        let length = self.scenario.runs[run];
+        let mut referee = Referee::new(&self.scenario, run);
+        let mut nodes = StandInNodes::default();
+        let addresses = vec!["ru0".to_owned(); self.programs.len()];
+        let order = RunOrder { run: RunNumber(run as u32 + 1), first: EventKey::new(0, 1), last: None, addresses };
+        self.drive.start(self.now, order, false);
+        let mut is_paused = false;
+        let (mut is_told, is_forced) = (false, self.scenario.forced == Some(run));
+        while !(is_told && self.drive.is_at_rest() && nodes.phase == RunPhase::Ended) {
+            let age = self.now.since(begun);
+            if age >= length && !std::mem::replace(&mut is_told, true) {
+                referee.stop(self.now);
+                if is_forced { self.drive.force_stop(self.now) } else { self.drive.stop(self.now, None) }
+            }
+            if self.scenario.nodes_drain.is_some_and(|(of, at)| of == run && age >= at && age < at + STEP) {
+                nodes.drain(self.now);
+            }
+            self.strike(run, age);
+            // An operator has a run paused that is under way.
+            let is_wanted = nodes.phase == RunPhase::Running && self.is_to_be_paused(run, age);
+            if std::mem::replace(&mut is_paused, is_wanted) != is_wanted {
+                referee.pause(self.now, is_wanted);
+                self.drive.pause(self.now, is_wanted);
+            }
+            self.turn(&mut referee, &mut nodes)?;
+            referee.is_overdue(self.now)?;
+            referee.expect_pauses(self.now, &self.programs[0])?;
+            self.now = self.now.after(STEP);
+        }
+        let account = self.drive.account();
+        self.digest = mixed(self.digest, account.last.unwrap_or(0), account.incidents.len() as u64);
+        referee.judge(&self.programs, &account)
+    }
+
+    fn is_to_be_paused(&self, run: usize, age: Duration) -> bool {
+        self.scenario.pauses.iter().any(|pause| pause.run == run && (pause.at..pause.at + pause.length).contains(&age))
+    }
+
+    /// What goes wrong at this age of the run.
+    fn strike(&mut self, run: usize, age: Duration) {
+        for (of, at, place, mishap) in &self.scenario.mishaps {
+            if *of != run || age < *at || age >= *at + STEP {
+                continue;
+            }
+            let program = &mut self.programs[*place];
+            match (mishap, program.connection()) {
+                (Mishap::Kill(pause), _) => program.kill(self.now.after(*pause)),
+                (Mishap::Reset, Some(endpoint)) => self.network.reset(program.network.host(), endpoint),
+                (Mishap::HalfOpen, Some(endpoint)) => self.network.half_open(program.network.host(), endpoint),
+                (Mishap::Reset | Mishap::HalfOpen, None) => {}
+            }
+        }
+    }
+
+    fn turn(&mut self, referee: &mut Referee, nodes: &mut StandInNodes) -> Result<(), Broken> {
+        for place in 0..self.programs.len() {
+            for command in self.programs[place].turn(self.now) {
+                self.digest = mixed(self.digest, place as u64, command.kind() as u64);
+                referee.obeyed(place, &command, &self.programs)?;
+            }
+        }
+        let event = if self.scenario.has_trigger { self.programs[0].trigger() } else { None };
+        event.map_or(Ok(()), |event| referee.triggered(event))?;
+        for program in self.programs.iter_mut().skip(1) {
+            event.into_iter().for_each(|event| program.sees(event));
+        }
+        self.drive.turn(self.now);
+        while let Some(command) = self.drive.next_for_nodes() {
+            referee.nodes_told(self.now, &command, &self.programs)?;
+            nodes.command(self.now, &command);
+            if matches!(command, RunCommand::Pause | RunCommand::Resume) {
+                self.digest = mixed(self.digest, u64::from(command == RunCommand::Pause), self.now.as_nanoseconds());
+            }
+            if matches!(command, RunCommand::Stop { .. }) {
+                self.digest = mixed(self.digest, referee.last.unwrap_or(0), self.now.as_nanoseconds());
+            }
+        }
+        if let Some(phase) = nodes.turn(self.now) {
+            if phase > RunPhase::Running {
+                referee.stop(self.now);
+            }
+            self.drive.nodes_are(self.now, phase);
+        }
+        Ok(())
+    }
+}
+
+/// How long a stand-in node takes from phase to phase.
+const PHASE: Duration = Duration::from_millis(20);
+
+/// The nodes of one run.
+#[derive(Debug, Default)]
+struct StandInNodes {
+    phase: RunPhase,
+    is_paused: bool,
+    next: Option<(Instant, RunPhase)>,
+}
+
+impl StandInNodes {
+    fn command(&mut self, now: Instant, command: &RunCommand) {
+        let is_running = self.phase == RunPhase::Running;
+        match command {
+            RunCommand::Pause => self.is_paused = is_running,
+            RunCommand::Resume => self.is_paused = false,
+            _ => {}
+        }
+        let next = match (command, self.phase) {
+            (RunCommand::Start { .. }, RunPhase::Initial) => RunPhase::Running,
+            (RunCommand::Stop { .. }, RunPhase::Running) => RunPhase::Draining,
+            (RunCommand::Stop { .. } | RunCommand::ForceStop, RunPhase::Initial) => RunPhase::Ended,
+            (RunCommand::ForceStop, RunPhase::Running) => RunPhase::Draining,
+            _ => return,
+        };
+        self.next = Some((now.after(PHASE), next));
+    }
+
+    /// They drain by themselves.
+    fn drain(&mut self, now: Instant) {
+        if self.phase == RunPhase::Running {
+            self.next = Some((now, RunPhase::Draining));
+        }
+    }
+
+    /// The new phase, where it has changed by now.
+    fn turn(&mut self, now: Instant) -> Option<RunPhase> {
+        let (_, phase) = self.next.take_if(|(due, _)| now >= *due)?;
+        self.phase = phase;
+        if phase == RunPhase::Draining {
+            self.next = Some((now.after(PHASE), RunPhase::Ended));
+        }
+        Some(phase)
+    }
+}
+
+/// What everything that is waited for takes at most, and what the network adds to it.
+const LONGEST_END: Duration = Duration::from_millis(500 + (2 * ANSWER.as_millis() + DRAIN.as_millis()) as u64);
+
+/// What a pause takes at most until the nodes are paused.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100 + ANSWER.as_millis() as u64);
+/// What a trigger source that answers takes at most to be released, beyond the time in which it obeys.
+const LONGEST_RELEASE: Duration = Duration::from_millis(100);
+
+/// The referee of one run.
+#[derive(Debug)]
+struct Referee {
+    run: usize,
+    /// By place: nothing happens to it in this run.
+    reliable: Vec<bool>,
+    has_trigger: bool,
+    is_forced: bool,
+    /// The trigger source, which answers, knows what it is to be held.
+    may_hold: bool,
+    /// Since when the run is to be paused, or to go on again.
+    pausing: Option<Instant>,
+    resuming: Option<Instant>,
+    are_nodes_paused: bool,
+    /// The nodes were paused while a trigger source issued triggers that cannot be held.
+    was_beyond_hold: bool,
+    nodes_started: Option<Instant>,
+    stopped: Option<Instant>,
+    triggered: bool,
+    vetoed: bool,
+    last: Option<u64>,
+}
+
+impl Referee {
+    fn new(scenario: &Scenario, run: usize) -> Self {
+        Self {
+            run,
+            reliable: (0..scenario.programs.len()).map(|place| scenario.is_reliable(run, place)).collect(),
+            has_trigger: scenario.has_trigger,
+            is_forced: scenario.forced == Some(run),
+            may_hold: scenario.programs[0].version > OLDEST_CONTROL_VERSION,
+            pausing: None,
+            resuming: None,
+            are_nodes_paused: false,
+            was_beyond_hold: false,
+            nodes_started: None,
+            stopped: None,
+            triggered: false,
+            vetoed: false,
+            last: None,
+        }
+    }
+
+    /// The run's number.
+    const fn number(&self) -> RunNumber {
+        RunNumber(self.run as u32 + 1)
+    }
+
+    /// Whether a program has come so far in this run.
+    fn is_in(&self, program: &Program, stage: Stage) -> bool {
+        program.run == self.number() && program.stage >= stage
+    }
+
+    /// The stop was given, or the nodes drained by themselves.
+    fn stop(&mut self, now: Instant) {
+        self.stopped.get_or_insert(now);
+    }
+
+    /// The run is to be paused, or to go on.
+    fn pause(&mut self, now: Instant, is_paused: bool) {
+        let now = Some(now).filter(|_| self.stopped.is_none());
+        (self.pausing, self.resuming) = if is_paused { (now, None) } else { (None, now) };
+    }
+
+    /// The trigger source let a trigger through.
+    fn triggered(&self, event: u64) -> Result<(), Broken> {
+        let is_held = self.are_nodes_paused && self.reliable[0] && self.may_hold;
+        Broken::unless(!is_held, Checker::Order, || {
+            format!("run {}: the trigger makes event {event} while the run is paused", self.run)
+        })
+    }
+
+    /// A pause comes about in its time, and ends.
+    fn expect_pauses(&self, now: Instant, trigger: &Program) -> Result<(), Broken> {
+        let is_late = |since: Option<Instant>, longest: Duration| {
+            self.stopped.is_none() && since.is_some_and(|since| now.since(since) > longest)
+        };
+        let longest_release = trigger.setting.delay + LONGEST_RELEASE;
+        Broken::unless(self.are_nodes_paused || !is_late(self.pausing, LONGEST_PAUSE), Checker::Liveness, || {
+            format!("run {}: it is not paused", self.run)
+        })?;
+        let is_held = self.has_trigger && self.reliable[0] && trigger.is_held;
+        Broken::unless(!(is_held && is_late(self.resuming, longest_release)), Checker::Liveness, || {
+            format!("run {}: it goes on, and the trigger is held", self.run)
+        })
+    }
+
+    fn expect_hold(&self, place: usize, command: &Command, programs: &[Program]) -> Result<(), Broken> {
+        let is_meant = place == 0 && self.has_trigger && programs[0].setting.version > OLDEST_CONTROL_VERSION;
+        let is_late = self.vetoed && self.reliable[0];
+        Broken::unless(is_meant && !is_late, Checker::Order, || {
+            format!("run {}: program {place} is told {:?}", self.run, command.kind())
+        })
+    }
+
+    /// A program obeyed a command. `programs` are as they are after it.
+    fn obeyed(&mut self, place: usize, command: &Command, programs: &[Program]) -> Result<(), Broken> {
+        match command {
+            Command::Enable(run) if *run == self.number() => {
+                self.triggered |= place == 0;
+                let late = (0..programs.len())
+                    .find(|&place| self.reliable[place] && !self.is_in(&programs[place], Stage::Started));
+                Broken::unless(late.is_none(), Checker::Order, || {
+                    format!("run {}: the trigger is enabled before program {late:?} has started", self.run)
+                })
+            }
+            Command::Veto(run) if *run == self.number() => {
+                self.vetoed |= place == 0;
+                Ok(())
+            }
+            Command::Hold(run) | Command::Release(run) if *run == self.number() => {
+                self.expect_hold(place, command, programs)
+            }
+            Command::Stop(stop)
+                if stop.run == self.number() && self.has_trigger && self.reliable[0] && !self.is_forced =>
+            {
+                let is_early = self.triggered && !self.vetoed;
+                Broken::unless(!is_early, Checker::Order, || {
+                    format!("run {}: program {place} is stopped while triggers come", self.run)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The nodes are told something.
+    fn nodes_told(&mut self, now: Instant, command: &RunCommand, programs: &[Program]) -> Result<(), Broken> {
+        match command {
+            RunCommand::Start { .. } => {
+                self.nodes_started = Some(now);
+                let unready = (0..programs.len()).find(|&place| {
+                    let program = &programs[place];
+                    self.reliable[place] && program.setting.is_required && !self.is_in(program, Stage::Ready)
+                });
+                Broken::unless(unready.is_none(), Checker::Order, || {
+                    format!("run {}: the nodes are started before program {unready:?} is ready", self.run)
+                })
+            }
+            RunCommand::Pause => {
+                self.are_nodes_paused = true;
+                let trigger = &programs[0];
+                let is_triggering = self.is_in(trigger, Stage::Started) && trigger.stage < Stage::Vetoed;
+                self.was_beyond_hold |= self.triggered && !self.may_hold;
+                let must_be_held = self.has_trigger && self.reliable[0] && self.may_hold && is_triggering;
+                Broken::unless(!must_be_held || trigger.is_held, Checker::Order, || {
+                    format!("run {}: the nodes are paused before the trigger is held", self.run)
+                })
+            }
+            RunCommand::Resume => {
+                self.are_nodes_paused = false;
+                let is_released = self.has_trigger && self.reliable[0] && self.may_hold && !programs[0].is_held;
+                let is_early = is_released && self.is_in(&programs[0], Stage::Started) && self.stopped.is_none();
+                Broken::unless(!is_early, Checker::Order, || {
+                    format!("run {}: the trigger is released before the nodes go on", self.run)
+                })
+            }
+            RunCommand::Stop { last } => {
+                self.last = last.map(EventKey::number);
+                let is_open = |program: &Program| self.is_in(program, Stage::Started) && program.stage < Stage::Stopped;
+                let early = (0..programs.len()).find(|&place| self.reliable[place] && is_open(&programs[place]));
+                Broken::unless(early.is_none() || self.is_forced, Checker::Order, || {
+                    format!("run {}: the nodes are stopped while data of program {early:?} still leave", self.run)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything comes to its end, however many do not answer.
+    fn is_overdue(&self, now: Instant) -> Result<(), Broken> {
+        let is_late = self.stopped.is_some_and(|stopped| now.since(stopped) > LONGEST_END);
+        Broken::unless(!is_late, Checker::Liveness, || format!("run {}: its stop does not finish", self.run))
+    }
+
+    /// The run has ended.
+    fn judge(&self, programs: &[Program], account: &FrontEndsAccount) -> Result<(), Broken> {
+        if self.is_forced {
+            return Ok(());
+        }
+        let is_known = |one: &&Incident| one.source.0 == 1 && one.kind == IncidentKind::CannotBeHeld && !self.may_hold;
+        let told = account.incidents.iter().filter(is_known).count();
+        let is_told_once = told < 2 && (told == 1 || !self.was_beyond_hold || !self.reliable[0]);
+        Broken::unless(is_told_once || !self.has_trigger, Checker::TimeOut, || {
+            format!("run {}: it is said {told} times that the trigger cannot be held", self.run)
+        })?;
+        for incident in account.incidents.iter().filter(|one| !is_known(one)) {
+            let place = incident.source.0 as usize - 1;
+            Broken::unless(!self.reliable[place], Checker::TimeOut, || {
+                format!("run {}: nothing happened to program {place}, but {}", self.run, incident.kind)
+            })?;
+        }
+        if !self.triggered || !self.reliable[0] || self.nodes_started.is_none() {
+            return Ok(());
+        }
+        let issued = programs[0].seen;
+        if let Some(vetoed) = &account.front_ends[0].vetoed {
+            let kept_back: u64 = vetoed.vetoed.iter().map(|cause| cause.count).sum();
+            Broken::unless(vetoed.issued == issued + kept_back, Checker::Ledger, || {
+                format!("run {}: of {issued} accepted triggers the source says {vetoed:?}", self.run)
+            })?;
+        }
+        Broken::unless(self.last.unwrap_or(0) == issued, Checker::Loss, || {
+            format!("run {}: the nodes end with {:?}, the trigger with {issued}", self.run, self.last)
+        })?;
+        for (place, program) in programs.iter().enumerate().filter(|&(place, _)| self.reliable[place]) {
+            Broken::unless(program.sent == issued, Checker::Loss, || {
+                format!("run {}: program {place} sent {} of {issued} events", self.run, program.sent)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,6 +1,6 @@
 //! A front end's program: it speaks the protocol by itself, as the libraries do.
 
-use super::scenario::ProgramSetting;
+use super::ProgramSetting;
 use ropewalk_io::simulated::Simulated;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::Staging;

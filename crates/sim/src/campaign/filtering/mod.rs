@@ -1,5 +1,5 @@
-//! Filter units in processes of their own: a real builder unit's machine with everything behind it (farm, streams, order, storage),
-//! and in the place of processes something that crashes, hangs and lies by seed.
+//! Filter units in processes of their own: a real builder unit's machine with everything behind it (farm, streams, order,
+//! storage), and simulated processes that crash, hang and answer wrongly, as the seed says.
 //!
 //! ```text
 //!   Assigner: replaces event manager and readout unit --events--> Builder --> EventOutput: Filtering, Storage --> disk
@@ -7,21 +7,656 @@
 //!                                                             acknowledged |     events v  |  decisions, or its end
 //!                                                                                     SimulatedUnit
 //! ```
-//! In scenarios with [`Lines`] these are on other machines: a real `RemoteUnit`, a simulated network, and behind it a `SimulatedNode`,
-//! which has the `SimulatedUnit`. Connections are lost at any step, and take their time.
+//! In scenarios with [`Lines`] these are on other machines: a real `RemoteUnit`, a simulated network, and behind it a
+//! `SimulatedNode`, which has the `SimulatedUnit`. Connections are lost at any step, and take their time.
 //!
-//! What must come out follows from the scenario: each event is decided by its number, once; one over which two processes ended is set
-//! aside; what filters fill into histograms is in them once for each event that was decided; and nothing that a process has is used again before it has ended for certain.
+//! The scenario determines the result: each event is decided once, by its number; an event over which two processes ended is
+//! set aside; histograms have what filters filled into them once for each decided event; and nothing that a process has is
+//! used again before that process has ended for certain.
 
-mod assigner;
-mod behind;
-mod kept;
-mod node;
-mod referee;
-mod scenario;
-mod unit;
-mod world;
+mod stand_ins;
 
-pub(super) use behind::{filtering, streams};
-pub use scenario::{Lines, Mishap, Scenario};
-pub use world::World;
+use super::broken::{Broken, Checker};
+use super::content::mixed;
+use super::draw::Draw;
+use super::stand::pool;
+use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
+use ropewalk_flow::filter::{
+    Decision, ERROR_STREAM, FarmConfig, HistogramShape, LumisectionRecord, StreamConfig, Streams,
+};
+use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_io::clock::{Clock, SimulatedClock};
+use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
+use ropewalk_io::simulated::{Faults, Network, SimulatedConfig};
+use ropewalk_memory::Staging;
+use ropewalk_node::drive::{
+    EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
+};
+use ropewalk_terms::{
+    Cause, Ending, Incarnation, Instant, NodeId, Outcome, RunNumber, SourceId, TriggerBits, Utc, Verdict,
+};
+use ropewalk_wire::filter_result::FilterResult;
+use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind, SegmentName};
+use stand_ins::{Assigner, FILTER, Notes, SOURCES, SimulatedNode, SimulatedUnit, payload};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a filter unit may take over an event.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a filter unit does wrong at an event.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Mishap {
+    /// Its process crashes, the first so many times.
+    Crash(u8),
+    /// Its process hangs, the first so many times.
+    Hang(u8),
+    /// It decides a little too late, the first so many times: it was ordered to end, and has not yet.
+    Slow(u8),
+    /// It says what cannot be true, the first so many times.
+    Lie(u8),
+    /// It says that it cannot decide, as it may.
+    Undecided,
+}
+
+impl Mishap {
+    /// How often it happens.
+    const fn times(self) -> u8 {
+        match self {
+            Self::Crash(times) | Self::Hang(times) | Self::Slow(times) | Self::Lie(times) => times,
+            Self::Undecided => u8::MAX,
+        }
+    }
+}
+
+/// The way to filter units on other machines.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lines {
+    /// What the network does wrong.
+    pub faults: Faults,
+    /// At these times the connection to a filter unit is lost.
+    pub losses: Vec<(Duration, u16)>,
+    /// So many callers each node refuses, although nothing is wrong with them.
+    pub refusals: u8,
+}
+
+impl Lines {
+    /// Whether no connection is lost.
+    fn hold(&self) -> bool {
+        self.losses.is_empty() && self.faults.reset == 0.0 && self.faults.half_open == 0.0
+    }
+}
+
+/// A system and what goes wrong with it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// The seed of all chances.
+    pub seed: u64,
+    /// Events of the run.
+    pub events: u64,
+    /// How many of them a builder unit has in work.
+    pub slots: u32,
+    /// Filter units.
+    pub units: u16,
+    /// How many events each takes at once.
+    pub credit: u64,
+    /// How long each takes over an event.
+    pub each: Duration,
+    /// How long each takes until it is ready.
+    pub start: Duration,
+    /// How many processes of each are started again within a minute.
+    pub restarts: u32,
+    /// By event, what goes wrong.
+    pub mishaps: BTreeMap<u64, Mishap>,
+    /// At these times the process of a filter unit dies, whatever it does.
+    pub deaths: Vec<(Duration, u16)>,
+    /// From when on the run must end, and how long decisions are waited for then.
+    pub drain: Option<(Duration, Duration)>,
+    /// Of the second stream.
+    pub prescale: u32,
+    /// The first stream is to be in order.
+    pub ordered: bool,
+    /// Blocks for results.
+    pub results: usize,
+    /// What the disk does wrong.
+    pub faults: DiskFaults,
+    /// Where filter units are on other machines, the way there.
+    pub lines: Option<Lines>,
+}
+
+impl Scenario {
+    /// The scenario of a seed. In every fourth nothing goes wrong.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw::new(seed, 60);
+        let is_quiet = seed.is_multiple_of(4);
+        let events = draw.between(20, 400);
+        let units = draw.between(1, 4) as u16;
+        let mishap = |draw: &mut Draw| {
+            let times = draw.between(1, 3) as u8;
+            match draw.below(5) {
+                0 => Mishap::Crash(times),
+                1 => Mishap::Hang(times),
+                2 => Mishap::Slow(times),
+                3 => Mishap::Lie(times),
+                _ => Mishap::Undecided,
+            }
+        };
+        let wrong = if is_quiet { 0 } else { draw.below(8) };
+        let mishaps = (0..wrong).map(|_| (draw.between(1, events), mishap(&mut draw))).collect();
+        let deaths = if is_quiet || !draw.one_in(3) { 0 } else { draw.between(1, 4) };
+        let deaths =
+            (0..deaths).map(|_| (Duration::from_millis(draw.below(2000)), draw.below(u64::from(units)) as u16));
+        let deaths = deaths.collect();
+        let (slots, ordered) = (draw.of(&[4, 16, 64]), draw.one_in(2));
+        let write_error = if is_quiet || !draw.one_in(4) { 0.0 } else { 0.2 };
+        let scenario = Self {
+            seed,
+            events,
+            slots,
+            units,
+            credit: draw.of(&[1, 3, 20]),
+            each: draw.time(Duration::from_micros(20), Duration::from_millis(20)),
+            start: draw.time(Duration::from_millis(1), Duration::from_millis(600)),
+            restarts: if !is_quiet && draw.one_in(5) { draw.between(1, 4) as u32 } else { 1000 },
+            mishaps,
+            deaths,
+            drain: None,
+            prescale: draw.of(&[1, 3, 10]),
+            ordered,
+            // What waits for events before it holds its result.
+            results: if ordered { slots as usize + 1 } else { draw.of(&[1, 8, 64]) },
+            faults: DiskFaults { write_error, ..DiskFaults::default() },
+            lines: None,
+        };
+        let moment = |draw: &mut Draw, most| Duration::from_millis(draw.below(most));
+        let drain = (!is_quiet && draw.one_in(6)).then(|| (moment(&mut draw, 1000), moment(&mut draw, 500)));
+        Self { drain, ..scenario }
+    }
+
+    /// The scenario of a seed with filter units on other machines. In every fourth nothing goes wrong.
+    pub fn draw_remote(seed: u64) -> Self {
+        let scenario = Self::draw(seed);
+        let mut draw = Draw::new(seed, 62);
+        let is_quiet = seed.is_multiple_of(4);
+        let faults = if is_quiet { Faults::default() } else { draw.of(&[Faults::bumpy(), Faults::nasty()]) };
+        // More than one connection in a hundred events is lost, so that it happens in most seeds.
+        let faults = Faults { reset: 10.0 * faults.reset, half_open: 4.0 * faults.half_open, ..faults };
+        let losses = if is_quiet || draw.one_in(3) { 0 } else { draw.between(1, 6) };
+        let unit = u64::from(scenario.units);
+        let losses = (0..losses).map(|_| (Duration::from_millis(draw.below(3000)), draw.below(unit) as u16)).collect();
+        let refusals = if is_quiet { 0 } else { draw.below(3) as u8 };
+        // A connection that is lost counts as an end of the unit, and nodes are not given up.
+        Self { lines: Some(Lines { faults, losses, refusals }), restarts: 1000, ..scenario }
+    }
+
+    /// Filter units behind the builder units of a drawn system, by the same seed.
+    pub(super) fn behind(seed: u64) -> Self {
+        Self { drain: None, ..Self::draw(seed) }
+    }
+
+    /// Whether a filter rejects an event on which it decides.
+    pub(super) fn rejects(&self, event: u64) -> bool {
+        !self.decision(event).accept
+    }
+
+    /// What a filter decides on an event that it decides on.
+    fn decision(&self, event: u64) -> Decision {
+        let chance = mixed(self.seed, event, 7);
+        let triggers = TriggerBits(u128::from(chance % 4));
+        Decision { accept: !(chance >> 8).is_multiple_of(3), triggers }
+    }
+
+    /// What becomes of it then, as far as it is not for a prescale to say.
+    fn verdict(&self, event: u64) -> Verdict {
+        match self.decision(event) {
+            Decision { accept: false, .. } => Verdict::Rejected,
+            Decision { triggers: TriggerBits(0), .. } => Verdict::Unselected,
+            Decision { .. } => Verdict::Accepted,
+        }
+    }
+
+    /// What a filter stores with an event: a few bytes, or so many that few such fit.
+    fn result(&self, event: u64) -> Vec<u8> {
+        let length = if event.is_multiple_of(9) { 3000 } else { event as usize % 30 };
+        (0..length).map(|place| (event as usize + place) as u8).collect()
+    }
+
+    /// Whether which events are set aside follows from the mishaps alone: no process dies by chance, none is missing, none may
+    /// decide just in time, the run does not have to end, and no process lies, for what it does behind a lie before it is ended is not held against the events.
+    fn is_exact(&self) -> bool {
+        let any = |is: fn(&Mishap) -> bool| self.mishaps.values().any(is);
+        let lies = any(|mishap| matches!(mishap, Mishap::Lie(_))) && self.mishaps.len() > 1;
+        let is_free = self.lines.as_ref().is_none_or(Lines::hold)
+            && self.deaths.is_empty()
+            && self.restarts > 100
+            && self.drain.is_none();
+        is_free && !lies && !any(|mishap| matches!(mishap, Mishap::Slow(_)))
+    }
+
+    /// Whether an event is set aside by its mishap.
+    fn is_set_aside(&self, event: u64) -> bool {
+        self.mishaps.get(&event).is_some_and(|mishap| mishap.times() >= 2)
+    }
+
+    /// What filters fill: each event has a bin of its own.
+    fn histogram(&self) -> HistogramShape {
+        let bins = self.events as u32 + 1;
+        HistogramShape::new("number", bins, 0.0, f64::from(bins)).expect("events are few")
+    }
+
+    /// The streams: the first takes trigger 0, the second one trigger 1.
+    fn streams(&self) -> Streams {
+        let stream = |name: &str, trigger, prescale, ordered| StreamConfig {
+            name: name.parse().expect("a good name"),
+            triggers: TriggerBits::of(trigger),
+            trigger_types: Vec::new(),
+            prescale,
+            ordered,
+        };
+        let streams = vec![stream("first", 0, 1, self.ordered), stream("second", 1, self.prescale, false)];
+        Streams::new(streams, true).expect("they make sense")
+    }
+}
+
+/// Everything has ended by then.
+const LONGEST: Duration = Duration::from_secs(120);
+const RESTART_DELAY: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(1);
+
+/// The machines of filter units that are elsewhere, and the network between.
+struct Elsewhere {
+    network: Network,
+    nodes: Vec<SimulatedNode>,
+    /// Connections that are still to be lost, the first one last.
+    losses: Vec<(Instant, u16)>,
+}
+
+impl Elsewhere {
+    /// The machines, and what a builder unit has of each.
+    fn new(scenario: &Scenario, lines: &Lines, notes: &Arc<Mutex<Notes>>) -> (Self, Vec<Box<dyn FilterLink>>) {
+        let network = Network::new(scenario.seed, lines.faults.clone());
+        let config = SimulatedConfig::default();
+        let (mut nodes, mut links) = (Vec::new(), Vec::new());
+        for index in 0..scenario.units {
+            let address = format!("filter node {index}");
+            let unit = SimulatedUnit::new(scenario, index, Arc::clone(notes));
+            let peers = network.dispatcher(config, pool("events", 4 << 10, 32));
+            nodes.push(SimulatedNode::new(peers, &address, scenario, unit, Arc::clone(notes)));
+            let peers = network.dispatcher(config, pool("decisions", 8 << 10, 64));
+            let heads = Staging::new(pool("heads", 4 << 10, 64));
+            links.push(Box::new(RemoteUnit::new(address, FILTER, peers, heads)) as Box<dyn FilterLink>);
+        }
+        let mut losses: Vec<_> = lines.losses.iter().map(|(at, unit)| (Instant::ZERO.after(*at), *unit)).collect();
+        losses.sort_by(|one, other| other.cmp(one));
+        (Self { network, nodes, losses }, links)
+    }
+
+    /// Loses what connections are to be lost by now, and gives each machine a turn.
+    fn turn(&mut self, now: Instant) -> Result<usize, Broken> {
+        while let Some((_, unit)) = self.losses.pop_if(|(at, _)| now >= *at) {
+            let host = self.nodes[usize::from(unit)].host();
+            for (_, endpoint) in self.network.connections_of(host) {
+                self.network.reset(host, endpoint);
+            }
+        }
+        self.nodes.iter_mut().map(|node| node.turn(now)).sum()
+    }
+}
+
+/// Builder unit, filter units, disk.
+pub struct World {
+    scenario: Scenario,
+    clock: SimulatedClock,
+    medium: SimulatedStorage,
+    builder: Builder,
+    output: EventOutput,
+    assigner: Assigner,
+    kept: Kept,
+    notes: Arc<Mutex<Notes>>,
+    elsewhere: Option<Elsewhere>,
+}
+
+fn builder(scenario: &Scenario) -> Builder {
+    let source = |id| BuilderSource { bunch_crossing_mask: 0, ..BuilderSource::new(id, 0) };
+    Builder::new(BuilderConfig {
+        slots: scenario.slots,
+        table: 0,
+        credit_bytes: 1 << 20,
+        event_timeout: LONGEST,
+        check_bunch_crossing: false,
+        orbit: 0,
+        ..BuilderConfig::new(0, 1, SOURCES.map(source).into())
+    })
+}
+
+fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Storage<SimulatedDisk> {
+    let config = StorageConfig {
+        epoch: Utc(1),
+        streams: scenario
+            .streams()
+            .names()
+            .map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() })
+            .collect(),
+        segment_bytes: 16 << 10,
+        batch_bytes: 4 << 10,
+        give_up_after: LONGEST,
+        ..StorageConfig::new(NodeId::builder(0), "/data")
+    };
+    let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+    Storage::new(disk, config, Staging::new(pool("records", 4 << 10, 64)))
+}
+
+impl World {
+    /// The world of a scenario, before anything has happened.
+    pub fn new(scenario: Scenario) -> Self {
+        let clock = SimulatedClock::new(Utc(1));
+        let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
+        let notes = Arc::new(Mutex::new(Notes::default()));
+        let unit = |index| Box::new(SimulatedUnit::new(&scenario, index, Arc::clone(&notes))) as Box<dyn FilterLink>;
+        let supervision = SupervisorConfig {
+            timeout: TIMEOUT,
+            start_timeout: Duration::from_secs(2),
+            restart_delay: RESTART_DELAY,
+            restarts: scenario.restarts,
+        };
+        let (elsewhere, links) = match &scenario.lines {
+            None => (None, (0..scenario.units).map(unit).collect()),
+            Some(lines) => {
+                let (elsewhere, links) = Elsewhere::new(&scenario, lines, &notes);
+                (Some(elsewhere), links)
+            }
+        };
+        let farm = FarmConfig { units: scenario.units, slots: scenario.slots, supervision };
+        let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
+        let filtering = Filtering::units(farm, links, scenario.streams(), results);
+        let kept = Kept::default();
+        let filtering = filtering.with_keeper(Box::new(kept.clone()));
+        let storage = storage(&scenario, &medium, &clock);
+        let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
+        let mut output = EventOutput::new(Some(Box::new(storage)), scenario.slots).with_filtering(filtering, patience);
+        let (mut builder, now) = (builder(&scenario), clock.now());
+        builder.manager_connected(now);
+        builder.readout_connected(now, 0);
+        output.begin(now, RunNumber(1), Incarnation(1));
+        let assigner = Assigner::new(&scenario);
+        Self { scenario, clock, medium, builder, output, assigner, kept, notes, elsewhere }
+    }
+
+    /// Mixed from everything that happened: equal for equal histories.
+    pub fn digest(&self) -> u64 {
+        mixed(Notes::of(&self.notes).digest, self.clock.now().as_nanoseconds(), self.assigner.ended.len() as u64)
+    }
+
+    /// Connections to filter nodes that were lost while a process was behind them.
+    pub fn lost_connections(&self) -> usize {
+        Notes::of(&self.notes).lost_connections
+    }
+
+    /// Takes the run.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn run(&mut self) -> Result<(), Broken> {
+        while !self.assigner.is_over() {
+            if self.scenario.drain.is_some_and(|(from, _)| self.clock.now() >= Instant::ZERO.after(from)) {
+                self.output.drain(self.clock.now());
+            }
+            let work = self.turn()?;
+            self.look()?;
+            self.go_on(work)?;
+        }
+        self.medium.set_faults(DiskFaults::default());
+        while !self.output.close(self.clock.now()) {
+            self.turn()?;
+            self.go_on(0)?;
+        }
+        Broken::unless(self.output.is_idle() && self.assigner.held() == 0, Checker::Pools, || {
+            format!("{} blocks of fragments are held, and every event has ended", self.assigner.held())
+        })?;
+        self.output.end();
+        self.kept.judge(&self.scenario, &self.assigner.ended)?;
+        let notes = Notes::of(&self.notes);
+        for (event, ending) in &self.assigner.ended {
+            let is_right = ending.verdict == Verdict::Quarantined || notes.decided.contains(event);
+            Broken::unless(is_right, Checker::Loss, || {
+                format!("event {event} ended as {ending:?}, and nobody decided on it who was to be believed")
+            })?;
+        }
+        let ended = &self.assigner.ended;
+        judge(&self.scenario, ended, &self.medium, &self.builder, &self.output, notes.lost_connections)
+    }
+
+    /// Everybody has a turn.
+    fn turn(&mut self) -> Result<usize, Broken> {
+        let now = self.clock.now();
+        let mut work = self.assigner.turn(now, &mut self.builder);
+        while let Some(action) = self.builder.poll(now) {
+            let output = &mut self.output;
+            self.assigner.hear(action, |slot| output.push(slot))?;
+            work += 1;
+        }
+        if let Some(elsewhere) = &mut self.elsewhere {
+            work += elsewhere.turn(now)?;
+        }
+        Ok(work + self.output.turn(now, &mut self.builder))
+    }
+
+    /// Lets time pass, to where something happens.
+    fn go_on(&mut self, work: usize) -> Result<(), Broken> {
+        let now = self.clock.now();
+        let nodes = self.elsewhere.iter().flat_map(|elsewhere| &elsewhere.nodes);
+        let nodes = nodes.filter_map(SimulatedNode::next_deadline);
+        let next = nodes.chain(self.output.next_deadline()).min().unwrap_or(Instant::FAR_FUTURE);
+        let step = if work > 0 { STEP / 20 } else { next.since(now).clamp(STEP / 20, 10 * STEP) };
+        self.clock.advance(step);
+        Broken::unless(now < Instant::ZERO.after(LONGEST), Checker::Liveness, || {
+            format!("{} of {} events have ended", self.assigner.ended.len(), self.scenario.events)
+        })
+    }
+
+    /// What must hold at every step.
+    fn look(&self) -> Result<(), Broken> {
+        let notes = Notes::of(&self.notes);
+        Broken::unless(notes.most_at_once <= 1, Checker::Bounds, || "a unit has two processes".to_owned())?;
+        for (unit, has) in &notes.has {
+            for &(slot, key) in has {
+                let found = self.builder.event(slot).key;
+                Broken::unless(found == key, Checker::Bounds, || {
+                    format!("unit {unit} has event {key} in slot {slot}, where event {found} is now")
+                })?;
+            }
+        }
+        let account = self.builder.account();
+        let decided = account.accepted + account.rejected + account.quarantined;
+        Broken::unless(account.built + account.incomplete_emitted == decided, Checker::Ledger, || {
+            format!("{account:?}")
+        })
+    }
+}
+
+/// What is accepted goes to one stream, and what nobody could decide to that of errors.
+pub(super) fn streams() -> Streams {
+    Streams::new(vec![StreamConfig::everything()], true).expect("they make sense")
+}
+
+/// The filter units of a life of a builder unit with so many slots.
+pub(super) fn filtering(scenario: &Scenario, slots: u32) -> Filtering {
+    let notes = Arc::new(Mutex::new(Notes::default()));
+    let unit = |index| Box::new(SimulatedUnit::new(scenario, index, Arc::clone(&notes))) as Box<dyn FilterLink>;
+    let supervision = SupervisorConfig {
+        timeout: TIMEOUT,
+        start_timeout: Duration::from_secs(2),
+        restart_delay: Duration::from_millis(50),
+        restarts: scenario.restarts,
+    };
+    let results = Staging::new(super::stand::pool("results", RESULT_BYTES, slots as usize + 1));
+    let farm = FarmConfig { units: scenario.units, slots, supervision };
+    Filtering::units(farm, (0..scenario.units).map(unit).collect(), streams(), results)
+}
+
+/// Records that were kept.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<LumisectionRecord>>>);
+
+impl RecordKeeper for Kept {
+    fn keep(&mut self, _: RunNumber, record: LumisectionRecord) -> Result<(), LumisectionRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Every event is counted once, as it ended; every event that a filter decided on filled its histogram once, and no other one did.
+    fn judge(&self, scenario: &Scenario, ended: &BTreeMap<u64, Ending>) -> Result<(), Broken> {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |of: &dyn Fn(&LumisectionRecord) -> u64| records.iter().map(of).sum::<u64>();
+        let are = |of: &dyn Fn(u64, Verdict) -> bool| {
+            ended.iter().filter(|(event, ending)| of(**event, ending.verdict)).count() as u64
+        };
+        let is_accepted = |verdict| matches!(verdict, Verdict::Accepted | Verdict::Unselected);
+        let passed = |event, trigger| scenario.decision(event).triggers.meets(TriggerBits::of(trigger));
+        let trigger = |number: u32| are(&|event, verdict| is_accepted(verdict) && passed(event, number));
+        for (what, counted, due) in [
+            ("accepted", sum(&|record| record.accepted), are(&|_, verdict| is_accepted(verdict))),
+            ("rejected", sum(&|record| record.rejected), are(&|_, verdict| verdict == Verdict::Rejected)),
+            ("set aside", sum(&|record| record.quarantined), are(&|_, verdict| verdict == Verdict::Quarantined)),
+            ("of trigger 0", sum(&|record| record.triggers[0]), trigger(0)),
+            ("of trigger 1", sum(&|record| record.triggers[1]), trigger(1)),
+            ("without a place for what was filled in", sum(&|record| record.dropped_fills), 0),
+        ] {
+            Broken::unless(counted == due, Checker::Ledger, || {
+                format!("{counted} events are counted that are {what}, and there were {due}")
+            })?;
+        }
+        for (&event, ending) in ended {
+            let filled = sum(&|record| record.histograms.iter().map(|one| one.counts[event as usize]).sum());
+            let due = u64::from(ending.verdict != Verdict::Quarantined);
+            Broken::unless(filled == due, Checker::Ledger, || {
+                format!(
+                    "event {event}, which ended as {ending:?}, is {filled} times in the histogram, and {due} were due"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// By stream, the events in its files, in their order.
+type Found = BTreeMap<String, Vec<u64>>;
+
+/// What must hold in the end.
+fn judge(
+    scenario: &Scenario,
+    ended: &BTreeMap<u64, Ending>,
+    medium: &SimulatedStorage,
+    builder: &Builder,
+    output: &EventOutput,
+    lost_connections: usize,
+) -> Result<(), Broken> {
+    for (&event, ending) in ended {
+        verdict_is_right(scenario, event, *ending)?;
+    }
+    let aside = ended.values().filter(|ending| ending.verdict == Verdict::Quarantined).count();
+    let blamed = scenario.mishaps.len() + scenario.deaths.len() + lost_connections;
+    Broken::unless(scenario.restarts <= 100 || scenario.drain.is_some() || aside <= blamed, Checker::Loss, || {
+        format!("{aside} events are set aside, over which {blamed} things went wrong")
+    })?;
+    let found = found(scenario, medium)?;
+    let all = |of: &dyn Fn(u64, Verdict) -> bool| -> Vec<u64> {
+        let events = ended.iter().filter(|(event, ending)| of(**event, ending.verdict));
+        events.map(|(event, _)| *event).collect()
+    };
+    let passed = |event, trigger| scenario.decision(event).triggers.meets(TriggerBits::of(trigger));
+    let is_kept = |event, verdict| verdict != Verdict::Quarantined && scenario.decision(event).accept;
+    let first = all(&|event, verdict| is_kept(event, verdict) && passed(event, 0));
+    let second = all(&|event, verdict| is_kept(event, verdict) && passed(event, 1));
+    let error = all(&|_, verdict| verdict == Verdict::Quarantined);
+    holds(&found, "first", &first, scenario.ordered)?;
+    holds(&found, ERROR_STREAM, &error, false)?;
+    let kept = found.get("second").map_or(0, Vec::len);
+    let expected = second.len().div_ceil(scenario.prescale as usize);
+    Broken::unless(kept == expected, Checker::Loss, || {
+        format!("{kept} events are in the second stream, one of {} of {}", scenario.prescale, second.len())
+    })?;
+    let accounts = output.filtering().accounts();
+    for ((name, selected), account) in
+        [("first", first.len()), ("second", second.len()), (ERROR_STREAM, error.len())].into_iter().zip(accounts)
+    {
+        let written = found.get(name).map_or(0, Vec::len) as u64;
+        let is_right = account.selected == selected as u64
+            && account.written == written
+            && account.selected == account.accounted()
+            && account.in_flight == 0;
+        Broken::unless(is_right, Checker::Ledger, || format!("stream {name}: {account:?}, {written} in its files"))?;
+    }
+    let account = builder.account();
+    Broken::unless(account.assigned == account.accounted() && account.in_flight == 0, Checker::Ledger, || {
+        format!("{account:?}")
+    })
+}
+
+/// An event ended as its number and its mishap say.
+fn verdict_is_right(scenario: &Scenario, event: u64, ending: Ending) -> Result<(), Broken> {
+    let is_aside = ending.verdict == Verdict::Quarantined;
+    let must_be = scenario.is_set_aside(event);
+    let is_undecided = scenario.mishaps.get(&event) == Some(&Mishap::Undecided);
+    let aside_is_right = if scenario.is_exact() { is_aside == must_be } else { is_aside || !is_undecided };
+    Broken::unless(aside_is_right, Checker::Loss, || format!("event {event} ended as {ending:?}"))?;
+    let expected = scenario.verdict(event);
+    // A prescale may leave out what only the second stream takes.
+    let is_left_out = ending.verdict == Verdict::Unselected && expected == Verdict::Accepted;
+    let only_second = scenario.decision(event).triggers == TriggerBits::of(1);
+    let is_right = is_aside || ending.verdict == expected || is_left_out && only_second;
+    Broken::unless(is_right && ending.outcome == Outcome::Complete, Checker::Loss, || {
+        format!("event {event} ended as {ending:?}, and {expected:?} was due")
+    })
+}
+
+fn holds(found: &Found, stream: &str, expected: &[u64], ordered: bool) -> Result<(), Broken> {
+    let mut events = found.get(stream).cloned().unwrap_or_default();
+    Broken::unless(!ordered || events.is_sorted(), Checker::Order, || format!("stream {stream} is not in order"))?;
+    events.sort_unstable();
+    Broken::unless(events == expected, Checker::Keys, || format!("stream {stream} has {events:?} and not {expected:?}"))
+}
+
+/// The events in the files, each of which is what it must be.
+fn found(scenario: &Scenario, medium: &SimulatedStorage) -> Result<Found, Broken> {
+    let mut found = Found::new();
+    let mut paths = medium.paths();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<SegmentName>().ok());
+        let (Some(name), Ok(bytes)) = (name, medium.read(&path)) else {
+            return Err(Broken::new(Checker::Content, format!("{} is no closed segment", path.display())));
+        };
+        for item in Items::new(&bytes) {
+            let Item::Record { record, .. } = item else { continue };
+            if record.kind() != RecordKind::EVENT {
+                continue;
+            }
+            let event = EventView::parse(&record).map_err(|error| Broken::new(Checker::Content, error.to_string()))?;
+            content_is_right(scenario, &event)?;
+            found.entry(name.stream.to_string()).or_default().push(event.key().number());
+        }
+    }
+    Ok(found)
+}
+
+fn content_is_right(scenario: &Scenario, event: &EventView<'_>) -> Result<(), Broken> {
+    let number = event.key().number();
+    let fragments: Vec<(SourceId, &[u8])> = event.fragments().map(|one| (one.entry.source, one.payload)).collect();
+    let [one, other, (SourceId::FILTER, said)] = fragments[..] else {
+        return Err(Broken::new(Checker::Content, format!("event {number} has {} fragments", fragments.len())));
+    };
+    let is_whole = [one, other]
+        == SOURCES.map(|source| (source, payload(source, number))).each_ref().map(|(id, bytes)| (*id, &bytes[..]));
+    let (said, own) = FilterResult::decode(said).map_err(|error| Broken::new(Checker::Content, error.to_string()))?;
+    let is_right = match said.verdict {
+        Verdict::Quarantined => said.cause == Some(Cause::FilterFailed) && own.is_empty(),
+        _ => said.triggers == scenario.decision(number).triggers && own == scenario.result(number),
+    };
+    Broken::unless(is_whole && is_right, Checker::Content, || {
+        format!("event {number}: {said:?} and {} bytes", own.len())
+    })
+}

@@ -2,7 +2,7 @@
 
 use super::super::content::mixed;
 use super::super::stand::Connection;
-use super::scenario::{Mishap, Scenario};
+use super::{Mishap, Scenario};
 use ropewalk_terms::Instant;
 use ropewalk_wire::layout::{Checksum, ChecksumKind, Contents, Counts, Frame, Layout, Length, Number, Plan, Size};
 use std::collections::BTreeMap;

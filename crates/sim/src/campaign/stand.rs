@@ -1,0 +1,328 @@
+//! What the campaigns of one readout unit share: boards connect to it over a simulated network, and an [`Overseer`] replaces
+//! event manager and builder units.
+//!
+//! ```text
+//!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, checks contents, releases, stops
+//! ```
+
+use super::broken::{Broken, Checker};
+use ropewalk_flow::messages::{Announce, Batch, Fragment, Message, Release, ReleaseEntry, Start};
+use ropewalk_flow::readout::{Format, Readout, ReadoutConfig, SourceConfig};
+use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
+use ropewalk_io::{Dispatcher, Endpoint, Event};
+use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
+use ropewalk_node::drive::{Entrance, Identity, Incoming, MessageReader, Outbox, ReadoutDrive, ReadoutDriveConfig};
+use ropewalk_terms::{Epoch, EventKey, FragmentAccount, Incarnation, Instant, NodeId, Outcome, RunNumber, SourceId};
+use ropewalk_wire::description::Description;
+use std::time::Duration;
+
+/// The readout unit of such a campaign.
+pub(super) type Machine = ReadoutDrive<Simulated, Simulated>;
+
+pub(super) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
+    Pool::new_untouched(PoolConfig::heap(name, block, blocks)).expect("there is memory for a small pool")
+}
+
+fn identity(node: NodeId) -> Identity {
+    Identity { node, incarnation: Incarnation(1), run: RunNumber(1), epoch: Epoch(1) }
+}
+
+pub(super) fn source_of(board: usize) -> SourceId {
+    SourceId(board as u32 + 1)
+}
+
+fn dispatcher(network: &Network, name: &str, block: usize, blocks: usize) -> Simulated {
+    let config = SimulatedConfig { send_queue_bytes: 64 << 10, ..SimulatedConfig::default() };
+    network.dispatcher(config, pool(name, block, blocks))
+}
+
+/// A readout unit with so many boards, whose frames are described; beyond what every source of theirs has, each is as `source` says.
+pub(super) fn readout_config(
+    boards: usize,
+    window: u32,
+    source_timeout: Duration,
+    source: impl Fn(SourceConfig) -> SourceConfig,
+) -> ReadoutConfig {
+    let source = |board| source(SourceConfig::new(source_of(board), Format::Described));
+    ReadoutConfig {
+        window,
+        capacity: 2 * window,
+        is_alone: true,
+        source_timeout,
+        resync_timeout: 2 * source_timeout,
+        ..ReadoutConfig::new(0, (0..boards).map(source).collect())
+    }
+}
+
+/// The network, the readout unit with a door for each board, and who oversees it; each board's connection, too.
+pub(super) struct Stand {
+    pub(super) readout: Machine,
+    pub(super) overseer: Overseer,
+    pub(super) connections: Vec<Connection>,
+}
+
+impl Stand {
+    /// With as many boards as the readout unit has sources, which are described so; the run's last event is known from the start, or
+    /// not.
+    pub(super) fn new(seed: u64, readout: ReadoutConfig, description: &Description, last: Option<u64>) -> Self {
+        let network = Network::new(seed, Faults::bumpy());
+        let boards = readout.sources.len();
+        let outbox = Outbox::new(identity(NodeId::MANAGER), Staging::new(pool("words", 64 << 10, 16)));
+        let overseer = Overseer::new(dispatcher(&network, "overseer", 64 << 10, 64), outbox, "manager", last);
+        let config = ReadoutDriveConfig {
+            descriptions: readout.sources.iter().map(|source| (source.id, description.clone())).collect(),
+            readout,
+            identity: identity(NodeId::readout(0)),
+            name: "ru0".to_owned(),
+            fingerprint: 7,
+            listen: "front ends".to_owned(),
+            address: "ru0".to_owned(),
+            managers: vec!["manager".to_owned()],
+            builders: 1,
+            report_interval: Duration::from_millis(50),
+        };
+        let own = dispatcher(&network, "boards", 4 << 10, 24 * boards);
+        let peers = dispatcher(&network, "peers", 64 << 10, 16);
+        let [staging, evacuation] = ["staging", "evacuation"].map(|name| Staging::new(pool(name, 64 << 10, 16)));
+        let mut readout = ReadoutDrive::new(config, own, peers, staging, evacuation).expect("the addresses are free");
+        let mut connections = Vec::new();
+        for board in 0..boards {
+            let address = format!("board {board}");
+            let opened = readout.add_entrance(source_of(board), Entrance::Listen(address.clone()));
+            opened.expect("the address is free");
+            let staging = Staging::new(pool("frames", 16 << 10, 32));
+            connections.push(Connection::new(dispatcher(&network, "board", 256, 2), staging, address));
+        }
+        Self { readout, overseer, connections }
+    }
+}
+
+/// One connection after the other, to the same address.
+pub(super) struct Connection {
+    network: Simulated,
+    staging: Staging,
+    address: String,
+    endpoint: Option<Endpoint>,
+    is_up: bool,
+    message: Vec<Slice>,
+}
+
+impl Connection {
+    const fn new(network: Simulated, staging: Staging, address: String) -> Self {
+        Self { network, staging, address, endpoint: None, is_up: false, message: Vec::new() }
+    }
+
+    /// Whether something can be sent.
+    pub(super) const fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Hears what became of it; connects where it is `wanted` and there is none.
+    pub(super) fn turn(&mut self, now: Instant, wanted: bool) {
+        if self.endpoint.is_none() && wanted {
+            self.endpoint = self.network.connect(&self.address).ok();
+        }
+        let mut events = Vec::new();
+        self.network.poll(now, &mut events);
+        for event in events {
+            if self.endpoint != Some(event.endpoint()) {
+                continue;
+            }
+            match event {
+                Event::Established { .. } => self.is_up = true,
+                Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
+                    (self.endpoint, self.is_up) = (None, false);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends these bytes, all of them; false where there is no room now, and none of them left.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
+        let Some(endpoint) = self.endpoint.filter(|_| self.is_up) else { return false };
+        for part in bytes.chunks(self.staging.largest()) {
+            let Some(slice) = self.staging.write(part) else {
+                self.message.clear();
+                return false;
+            };
+            self.message.push(slice);
+        }
+        let is_sent = self.network.send(endpoint, &mut self.message).is_ok();
+        self.message.clear();
+        is_sent
+    }
+
+    /// Hangs up once everything has left; whether it has.
+    pub(super) fn hang_up(&mut self) -> bool {
+        if let Some(endpoint) = self.endpoint.filter(|&endpoint| self.is_up && self.network.queued(endpoint) == 0) {
+            self.network.close(endpoint);
+            (self.endpoint, self.is_up) = (None, false);
+        }
+        !self.is_up
+    }
+}
+
+/// Replaces event manager and builder units: starts the readout unit, checks each settled event and releases it, ends the run.
+pub(super) struct Overseer {
+    network: Simulated,
+    outbox: Outbox,
+    endpoint: Option<Endpoint>,
+    reader: MessageReader,
+    unsent: Vec<Message>,
+    has_begun: bool,
+    /// Up to this event all are settled.
+    pub(super) settled: u64,
+    last: Option<u64>,
+    is_over: bool,
+}
+
+impl Overseer {
+    /// One that listens at this address, for a run up to event `last`, where that is known.
+    fn new(mut network: Simulated, outbox: Outbox, address: &str, last: Option<u64>) -> Self {
+        network.listen(address).expect("the address is free");
+        let (reader, unsent) = (MessageReader::default(), Vec::new());
+        Self { network, outbox, endpoint: None, reader, unsent, has_begun: false, settled: 0, last, is_over: false }
+    }
+
+    /// Whether the run has begun.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The run ends with the last event that a source has shown.
+    pub(super) fn stop(&mut self) {
+        self.unsent.push(Message::QueryHighest);
+    }
+
+    /// The run is over: what is still held is dropped.
+    pub(super) fn finish(&mut self) {
+        self.unsent.push(Message::Finish);
+        self.is_over = true;
+    }
+
+    /// Hears and answers; `readout` is the machine that speaks, and `look` says of a settled event whether it is complete.
+    pub(super) fn turn(
+        &mut self,
+        now: Instant,
+        readout: &Readout,
+        mut look: impl FnMut(EventKey, &Readout) -> Result<bool, Broken>,
+    ) -> Result<(), Broken> {
+        let mut events = Vec::new();
+        self.network.poll(now, &mut events);
+        for event in events {
+            match event {
+                Event::ConnectionRequest { endpoint, .. } => {
+                    self.network.accept(endpoint);
+                    self.endpoint = Some(endpoint);
+                }
+                Event::Received { slice, .. } => self.reader.push(slice),
+                _ => {}
+            }
+        }
+        while let Ok(Some(Incoming::Control(_, message))) = self.reader.next_incoming() {
+            match message {
+                Message::Hello(_) => {
+                    let start = Message::Start(Start::of_run(EventKey::new(0, 1)));
+                    self.has_begun = true;
+                    self.unsent.extend([Message::Welcome, start]);
+                    self.unsent.extend(self.last.map(|last| Message::StopAt(EventKey::new(0, last))));
+                }
+                Message::Announce(announce) if !self.is_over => self.take(&announce, readout, &mut look)?,
+                Message::Highest(last) => {
+                    self.last = Some(last.number());
+                    self.unsent.push(Message::StopAt(last));
+                }
+                _ => {}
+            }
+        }
+        let Some(endpoint) = self.endpoint else { return Ok(()) };
+        while let Some(message) = self.unsent.first() {
+            if self.outbox.send(&mut self.network, endpoint, message).is_err() {
+                break;
+            }
+            self.unsent.remove(0);
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        announce: &Announce,
+        readout: &Readout,
+        look: &mut impl FnMut(EventKey, &Readout) -> Result<bool, Broken>,
+    ) -> Result<(), Broken> {
+        let mut entries = Batch::new();
+        // What was announced before the end was known there, and lies behind it, is not there any more.
+        let is_wanted = |key: EventKey| self.last.is_none_or(|last| key.number() <= last);
+        for entry in announce.entries.iter().filter(|entry| is_wanted(entry.key)) {
+            let outcome = if look(entry.key, readout)? { Outcome::Complete } else { Outcome::IncompleteEmitted };
+            entries.push(ReleaseEntry { first: entry.key, count: 1, outcome });
+        }
+        Broken::unless(announce.settled.number() >= self.settled, Checker::Order, || {
+            format!("settled up to {} after {}", announce.settled.number(), self.settled)
+        })?;
+        self.settled = announce.settled.number();
+        self.unsent.push(Message::Release(Release { entries }));
+        Ok(())
+    }
+}
+
+/// How much time passes from turn to turn.
+pub(super) const STEP: Duration = Duration::from_micros(500);
+/// A run is over when all boards have left and nothing has happened for so long: longer than all that is waited for. What no
+/// board shows in the end is not settled, since nobody here tells of it.
+const QUIET: Duration = Duration::from_secs(4);
+/// Every run is over by then, with a wide margin.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// The time of a run, and since when nothing has happened.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    pub(super) now: Instant,
+    since: Instant,
+    /// Events that were settled, and fragments that were received.
+    reached: (u64, u64),
+}
+
+impl Course {
+    /// Whether the run is over, where all boards have left or not.
+    pub(super) fn is_over(&self, have_left: bool) -> bool {
+        have_left && self.now >= self.since.after(QUIET)
+    }
+
+    /// A turn is over.
+    pub(super) fn go_on(&mut self, overseer: &Overseer, readout: &Machine) -> Result<(), Broken> {
+        let reached = (overseer.settled, readout.machine().total().received);
+        if std::mem::replace(&mut self.reached, reached) != reached {
+            self.since = self.now;
+        }
+        self.now = self.now.after(STEP);
+        let is_late = self.now > Instant::ZERO.after(LONGEST);
+        Broken::unless(!is_late, Checker::Liveness, || format!("{reached:?} are settled and received"))
+    }
+}
+
+/// What a settled event holds: who announces one has it.
+pub(super) fn held(key: EventKey, readout: &Readout) -> Result<Vec<Fragment>, Broken> {
+    let (mut fragments, held) = (Vec::new(), readout.super_fragment(key));
+    Broken::unless(held.is_some(), Checker::Content, || format!("event {} is announced and not held", key.number()))?;
+    held.iter().for_each(|held| held.append_to(&mut fragments));
+    Ok(fragments)
+}
+
+/// No board is read further than the window.
+pub(super) fn reads_within(window: u32, readout: &Readout) -> Result<(), Broken> {
+    let lead = readout.lead();
+    Broken::unless(lead <= u64::from(window), Checker::Bounds, || {
+        format!("a source was read {lead} events past the oldest one, {window} are allowed")
+    })
+}
+
+/// In the end every fragment that came from a board has become something.
+pub(super) fn is_accounted_for(board: usize, account: &FragmentAccount) -> Result<(), Broken> {
+    let is_settled = account.received == account.accounted() && account.in_flight == 0;
+    Broken::unless(is_settled, Checker::Ledger, || {
+        format!("board {board}: fragments received are not accounted for: {account:?}")
+    })
+}

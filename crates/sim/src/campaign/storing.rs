@@ -1,0 +1,382 @@
+//! The run files of a builder unit whose events go to several streams, on a disk that refuses, is slow, and loses power,
+//! while the process dies and comes back.
+//!
+//! ```text
+//!   events with their streams --> Storage --> simulated disk: its files outlive the process
+//!              \--> taken, acknowledged <--/            \--> Referee: what is in the files?
+//! ```
+//! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event that was not
+//! for it. Within a life nothing is written twice.
+
+use super::broken::{Broken, Checker};
+use super::content::mixed;
+use super::draw::Draw;
+use super::stand::pool;
+use ropewalk_io::clock::{Clock, SimulatedClock};
+use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_node::drive::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
+};
+use ropewalk_wire::run_file::{
+    EventFlags, EventHead, EventRecordEncoder, EventView, FooterView, FragmentEntry, IndexEntry, Item, Items,
+    MissingSource, OPEN_EXTENSION, Record, RecordKind, SegmentName, StreamName,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+/// What happens between two steps.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Accident {
+    /// The process dies, and another one goes on with the run.
+    Death,
+    /// The power is cut, and with it the process dies. Only where an acknowledgement promises that what it is for is synced.
+    PowerCut,
+}
+
+/// The run files of one builder unit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Everything else follows from it.
+    pub seed: u64,
+    /// How many streams there are; one has no name.
+    pub streams: u8,
+    /// What an acknowledgement promises.
+    pub level: AcknowledgementLevel,
+    /// A segment is closed at this size in bytes.
+    pub segment_bytes: u64,
+    /// So much of a segment is worth a further piece of work for the disk, in bytes.
+    pub batch_bytes: u64,
+    /// Or after so many events.
+    pub segment_events: u64,
+    /// Blocks for what is staged.
+    pub blocks: usize,
+    /// What the disk does, until the end comes.
+    pub faults: DiskFaults,
+    /// How often events are offered.
+    pub steps: u64,
+    /// What happens behind which step.
+    pub accidents: BTreeMap<u64, Accident>,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw::new(seed, 0x570e);
+        let level = draw.of(&[AcknowledgementLevel::Written, AcknowledgementLevel::Synced]);
+        let kinds: &[Accident] = match level {
+            AcknowledgementLevel::Synced => &[Accident::Death, Accident::PowerCut],
+            _ => &[Accident::Death],
+        };
+        let steps = draw.between(20, 200);
+        let accidents = (0..draw.below(4)).map(|_| (draw.below(steps), draw.of(kinds))).collect();
+        let rate = |draw: &mut Draw| if draw.one_in(2) { draw.below(30) as f64 / 100.0 } else { 0.0 };
+        let least_latency = draw.time(Duration::from_micros(10), Duration::from_millis(5));
+        let faults = DiskFaults {
+            least_latency,
+            most_latency: least_latency + draw.time(Duration::from_micros(10), Duration::from_millis(5)),
+            bandwidth: draw.one_in(3).then_some(1 << 20),
+            write_error: rate(&mut draw),
+            sync_error: rate(&mut draw),
+            name_error: rate(&mut draw),
+            torn_append: rate(&mut draw) * 3.0,
+            ..DiskFaults::default()
+        };
+        Self {
+            seed,
+            streams: draw.between(1, 4) as u8,
+            level,
+            segment_bytes: draw.of(&[4 << 10, 16 << 10, u64::MAX]),
+            segment_events: draw.between(5, 60),
+            blocks: draw.between(16, 64) as usize,
+            faults,
+            steps,
+            accidents,
+            // Drawn last, so that everything else of a seed is what it was before.
+            batch_bytes: draw.of(&[1, 2 << 10, 1 << 20]),
+        }
+    }
+}
+
+/// All files are closed by so long after the last event, once the disk does its work.
+const LONGEST: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_micros(500);
+
+/// What was asked of storage, in all lives of the process.
+#[derive(Debug, Default)]
+struct Asked {
+    /// By event: the streams that it was taken for.
+    taken: BTreeMap<u64, StreamSet>,
+    /// Events that were acknowledged at the level.
+    acknowledged: BTreeSet<u64>,
+}
+
+/// A builder unit's storage, its disk, and what was asked of it.
+pub struct World {
+    scenario: Scenario,
+    draw: Draw,
+    clock: SimulatedClock,
+    medium: SimulatedStorage,
+    storage: Storage<SimulatedDisk>,
+    incarnation: u64,
+    offered: u64,
+    asked: Asked,
+    progress: Vec<(u32, Progress)>,
+}
+
+/// The name of a stream; one alone needs none.
+fn stream_name(scenario: &Scenario, stream: StreamIndex) -> StreamName {
+    let name = || format!("stream_{}", stream.0).parse().expect("a good name");
+    if scenario.streams > 1 { name() } else { StreamName::UNNAMED }
+}
+
+fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Storage<SimulatedDisk> {
+    let stream = |stream| StreamStorage {
+        name: stream_name(scenario, StreamIndex(stream)),
+        selected: true,
+        ..StreamStorage::default()
+    };
+    let config = StorageConfig {
+        epoch: Utc(1),
+        streams: (0..scenario.streams).map(stream).collect(),
+        level: scenario.level,
+        sync_batches: scenario.level == AcknowledgementLevel::Synced,
+        segment_bytes: scenario.segment_bytes,
+        batch_bytes: scenario.batch_bytes,
+        segment_events: scenario.segment_events,
+        give_up_after: LONGEST,
+        ..StorageConfig::new(NodeId::builder(0), "/data")
+    };
+    let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+    Storage::new(disk, config, Staging::new(pool("records", 4 << 10, scenario.blocks)))
+}
+
+impl World {
+    /// The world of a scenario, before anything has happened.
+    pub fn new(scenario: Scenario) -> Self {
+        let clock = SimulatedClock::new(Utc(1));
+        let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
+        let storage = storage(&scenario, &medium, &clock);
+        let draw = Draw::new(scenario.seed, 0xe7e7);
+        let (asked, progress) = (Asked::default(), Vec::new());
+        let mut world = Self { scenario, draw, clock, medium, storage, incarnation: 0, offered: 0, asked, progress };
+        world.begin();
+        world
+    }
+
+    /// The files that it wrote.
+    pub const fn medium(&self) -> &SimulatedStorage {
+        &self.medium
+    }
+
+    /// Mixed from everything that came out: equal for equal histories.
+    pub fn digest(&self) -> u64 {
+        let counts = self.storage.counts();
+        let all = mixed(self.clock.now().as_nanoseconds(), self.asked.taken.len() as u64, counts.refusals);
+        mixed(all, counts.bytes, self.medium.paths().len() as u64)
+    }
+
+    /// Takes the run.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn run(&mut self) -> Result<(), Broken> {
+        for step in 0..self.scenario.steps {
+            self.offer();
+            self.turn()?;
+            if let Some(&accident) = self.scenario.accidents.get(&step) {
+                self.suffer(accident);
+                self.judge()?;
+            }
+        }
+        self.medium.set_faults(DiskFaults::default());
+        self.finish()?;
+        let Asked { taken, acknowledged } = &self.asked;
+        Broken::unless(self.incarnation > 1 || taken.len() == acknowledged.len(), Checker::Liveness, || {
+            format!("{} events were taken and {} acknowledged in the only life", taken.len(), acknowledged.len())
+        })?;
+        self.judge()
+    }
+
+    fn begin(&mut self) {
+        self.incarnation += 1;
+        self.storage.begin(self.clock.now(), RunNumber(1), Incarnation(self.incarnation));
+    }
+
+    fn suffer(&mut self, accident: Accident) {
+        if accident == Accident::PowerCut {
+            self.medium.cut_power();
+        }
+        self.storage = storage(&self.scenario, &self.medium, &self.clock);
+        self.begin();
+    }
+
+    fn offer(&mut self) {
+        for _ in 0..self.draw.below(5) {
+            let streams = (0..self.scenario.streams).map(StreamIndex).filter(|_| self.draw.one_in(2));
+            let streams: StreamSet = streams.collect();
+            let number = self.offered + 1;
+            let event = MadeEvent::new(self.scenario.seed, number);
+            if !streams.is_empty() && self.storage.add(self.clock.now(), number as u32, &event, streams) == Filed::Taken
+            {
+                self.offered = number;
+                self.asked.taken.insert(number, streams);
+            }
+        }
+        self.storage.flush(self.clock.now());
+    }
+
+    /// Lets time pass, and takes what is acknowledged.
+    fn turn(&mut self) -> Result<(), Broken> {
+        self.clock.advance(STEP);
+        self.storage.poll(self.clock.now(), &mut self.progress);
+        for (slot, progress) in self.progress.drain(..) {
+            if progress >= Progress::Reached(self.scenario.level) {
+                let is_new = self.asked.acknowledged.insert(slot.into());
+                Broken::unless(is_new, Checker::Keys, || format!("event {slot} was acknowledged twice"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Broken> {
+        let end = self.clock.now().after(LONGEST);
+        while !self.storage.is_closed() {
+            let is_late = self.clock.now() > end;
+            Broken::unless(!is_late, Checker::Liveness, || "the files are not closed".to_owned())?;
+            self.storage.finish(self.clock.now());
+            self.turn()?;
+        }
+        let account = self.storage.pool();
+        let held = account.held;
+        Broken::unless(held <= 1, Checker::Pools, || format!("{held} blocks are out when all files are closed"))
+    }
+
+    fn judge(&self) -> Result<(), Broken> {
+        judge(&self.scenario, &self.medium, &self.asked)
+    }
+}
+
+/// The longest payload, in bytes.
+const MOST_BYTES: u64 = 700;
+
+/// An event with one fragment.
+struct MadeEvent {
+    number: u64,
+    payload: Vec<u8>,
+}
+
+impl MadeEvent {
+    fn new(seed: u64, number: u64) -> Self {
+        Self { number, payload: payload(seed, number) }
+    }
+}
+
+/// What the fragment of an event holds.
+fn payload(seed: u64, number: u64) -> Vec<u8> {
+    let length = mixed(seed, number, 1) % MOST_BYTES;
+    (0..length).map(|place| mixed(seed, number, 2 + place) as u8).collect()
+}
+
+impl Recorded for MadeEvent {
+    fn head(&self, incarnation: Incarnation) -> EventHead {
+        let (key, flags) = (EventKey::new(0, self.number), EventFlags::default());
+        EventHead { key, incarnation, attempt: Attempt(1), trigger_type: 0, flags }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+        std::iter::empty()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+        std::iter::once(FragmentEntry::bare(SourceId(1), self.number, self.payload.len() as u32))
+    }
+
+    fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
+        encoder.payload(&self.payload);
+        staging.write(&self.payload).map(|slice| pieces.push(slice)).is_some()
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    /// By event: the streams that it is in.
+    streams: BTreeMap<u64, StreamSet>,
+    /// Every record's stream, event and life.
+    records: BTreeSet<(StreamIndex, u64, Incarnation)>,
+}
+
+/// Holds the files against what was asked for.
+fn judge(scenario: &Scenario, medium: &SimulatedStorage, asked: &Asked) -> Result<(), Broken> {
+    let mut found = Found::default();
+    for path in medium.paths() {
+        let bytes = medium.read(&path).map_err(|cause| Broken::new(Checker::Content, cause.to_string()))?;
+        look(scenario, &path, &bytes, &mut found)?;
+    }
+    for number in &asked.acknowledged {
+        let (there, wanted) = (found.streams.get(number), asked.taken.get(number));
+        Broken::unless(there == wanted, Checker::Loss, || {
+            format!("event {number} was acknowledged for {wanted:?} and is in {there:?}")
+        })?;
+    }
+    for (number, &streams) in &found.streams {
+        let taken = asked.taken.get(number).copied().unwrap_or_default();
+        let all = streams.iter().all(|stream| taken.contains(stream));
+        Broken::unless(all, Checker::Keys, || {
+            format!("event {number} is in {streams:?}, and was taken for {taken:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Looks at one file.
+fn look(scenario: &Scenario, path: &Path, bytes: &[u8], found: &mut Found) -> Result<(), Broken> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (text, is_open) = name.strip_suffix(OPEN_EXTENSION).map_or((&name[..], false), |closed| (closed, true));
+    let stream = text.parse().ok().and_then(|name: SegmentName| {
+        (0..scenario.streams).map(StreamIndex).find(|&stream| stream_name(scenario, stream) == name.stream)
+    });
+    let Some(stream) = stream else {
+        return Err(Broken::new(Checker::Content, format!("{name} is no segment of a stream")));
+    };
+    let (mut entries, mut has_footer) = (Vec::new(), false);
+    for item in Items::new(bytes) {
+        match item {
+            Item::Damaged { offset, .. } => Broken::unless(is_open, Checker::Content, || {
+                format!("{name} was closed, and cannot be read at {offset}")
+            })?,
+            Item::Record { offset, record } if record.kind() == RecordKind::EVENT => {
+                entries.push(take(scenario, stream, offset, &record, found)?);
+            }
+            Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
+                has_footer =
+                    FooterView::parse(&record).is_ok_and(|footer| footer.entries().eq(entries.iter().copied()));
+            }
+            Item::Record { .. } => {}
+        }
+    }
+    Broken::unless(is_open || has_footer, Checker::Content, || format!("{name} was closed without its index"))
+}
+
+/// Takes note of an event.
+fn take(
+    scenario: &Scenario,
+    stream: StreamIndex,
+    offset: u64,
+    record: &Record<'_>,
+    found: &mut Found,
+) -> Result<IndexEntry, Broken> {
+    let event = EventView::parse(record).map_err(|error| Broken::new(Checker::Content, error.to_string()))?;
+    let number = event.key().number();
+    let expected = payload(scenario.seed, number);
+    let is_right = event.fragments().map(|fragment| fragment.payload).eq([&expected[..]]);
+    Broken::unless(is_right, Checker::Content, || format!("event {number} does not hold what it was made of"))?;
+    let is_new = found.records.insert((stream, number, event.head().incarnation));
+    Broken::unless(is_new, Checker::Keys, || format!("event {number} is twice in {stream:?} by the same life"))?;
+    let streams = found.streams.entry(number).or_default();
+    *streams = streams.with(StreamSet::of(stream));
+    Ok(IndexEntry::of(&event, offset, record.length()))
+}
