@@ -1,8 +1,8 @@
 //! What subscribers of a card's chunks must have got, by the card's own record and their journals alone.
 
-use super::broken::{Broken, Checker};
 use super::cards::{CardSetting, SubscriberSetting};
 use super::machines::{Card, Got, Said, Visit};
+use super::outcome::{Broken, Checker};
 use super::world::World;
 use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{Balance, Policy, Share};

@@ -10,9 +10,9 @@
 //! The scenario alone determines the result: a frame over which two processes ended is lost, and nothing else is; and a source
 //! that waits for a process is never reported as absent.
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::{self, Connection, Course, Machine, Overseer, Stand, held, source_of};
 use ropewalk_flow::readout::{OnClose, Readout, ReadoutConfig, SourceConfig};
 use ropewalk_flow::supervision::SupervisorConfig;

@@ -1,11 +1,11 @@
-//! What goes wrong, where, when and for how long: a list that can be printed, and shortened.
+//! What goes wrong, where, when and for how long: a list that can be printed, and shortened; and the kinds of faults, which
+//! are the rows of the coverage table.
 //!
-//! Connections carry streams here, so that packets are neither lost nor reordered nor doubled: those faults are of systems
-//! in which sources push.
+//! Connections carry streams here, so packets are neither lost nor reordered nor duplicated. Those faults are of systems in
+//! which sources push.
 
-use super::fault_kind::FaultKind;
-use super::place::Place;
-use super::trouble::Trouble;
+use super::cards::Trouble;
+use ropewalk_terms::NodeId;
 use std::fmt;
 use std::time::Duration;
 
@@ -337,4 +337,201 @@ impl fmt::Display for Fault {
 }
 
 /// A fault and its time.
-pub type Scheduled = super::scheduled::Scheduled<Fault>;
+pub type Scheduled = Timed<Fault>;
+
+macro_rules! kinds {
+    ($($kind:ident = $name:literal,)*) => {
+        /// Kinds of faults, for coverage.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        #[expect(missing_docs, reason = "each is named as the fault")]
+        pub enum FaultKind { $($kind),* }
+
+        impl FaultKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Delay = "delay",
+    SlowLink = "slow_link",
+    Partition = "partition",
+    OneWay = "partition_one_way",
+    Reset = "reset",
+    HalfOpen = "half_open",
+    Pause = "pause",
+    Crash = "crash",
+    PowerCut = "power_cut",
+    Reconnect = "reconnect",
+    ClockStep = "clock_step",
+    ClockDrift = "clock_drift",
+    DiskFull = "disk_full",
+    DiskSlow = "disk_slow",
+    DiskErrors = "disk_errors",
+    PoolDry = "pool_dry",
+    StopMidFragment = "source_stops_mid_fragment",
+    Disconnect = "source_disconnects",
+    SendTwice = "source_sends_twice",
+    Skip = "source_skips",
+    ResetCounter = "source_resets_counter",
+    Jump = "source_jumps",
+    WrongCrc = "source_wrong_crc",
+    HugeLength = "source_claims_4gib",
+    Slow = "source_slow",
+    Garbage = "garbage_connection",
+    ManagerCrash = "manager_crash",
+    ManagerPowerCut = "manager_power_cut",
+    ManagerPause = "manager_pause",
+    ManagerCutOff = "manager_cut_off",
+    CoordinationCut = "coordination_cut",
+    CoordinationLate = "coordination_late",
+    ManagerReplaced = "manager_replaced",
+    ManagerOvertaken = "manager_overtaken",
+    Resync = "source_resynchronises",
+    LinkDies = "link_dies",
+    LinkStalls = "link_stalls",
+    BlockLost = "block_lost",
+    BlockDamaged = "block_damaged",
+    ChunkTruncated = "chunk_truncated",
+    ChunkError = "chunk_error",
+    ChunkCrc = "chunk_crc",
+    ChunkBusy = "chunk_busy",
+    ChunkTimedOut = "chunk_timed_out",
+    ChunkNeverEnds = "chunk_never_ends",
+    ChunkNeverBegins = "chunk_never_begins",
+    ChunkOversize = "chunk_oversize",
+    CardStalls = "card_stalls",
+    CardBurst = "card_burst",
+    SubscriberKilled = "subscriber_killed",
+    SubscriberSleeps = "subscriber_sleeps",
+    SubscriberCutOff = "subscriber_cut_off",
+    SubscriberReset = "subscriber_reset",
+    SubscriberSlow = "subscriber_slow",
+    PacketsLost = "packets_lost",
+    PacketsDoubled = "packets_doubled",
+    PacketsDisordered = "packets_disordered",
+    PacketsLate = "packets_late",
+    PushesLost = "pushes_lost",
+    PushesDoubled = "pushes_doubled",
+    PushesDisordered = "pushes_disordered",
+    PushesLate = "pushes_late",
+    DecisionsLost = "decisions_lost",
+    DecisionsDoubled = "decisions_doubled",
+    DecisionsDisordered = "decisions_disordered",
+    DecisionsLate = "decisions_late",
+    StatesLost = "states_lost",
+    StatesDoubled = "states_doubled",
+    StatesDisordered = "states_disordered",
+    StatesLate = "states_late",
+    SourceSilent = "source_silent",
+    PacketCutShort = "packet_cut_short",
+    PacketWrongPacking = "packet_wrong_packing",
+    PacketWrongPartition = "packet_wrong_partition",
+    PacketMisnumbered = "packet_misnumbered",
+    PacketMalformed = "packet_malformed",
+    StrangerPackets = "stranger_packets",
+    NodeKilled = "node_killed",
+    NodeSleeps = "node_sleeps",
+    NodeCutOff = "node_cut_off",
+    NodeDeaf = "node_deaf",
+    NodeSlow = "node_slow",
+    GatewaySleeps = "gateway_sleeps",
+    TriggerSleeps = "trigger_sleeps",
+    QueueShort = "queue_short",
+    GatewayKilled = "gateway_killed",
+    NodeDisconnected = "node_disconnected",
+    ReaderSleeps = "reader_sleeps",
+    ReaderLeaves = "reader_leaves",
+    GatewaySlow = "gateway_slow",
+    ReaderSlow = "reader_slow",
+}
+
+impl FaultKind {
+    /// Those that strike units, sources and links, in any system.
+    pub const OF_ANY: usize = 26;
+    /// From here on those of systems in which sources push. A few of the others strike them too.
+    pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
+    /// Of these, from here on, those of gateways' lives, of connections and of readers.
+    pub const FIRST_OF_LIVES: usize = Self::GatewayKilled as usize;
+    /// And from here on those that are drawn for themselves: of too little of the processor, and of readers who take little.
+    pub const FIRST_OF_LOAD: usize = Self::GatewaySlow as usize;
+}
+
+/// A fault and its time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Timed<F> {
+    /// When it begins, since the run's begin.
+    pub at: Duration,
+    /// How long it lasts; nothing for what happens at once.
+    pub lasts: Duration,
+    /// What happens.
+    pub fault: F,
+}
+
+impl<F> Timed<F> {
+    /// When it is over.
+    pub fn end(&self) -> Duration {
+        self.at + self.lasts
+    }
+}
+
+impl<F: fmt::Display> fmt::Display for Timed<F> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "at {:?}: {}", self.at, self.fault)?;
+        if self.lasts.is_zero() { Ok(()) } else { write!(out, ", for {:?}", self.lasts) }
+    }
+}
+
+/// A member of the run: a node or a front end, by its index among its kind.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// An event manager: the only one, or one of two.
+    Manager(u16),
+    /// A readout unit.
+    Readout(u16),
+    /// A builder unit.
+    Builder(u16),
+    /// A front end, counted over all readout units.
+    Source(u16),
+    /// The link card of a readout unit.
+    Card(u16),
+    /// A subscriber of a card's chunks, counted over all cards.
+    Subscriber(u16),
+}
+
+impl Place {
+    /// The node, where it is one.
+    pub const fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Manager(_) => Some(NodeId::MANAGER),
+            Self::Readout(index) => Some(NodeId::readout(index)),
+            Self::Builder(index) => Some(NodeId::builder(index)),
+            Self::Source(_) | Self::Card(_) | Self::Subscriber(_) => None,
+        }
+    }
+
+    /// Whether it is no node of the run: it brings fragments, or takes chunks.
+    pub const fn is_outside(self) -> bool {
+        matches!(self, Self::Source(_) | Self::Card(_) | Self::Subscriber(_))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.node()) {
+            (Self::Source(index), _) => write!(out, "source{index}"),
+            (Self::Subscriber(index), _) => write!(out, "subscriber{index}"),
+            (Self::Card(index), _) => write!(out, "card{index}"),
+            (Self::Manager(index), _) => write!(out, "evm{index}"),
+            (_, Some(node)) => node.fmt(out),
+            (_, None) => Ok(()),
+        }
+    }
+}

@@ -8,9 +8,9 @@
 //! Each event's fate is in one document, or its file was set aside after the allowed number of attempts. Nothing is deleted
 //! before that, and each lumisection adds up.
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use ropewalk_flow::files::{
     Broker, BrokerAction, BrokerConfig, Decided, FileId, LumisectionAccount, Merger, StreamCounts, UnitId, Work,
     Written,

@@ -8,9 +8,9 @@
 //! The scenario alone determines the result: a fragment holds all frames of its event that arrived up to its end, or up to the
 //! place where its board paused or hung up for longer than the time-out. If frames are known to be missing, it is flagged.
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::{self, Connection, Course, Machine, Overseer, Stand, held, is_accounted_for, source_of};
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_flow::readout::{Readout, ReadoutConfig, SourceConfig};

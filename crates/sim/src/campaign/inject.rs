@@ -1,12 +1,11 @@
 //! Faults begin and end: what each does to the members, the network and the disks.
 
-use super::coordination::Service;
-use super::coverage::Situation;
-use super::fault::{Fault, Scheduled};
+use super::fault::{Fault, Place, Scheduled};
 use super::machines::Misbehaviour;
 use super::node::Health;
-use super::place::Place;
 use super::recorder::Happening;
+use super::reign::Service;
+use super::runner::Situation;
 use super::scenario::Scenario;
 use super::world::World;
 use ropewalk_io::simulated::Faults;

@@ -1,12 +1,11 @@
 //! Somebody takes sources out of a run and in again: when, and whether every event then says what the account says.
 
-use super::broken::{Broken, Checker};
 use super::draw::Draw;
+use super::fault::Place;
 use super::node::Member;
-use super::place::Place;
-use super::referee::Record;
+use super::outcome::{Broken, Checker};
+use super::referee::{Record, Timeline};
 use super::scenario::Scenario;
-use super::timeline::Timeline;
 use super::world::World;
 use ropewalk_flow::control::RunCommand;
 use ropewalk_node::drive::RunSnapshot;

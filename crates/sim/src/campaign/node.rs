@@ -1,15 +1,23 @@
-//! What every member of a simulated run has in common: its life, its clock, its turns.
+//! What every member of a simulated run has in common: its life, its turns, and its clocks, which are a monotonic one that may
+//! drift, and a UTC clock that may be set. The disk of a builder unit goes by them, too.
 
-use super::broken::{Broken, Checker};
-use super::clock::NodeClock;
 use super::endpoints::Surroundings;
-use super::place::Place;
+use super::fault::Place;
+use super::outcome::{Broken, Checker};
 use super::recorder::{Happening, Shared};
 use super::scenario::Scenario;
+use ropewalk_io::clock::{Clock, SimulatedClock};
+use ropewalk_io::disk::{
+    Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage,
+};
+use ropewalk_memory::Slice;
 use ropewalk_node::drive::Drive;
-use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount};
+use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
 use std::cell::Cell;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A machine as the simulator knows it: how it is turned ([`Drive`]) and what must hold of it at every step.
@@ -205,5 +213,209 @@ impl<M: Machine> Member for Node<M> {
 
     fn pools(&mut self) -> Vec<PoolAccount> {
         self.machine.as_mut().map(Machine::pools).unwrap_or_default()
+    }
+}
+
+/// One millionth of this is one ppm.
+const MILLION: u128 = 1_000_000;
+
+/// The clocks of one node. Clones are the same clocks.
+#[derive(Clone, Debug)]
+pub struct NodeClock {
+    world: SimulatedClock,
+    course: Arc<Mutex<Course>>,
+}
+
+/// How a node's clocks go since they were last changed.
+#[derive(Copy, Clone, Debug)]
+struct Course {
+    world: Instant,
+    local: Instant,
+    ppm: i32,
+    utc_offset: i64,
+}
+
+impl Course {
+    /// The rate against the world's, in millionths.
+    fn rate(self) -> u128 {
+        (MILLION as i128 + i128::from(self.ppm)).max(1) as u128
+    }
+}
+
+impl NodeClock {
+    /// Clocks that agree with the world's but for a drift of `ppm` millionths.
+    pub fn new(world: SimulatedClock, ppm: i32) -> Self {
+        let now = world.now();
+        Self { world, course: Arc::new(Mutex::new(Course { world: now, local: now, ppm, utc_offset: 0 })) }
+    }
+
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The world's time.
+    pub fn world(&self) -> Instant {
+        self.world.now()
+    }
+
+    /// The world's clock.
+    pub const fn world_clock(&self) -> &SimulatedClock {
+        &self.world
+    }
+
+    /// What the node's monotonic clock shows.
+    pub fn now(&self) -> Instant {
+        self.local(self.world.now())
+    }
+
+    /// What the node's monotonic clock shows at this time of the world.
+    fn local(&self, world: Instant) -> Instant {
+        let course = *self.course();
+        let passed = world.since(course.world).as_nanos() * course.rate() / MILLION;
+        Instant::from_nanoseconds(course.local.as_nanoseconds().saturating_add(passed as u64))
+    }
+
+    /// The first time of the world at which the node's clock shows at least `local`, if it goes on like this.
+    pub fn world_at(&self, local: Instant) -> Instant {
+        if local == Instant::FAR_FUTURE {
+            return local;
+        }
+        let course = *self.course();
+        let needed = (local.since(course.local).as_nanos() * MILLION).div_ceil(course.rate());
+        Instant::from_nanoseconds(course.world.as_nanoseconds().saturating_add(needed as u64))
+    }
+
+    /// What the node's monotonic clock shows at the first moment at which the world's shows `world` or more.
+    pub fn local_from(&self, world: Instant) -> Instant {
+        let local = self.local(world);
+        if self.world_at(local) >= world { local } else { local.after(Duration::from_nanos(1)) }
+    }
+
+    /// From now on the monotonic clock is wrong by `ppm` millionths.
+    pub fn set_drift(&self, ppm: i32) {
+        let (world, local) = (self.world.now(), self.now());
+        let mut course = self.course();
+        *course = Course { world, local, ppm, ..*course };
+    }
+
+    /// Sets the UTC clock by so many nanoseconds.
+    pub fn step_utc(&self, nanoseconds: i64) {
+        self.course().utc_offset += nanoseconds;
+    }
+
+    /// What the node's UTC clock shows.
+    pub fn utc(&self) -> Utc {
+        Utc(self.world.utc().0 + self.course().utc_offset)
+    }
+}
+
+/// A simulated disk that lives in the world's time, whatever the node believes.
+pub(super) struct NodeDisk {
+    inner: SimulatedDisk,
+    clock: NodeClock,
+}
+
+impl NodeDisk {
+    /// A disk that writes `storage`.
+    pub(super) fn new(storage: &SimulatedStorage, clock: &NodeClock) -> Self {
+        let inner = storage.disk(SimulatedDiskConfig::default(), clock.world_clock().clone());
+        Self { inner, clock: clock.clone() }
+    }
+}
+
+impl Disk for NodeDisk {
+    fn enter_directory(&mut self, path: &Path) -> Vec<String> {
+        self.inner.enter_directory(path)
+    }
+
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, DiskCause> {
+        self.inner.read(path)
+    }
+
+    fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
+        self.inner.create(path, how)
+    }
+
+    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull> {
+        self.inner.append(file, cookie, data)
+    }
+
+    fn sync(&mut self, file: FileToken, cookie: u64) {
+        self.inner.sync(file, cookie);
+    }
+
+    fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
+        self.inner.publish(file, final_path, cookie);
+    }
+
+    fn remove(&mut self, path: &Path, cookie: u64) {
+        self.inner.remove(path, cookie);
+    }
+
+    fn look_for(&mut self, path: &Path, cookie: u64) {
+        self.inner.look_for(path, cookie);
+    }
+
+    fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {
+        self.inner.free_bytes(path)
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
+        self.inner.poll(completions)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.inner.copied_bytes()
+    }
+
+    fn restored_files(&self) -> u64 {
+        self.inner.restored_files()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.inner.prepare_wait()
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline().map(|world| self.clock.local_from(world))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_drifts_reaches_its_deadlines_and_not_before() {
+        for ppm in [-50_000, -1, 0, 7, 50_000] {
+            let world = SimulatedClock::new(Utc(0));
+            let clock = NodeClock::new(world.clone(), ppm);
+            world.advance(Duration::from_millis(1234));
+            clock.set_drift(-ppm);
+            let deadline = clock.now().after(Duration::from_nanos(123_456_789));
+            let when = clock.world_at(deadline);
+            assert!(clock.local(when) >= deadline, "{ppm}");
+            assert!(clock.local(Instant::from_nanoseconds(when.as_nanoseconds() - 2)) < deadline, "{ppm}");
+        }
+    }
+
+    #[test]
+    fn a_late_clock_shows_less_and_goes_on_from_there() {
+        let world = SimulatedClock::new(Utc(1_000));
+        let clock = NodeClock::new(world.clone(), -500_000);
+        world.advance(Duration::from_nanos(1000));
+        assert_eq!(clock.now(), Instant::from_nanoseconds(500));
+        clock.set_drift(0);
+        world.advance(Duration::from_nanos(10));
+        clock.step_utc(-7);
+        assert_eq!((clock.now(), clock.utc()), (Instant::from_nanoseconds(510), Utc(2_003)));
     }
 }

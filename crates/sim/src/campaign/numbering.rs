@@ -7,9 +7,9 @@
 //! Each frame carries the event it is truly of in bytes that no machine reads. What must hold: no frame is in another event than its
 //! own, a board with k bad numbers loses k fragments at most, a board without any loses none, and the run ends in time.
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::{self, Connection, Course, Machine, Overseer, Stand, held, is_accounted_for};
 use ropewalk_flow::readout::{Readout, ReadoutConfig, SourceConfig};
 use ropewalk_node::drive::Drive;

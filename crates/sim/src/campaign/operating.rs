@@ -6,8 +6,8 @@
 //!      <-----answers-----------+   <--ends, late ones too--+
 //! ```
 
-use super::broken::{Broken, Checker};
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use ropewalk_flow::control::operation::{
     AfterRun, Answer, Command, CommandNumber, Controls, Operation, OperationState, Outcome, Task, TaskLimits,
     TaskNumber,

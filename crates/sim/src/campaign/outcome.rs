@@ -1,22 +1,15 @@
-//! One seed: a run and its verdict.
+//! One seed: a run and its verdict, and what a checker says when something does not hold.
 
-use super::broken::{Broken, Checker};
-use super::controlled;
-use super::coverage::Coverage;
-use super::dividing;
-use super::filing;
-use super::filtering;
-use super::gathering;
-use super::growing;
-use super::numbering;
-use super::packet_numbers;
-use super::push;
+use super::runner::Coverage;
 use super::scenario::Scenario;
-use super::storing;
-use super::tuning;
 use super::world::World;
-use super::writing;
-use super::{operating, watching};
+use super::{
+    controlled, dividing, filing, filtering, gathering, growing, numbering, operating, packet_numbers, push, storing,
+    tuning, watching, writing,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run ended.
@@ -135,5 +128,89 @@ fn caught(run: impl FnOnce() -> Result<(), Broken>) -> Option<Broken> {
             let words = words.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             Some(Broken::new(Checker::Panic, words.unwrap_or_default()))
         }
+    }
+}
+
+/// Who found it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Checker {
+    /// The equations of the ledger, in each machine at every step and for the whole run at its end.
+    Ledger,
+    /// Every block of every pool comes back.
+    Pools,
+    /// Credit is neither lost nor made.
+    Credits,
+    /// No table and no queue grows over its bound.
+    Bounds,
+    /// Files hold what the sources made, word by word.
+    Content,
+    /// No key twice after `verify`'s rule, and no key that never was.
+    Keys,
+    /// Nothing is lost without a cause.
+    Loss,
+    /// No source is given up that was not silent.
+    TimeOut,
+    /// Everything comes to its end, within a bound after the last fault.
+    Liveness,
+    /// Nobody speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
+    Epochs,
+    /// A readout unit announces in the order of keys, and begins again only when it is asked to.
+    Order,
+    /// Sources are masked in the events in which the account says so, and in no others.
+    Masks,
+    /// Nobody panics.
+    Panic,
+}
+
+impl Checker {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ledger => "ledger",
+            Self::Pools => "pools",
+            Self::Credits => "credits",
+            Self::Bounds => "bounds",
+            Self::Content => "content",
+            Self::Keys => "keys",
+            Self::Loss => "loss",
+            Self::TimeOut => "time_out",
+            Self::Liveness => "liveness",
+            Self::Epochs => "epochs",
+            Self::Order => "order",
+            Self::Masks => "masks",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+impl fmt::Display for Checker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// Something that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{checker}: {words}")]
+pub struct Broken {
+    /// Who found it.
+    pub checker: Checker,
+    /// What does not hold.
+    pub words: String,
+}
+
+impl Broken {
+    /// Something that does not hold.
+    pub fn new(checker: Checker, words: impl Into<String>) -> Self {
+        Self { checker, words: words.into() }
+    }
+
+    /// An error with these words unless something holds.
+    ///
+    /// # Errors
+    /// The words, where it does not.
+    pub fn unless(holds: bool, checker: Checker, words: impl FnOnce() -> String) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self::new(checker, words())) }
     }
 }

@@ -7,8 +7,8 @@
 //! What must hold: a source with k bad packets loses k packets at most, one without any loses none, and no packet is in another set than
 //! its own.
 
-use super::broken::{Broken, Checker};
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::pool;
 use ropewalk_flow::gateway::{Address, Assembly, FlowConfig, PacketSource, SourceAccount};
 use ropewalk_memory::Staging;

@@ -1,14 +1,17 @@
-//! Campaigns: many seeds, one after the other, each with its verdict; a failure comes with the command that replays it
-//! and with a schedule of faults that is as short as could be found.
+//! Campaigns: many seeds, one after the other, each with its verdict. A failure comes with the command that replays it and
+//! with a schedule of faults that is as short as could be found. The [`Summary`] is the report in JSON.
+//!
+//! [`Coverage`] counts which fault struck in which situation: a campaign should have hit every cell of that table. Schedules
+//! are shortened by delta debugging (Zeller and Hildebrandt, 2002): faults are taken out as long as the same checker fires,
+//! halves first, then quarters, down to single faults.
 
-use super::broken::{Broken, Checker};
-use super::coverage::Coverage;
-use super::outcome::{Outcome, run, run_push};
+use super::fault::FaultKind;
+use super::outcome::{Broken, Checker, Outcome, run, run_push};
 use super::push;
 use super::scenario::Scenario;
-use super::shrink::{shrink, shrink_push};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A system of a seed: each seed is one of either kind.
@@ -160,9 +163,275 @@ impl Campaign {
     }
 }
 
+/// How far the run was when a fault struck.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Situation {
+    /// Not every node is there: no run has begun.
+    Idle,
+    /// The run has begun and no event is done.
+    Starting,
+    /// Events are built.
+    Running,
+    /// Some node is away or stands still because of another fault.
+    Recovering,
+    /// The sources have sent everything, or the run was stopped: what is there is finished.
+    Draining,
+    /// Everything is done, and nodes take their leave.
+    Ended,
+}
+
+impl Situation {
+    /// Every situation, in the order of a run.
+    pub const ALL: [Self; 6] =
+        [Self::Idle, Self::Starting, Self::Running, Self::Recovering, Self::Draining, Self::Ended];
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Recovering => "recovering",
+            Self::Draining => "draining",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+const FAULTS: usize = FaultKind::ALL.len();
+const SITUATIONS: usize = Situation::ALL.len();
+
+/// How often each fault struck in each situation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Coverage([[u64; SITUATIONS]; FAULTS]);
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self([[0; SITUATIONS]; FAULTS])
+    }
+}
+
+impl Coverage {
+    /// A fault struck.
+    pub fn hit(&mut self, fault: FaultKind, situation: Situation) {
+        self.0[fault as usize][situation as usize] += 1;
+    }
+
+    /// How often a fault struck in a situation.
+    pub fn count(&self, fault: FaultKind, situation: Situation) -> u64 {
+        self.0[fault as usize][situation as usize]
+    }
+
+    /// Adds another run's.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
+            *mine += theirs;
+        }
+    }
+
+    /// Cells that should have been hit and were not.
+    pub fn missed(&self) -> Vec<(FaultKind, Situation)> {
+        let cells = FaultKind::ALL.into_iter().flat_map(|fault| Situation::ALL.map(|situation| (fault, situation)));
+        cells
+            .filter(|&(fault, situation)| unreachable(situation).is_none() && self.count(fault, situation) == 0)
+            .collect()
+    }
+
+    /// The table by names: fault, then situation.
+    pub fn by_name(&self) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
+        let row = |fault: FaultKind| {
+            let cells = Situation::ALL.map(|situation| (situation.name(), self.count(fault, situation)));
+            (fault.name(), BTreeMap::from(cells))
+        };
+        FaultKind::ALL.into_iter().map(row).collect()
+    }
+}
+
+/// Why no fault strikes in a situation, where that is so.
+pub const fn unreachable(situation: Situation) -> Option<&'static str> {
+    match situation {
+        Situation::Ended => Some("nothing is injected any more once the run is over"),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:26}", "fault")?;
+        let reachable = || Situation::ALL.into_iter().filter(|&situation| unreachable(situation).is_none());
+        for situation in reachable() {
+            write!(out, "{:>12}", situation.name())?;
+        }
+        for fault in FaultKind::ALL {
+            write!(out, "\n{:26}", fault.name())?;
+            for situation in reachable() {
+                write!(out, "{:>12}", self.count(fault, situation))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A run whose schedule of faults can be made shorter.
+trait Schedule: Clone {
+    /// How many faults there are.
+    fn count(&self) -> usize;
+
+    /// The same run without so many of them.
+    fn without(&self, from: usize, count: usize) -> Self;
+}
+
+impl Schedule for Scenario {
+    fn count(&self) -> usize {
+        self.faults.len()
+    }
+
+    fn without(&self, from: usize, count: usize) -> Self {
+        Self { faults: without(&self.faults, from, count), ..self.clone() }
+    }
+}
+
+impl Schedule for push::Scenario {
+    fn count(&self) -> usize {
+        self.faults.len()
+    }
+
+    fn without(&self, from: usize, count: usize) -> Self {
+        Self { faults: without(&self.faults, from, count), ..self.clone() }
+    }
+}
+
+/// The scenario with as few faults as `broken`'s checker still fires with, and what it then says.
+pub fn shrink(scenario: Scenario, broken: Broken) -> (Scenario, Broken) {
+    shrink_with(scenario, broken, |scenario| run(scenario.clone()).broken)
+}
+
+/// The same for a system in which sources push.
+pub fn shrink_push(scenario: push::Scenario, broken: Broken) -> (push::Scenario, Broken) {
+    shrink_with(scenario, broken, |scenario| run_push(scenario.clone()).broken)
+}
+
+/// The same for any way to run a scenario.
+fn shrink_with<S: Schedule>(mut scenario: S, mut broken: Broken, run: impl Fn(&S) -> Option<Broken>) -> (S, Broken) {
+    let checker = broken.checker;
+    let mut parts = 1;
+    while parts <= scenario.count() {
+        let size = scenario.count().div_ceil(parts);
+        let smaller = (0..parts).find_map(|part| {
+            let attempt = scenario.without(part * size, size);
+            let is_smaller = attempt.count() < scenario.count();
+            let same = is_smaller.then(|| run(&attempt)).flatten().filter(|broken| broken.checker == checker)?;
+            Some((attempt, same))
+        });
+        match smaller {
+            Some((attempt, same)) => {
+                (scenario, broken) = (attempt, same);
+                parts = parts.saturating_sub(1).max(1);
+            }
+            None if size == 1 => break,
+            None => parts = (2 * parts).min(scenario.count()),
+        }
+    }
+    (scenario, broken)
+}
+
+fn without<T: Clone>(faults: &[T], from: usize, count: usize) -> Vec<T> {
+    let (from, to) = (from.min(faults.len()), (from + count).min(faults.len()));
+    faults[..from].iter().chain(&faults[to..]).cloned().collect()
+}
+
+/// The report of a campaign.
+// Members stand in the order in which they are printed: that of their names.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "What a fault campaign found: the last line of `ropewalk simulate --campaign N --json`")]
+pub struct Summary<'a> {
+    /// How often each fault struck in each situation: fault, then situation.
+    coverage: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    /// Digest of all events of the campaign, 16 hexadecimal digits; the same for the same seeds and program.
+    #[schemars(extend("pattern" = "^[0-9a-f]{16}$"))]
+    digest: String,
+    /// Seeds that failed. The campaign ends after ten.
+    failures: Vec<FailedSeed<'a>>,
+    /// The first seed.
+    first_seed: u64,
+    /// Faults that never struck in a situation in which they could.
+    missed: Vec<Missed>,
+    /// The form's name and version.
+    #[schemars(extend("const" = Campaign::SCHEMA))]
+    schema: &'static str,
+    /// How many seeds were run.
+    seeds: u64,
+    /// Virtual time of all runs together, in seconds.
+    #[schemars(range(min = 0))]
+    virtual_seconds: f64,
+}
+
+/// A seed for which something did not hold.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailedSeed<'a> {
+    /// The checker that found it.
+    checker: Checker,
+    /// The faults of the run, as few as the same checker fires with.
+    faults: Vec<String>,
+    /// The command that replays it.
+    replay: String,
+    /// The seed.
+    seed: u64,
+    /// The system of the seed that failed: each seed is one of either kind.
+    system: SystemKind,
+    /// What does not hold.
+    words: &'a str,
+}
+
+/// A fault that did not strike in a situation in which it could.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Missed {
+    /// The name of the fault.
+    fault: &'static str,
+    /// The name of the situation.
+    situation: &'static str,
+}
+
+impl Campaign {
+    /// The name and version of the form of a [`Summary`].
+    pub const SCHEMA: &'static str = "ropewalk-simulate-1";
+
+    /// The summary for programs.
+    pub fn summary(&self) -> Summary<'_> {
+        let missed = self.coverage.missed().into_iter();
+        let missed = missed.map(|(fault, situation)| Missed { fault: fault.name(), situation: situation.name() });
+        Summary {
+            coverage: self.coverage.by_name(),
+            digest: format!("{:016x}", self.digest),
+            failures: self.failures.iter().map(FailedSeed::new).collect(),
+            first_seed: self.first,
+            missed: missed.collect(),
+            schema: Self::SCHEMA,
+            seeds: self.seeds,
+            virtual_seconds: self.nanoseconds as f64 / 1e9,
+        }
+    }
+}
+
+impl<'a> FailedSeed<'a> {
+    fn new(failure: &'a Failure) -> Self {
+        Self {
+            checker: failure.broken.checker,
+            faults: failure.small.faults(),
+            replay: failure.replay(),
+            seed: failure.seed,
+            system: failure.small.kind(),
+            words: &failure.broken.words,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::campaign::fault::{Fault, Scheduled};
+    use std::time::Duration;
 
     #[test]
     fn a_failure_says_what_when_and_how_to_see_it_again() {
@@ -190,5 +459,42 @@ mod tests {
         let campaign = Campaign::run(orders, |campaign| campaign.seeds < 3);
         assert_eq!((campaign.first, campaign.seeds), (40, 3));
         assert_ne!(campaign.digest, 0);
+    }
+
+    use crate::campaign::outcome::Checker;
+
+    fn scenario(faults: u16) -> Scenario {
+        let fault = |source| Scheduled { at: Duration::ZERO, lasts: Duration::ZERO, fault: Fault::Jump(source) };
+        Scenario { faults: (0..faults).map(fault).collect(), ..Scenario::quiet(0) }
+    }
+
+    fn jumps(scenario: &Scenario, source: u16) -> bool {
+        scenario.faults.iter().any(|scheduled| scheduled.fault == Fault::Jump(source))
+    }
+
+    #[test]
+    fn only_the_faults_that_matter_stay() {
+        let broken = Broken::new(Checker::Loss, "as drawn");
+        let fires = |scenario: &Scenario| {
+            (jumps(scenario, 3) && jumps(scenario, 11)).then(|| Broken::new(Checker::Loss, "smaller"))
+        };
+        let (small, said) = shrink_with(scenario(13), broken, fires);
+        assert_eq!(small.faults.len(), 2);
+        assert!(jumps(&small, 3) && jumps(&small, 11));
+        assert_eq!(said.words, "smaller");
+    }
+
+    #[test]
+    fn another_checker_is_another_failure() {
+        let broken = Broken::new(Checker::Loss, "as drawn");
+        let (small, said) = shrink_with(scenario(3), broken.clone(), |_| Some(Broken::new(Checker::Keys, "other")));
+        assert_eq!((small.faults.len(), said), (3, broken));
+    }
+
+    #[test]
+    fn what_fails_without_any_fault_needs_none() {
+        let broken = Broken::new(Checker::Ledger, "always");
+        let (small, _) = shrink_with(scenario(5), broken.clone(), |_| Some(broken.clone()));
+        assert_eq!(small.faults, []);
     }
 }

@@ -3,10 +3,9 @@
 use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
-use super::fault::{Fault, Scheduled};
+use super::fault::{Fault, Place, Scheduled};
 use super::filtering;
 use super::masking::Masking;
-use super::place::Place;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::manager::{AssignPolicy, LeaseConfig, LumisectionLength};

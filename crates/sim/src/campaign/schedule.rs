@@ -2,9 +2,7 @@
 
 use super::content::Format;
 use super::draw::Draw;
-use super::fault::{Fault, Scheduled};
-use super::fault_kind::FaultKind;
-use super::place::Place;
+use super::fault::{Fault, FaultKind, Place, Scheduled};
 use super::scenario::{Managers, Scenario};
 use std::time::Duration;
 

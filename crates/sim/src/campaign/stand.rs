@@ -5,7 +5,7 @@
 //!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, checks contents, releases, stops
 //! ```
 
-use super::broken::{Broken, Checker};
+use super::outcome::{Broken, Checker};
 use ropewalk_flow::messages::{Announce, Batch, Fragment, Message, Release, ReleaseEntry, Start};
 use ropewalk_flow::readout::{Format, Readout, ReadoutConfig, SourceConfig};
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};

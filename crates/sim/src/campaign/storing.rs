@@ -8,9 +8,9 @@
 //! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event that was not
 //! for it. Within a life nothing is written twice.
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::pool;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};

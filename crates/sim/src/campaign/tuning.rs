@@ -9,8 +9,8 @@
 //! The world knows from the acts alone what must be there when all is taken back. It reads the journal only to see whether
 //! all steps of a plan are in it.
 
-use super::broken::{Broken, Checker};
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use ropewalk_tune::change::{Action, Answer, Application, Applied, Entry, Foreign, History, Machine, Undoing, Undone};
 use ropewalk_tune::{Change, Group, Identity, Plan, Setting};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,8 +5,8 @@
 //!   LimitCourse: one trouble of a run ───► monitor's Finder ──► a sentence            must name the trouble and its place, in time
 //! ```
 
-use super::broken::{Broken, Checker};
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use ropewalk_monitor::alarms::{Alarms, Condition, Quantity, Rule, Severity, State};
 use ropewalk_monitor::bottleneck::{Finder, Limit};
 use ropewalk_monitor::{NodeSample, Sample, SourceSample};

@@ -1,19 +1,18 @@
 //! The members of a run, the clock that turns them, and the moments at which something goes wrong.
 
-use super::broken::{Broken, Checker};
-use super::clock::NodeClock;
-use super::coverage::{Coverage, Situation};
 use super::draw::Draw;
+use super::fault::Place;
 use super::inject::Injection;
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
     readout,
 };
-use super::node::{Health, Machine, Member, Node};
-use super::place::Place;
+use super::node::{Health, Machine, Member, Node, NodeClock};
+use super::outcome::{Broken, Checker};
 use super::recorder::{Recorder, Shared};
 use super::referee::Safe;
 use super::reign::Reign;
+use super::runner::{Coverage, Situation};
 use super::scenario::{End, Scenario};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::manager::ManagerState;

@@ -6,9 +6,9 @@
 //! ```
 //! What is not acknowledged when the process dies is given to its next life again, as the event manager would.
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::pool;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};

@@ -12,9 +12,9 @@
 
 mod program;
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use program::Program;
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig, Incident, IncidentKind, RunOrder};
 use ropewalk_flow::control::{RunCommand, RunPhase};

@@ -16,9 +16,9 @@
 
 mod stand_ins;
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::pool;
 use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
 use ropewalk_flow::filter::{

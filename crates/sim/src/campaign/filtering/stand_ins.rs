@@ -2,9 +2,9 @@
 //! in the place of event manager and readout unit.
 
 use super::{Mishap, Scenario, TIMEOUT};
-use crate::campaign::broken::{Broken, Checker};
 use crate::campaign::content::mixed;
 use crate::campaign::draw::Draw;
+use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::stand::pool;
 use ropewalk_flow::builder::{Builder, BuilderAction, EventView};
 use ropewalk_flow::filter::{Fill, HistogramShape};

@@ -11,9 +11,9 @@
 
 mod board;
 
-use super::broken::{Broken, Checker};
 use super::content::mixed;
 use super::draw::Draw;
+use super::outcome::{Broken, Checker};
 use super::stand::{self, Machine, Overseer, STEP, Stand, held, is_accounted_for, source_of};
 use board::{Board, Journal, MOST_FRAME, Sent, plan, pulse_and_board};
 use ropewalk_flow::readout::{Readout, ReadoutConfig, SourceConfig};

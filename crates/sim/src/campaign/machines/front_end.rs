@@ -1,19 +1,18 @@
-//! A front end: sends what the scenario says, and misbehaves when it is told to. It remembers what it did with each
-//! event, so that the referee knows what may be missing.
+//! A front end: it sends what the scenario says, and misbehaves on command. A [`Record`] of each event tells the referee what
+//! may be missing. A [`Stranger`] connects to the same service point and sends nonsense.
 
-use super::super::broken::Broken;
-use super::super::content::{self, Contents, Format};
-use super::super::endpoints::{Endpoints, Surroundings};
-use super::super::node::Machine;
-use super::super::scenario::Scenario;
-use super::readout::door_of;
-use super::record::{How, Made, Record};
-use super::{Site, pool};
+use super::{Site, door_of, pool};
+use crate::campaign::content::{self, Contents, Format, mixed};
+use crate::campaign::endpoints::{Endpoints, Surroundings};
+use crate::campaign::node::Machine;
+use crate::campaign::outcome::Broken;
+use crate::campaign::scenario::Scenario;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::{Instant, PoolAccount, SourceId};
-use std::collections::VecDeque;
+use ropewalk_wire::felix::Status;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ pub(super) const FAR: u64 = 1_000_000;
 
 /// What a source is told to do wrong.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in super::super) enum Misbehaviour {
+pub(in crate::campaign) enum Misbehaviour {
     /// Stop within the next fragment, until that time.
     StopMidFragment(Instant),
     /// Close the connection, until that time.
@@ -64,8 +63,8 @@ enum Ends {
 type Piece = (Vec<u8>, Ends);
 
 /// One front end.
-pub(in super::super) struct FrontEnd {
-    pub(in super::super) id: SourceId,
+pub(in crate::campaign) struct FrontEnd {
+    pub(in crate::campaign) id: SourceId,
     format: Format,
     contents: Contents,
     address: String,
@@ -78,7 +77,7 @@ pub(in super::super) struct FrontEnd {
     dry_until: Instant,
     retry: Instant,
     /// The next event, its last one, and how far events lie apart.
-    pub(in super::super) next: u64,
+    pub(in crate::campaign) next: u64,
     last: u64,
     /// With which event numbering begins again, in all sources.
     resync: Option<u64>,
@@ -96,12 +95,12 @@ pub(in super::super) struct FrontEnd {
     /// How far the counter is set back, and for how many fragments still.
     reset: Option<(u64, u64)>,
     twice: u64,
-    pub(in super::super) record: Record,
+    pub(in crate::campaign) record: Record,
 }
 
 impl FrontEnd {
     /// The source with this index.
-    pub(in super::super) fn new(site: &Site<'_>, around: &Surroundings, index: u16) -> (Self, Vec<u32>) {
+    pub(in crate::campaign) fn new(site: &Site<'_>, around: &Surroundings, index: u16) -> (Self, Vec<u32>) {
         let (scenario, index) = (site.scenario, usize::from(index));
         let endpoints = site.endpoints("front end receives", 256, 2, around);
         let hosts = vec![endpoints.host()];
@@ -137,12 +136,12 @@ impl FrontEnd {
     }
 
     /// It has sent everything and has no connection any more.
-    pub(in super::super) const fn has_left(&self) -> bool {
+    pub(in crate::campaign) const fn has_left(&self) -> bool {
         self.next > self.last && self.endpoint.is_none()
     }
 
     /// Tells it to misbehave.
-    pub(in super::super) fn order(&mut self, now: Instant, order: Misbehaviour) {
+    pub(in crate::campaign) fn order(&mut self, now: Instant, order: Misbehaviour) {
         match order {
             Misbehaviour::Slow(until) => self.slow_until = until,
             Misbehaviour::SendTwice(count) => self.twice += count,
@@ -367,6 +366,219 @@ impl Drive for FrontEnd {
 }
 
 impl Machine for FrontEnd {
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        Vec::new()
+    }
+
+    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+/// What a source did with an event.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(in crate::campaign) enum How {
+    /// Sent it as it should be.
+    Right,
+    /// Sent it with a wrong bit.
+    Damaged,
+    /// Sent it with another number.
+    Misnumbered,
+    /// Sent something that ends the connection.
+    Ruinous,
+    /// Began to send it, and never ended.
+    CutShort,
+    /// Left it out.
+    Skipped,
+    /// Sent it as a chunk with these flags, cut to so many bytes.
+    Flagged(Status, u32),
+    /// Sent it as a chunk of which a block was lost or damaged, or that is larger than any may be.
+    Spoilt,
+}
+
+impl How {
+    /// Whether the event's fragment can be in a file.
+    pub(in crate::campaign) const fn is_whole(self) -> bool {
+        matches!(self, Self::Right | Self::Damaged | Self::Flagged(..))
+    }
+}
+
+/// What became of one event at its source.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::campaign) struct Made {
+    /// When it was sent.
+    pub(in crate::campaign) at: Instant,
+    /// Over which connection, or in which ring of a card.
+    pub(in crate::campaign) connection: u64,
+    /// The connection's or the ring's bytes until its end.
+    pub(in crate::campaign) end: u64,
+    /// What the source did.
+    pub(in crate::campaign) how: How,
+}
+
+/// What a source did.
+#[derive(Clone, Debug)]
+pub(in crate::campaign) struct Record {
+    /// By event, from 1.
+    made: Vec<Option<Made>>,
+    /// Connections whose framing the source ruined, and their bytes before that.
+    ruined: Vec<(u64, u64)>,
+    /// Events whose chunk is whole, and that a reader may miss for reasons of the format.
+    doubtful: BTreeSet<u64>,
+    /// Numbers that it gave to events that have others.
+    lies: Vec<(u64, u64)>,
+    /// From when to when its counter was not the run's: until its first fragment over a new connection.
+    pub(in crate::campaign) strayed: Vec<(Instant, u64)>,
+}
+
+impl Record {
+    /// Of a source that has done nothing yet, and has so many events to send.
+    pub(in crate::campaign) fn new(events: u64) -> Self {
+        let (made, doubtful) = (vec![None; events as usize + 1], BTreeSet::new());
+        Self { made, ruined: Vec::new(), doubtful, lies: Vec::new(), strayed: Vec::new() }
+    }
+
+    /// What it did with an event; none where it had no occasion.
+    pub(in crate::campaign) fn made(&self, event: u64) -> Option<&Made> {
+        self.made.get(event as usize)?.as_ref()
+    }
+
+    /// Takes note of what it did with an event.
+    pub(super) fn note(&mut self, event: u64, made: Made) {
+        if let Some(place) = self.made.get_mut(event as usize) {
+            *place = Some(made);
+        }
+    }
+
+    /// Whether a reader may miss the event's fragment although it is there: a time-out in one piece behind a loss looks like
+    /// the end of what was lost, and a chunk that is open for a whole ring is given up.
+    pub(in crate::campaign) fn is_doubtful(&self, event: u64) -> bool {
+        self.doubtful.contains(&event)
+    }
+
+    /// A reader may miss it.
+    pub(super) fn doubt(&mut self, event: u64) {
+        self.doubtful.insert(event);
+    }
+
+    /// The event that it sent under the number of another one. A readout unit that has just begun cannot know better.
+    pub(in crate::campaign) fn lied_as(&self, number: u64) -> Option<u64> {
+        self.lies.iter().find(|&&(said, _)| said == number).map(|&(_, event)| event)
+    }
+
+    /// The number that it gave to an event that has another one.
+    pub(in crate::campaign) fn said_of(&self, event: u64) -> Option<u64> {
+        self.lies.iter().find(|&&(_, of)| of == event).map(|&(said, _)| said)
+    }
+
+    /// The first event that it gave the number of another one, because it had begun to count again.
+    pub(in crate::campaign) fn counts_again_from(&self) -> Option<u64> {
+        self.lies.iter().map(|&(_, event)| event).min()
+    }
+
+    /// It gave an event the number of another one.
+    pub(super) fn lie(&mut self, number: u64, event: u64) {
+        self.lies.push((number, event));
+    }
+
+    /// Whether what a connection brought up to its byte `end` lies behind something that ruined its framing.
+    pub(in crate::campaign) fn is_ruined(&self, connection: u64, end: u64) -> bool {
+        self.ruined.iter().any(|&(ruined, bytes)| ruined == connection && end > bytes)
+    }
+
+    /// It ruined a connection's framing behind so many bytes.
+    pub(super) fn ruin(&mut self, connection: u64, bytes: u64) {
+        self.ruined.push((connection, bytes));
+    }
+}
+
+/// Pause before the next attempt.
+const STRANGER_RETRY: Duration = Duration::from_millis(30);
+
+/// Somebody who connects again and again, until told to leave.
+pub(in crate::campaign) struct Stranger {
+    address: String,
+    seed: u64,
+    endpoints: Endpoints,
+    staging: Staging,
+    endpoint: Option<Endpoint>,
+    retry: Instant,
+    attempts: u64,
+    leaving: bool,
+}
+
+impl Stranger {
+    /// Somebody who bothers this readout unit.
+    pub(in crate::campaign) fn new(
+        site: &Site<'_>,
+        around: &Surroundings,
+        readout: u16,
+        seed: u64,
+    ) -> (Self, Vec<u32>) {
+        let endpoints = site.endpoints("stranger receives", 256, 2, around);
+        let hosts = vec![endpoints.host()];
+        let staging = Staging::new(pool("stranger", 4 << 10, 2));
+        let address = door_of(readout);
+        let (endpoint, retry) = (None, Instant::ZERO);
+        (Self { address, seed, endpoints, staging, endpoint, retry, attempts: 0, leaving: false }, hosts)
+    }
+
+    /// Has had enough.
+    pub(in crate::campaign) fn leave(&mut self) {
+        self.leaving = true;
+        if let Some(endpoint) = self.endpoint.take() {
+            self.endpoints.abort(endpoint);
+        }
+    }
+
+    /// Nonsense of some length: too short to be anything, or long enough to be refused.
+    fn speak(&mut self, endpoint: Endpoint) {
+        let draw = mixed(self.seed, self.attempts, 0);
+        let bytes: Vec<u8> = (0..draw % 200).map(|index| mixed(draw, index, 1) as u8).collect();
+        let mut message: Vec<_> = self.staging.write(&bytes).into_iter().filter(|slice| !slice.is_empty()).collect();
+        if !message.is_empty() {
+            // Where there is no room for nonsense it goes unsaid.
+            let _ = self.endpoints.send(endpoint, &mut message);
+        }
+    }
+}
+
+impl Drive for Stranger {
+    fn turn(&mut self, now: Instant) -> usize {
+        if self.endpoint.is_none() && now >= self.retry && !self.leaving {
+            self.retry = now.after(STRANGER_RETRY);
+            self.attempts += 1;
+            self.endpoint = self.endpoints.connect(&self.address).ok();
+        }
+        let mut events = Vec::new();
+        let work = self.endpoints.poll(now, &mut events);
+        for event in events {
+            match event {
+                Event::Established { endpoint } => self.speak(endpoint),
+                last if last.is_last() => (self.endpoint, self.retry) = (None, now.after(STRANGER_RETRY)),
+                _ => {}
+            }
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let retry = (self.endpoint.is_none() && !self.leaving).then_some(self.retry);
+        retry.into_iter().chain(self.endpoints.next_deadline()).min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.endpoints.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        self.leaving
+    }
+}
+
+impl Machine for Stranger {
     fn pools(&mut self) -> Vec<PoolAccount> {
         Vec::new()
     }

@@ -1,31 +1,37 @@
-//! How each machine is wired into a run, and what must hold of it: one file each.
+//! How each machine is wired into a run, and what must hold of it: event managers, readout and builder units here; front ends,
+//! cards and subscribers in a file each.
 
-mod builder;
 mod card;
 mod front_end;
-mod manager;
-mod readout;
-mod record;
-mod stranger;
 mod subscriber;
 
-pub(super) use builder::{BuilderMachine, builder};
 pub(super) use card::{Card, Said};
-pub(super) use front_end::{FrontEnd, Misbehaviour};
-pub(super) use manager::{ManagerMachine, manager, run_of};
-pub(super) use readout::{ReadoutMachine, readout};
-pub(super) use record::{How, Made, Record};
-pub(super) use stranger::Stranger;
+pub(super) use front_end::{FrontEnd, How, Made, Misbehaviour, Record, Stranger};
 pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
-use super::coordination::SharedService;
 use super::endpoints::{Endpoints, Surroundings};
-use super::scenario::Scenario;
+use super::fault::Place;
+use super::filtering;
+use super::node::{Machine, NodeDisk};
+use super::outcome::{Broken, Checker};
+use super::reign::{Line, SharedService};
+use super::scenario::{End, Managers, Scenario};
+use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
+use ropewalk_flow::manager::{ManagerConfig, ManagerState};
+use ropewalk_flow::messages::LumisectionEnd;
+use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::{Network, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_node::drive::Identity;
-use ropewalk_terms::{Epoch, Incarnation, NodeId, RunNumber};
+use ropewalk_node::drive::{
+    BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
+    ReadoutDriveConfig, Refusal, StandbyDrive, Standing, Storage, StorageConfig, StreamStorage,
+};
+use ropewalk_terms::{
+    AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc,
+};
+use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use std::os::fd::BorrowedFd;
 
 /// All nodes of a run have the same configuration.
 const FINGERPRINT: u64 = 7;
@@ -60,4 +66,369 @@ fn pool(name: &str, block: usize, blocks: usize) -> Pool {
 fn identity(node: NodeId, around: &Surroundings) -> Identity {
     let incarnation = Incarnation(around.clock.utc().0.max(1) as u64);
     Identity { node, incarnation, run: RunNumber(0), epoch: Epoch(u32::from(node == NodeId::MANAGER)) }
+}
+
+/// The drive on simulated endpoints.
+pub(super) enum ManagerMachine {
+    /// Nobody asks whether it may speak.
+    Free(Box<ManagerDrive<Endpoints>>),
+    /// It speaks while it has the lease.
+    Contender(Box<StandbyDrive<Endpoints, Line>>),
+}
+
+/// A life of the event manager with this index; one without a lease speaks in `epoch`.
+pub(super) fn manager(site: &Site<'_>, around: &Surroundings, index: u16, epoch: Epoch) -> (ManagerMachine, Vec<u32>) {
+    let scenario = site.scenario;
+    let Scenario { readouts, builders, assign, batch, time_outs, rooms, .. } = *scenario;
+    let peers = site.endpoints("manager receives", 4 << 10, rooms.peer_blocks, around);
+    let hosts = vec![peers.host()];
+    let own = identity(NodeId::MANAGER, around);
+    let config = ManagerDriveConfig {
+        manager: ManagerConfig {
+            capacity: rooms.table,
+            policy: assign,
+            batch,
+            event_timeout: time_outs.manager,
+            drain_timeout: time_outs.drain,
+            trigger_readout: scenario.trigger.map(|source| scenario.readout_of(source.into())),
+            lumisection: scenario.lumisection,
+            epoch,
+            ..ManagerConfig::new(readouts, builders)
+        },
+        // Two that are started at one moment are two all the same.
+        identity: Identity { epoch, incarnation: Incarnation(own.incarnation.0 + u64::from(index)), ..own },
+        fingerprint: FINGERPRINT,
+        address: Place::Manager(index).to_string(),
+        level: scenario.level,
+    };
+    let drive = ManagerDrive::new(config, peers, site.staging("manager")).expect("the address is free");
+    let machine = match (scenario.managers, site.coordination) {
+        (Managers::Standby(lease), Some(service)) => {
+            let line = Line::new(service, index, &around.clock);
+            ManagerMachine::Contender(Box::new(StandbyDrive::new(drive, lease, line, run_of(scenario))))
+        }
+        _ => ManagerMachine::Free(Box::new(drive)),
+    };
+    (machine, hosts)
+}
+
+/// The run of a scenario.
+pub(super) fn run_of(scenario: &Scenario) -> CoordinatedRun {
+    let last = (scenario.end == End::Last).then_some(scenario.key_of(scenario.events));
+    CoordinatedRun { run: RunNumber(1), first: EventKey::new(0, 1), last }
+}
+
+impl ManagerMachine {
+    /// The drive itself.
+    pub(super) const fn drive(&self) -> &ManagerDrive<Endpoints> {
+        match self {
+            Self::Free(drive) => drive,
+            Self::Contender(drive) => drive.manager(),
+        }
+    }
+
+    fn drive_mut(&mut self) -> &mut ManagerDrive<Endpoints> {
+        match self {
+            Self::Free(drive) => drive,
+            Self::Contender(drive) => drive.manager_mut(),
+        }
+    }
+
+    /// Somebody gives it a command.
+    pub(super) fn command(&mut self, now: Instant, command: ropewalk_flow::control::RunCommand) {
+        self.drive_mut().command(now, command);
+    }
+
+    /// The run as it knows it.
+    pub(super) fn standing(&mut self) -> &Standing {
+        self.drive_mut().standing()
+    }
+
+    /// The lumisections that it closed, in order, each told once.
+    pub(super) fn ended_lumisections(&mut self) -> Vec<LumisectionEnd> {
+        std::iter::from_fn(|| self.drive_mut().next_ended_lumisection()).collect()
+    }
+
+    /// The epoch in which it spoke in its last turn.
+    pub(super) fn speaks(&self) -> Option<Epoch> {
+        self.drive().speaks()
+    }
+
+    /// Whether it is the one that speaks now; one that has slept may think so in vain.
+    pub(super) fn is_in_charge(&self) -> bool {
+        match self {
+            Self::Free(drive) => drive.speaks().is_some(),
+            Self::Contender(drive) => drive.leads().is_some() && drive.coordination().held() == drive.leads(),
+        }
+    }
+
+    fn turned(&self) -> &dyn Drive {
+        match self {
+            Self::Free(drive) => drive.as_ref(),
+            Self::Contender(drive) => drive.as_ref(),
+        }
+    }
+
+    fn turned_mut(&mut self) -> &mut dyn Drive {
+        match self {
+            Self::Free(drive) => drive.as_mut(),
+            Self::Contender(drive) => drive.as_mut(),
+        }
+    }
+}
+
+impl Drive for ManagerMachine {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.turned_mut().turn(now)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.turned().next_deadline()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.turned_mut().prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.turned().wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.turned().is_done()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.turned().refusal()
+    }
+}
+
+impl Machine for ManagerMachine {
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        self.drive_mut().pools()
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
+        if let Self::Contender(drive) = self
+            && let Some(epoch) = drive.leads()
+        {
+            let held = drive.coordination().held();
+            Broken::unless(held == Some(epoch), Checker::Epochs, || {
+                format!("it speaks in epoch {epoch}, and the lease that it has is {held:?}")
+            })?;
+        }
+        let machine = self.drive().machine();
+        let account = machine.account();
+        Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
+            format!("events assigned are not those ended and in flight: {account:?}")
+        })?;
+        let is_open =
+            matches!(machine.state(), ManagerState::Running | ManagerState::Stopping | ManagerState::Draining);
+        let (oldest, closed_below) = machine.oldest();
+        Broken::unless(!is_open || closed_below <= oldest, Checker::Keys, || {
+            format!("a lumisection is over up to {closed_below}, and {oldest} is not released")
+        })?;
+        for builder in 0..scenario.builders {
+            let (events, _) = machine.free_credit(builder);
+            Broken::unless(events <= u64::from(scenario.rooms.slots), Checker::Credits, || {
+                format!("bu{builder} can be given {events} events and has {} slots", scenario.rooms.slots)
+            })?;
+        }
+        Broken::unless(account.in_flight <= u64::from(scenario.rooms.table), Checker::Bounds, || {
+            format!("{} events are in flight", account.in_flight)
+        })
+    }
+}
+
+/// The drive on simulated endpoints.
+pub(super) type ReadoutMachine = ReadoutDrive<Endpoints, Endpoints>;
+
+/// A life of the readout unit with this index.
+pub(super) fn readout(site: &Site<'_>, around: &Surroundings, index: u16) -> (ReadoutMachine, Vec<u32>) {
+    let Scenario { builders, time_outs, rooms, report_interval, .. } = *site.scenario;
+    let scenario = site.scenario;
+    let mine = (0..scenario.sources.len()).filter(|&source| scenario.readout_of(source) == index);
+    let source = |source| match scenario.card_of(source) {
+        Some((card, link)) => {
+            let bits = scenario.cards[card].rule_of(link).bits().expect("the rules of scenarios are rules");
+            SourceConfig::of_card(scenario.source_id(source), bits)
+        }
+        None => SourceConfig::new(scenario.source_id(source), scenario.sources[source]),
+    };
+    let begins_anywhere = |source| SourceConfig { begins_anywhere: true, ..source };
+    let sources: Vec<SourceConfig> = mine.map(source).map(begins_anywhere).collect();
+    let blocks = rooms.blocks_each * sources.len();
+    let front_ends = site.endpoints("front ends", rooms.block_bytes, blocks, around).door();
+    let peers = site.endpoints("readout receives", 4 << 10, rooms.peer_blocks, around);
+    let hosts = vec![front_ends.host(), peers.host()];
+    let node = NodeId::readout(index);
+    let trigger = scenario.trigger.map(usize::from);
+    let is_mine = trigger.is_some_and(|source| scenario.readout_of(source) == index);
+    let config = ReadoutDriveConfig {
+        readout: ReadoutConfig {
+            builders,
+            is_alone: scenario.readout_of(scenario.sources.len() - 1) == 0,
+            window: rooms.window,
+            capacity: rooms.capacity,
+            source_timeout: time_outs.source,
+            resync_timeout: time_outs.source * 2,
+            trigger: trigger.filter(|_| is_mine).map(|source| scenario.source_id(source)),
+            trigger_elsewhere: trigger.is_some() && !is_mine,
+            ..ReadoutConfig::new(index, sources)
+        },
+        identity: identity(node, around),
+        name: node.to_string(),
+        fingerprint: FINGERPRINT,
+        descriptions: Vec::new(),
+        listen: door_of(index),
+        address: node.to_string(),
+        managers: scenario.manager_places().map(|place| place.to_string()).collect(),
+        builders,
+        report_interval,
+    };
+    let evacuation = Staging::new(pool("evacuation", 16 << 10, 16));
+    let drive = ReadoutDrive::new(config, front_ends, peers, site.staging("readout"), evacuation);
+    (drive.expect("the addresses are free"), hosts)
+}
+
+/// Where front ends connect to.
+fn door_of(index: u16) -> String {
+    format!("{} front ends", NodeId::readout(index))
+}
+
+impl Machine for ReadoutMachine {
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        Self::pools(self)
+    }
+
+    fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        Self::obeyed(self)
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let (machine, capacity) = (self.machine(), scenario.rooms.capacity.next_power_of_two() as usize);
+        for source in 0..scenario.sources_each() {
+            let account = machine.account(source);
+            Broken::unless(account.received == account.accounted(), Checker::Ledger, || {
+                format!("source {source} of it: fragments received are not accounted for: {account:?}")
+            })?;
+        }
+        for (served, absent) in self.served() {
+            Broken::unless(absent == 0, Checker::Bounds, || {
+                format!("{absent} subscribers of its card are kept whose connections are gone")
+            })?;
+            let all = served.subscribers;
+            Broken::unless(all.is_balanced(), Checker::Ledger, || {
+                format!("chunks for subscribers are not accounted for: {all:?}")
+            })?;
+        }
+        let window = u64::from(scenario.rooms.window);
+        Broken::unless(machine.lead() <= window, Checker::Bounds, || {
+            format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())
+        })?;
+        Broken::unless(machine.held() <= capacity, Checker::Bounds, || {
+            format!("{} events are held, {capacity} are allowed", machine.held())
+        })
+    }
+}
+
+/// The drive on simulated endpoints and a simulated disk.
+pub(super) type BuilderMachine = BuilderDrive<Endpoints>;
+
+/// A life of the builder unit with this index.
+pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (BuilderMachine, Vec<u32>) {
+    let scenario = site.scenario;
+    let node = NodeId::builder(index);
+    let peers = site.endpoints("builder receives", 16 << 10, scenario.rooms.peer_blocks, around);
+    let hosts = vec![peers.host()];
+    let identity = identity(node, around);
+    let config = BuilderDriveConfig {
+        builder: machine_config(scenario, index),
+        identity,
+        name: node.to_string(),
+        fingerprint: FINGERPRINT,
+        managers: scenario.manager_places().map(|place| place.to_string()).collect(),
+        readouts: (0..scenario.readouts).map(|index| NodeId::readout(index).to_string()).collect(),
+        report_interval: scenario.report_interval,
+    };
+    let entry = |(index, format): (usize, &Format)| {
+        let id = scenario.source_id(index);
+        let format = if *format == Format::Ferol { SourceFormat::FED } else { SourceFormat::GENERIC };
+        SourceEntry { id, format, name: format!("source-{id}") }
+    };
+    let utc = around.clock.utc().0.saturating_sub_unsigned(around.clock.now().as_nanoseconds());
+    let storage = StorageConfig {
+        epoch: Utc(utc),
+        sources: scenario.sources.iter().enumerate().map(entry).collect(),
+        streams: streams(scenario),
+        level: scenario.level,
+        sync_batches: scenario.level == AcknowledgementLevel::Synced,
+        segment_bytes: 64 << 10,
+        batch_bytes: 16 << 10,
+        segment_events: scenario.rooms.segment_events,
+        give_up_after: scenario.time_outs.drain / 2,
+        ..StorageConfig::new(node, "/data")
+    };
+    let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
+    let storage = Storage::new(disk, storage, site.staging("records"));
+    let drive = BuilderDrive::new(config, peers, Some(Box::new(storage)), site.staging("builder"))
+        .expect("no address is wrong");
+    let drive = match &scenario.filters {
+        None => drive,
+        Some(filters) => {
+            let filtering = filtering::filtering(filters, scenario.rooms.slots.max(1));
+            drive.with_filtering(filtering, scenario.time_outs.drain / 2)
+        }
+    };
+    (drive, hosts)
+}
+
+/// Where what is kept goes.
+fn streams(scenario: &Scenario) -> Vec<StreamStorage> {
+    if scenario.filters.is_none() {
+        return vec![StreamStorage::default()];
+    }
+    let stream = |name| StreamStorage { name, selected: true, ..StreamStorage::default() };
+    filtering::streams().names().map(stream).collect()
+}
+
+fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
+    let sources = (0..scenario.sources.len()).map(|source| BuilderSource {
+        bunch_crossing_mask: if scenario.sources[source] == Format::Ferol { 0xfff } else { 0 },
+        ..BuilderSource::new(scenario.source_id(source), scenario.readout_of(source))
+    });
+    BuilderConfig {
+        slots: scenario.rooms.slots,
+        table: scenario.rooms.table,
+        credit_bytes: scenario.rooms.credit_bytes,
+        event_timeout: scenario.time_outs.builder,
+        incomplete: scenario.incomplete,
+        level: scenario.level,
+        check_bunch_crossing: scenario.bunch_crossings,
+        ..BuilderConfig::new(index, scenario.readouts, sources.collect())
+    }
+}
+
+impl Machine for BuilderMachine {
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        Self::pools(self)
+    }
+
+    fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        Self::obeyed(self)
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let account = self.machine().account();
+        Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
+            format!("events assigned are not those ended and in flight: {account:?}")
+        })?;
+        let misplaced = self.machine().misplaced().filter(|_| scenario.managers == Managers::Alone);
+        Broken::unless(misplaced.is_none(), Checker::Keys, || {
+            format!("{misplaced:?} is taken for an event of another lumisection")
+        })?;
+        Broken::unless(self.machine().in_work() <= scenario.rooms.slots as usize, Checker::Bounds, || {
+            format!("{} events are in work, {} are allowed", self.machine().in_work(), scenario.rooms.slots)
+        })
+    }
 }

@@ -1,12 +1,12 @@
 //! A subscriber of a card's chunks: the real client, which comes back when its connection breaks, and a journal of what it
 //! got, visit by visit.
 
-use super::super::broken::Broken;
 use super::super::cards::{CardSetting, SubscriberSetting};
 use super::super::endpoints::{Endpoints, Surroundings};
 use super::super::node::Machine;
 use super::super::scenario::Scenario;
 use super::{Site, pool};
+use crate::campaign::outcome::Broken;
 use ropewalk_flow::stream::RouterConfig;
 use ropewalk_io::Dispatcher;
 use ropewalk_io::simulated::SimulatedConfig;

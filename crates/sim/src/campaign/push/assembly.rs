@@ -1,9 +1,9 @@
 //! What sets of one flow there must be in a gateway, told from the packets that it took and from nothing else.
 
-use super::super::broken::{Broken, Checker};
 use super::histograms::Due;
 use super::recount::Sent;
 use super::scenario::FlowSetting;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::{FlowAccount, Incomplete, Masking, Output, Receiver, SourceAccount};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepView};

@@ -1,9 +1,9 @@
 //! Who has which event, and how it is decided: told from what a gateway pushed and from what nodes said, and from nothing
 //! else.
 
-use super::super::broken::{Broken, Checker};
 use super::assembly::Finished;
 use super::scenario::Scenario;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::{FarmAccount, Output};
 use ropewalk_terms::{Attempt, Cause, Incarnation, Instant};
 use ropewalk_wire::gateway::{

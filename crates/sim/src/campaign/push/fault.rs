@@ -1,8 +1,8 @@
 //! What goes wrong in a push system, where, when and for how long.
 
-use super::super::fault_kind::FaultKind;
 use super::member::Place;
 use super::wrong::Wrong;
+use crate::campaign::fault::FaultKind;
 use std::fmt;
 use std::time::Duration;
 
@@ -156,4 +156,4 @@ impl fmt::Display for Fault {
 }
 
 /// A fault and its time.
-pub type Scheduled = super::super::scheduled::Scheduled<Fault>;
+pub type Scheduled = crate::campaign::fault::Timed<Fault>;

@@ -1,10 +1,10 @@
 //! What the run files hold, against what was accepted: every byte, every missing source and its cause.
 
-use super::super::broken::{Broken, Checker};
 use super::farm::Held;
 use super::referee::Twin;
 use super::scenario::{FlowSetting, source_of};
 use super::world::World;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Attempt, Cause};
 use ropewalk_wire::run_file::{EventFlags, EventView, Item, Items, RecordKind};

@@ -1,7 +1,7 @@
 //! What users' histograms of a gateway must hold: counted once more, by a walk through every packet that was taken.
 
-use super::super::broken::{Broken, Checker};
 use super::scenario::{FlowSetting, source_id};
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
 use ropewalk_terms::Binning;

@@ -1,12 +1,12 @@
 //! Faults begin and end: what each does to the members, the network and the disks.
 
 use super::super::content::mixed;
-use super::super::coverage::Situation;
 use super::address;
 use super::fault::{Fault, Scheduled, Trouble, Way};
 use super::member::{Member, Place};
 use super::scenario::Scenario;
 use super::world::World;
+use crate::campaign::runner::Situation;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::packet::simulated::{PacketFaults, PacketPath};
 use ropewalk_io::packet::{Flow, SendConfig, Sender};

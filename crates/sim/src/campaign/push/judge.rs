@@ -1,11 +1,11 @@
 //! The run is over: is everything decided, stored and given back, and is what is missing missing for a reason?
 
-use super::super::broken::{Broken, Checker};
 use super::fault::Fault;
 use super::member::Place;
 use super::scenario::{FlowSetting, Scenario};
 use super::world::World;
 use super::wrong::Wrong;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Cause, Instant};
 use std::time::Duration;

@@ -2,10 +2,10 @@
 //! referee who sees what gateways and nodes take and send. Whoever takes too little is cut off, and nobody else: no queue
 //! holds more than it may, and no connection is aborted whose queue had room.
 
-use super::super::broken::{Broken, Checker};
-use super::super::clock::NodeClock;
 use super::member::Place;
 use super::referee::Shared;
+use crate::campaign::node::NodeClock;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters, over_v4};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, Event, Peer, SendError};

@@ -1,6 +1,6 @@
 //! A member of a push system: its drive, its clock, its turns.
 
-use super::super::clock::NodeClock;
+use crate::campaign::node::NodeClock;
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::Instant;
 use std::fmt;

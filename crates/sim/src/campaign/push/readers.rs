@@ -1,8 +1,8 @@
 //! Readers of a gateway's decisions: they come, go, read slowly, and keep what they were told.
 
-use super::super::broken::{Broken, Checker};
 use super::lines::Lines;
 use super::referee::Shared;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::ByteQueue;
 use ropewalk_node::drive::Drive;

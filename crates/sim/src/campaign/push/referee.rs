@@ -1,6 +1,5 @@
 //! Who sees every packet, and knows what must follow.
 
-use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
 use super::address;
 use super::assembly::{Assembly, Finished};
@@ -8,6 +7,7 @@ use super::farm::Farm;
 use super::member::Place;
 use super::scenario::{Scenario, source_of};
 use super::voices::Voices;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;
 use ropewalk_node::drive::gateway::{Order, OrderBoard, Read};

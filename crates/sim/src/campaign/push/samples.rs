@@ -1,10 +1,10 @@
 //! Somebody who watches a gateway all the time: what the tap gives is what sources sent, and says what was missing.
 
-use super::super::broken::{Broken, Checker};
 use super::farm::Held;
 use super::files::banks;
 use super::scenario::{Scenario, source_of};
 use super::world::World;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_node::tap::{Asked, EventSample, EventSelection, Tap};
 use ropewalk_terms::{Cause, NodeId};
 use ropewalk_wire::run_file::EventFlags;

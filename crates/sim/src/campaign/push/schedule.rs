@@ -1,7 +1,6 @@
 //! Drawing what goes wrong in a push system: when, where, for how long.
 
 use super::super::draw::Draw;
-use super::super::fault_kind::FaultKind;
 use super::super::schedule::moment;
 use super::fault::{Fault, Scheduled, Trouble, Way};
 use super::member::Place;
@@ -9,6 +8,7 @@ use super::scenario::{
     FAULTS_STREAM, MASKS_STREAM, MORE_FAULTS_STREAM, Masking, SLOW_READERS_STREAM, Scenario, TIMEOUTS_STREAM, Timing,
 };
 use super::wrong::Wrong;
+use crate::campaign::fault::FaultKind;
 use std::time::Duration;
 
 /// The most faults of one run.

@@ -1,7 +1,5 @@
 //! How each member's drive is wired to the simulated network and disk.
 
-use super::super::clock::NodeClock;
-use super::super::disk::NodeDisk;
 use super::address;
 use super::lines::{Directory, Line, Lines};
 use super::machine::{self, FarmLink, GatewayMachine, Half, Readers, SendingMachine};
@@ -11,6 +9,7 @@ use super::referee::Shared;
 use super::samples::Watcher;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Inlet, Outlet, Tampering};
+use crate::campaign::node::{NodeClock, NodeDisk};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, TriggerConfig};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};

@@ -1,9 +1,9 @@
 //! Nodes and triggers say and do no more than they may: what a node calls decided it has told, and a trigger names gateways
 //! that want packets.
 
-use super::super::broken::{Broken, Checker};
 use super::address;
 use super::scenario::Scenario;
+use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::Naming;
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Decision, Frame, Kind, Message, PushView, Stream, ThrottleState, Verdict};

@@ -1,9 +1,9 @@
 //! A member's sockets: the simulated ones behind its own clock, with a referee who sees what is taken and what is sent.
 
-use super::super::clock::NodeClock;
 use super::member::Place;
 use super::referee::Shared;
 use super::wrong::Wrong;
+use crate::campaign::node::NodeClock;
 use ropewalk_io::packet::simulated::{SimulatedReceiver, SimulatedSender};
 use ropewalk_io::packet::{
     Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender, over_v4,

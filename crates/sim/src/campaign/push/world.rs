@@ -1,8 +1,5 @@
 //! The members of a push system, the clock that turns them, and how far the run is.
 
-use super::super::broken::{Broken, Checker};
-use super::super::clock::NodeClock;
-use super::super::coverage::{Coverage, Situation};
 use super::super::draw::Draw;
 use super::inject::Injection;
 use super::lines::Directory;
@@ -14,6 +11,9 @@ use super::samples::Watcher;
 use super::scenario::{Masking, Scenario, Timing, source_id};
 use super::setup::{NodeMachine, Site, TriggerMachine};
 use super::wires::Tampering;
+use crate::campaign::node::NodeClock;
+use crate::campaign::outcome::{Broken, Checker};
+use crate::campaign::runner::{Coverage, Situation};
 use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, SimulatedClock};

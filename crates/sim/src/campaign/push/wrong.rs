@@ -1,6 +1,6 @@
 //! What can be wrong with a source's packet.
 
-use super::super::fault_kind::FaultKind;
+use crate::campaign::fault::FaultKind;
 
 /// How a packet is spoilt on its way out of its source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -1,13 +1,11 @@
-//! One e-link of a card: what it says, and what became of each chunk in its blocks.
+//! One e-link of a card: what it sends, what became of each chunk in its blocks, and how many fragments must, and may, count
+//! as received.
 
-use super::super::super::cards::CardSetting;
-use super::super::super::content::Contents;
-use super::super::super::scenario::Scenario;
-use super::super::super::trouble::{Damage, Trouble};
-use super::super::front_end::{FAR, SLOW};
-use super::super::record::{How, Made, Record};
-use super::super::subscriber::elink;
-use super::tally::Tally;
+use crate::campaign::cards::{CardSetting, Damage, Trouble};
+use crate::campaign::content::Contents;
+use crate::campaign::machines::front_end::{FAR, How, Made, Record, SLOW};
+use crate::campaign::machines::subscriber::elink;
+use crate::campaign::scenario::Scenario;
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::felix::{BlockFormat, ELink, Encoder, Status, SubChunkType, Trailer};
@@ -52,16 +50,16 @@ struct UnderWay {
 
 /// A whole chunk in a ring, as subscribers should get it.
 #[derive(Clone, Debug)]
-pub(in super::super::super) struct Said {
+pub(in crate::campaign) struct Said {
     /// Which event's it says that it is.
-    pub(in super::super::super) number: u64,
+    pub(in crate::campaign) number: u64,
     /// In which ring, and where it ends there.
-    pub(in super::super::super) ring: u64,
-    pub(in super::super::super) end: u64,
-    pub(in super::super::super) status: Status,
-    pub(in super::super::super) bytes: Vec<u8>,
+    pub(in crate::campaign) ring: u64,
+    pub(in crate::campaign) end: u64,
+    pub(in crate::campaign) status: Status,
+    pub(in crate::campaign) bytes: Vec<u8>,
     /// A reader may miss it for reasons of the format.
-    pub(in super::super::super) is_doubtful: bool,
+    pub(in crate::campaign) is_doubtful: bool,
 }
 
 impl UnderWay {
@@ -89,7 +87,7 @@ struct View {
 }
 
 /// One e-link.
-pub(in super::super::super) struct Link {
+pub(in crate::campaign) struct Link {
     pub(super) id: SourceId,
     pub(super) record: Record,
     pub(super) tally: Tally,
@@ -189,19 +187,19 @@ impl Link {
         }
     }
 
-    pub(in super::super::super) fn send_twice(&mut self, count: u64) {
+    pub(in crate::campaign) fn send_twice(&mut self, count: u64) {
         self.twice += count;
     }
 
-    pub(in super::super::super) fn skip(&mut self, count: u64) {
+    pub(in crate::campaign) fn skip(&mut self, count: u64) {
         self.skip += count;
     }
 
-    pub(in super::super::super) fn jump(&mut self) {
+    pub(in crate::campaign) fn jump(&mut self) {
         self.jumps += 1;
     }
 
-    pub(in super::super::super) fn be_slow(&mut self, until: Instant) {
+    pub(in crate::campaign) fn be_slow(&mut self, until: Instant) {
         self.slow_until = until;
     }
 
@@ -454,5 +452,62 @@ impl Link {
         let begun = self.under_way.iter().filter_map(|chunk| chunk.begun);
         let begun = begun.filter(|&(other, start)| other == ring && start < handed_on).map(|(_, start)| start);
         begun.chain(self.tally.oldest_open(handed_on)).min()
+    }
+}
+
+/// Ends of chunks and pieces in the present ring, in the order of writing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// Where each whole chunk ends.
+    whole: Vec<u64>,
+    /// Where the first piece ends of each chunk that began. Each counts once: as a fragment, or as given up.
+    begun: Vec<u64>,
+    /// Where something ends that may count or not: a piece without a beginning, a time-out after a loss.
+    perhaps: Vec<u64>,
+    /// From where to where each chunk was open for the reader; of those that never end, where they begin.
+    spans: Vec<(u64, u64)>,
+    endless: Vec<u64>,
+}
+
+impl Tally {
+    pub(super) fn begins(&mut self, end: u64) {
+        self.begun.push(end);
+    }
+
+    pub(super) fn is_whole(&mut self, end: u64) {
+        self.whole.push(end);
+    }
+
+    pub(super) fn is_perhaps(&mut self, end: u64) {
+        self.perhaps.push(end);
+    }
+
+    /// A chunk that began at `start` was open until the block that ends at `end`.
+    pub(super) fn was_open(&mut self, start: u64, end: u64) {
+        self.spans.push((start, end));
+    }
+
+    /// A chunk that began at `start` has no end: the next good block of the e-link shows that.
+    pub(super) fn stays_open(&mut self, start: u64) {
+        self.endless.push(start);
+    }
+
+    /// A good block that ends at `end`.
+    pub(super) fn goes_on(&mut self, end: u64) {
+        self.spans.extend(self.endless.drain(..).map(|start| (start, end)));
+    }
+
+    /// Where the oldest chunk begins that is open for who has read so far.
+    pub(super) fn oldest_open(&self, handed_on: u64) -> Option<u64> {
+        let spans = self.spans.iter().filter(|&&(_, end)| end > handed_on).map(|&(start, _)| start);
+        spans.chain(self.endless.iter().copied()).filter(|&start| start < handed_on).min()
+    }
+
+    /// The fewest and the most fragments that count as received where everything was handed on up to the first position,
+    /// and decoded up to the second; and the fewest where the ring has ended there.
+    pub(super) fn bounds(&self, handed_on: u64, decoded: u64) -> (u64, u64, u64) {
+        let until = |ends: &[u64], position: u64| ends.partition_point(|&end| end <= position) as u64;
+        let most = until(&self.begun, decoded) + until(&self.perhaps, decoded);
+        (until(&self.whole, handed_on), most, until(&self.begun, handed_on))
     }
 }

@@ -9,22 +9,20 @@
 //! It is hardware: it outlives its readout unit, whose next life brings another ring.
 
 mod link;
-mod tally;
 
 pub(in super::super) use self::link::Said;
 
 use self::link::{Fate, Link};
-use super::super::broken::Broken;
 use super::super::cards::CardSetting;
 use super::super::endpoints::Surroundings;
 use super::super::node::Machine;
 use super::super::recorder::Inlet;
 use super::super::scenario::Scenario;
-use super::super::trouble::Trouble;
-use super::Site;
-use super::readout::ReadoutMachine;
-use super::record::Record;
+use super::front_end::Record;
 use super::subscriber::server;
+use super::{ReadoutMachine, Site};
+use crate::campaign::cards::Trouble;
+use crate::campaign::outcome::Broken;
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::PoolConfig;
