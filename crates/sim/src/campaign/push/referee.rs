@@ -3,10 +3,9 @@
 use super::super::content::mixed;
 use super::address;
 use super::assembly::{Assembly, Finished};
-use super::farm::Farm;
+use super::farm::{Farm, Voices};
 use super::member::Place;
 use super::scenario::{Scenario, source_of};
-use super::voices::Voices;
 use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
 use ropewalk_io::packet::simulated::Passage;

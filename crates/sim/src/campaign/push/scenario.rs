@@ -3,9 +3,9 @@
 use super::super::draw::Draw;
 use super::address::Gateways;
 use super::fault::{Fault, Scheduled, Way};
-use super::histograms;
 use super::member::Place;
-use super::{address, schedule};
+use super::readers::histogram_configs;
+use super::{address, fault};
 use ropewalk_flow::gateway::{
     Address, DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource,
     ThrottleConfig, headroom,
@@ -295,7 +295,7 @@ impl FlowSetting {
             decision_timeout: self.decision_timeout,
             default_decision: DefaultDecision { accept: self.default_accept, word: self.default_word() },
             budget: self.budget,
-            histograms: histograms::configs(flow, self),
+            histograms: histogram_configs(flow, self),
             ..FlowConfig::new(sources, self.sources.packing)
         }
     }
@@ -361,13 +361,13 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         let mut scenario = Self::draw_plain(seed);
         scenario.draw_architecture();
-        let more = schedule::draw_more(&scenario, scenario.nodes_come, scenario.triggering());
-        let slow = schedule::draw_slow_readers(&scenario, scenario.nodes_come, scenario.triggering());
+        let more = fault::draw_more(&scenario, scenario.nodes_come, scenario.triggering());
+        let slow = fault::draw_slow_readers(&scenario, scenario.nodes_come, scenario.triggering());
         scenario.faults.extend(more.into_iter().chain(slow));
         scenario.draw_load();
         scenario.faults.sort_by_key(|scheduled| scheduled.at);
-        scenario.masks = schedule::draw_masks(&scenario, scenario.nodes_come, scenario.triggering());
-        scenario.timeouts = schedule::draw_timeouts(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.masks = fault::draw_masks(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.timeouts = fault::draw_timeouts(&scenario, scenario.nodes_come, scenario.triggering());
         scenario
     }
 
@@ -405,7 +405,7 @@ impl Scenario {
             ..Self::quiet(seed)
         };
         scenario.make_room();
-        scenario.faults = schedule::draw(&scenario, scenario.nodes_come, span);
+        scenario.faults = fault::draw(&scenario, scenario.nodes_come, span);
         scenario
     }
 
@@ -441,7 +441,7 @@ impl Scenario {
             (flow.sets, flow.is_random) = (draw.between(100, 200), draw.one_in(4));
         }
         self.make_room();
-        self.faults.extend(schedule::draw_load(&mut draw, self, self.nodes_come, self.triggering()));
+        self.faults.extend(fault::draw_load(&mut draw, self, self.nodes_come, self.triggering()));
     }
 
     /// Whether what gateways say comes to triggers in time, and packets come to gateways, whoever else is away.

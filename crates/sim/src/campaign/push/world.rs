@@ -2,15 +2,11 @@
 
 use super::super::draw::Draw;
 use super::inject::Injection;
-use super::lines::Directory;
-use super::machine::{GatewayMachine, SendingMachine};
-use super::member::{Member, Place};
-use super::readers::Reader;
+use super::member::{GatewayMachine, Member, NodeMachine, Place, SendingMachine, Site, TriggerMachine};
+use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
-use super::samples::Watcher;
 use super::scenario::{Masking, Scenario, Timing, source_id};
-use super::setup::{NodeMachine, Site, TriggerMachine};
-use super::wires::Tampering;
+use super::wires::{Directory, Tampering};
 use crate::campaign::node::NodeClock;
 use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::runner::{Coverage, Situation};
