@@ -8,35 +8,187 @@
 //! Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with bytes that reach new code; the tests here call them
 //! with random ones, so that they cannot rot.
 
-mod builder;
-mod card;
 mod choices;
 mod control;
-mod framer;
-mod front_ends;
+mod framing;
 mod gateway;
-mod layout;
-mod manager;
-mod readout;
+mod nodes;
 mod router;
-mod sniff;
-mod synchrony;
-#[cfg(test)]
-mod tests;
-mod text;
 
-pub use builder::builder;
-pub use control::control;
-pub use framer::framer;
-pub use front_ends::front_ends;
+pub use control::{control, front_ends};
+pub use framing::{framer, layout, sniff};
 pub use gateway::gateway;
-pub use layout::layout;
-pub use manager::manager;
-pub use readout::readout;
+pub use nodes::{builder, manager, readout, synchrony};
 pub use router::router;
-pub use sniff::sniff;
-pub use synchrony::synchrony;
-pub use text::{configuration, quantity};
+
+use crate::sizing::SizingFile;
+use ropewalk_flow::source::Random;
+use ropewalk_node::configuration::{ConfigurationError, parse};
+use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, Time, Times};
+use ropewalk_wire::run_file::SegmentName;
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
 
 /// Actions that one input may lead to at most: more means that a machine answers itself.
 const MOST_ACTIONS: usize = 20_000;
+
+/// Begins the part of an input whose lines `key = value` take the place of what stands in the text before it.
+const INSTEAD: &str = "\n--set\n";
+
+/// Reads a text as a configuration of a run and as a sizing file; what does not please is told with a place that is
+/// there.
+///
+/// # Panics
+/// Where a reader does, or where an error names a place that the text does not have.
+pub fn configuration(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (text, instead) = text.split_once(INSTEAD).unwrap_or((text, ""));
+    let instead: Vec<(String, String)> = instead
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+        .collect();
+    let variable = |name: &str| (name == "HOME").then(|| "/home".to_owned());
+    if let Err(error) = parse("run.toml", text, &variable) {
+        has_its_place(&error, text);
+    }
+    match SizingFile::parse("sizing.toml", text, &instead) {
+        Ok(SizingFile::Pull(system)) => assert!(system.sources() > 0 && system.mean_fragment() > 0.0, "{system:?}"),
+        Ok(SizingFile::Push(system)) => assert!(system.queues() > 0 && !system.flow.is_empty(), "{system:?}"),
+        Err(error) => has_its_place(&error, text),
+    }
+}
+
+fn has_its_place(error: &ConfigurationError, text: &str) {
+    assert!(!error.message.is_empty() && error.to_string().contains(&error.message), "{error:?}");
+    // The end of the text may be meant, behind its last newline.
+    assert!(error.line <= 1 + text.matches('\n').count(), "{error:?}");
+    assert_eq!(error.line == 0, error.column == 0, "{error:?}");
+}
+
+/// Reads each line of a text as every kind of quantity, and takes from it what a run would take.
+///
+/// # Panics
+/// Where a reader does, or where a quantity does what it must not: no time is longer than [`Time::MOST`], say.
+pub fn quantity(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for line in text.lines().take(64) {
+        read::<Bytes>(line);
+        read::<Bandwidth>(line).inspect(|rate| assert!(rate.bytes_per_second > 0.0, "{line}"));
+        read::<Rate>(line);
+        read::<Size>(line);
+        read::<Time>(line).inspect(|time| assert!(*time <= Time::MOST, "{line}"));
+        if let Some(times) = read::<Times>(line) {
+            let mut random = Random::new(1, 0);
+            assert!(times.mean() <= Time::MOST.0, "{line}");
+            (0..16).for_each(|_| assert!(times.next(&mut random) <= Time::MOST.0, "{line}"));
+        }
+        if let Some(name) = read::<SegmentName>(line) {
+            assert_eq!(name.to_string().parse(), Ok(name), "a name is read as it is written");
+        }
+    }
+}
+
+/// The quantity that a text stands for; an error says something.
+fn read<T: FromStr<Err: Display> + Debug>(text: &str) -> Option<T> {
+    text.parse().map_err(|error: T::Err| assert!(!error.to_string().is_empty())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        builder, configuration, control, framer, front_ends, gateway, layout, manager, quantity, readout, router,
+        sniff, synchrony,
+    };
+    use crate::campaign::mixed;
+
+    /// Random bytes: the same for the same seed.
+    fn random(seed: u64, length: u64) -> Vec<u8> {
+        (0..length).map(|index| mixed(seed, index, 0) as u8).collect()
+    }
+
+    /// The seeds of its fuzz target, then random inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS` sets how
+    /// many, for a longer look by hand.
+    fn feed(name: &str, machine: fn(&[u8])) {
+        let directory = format!("{}/../../fuzz/seeds/{name}", env!("CARGO_MANIFEST_DIR"));
+        let seeds: Vec<_> = std::fs::read_dir(directory).expect("the seeds of a fuzz target").flatten().collect();
+        assert!(seeds.len() > 4, "{} seeds", seeds.len());
+        for seed in seeds {
+            eprintln!("{}", seed.path().display());
+            machine(&std::fs::read(seed.path()).expect("a file"));
+        }
+        let inputs = std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(600);
+        for seed in 0..inputs {
+            let bytes = random(seed, 8 << (seed % 9));
+            if let Err(panic) = std::panic::catch_unwind(|| machine(&bytes)) {
+                eprintln!("seed {seed}, {} bytes", bytes.len());
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+
+    #[test]
+    fn a_readout_unit_keeps_count_whatever_comes() {
+        feed("readout", readout);
+    }
+
+    #[test]
+    fn a_builder_unit_keeps_count_whatever_comes() {
+        feed("builder", builder);
+    }
+
+    #[test]
+    fn an_event_manager_keeps_count_whatever_comes() {
+        feed("manager", manager);
+    }
+
+    #[test]
+    fn run_control_keeps_order_whatever_comes() {
+        feed("control", control);
+    }
+
+    #[test]
+    fn run_control_of_front_ends_keeps_order_whatever_they_say() {
+        feed("front_ends", front_ends);
+    }
+
+    #[test]
+    fn whatever_comes_is_looked_at_and_no_more_is_believed_than_there_was() {
+        feed("sniff", sniff);
+    }
+
+    #[test]
+    fn a_framer_finds_the_same_however_the_stream_is_cut() {
+        feed("framer", framer);
+    }
+
+    #[test]
+    fn any_layout_is_refused_or_finds_the_same_however_the_stream_is_cut() {
+        feed("layout", layout);
+    }
+
+    #[test]
+    fn a_gateway_keeps_count_whatever_comes() {
+        feed("gateway", gateway);
+    }
+
+    #[test]
+    fn a_router_of_chunks_keeps_count_whatever_comes() {
+        feed("router", router);
+    }
+
+    #[test]
+    fn the_watch_over_synchrony_takes_anything() {
+        feed("synchrony", synchrony);
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_configuration_has_its_place_whatever_it_is() {
+        feed("configuration", configuration);
+    }
+
+    #[test]
+    fn a_quantity_is_refused_or_can_be_used() {
+        feed("quantity", quantity);
+    }
+}

@@ -1,8 +1,10 @@
-//! A front end that sends anything, in a layout that is anything.
+//! Front ends that send anything: to framers of known formats and of any layout, and to the sniffer that guesses layouts.
 
 use super::choices::Choices;
-use super::framer::{LIMITS, MOST_BYTES, agree, cuts, staged};
-use ropewalk_flow::readout::{DatagramFramer, DatagramLimits, Framer};
+use ropewalk_flow::messages::Received;
+use ropewalk_flow::readout::{DatagramFramer, DatagramLimits, Framer, FramerLimits, FramingError};
+use ropewalk_flow::sniff::{Limits, Peer, Sniffer, Transport, draft};
+use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::foreign::Counting;
 use ropewalk_wire::framing::Framing;
@@ -10,7 +12,85 @@ use ropewalk_wire::layout::{
     CHECKSUM_KINDS, Checksum, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place,
     Plan, Size, Source, Status,
 };
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+
+/// Fragments up to this length are believed.
+pub(super) const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true, gather: None };
+/// Bytes of a connection that are looked at.
+pub(super) const MOST_BYTES: usize = 16 << 10;
+
+/// Feeds a framer with the same bytes cut in two ways: what it finds must not depend on the cuts.
+///
+/// # Panics
+/// Where the machine does, where cuts matter, or where bytes are not accounted for.
+pub fn framer(bytes: &[u8]) {
+    let mut choices = Choices::new(bytes);
+    let cuts = cuts(&mut choices);
+    agree(&|| Framer::new(LIMITS), &cuts, choices.raw(MOST_BYTES));
+}
+
+/// Lengths in which a stream comes.
+pub(super) fn cuts(choices: &mut Choices<'_>) -> [usize; 4] {
+    std::array::from_fn(|_| 1 + choices.below(200) as usize)
+}
+
+/// What framers find in a stream must not depend on its cuts.
+pub(super) fn agree(framer: &dyn Fn() -> Framer, cuts: &[usize], stream: &[u8]) {
+    let Some(whole) = staged(stream) else { return };
+    // What is given up is found as well: at most once between two fragments.
+    let at_once = found(framer(), std::iter::once(whole.clone()), 2 * stream.len());
+    let mut rest = whole;
+    let mut next = cuts.iter().cycle();
+    let pieces = std::iter::from_fn(|| {
+        let cut = next.next().copied().unwrap_or(1).min(rest.len());
+        (cut > 0).then(|| rest.split_to(cut))
+    });
+    let in_pieces = found(framer(), pieces, usize::MAX);
+    assert_eq!(at_once.0.len(), in_pieces.0.len(), "cuts change how many fragments there are");
+    for (one, other) in at_once.0.iter().zip(&in_pieces.0) {
+        assert_eq!((one.meta, one.restarts), (other.meta, other.restarts));
+        assert_eq!(contents(one), contents(other));
+    }
+    let cause = |error: Option<FramingError>| error.map(|error| error.cause);
+    assert_eq!(cause(at_once.1), cause(in_pieces.1), "cuts change what is wrong");
+}
+
+fn contents(fragment: &Received) -> Vec<u8> {
+    let mut bytes = vec![0; fragment.payload.len()];
+    assert!(fragment.payload.copy_to(0, &mut bytes));
+    bytes
+}
+
+/// The bytes in a pool's block.
+pub(super) fn staged(bytes: &[u8]) -> Option<Slice> {
+    let pool = Pool::new(PoolConfig::heap("stream", MOST_BYTES, 1)).expect("memory for one block");
+    Staging::new(pool).write(bytes).filter(|_| !bytes.is_empty())
+}
+
+fn found(
+    mut framer: Framer,
+    pieces: impl Iterator<Item = Slice>,
+    most: usize,
+) -> (Vec<Received>, Option<FramingError>) {
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        framer.push(piece);
+        loop {
+            let result = framer.next_batch(&mut batch, 8);
+            let count = batch.len();
+            assert!(count <= 8 && all.len() <= most, "more fragments than bytes");
+            all.append(&mut batch);
+            match result {
+                Err(error) => return (all, Some(error)),
+                Ok(()) if count == 0 => break,
+                Ok(()) => {}
+            }
+        }
+        let _ = (framer.is_mid_fragment(), framer.source(), framer.format());
+    }
+    (all, None)
+}
 
 const SOURCE: SourceId = SourceId(1);
 
@@ -167,4 +247,43 @@ fn any_pattern(choices: &mut Choices<'_>) -> Pattern {
     let bytes = choices.raw(length).to_vec();
     let mask = choices.chance().then(|| choices.raw(length).to_vec());
     Pattern { at, bytes, mask }
+}
+
+/// Bytes of a packet at most, and how much of all is looked at: small, so that limits are reached.
+const PACKET_BYTES: usize = 80;
+const SNIFF_LIMITS: Limits = Limits { peers: 4, frames: 64, head_bytes: 48, stream_bytes: 2048 };
+
+/// Lets packets come that are noise, or count and tell the time, and asks what was found.
+///
+/// # Panics
+/// Where the sniffer does, where it believes more than there was, or drafts a layout that is none.
+pub fn sniff(bytes: &[u8]) {
+    let mut choices = Choices::new(bytes);
+    let (mut sniffer, mut packets, mut number) = (Sniffer::new(SNIFF_LIMITS), 0_u64, 0_u32);
+    while !choices.is_over() {
+        let transport = if choices.chance() { Transport::Udp } else { Transport::Tcp };
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 1 + choices.below(6) as u16));
+        let peer = Peer { port: 9000 + choices.below(2) as u16, transport, from };
+        let mut packet = Vec::new();
+        if choices.chance() {
+            number = number.wrapping_add(choices.below(3) as u32);
+            let length = 12 + choices.below(4) as u32;
+            packet.extend([length.to_be_bytes(), number.to_be_bytes(), number.to_le_bytes()].concat());
+            packet.resize(length as usize, 0x55);
+        }
+        let most = choices.below(PACKET_BYTES as u64) as usize;
+        packet.extend_from_slice(choices.raw(most));
+        sniffer.accept(peer, choices.now(), &packet);
+        packets += 1;
+    }
+    assert_eq!(sniffer.packets(), packets, "each packet is counted");
+    let findings = sniffer.findings();
+    let told: u64 = findings.groups.iter().flat_map(|group| &group.peers).map(|peer| peer.packets).sum();
+    assert_eq!(told + findings.unheard, packets, "and told once");
+    for group in &findings.groups {
+        for guess in &group.guesses {
+            assert!(guess.holds <= guess.of && guess.score() <= 1.0, "{guess:?}");
+        }
+        assert!(draft(group).is_none_or(|layout| Plan::compile(&layout).is_ok()), "the draft of {group:?}");
+    }
 }
