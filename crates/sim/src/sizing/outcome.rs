@@ -1,9 +1,8 @@
-//! What came out: rates, latencies, how busy everything was, how much of each buffer was needed, and what limits.
+//! What came out: rates, latencies, how busy everything was, how much of each buffer was needed, and what limits: the busiest
+//! resource where one has hardly any time left, otherwise what makes others wait.
 
-use super::histogram::Histogram;
 use super::network::{Load, Network};
 use super::system::{FullChoice, NetworkSection, Placement, System};
-use super::verdict::{Limit, judge};
 use super::world::World;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -337,8 +336,8 @@ fn resources(world: &World<'_>, seconds: f64) -> Vec<Resource> {
 fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     let System { readout, builder, front_end, front_network, event_network, manager, .. } = world.system;
     let part = |nanoseconds: u64| Some(nanoseconds as f64 * 1e-9 / seconds);
-    let of_readouts = |get: fn(&super::readout::ReadoutUnit) -> u64| world.readouts.iter().map(get).max().unwrap_or(0);
-    let of_builders = |get: fn(&super::builder::BuilderUnit) -> u64| world.builders.iter().map(get).max().unwrap_or(0);
+    let of_readouts = |get: fn(&super::units::ReadoutUnit) -> u64| world.readouts.iter().map(get).max().unwrap_or(0);
+    let of_builders = |get: fn(&super::units::BuilderUnit) -> u64| world.builders.iter().map(get).max().unwrap_or(0);
     let now = world.now;
     let pool_full = world.readouts.iter().map(|unit| unit.pool_full.total(now)).max().unwrap_or(0);
     let table_full = world.readouts.iter().map(|unit| unit.table_full.total(now)).max().unwrap_or(0);
@@ -407,4 +406,216 @@ fn networks(world: &World<'_>, seconds: f64) -> Vec<NetworkCounts> {
         networks.push(counts("event network", &world.event, &world.system.event_network));
     }
     networks
+}
+
+/// Steps within one doubling of the time.
+const FINE_BITS: u32 = 5;
+const FINE: u64 = 1 << FINE_BITS;
+const BUCKETS: usize = 64 << FINE_BITS;
+
+/// Counts of times in nanoseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Histogram {
+    counts: Box<[u64]>,
+    count: u64,
+    total: u64,
+    most: u64,
+}
+
+impl Histogram {
+    pub(super) fn new() -> Self {
+        Self { counts: vec![0; BUCKETS].into_boxed_slice(), count: 0, total: 0, most: 0 }
+    }
+
+    pub(super) fn add(&mut self, nanoseconds: u64) {
+        self.counts[bucket(nanoseconds)] += 1;
+        self.count += 1;
+        self.total += nanoseconds;
+        self.most = self.most.max(nanoseconds);
+    }
+
+    /// Adds what another one counted.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        (self.count, self.total) = (self.count + other.count, self.total + other.total);
+        self.most = self.most.max(other.most);
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self { counts: std::mem::take(&mut self.counts), count: 0, total: 0, most: 0 };
+        self.counts.fill(0);
+    }
+
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean in nanoseconds; 0 where nothing was counted.
+    pub(super) fn mean(&self) -> f64 {
+        self.total as f64 / self.count.max(1) as f64
+    }
+
+    /// The longest time in nanoseconds.
+    pub(super) const fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// The time that this part (0 to 1) of all stayed within, in nanoseconds.
+    pub(super) fn quantile(&self, part: f64) -> u64 {
+        let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (bucket, &count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return upper(bucket).min(self.most);
+            }
+        }
+        self.most
+    }
+
+    /// The upper ends of the steps that hold something, in nanoseconds, and their counts.
+    pub(super) fn steps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, &count)| (upper(bucket), count))
+    }
+}
+
+const fn bucket(value: u64) -> usize {
+    if value < FINE {
+        return value as usize;
+    }
+    let shift = value.ilog2() - FINE_BITS;
+    (((shift + 1) as u64 * FINE) + (value >> shift) - FINE) as usize
+}
+
+/// The largest value of a bucket.
+const fn upper(bucket: usize) -> u64 {
+    let (row, column) = (bucket as u64 / FINE, bucket as u64 % FINE);
+    if row == 0 { column } else { ((column + FINE + 1) << (row - 1)) - 1 }
+}
+
+/// What limits a system, and why that is said.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
+pub struct Limit {
+    /// The name of a resource or a buffer, or `the trigger` where everything that was triggered is built.
+    pub by: String,
+    /// The figures behind it, for people.
+    pub because: String,
+}
+
+/// A resource that is busy for this part of the time is the limit: queues before it grow without bound soon after.
+pub(super) const BUSY: f64 = 0.9;
+/// One that is busy for this part of the time does not keep up, even while buffers before it still hide that.
+const OVERLOADED: f64 = 0.99;
+/// A rate this close to what is offered is what is offered.
+pub(super) const ALL: f64 = 0.98;
+/// Somebody who waits for this part of the time is held up.
+pub(super) const HELD_UP: f64 = 0.05;
+
+/// Judges by what was counted.
+pub(super) fn judge(outcome: &Outcome) -> Limit {
+    let busiest = outcome.resources.iter().max_by(|one, other| one.utilisation_max.total_cmp(&other.utilisation_max));
+    let reached_all = outcome.rate.offered_per_s.is_some_and(|offered| outcome.rate.events_per_s >= ALL * offered);
+    let overloaded = busiest.is_some_and(|busiest| busiest.utilisation_max >= OVERLOADED);
+    if reached_all && outcome.dead_time < 1.0 - ALL && !overloaded {
+        let next = busiest.map_or(String::new(), |next| {
+            format!(
+                "; the next limit is the {} ({} busy)",
+                member(&next.name, next.busiest, next.count),
+                percent(next.utilisation_max)
+            )
+        });
+        return Limit {
+            by: "the trigger".to_owned(),
+            because: format!("everything that was triggered is built{next}"),
+        };
+    }
+    if let Some(busiest) = busiest.filter(|busiest| busiest.utilisation_max >= BUSY) {
+        let because = format!(
+            "busy {} of the time ({} on average over {})",
+            percent(busiest.utilisation_max),
+            percent(busiest.utilisation),
+            busiest.count
+        );
+        return Limit { by: member(&busiest.name, busiest.busiest, busiest.count), because };
+    }
+    waiting(outcome)
+        .or_else(|| {
+            busiest.map(|busiest| {
+                let because = format!(
+                    "no resource is busy all the time: round trips; the busiest is busy {}",
+                    percent(busiest.utilisation_max)
+                );
+                Limit { by: busiest.name.clone(), because }
+            })
+        })
+        .unwrap_or_default()
+}
+
+/// Nothing is busy: what makes somebody wait? Losses first, since everything behind them fills up as well; then from
+/// the builder units backwards, as back-pressure runs.
+fn waiting(outcome: &Outcome) -> Option<Limit> {
+    let lossy = outcome.networks.iter().find(|network| network.dropped > 0);
+    if let Some(network) = lossy {
+        let because = format!(
+            "{} packets lost, {} time-outs; {:.1} flows stand still at any time until what was lost is sent again",
+            network.dropped, network.timeouts, network.stalled_flows
+        );
+        return Some(Limit { by: format!("switch buffers of the {}", network.name), because });
+    }
+    let full = |name: &str| {
+        let buffer = outcome.buffers.iter().find(|buffer| buffer.name == name)?;
+        let part = buffer.full.filter(|&part| part >= HELD_UP)?;
+        Some(Limit { by: buffer.name.clone(), because: format!("full {} of the time", percent(part)) })
+    };
+    let paused = || {
+        let network = outcome.networks.iter().rev().find(|network| network.paused >= HELD_UP)?;
+        let because = format!(
+            "senders are paused {} of the time: whoever waits behind the packet of a full port waits too",
+            percent(network.paused)
+        );
+        Some(Limit { by: format!("switch buffers of the {}", network.name), because })
+    };
+    full("events of a builder unit")
+        .or_else(paused)
+        .or_else(|| full("pool of a readout unit"))
+        .or_else(|| full("table of a readout unit"))
+}
+
+pub(super) fn member(name: &str, index: usize, count: usize) -> String {
+    if count > 1 { format!("{name} (number {index} of {count})") } else { name.to_owned() }
+}
+
+pub(super) fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_lies_in_its_bucket() {
+        for value in (0..5000).chain([1 << 20, (1 << 40) + 12_345, 1 << 62]) {
+            let end = upper(bucket(value));
+            assert!(end >= value && end - value <= value / FINE, "{value} {end}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_within_three_percent() {
+        let mut histogram = Histogram::new();
+        (1..=100_000).for_each(|value| histogram.add(value));
+        for part in [0.01, 0.5, 0.9, 0.99, 0.999] {
+            let found = histogram.quantile(part) as f64 / (part * 100_000.0);
+            assert!((0.97..1.04).contains(&found), "{part}: {found}");
+        }
+        assert_eq!((histogram.quantile(1.0), histogram.most(), histogram.count()), (100_000, 100_000, 100_000));
+        assert!((histogram.mean() - 50_000.5).abs() < 0.01);
+        let (before, mut other) = (histogram.quantile(0.5), Histogram::new());
+        other.merge(&histogram);
+        histogram.merge(&other);
+        assert_eq!((histogram.count(), histogram.quantile(0.5), histogram.most()), (200_000, before, 100_000));
+        histogram.clear();
+        assert_eq!((histogram.count(), histogram.steps().count(), histogram.quantile(0.5)), (0, 0, 0));
+    }
 }

@@ -1,15 +1,11 @@
 //! The simulated system: the real machines, what lies between them, and the loop that lets time pass.
 
-use super::builder::BuilderUnit;
 use super::front_end::FrontEnds;
-use super::histogram::Histogram;
-use super::host::{Costs, Host, Stopwatch, Work};
-use super::manager::ManagerUnit;
 use super::network::{Framing, Full, Nature, Network};
-use super::outcome::Outcome;
+use super::outcome::{Histogram, Outcome};
 use super::queue::{Queue, Side, Step};
-use super::readout::ReadoutUnit;
 use super::system::{FullChoice, NetworkSection, Placement, System};
+use super::units::{BuilderUnit, Costs, Host, ManagerUnit, ReadoutUnit, Stopwatch, Work};
 use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
 use ropewalk_terms::{EventKey, Incarnation, Instant, NodeId};
 use std::collections::VecDeque;

@@ -10,15 +10,10 @@
 //! whose work takes time. All sources of a set of events send the same bytes, which are there once: so little memory holds
 //! what a whole detector sends.
 
-mod check;
-mod farm;
 mod gateway;
 mod outcome;
-mod packets;
-mod port;
+mod sources;
 mod system;
-mod triggers;
-mod verdict;
 mod world;
 
 #[cfg(test)]

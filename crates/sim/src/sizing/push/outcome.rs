@@ -1,14 +1,13 @@
-//! What came out of a push system, in the form of all sizings.
+//! What came out of a push system, in the form of all sizings, and what limits it: what is lost, what is busy, or what stops the
+//! trigger.
 
-use super::super::histogram::Histogram;
-use super::super::network::Load;
-use super::super::outcome::{
-    Buffer, Events, FlowOutcome, Latencies, NetworkCounts, Outcome, Reached, Resource, Unit, latency, resource,
-};
-use super::super::verdict::Limit;
 use super::system::FlowSection;
-use super::verdict::judge;
 use super::world::World;
+use crate::sizing::network::Load;
+use crate::sizing::outcome::{
+    ALL, BUSY, Buffer, Events, FlowOutcome, HELD_UP, Histogram, Latencies, Limit, NetworkCounts, Outcome, Reached,
+    Resource, Unit, latency, member, percent, resource,
+};
 use ropewalk_terms::EventAccount;
 
 impl Outcome {
@@ -93,7 +92,7 @@ fn of_flow(world: &World<'_>, flow: usize, seconds: f64) -> FlowOutcome {
 
 fn resources(world: &World<'_>, seconds: f64) -> Vec<Resource> {
     let busy = |busy| Load { busy, bytes: 0 };
-    let link = |(sources, section): (&super::triggers::FlowSources, &FlowSection)| {
+    let link = |(sources, section): (&super::sources::FlowSources, &FlowSection)| {
         // All sources of a flow do the same.
         let count = u64::from(section.sources);
         let load = Load { busy: sources.load.busy / count, bytes: sources.load.bytes / count };
@@ -160,4 +159,46 @@ fn networks(world: &World<'_>) -> Vec<NetworkCounts> {
         world.ports.iter().fold((0, 0), |(packets, lost), port| (packets + port.packets, lost + port.lost));
     let overflown = world.queues.iter().map(|queue| queue.lost).sum();
     vec![counts("ports to queues", packets, lost), counts("sockets of queues", packets - lost, overflown)]
+}
+
+/// Judges by what was counted.
+pub(super) fn judge(outcome: &Outcome) -> Limit {
+    let busiest = outcome.resources.iter().max_by(|one, other| one.utilisation_max.total_cmp(&other.utilisation_max));
+    let who = busiest.map_or(String::new(), |one| {
+        format!("{} ({} busy)", member(&one.name, one.busiest, one.count), percent(one.utilisation_max))
+    });
+    if let Some(network) = outcome.networks.iter().find(|network| network.dropped > 0) {
+        let incomplete: u64 = outcome.flows.iter().map(|flow| flow.incomplete).sum();
+        let because = format!(
+            "{} of {} packets lost, and {incomplete} sets of events incomplete; the busiest is the {who}",
+            network.dropped, network.packets
+        );
+        return Limit { by: network.name.clone(), because };
+    }
+    let reached_all = outcome.rate.offered_per_s.is_some_and(|offered| outcome.rate.events_per_s >= ALL * offered);
+    if reached_all {
+        let because = format!("everything that was triggered is built; the next limit is the {who}");
+        return Limit { by: "the trigger".to_owned(), because };
+    }
+    if let Some(busiest) = busiest.filter(|busiest| busiest.utilisation_max >= BUSY) {
+        let because = format!(
+            "busy {} of the time ({} on average over {})",
+            percent(busiest.utilisation_max),
+            percent(busiest.utilisation),
+            busiest.count
+        );
+        return Limit { by: member(&busiest.name, busiest.busiest, busiest.count), because };
+    }
+    let full = outcome.buffers.iter().filter(|buffer| buffer.full.is_some_and(|full| full >= HELD_UP));
+    let fullest = full.max_by(|one, other| one.full.unwrap_or(0.0).total_cmp(&other.full.unwrap_or(0.0)));
+    fullest.map_or_else(
+        || Limit {
+            by: "the throttle".to_owned(),
+            because: format!("nothing is busy all the time; the busiest is the {who}"),
+        },
+        |buffer| {
+            let because = format!("full {} of the time; the busiest is the {who}", percent(buffer.full.unwrap_or(0.0)));
+            Limit { by: buffer.name.clone(), because }
+        },
+    )
 }

@@ -1,14 +1,11 @@
 //! The simulated push system: the real machines, what lies between them, and the loop that lets time pass.
 
 use super::super::Outcome;
-use super::super::histogram::Histogram;
 use super::super::queue::Queue;
-use super::farm::Node;
-use super::gateway::InputQueue;
-use super::packets::Memory;
-use super::port::Port;
+use super::gateway::{InputQueue, Node};
+use super::sources::{FlowSources, Memory, Port};
 use super::system::{PushSystem, on_the_wire};
-use super::triggers::FlowSources;
+use crate::sizing::outcome::Histogram;
 use ropewalk_wire::gateway::{Message, Throttle};
 use std::mem;
 
