@@ -2,6 +2,8 @@
 //!
 //! `ROPEWALK_FLAWS=1 cargo test -p ropewalk-sim --test flaws -- --nocapture whole_table` looks through all 500 seeds and prints the
 //! table anew; with other words, with commas between them, the rows of mistakes whose names have one.
+//!
+//! These tests are a program of their own, since they silence panics, for which a process has one hook.
 
 use ropewalk_sim::campaign::{
     Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, numbering, operating,
