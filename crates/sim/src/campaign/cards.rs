@@ -121,7 +121,7 @@ impl CardSetting {
     }
 
     /// Whether all who subscribe may lose chunks: then nobody of them ever keeps the card waiting.
-    pub(super) fn has_monitors_alone(&self) -> bool {
+    fn has_monitors_alone(&self) -> bool {
         self.subscribers.iter().all(|one| one.policy == Policy::Drop)
     }
 

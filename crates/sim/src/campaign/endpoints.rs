@@ -306,7 +306,7 @@ pub(super) struct Order {
 }
 
 /// A message that matters here, from its bytes.
-pub(super) fn decoded(bytes: &[u8]) -> Option<Message> {
+fn decoded(bytes: &[u8]) -> Option<Message> {
     let header = Header::decode(bytes.first_chunk::<HEADER_BYTES>()?).ok()?;
     let matters = matches!(header.kind, Kind::Announce | Kind::Recover);
     Message::decode(header.kind, &bytes[HEADER_BYTES..]).ok().filter(|_| matters)

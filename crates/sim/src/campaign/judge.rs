@@ -524,7 +524,7 @@ impl World {
     ///
     /// # Errors
     /// Where an event manager had more written again than it had reason to.
-    pub(super) fn judge_copies(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
+    fn judge_copies(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
         let mut again: BTreeMap<Epoch, Vec<u64>> = BTreeMap::new();
         for (&event, copies) in &held.events {
             for two in copies.windows(2) {
@@ -592,7 +592,7 @@ impl World {
     /// Whether the event manager that ended the run cannot have known of an event that is in a file: it is the successor
     /// of who had it written, and whoever held or wrote it had died before that one had heard everybody. Nobody looks into
     /// the files of an earlier life, so that the run may end before it where its sources had nothing more to show.
-    pub(super) fn is_forgotten(&self, held: &Held, timeline: &Timeline, event: u64) -> bool {
+    fn is_forgotten(&self, held: &Held, timeline: &Timeline, event: u64) -> bool {
         let Some(epoch) = self.spoken_for().and_then(ManagerMachine::speaks) else { return false };
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         // Who came too late may have died before it could tell.

@@ -115,7 +115,7 @@ pub fn run_watching(scenario: &watching::Scenario) -> Option<Broken> {
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.
-pub(super) fn judged(world: &mut World) -> Option<Broken> {
+fn judged(world: &mut World) -> Option<Broken> {
     caught(|| world.run().and_then(|()| world.judge()))
 }
 

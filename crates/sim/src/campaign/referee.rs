@@ -371,7 +371,7 @@ impl World {
 
     /// When a readout unit could know of an event, or a later one, from another of its sources, or from the event
     /// manager, who has heard of it from another readout unit.
-    pub(super) fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
+    fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
         let readout = self.scenario.readout_of(source);
         let told = self.scenario.time_outs.manager.mul_f64(FASTEST / 8.0);
         let others = (0..courses.len()).filter(|&other| other != source);

@@ -16,9 +16,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Fragments up to this length are believed.
-pub(super) const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true, gather: None };
+const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true, gather: None };
 /// Bytes of a connection that are looked at.
-pub(super) const MOST_BYTES: usize = 16 << 10;
+const MOST_BYTES: usize = 16 << 10;
 
 /// Feeds a framer with the same bytes cut in two ways: what it finds must not depend on the cuts.
 ///
@@ -31,12 +31,12 @@ pub fn framer(bytes: &[u8]) {
 }
 
 /// Lengths in which a stream comes.
-pub(super) fn cuts(choices: &mut Choices<'_>) -> [usize; 4] {
+fn cuts(choices: &mut Choices<'_>) -> [usize; 4] {
     std::array::from_fn(|_| 1 + choices.below(200) as usize)
 }
 
 /// What framers find in a stream must not depend on its cuts.
-pub(super) fn agree(framer: &dyn Fn() -> Framer, cuts: &[usize], stream: &[u8]) {
+fn agree(framer: &dyn Fn() -> Framer, cuts: &[usize], stream: &[u8]) {
     let Some(whole) = staged(stream) else { return };
     // What is given up is found as well: at most once between two fragments.
     let at_once = found(framer(), std::iter::once(whole.clone()), 2 * stream.len());
@@ -63,7 +63,7 @@ fn contents(fragment: &Received) -> Vec<u8> {
 }
 
 /// The bytes in a pool's block.
-pub(super) fn staged(bytes: &[u8]) -> Option<Slice> {
+fn staged(bytes: &[u8]) -> Option<Slice> {
     let pool = Pool::new(PoolConfig::heap("stream", MOST_BYTES, 1)).expect("memory for one block");
     Staging::new(pool).write(bytes).filter(|_| !bytes.is_empty())
 }

@@ -357,7 +357,7 @@ impl Card {
     }
 
     /// Routes what is there, a batch at most; false when somebody must be waited for.
-    pub(super) fn route(&mut self, router: &mut Router, now: Instant) -> bool {
+    fn route(&mut self, router: &mut Router, now: Instant) -> bool {
         self.ring.poll().expect("our own writer");
         if self.cursor.is_none() {
             let taken = self.decoder.decode(self.ring.bytes(self.position), self.position);
@@ -393,7 +393,7 @@ impl Card {
     ///
     /// # Panics
     /// Where a page is missing that is done with.
-    pub(super) fn check_home(&mut self) {
+    fn check_home(&mut self) {
         self.ring.poll().expect("our own writer");
         let pages = self.ring.written().div_ceil(PAGE as u64) - self.ring.done() / PAGE as u64;
         assert_eq!(self.ring.account().held, pages, "a page did not come home");

@@ -461,7 +461,7 @@ impl Histogram {
     }
 
     /// The time that this part (0 to 1) of all stayed within, in nanoseconds.
-    pub(super) fn quantile(&self, part: f64) -> u64 {
+    fn quantile(&self, part: f64) -> u64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (bucket, &count) in self.counts.iter().enumerate() {

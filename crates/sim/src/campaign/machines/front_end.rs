@@ -477,7 +477,7 @@ impl Record {
     }
 
     /// It gave an event the number of another one.
-    pub(super) fn lie(&mut self, number: u64, event: u64) {
+    fn lie(&mut self, number: u64, event: u64) {
         self.lies.push((number, event));
     }
 
@@ -487,7 +487,7 @@ impl Record {
     }
 
     /// It ruined a connection's framing behind so many bytes.
-    pub(super) fn ruin(&mut self, connection: u64, bytes: u64) {
+    fn ruin(&mut self, connection: u64, bytes: u64) {
         self.ruined.push((connection, bytes));
     }
 }

@@ -521,7 +521,7 @@ pub(super) struct Sent {
     refused: Vec<u32>,
     /// How far the run was ahead of the newest one when the first of them came.
     lag: i64,
-    pub(super) has_restarted: bool,
+    has_restarted: bool,
 }
 
 /// How many events lie from one number to another.
@@ -557,7 +557,7 @@ impl Sent {
 
     /// Whether a packet is dropped for a restart. It is taken again where it lags behind the run by less than the old lag and half of
     /// what the counter was set back.
-    pub(super) fn drops(&mut self, number: u32, run: u32) -> bool {
+    fn drops(&mut self, number: u32, run: u32) -> bool {
         let (Some(newest), Some(&first), true) = (self.newest, self.refused.first(), self.has_restarted) else {
             return false;
         };

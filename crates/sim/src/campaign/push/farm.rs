@@ -26,7 +26,7 @@ type Place = (u8, u64, u16);
 pub(super) struct Ruling {
     pub(super) accept: bool,
     pub(super) word: u32,
-    pub(super) by_default: bool,
+    by_default: bool,
 }
 
 /// An event.

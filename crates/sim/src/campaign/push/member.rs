@@ -149,16 +149,16 @@ impl<D: Drive> Member<D> {
 }
 
 /// What gateways and nodes reach each other by: datagrams or connections.
-pub(super) type FarmLink = Box<dyn Link>;
+type FarmLink = Box<dyn Link>;
 /// Both halves in one.
-pub(super) type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
+type WholeDrive = GatewayDrive<Inlet, FarmLink, Outlet>;
 /// The half that sends.
 pub(super) type SendingMachine = Half<SendingDrive<FarmLink, Outlet>>;
 /// Who reads a flow's decisions.
-pub(super) type Readers = Option<Box<dyn DecisionReaders + Send>>;
+type Readers = Option<Box<dyn DecisionReaders + Send>>;
 
 /// Readers behind connections.
-pub(super) fn decision_readers(connections: Connections<Lines>) -> Readers {
+fn decision_readers(connections: Connections<Lines>) -> Readers {
     Some(Box::new(connections))
 }
 

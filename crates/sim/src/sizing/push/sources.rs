@@ -171,7 +171,7 @@ impl Memory {
 
 /// Makes a flow's packets.
 #[derive(Debug)]
-pub(super) struct PacketMaker {
+struct PacketMaker {
     size: SizeDistribution,
     most_banks: u32,
     packing: u16,

@@ -478,22 +478,22 @@ impl Tally {
         self.whole.push(end);
     }
 
-    pub(super) fn is_perhaps(&mut self, end: u64) {
+    fn is_perhaps(&mut self, end: u64) {
         self.perhaps.push(end);
     }
 
     /// A chunk that began at `start` was open until the block that ends at `end`.
-    pub(super) fn was_open(&mut self, start: u64, end: u64) {
+    fn was_open(&mut self, start: u64, end: u64) {
         self.spans.push((start, end));
     }
 
     /// A chunk that began at `start` has no end: the next good block of the e-link shows that.
-    pub(super) fn stays_open(&mut self, start: u64) {
+    fn stays_open(&mut self, start: u64) {
         self.endless.push(start);
     }
 
     /// A good block that ends at `end`.
-    pub(super) fn goes_on(&mut self, end: u64) {
+    fn goes_on(&mut self, end: u64) {
         self.spans.extend(self.endless.drain(..).map(|start| (start, end)));
     }
 
