@@ -7,6 +7,7 @@ use crate::processor::{core_scaling, pin_to_cpu, wake_up_microseconds};
 use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::{DoctorError, Scale};
 use ropewalk_io::packet::{Flow, PacketMemory, ReceiveConfig, Receiver, SocketReceiver};
+use ropewalk_io::wait::Waiter;
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_memory::{Pool, PoolConfig};
 use rustix::net::sockopt;
@@ -156,6 +157,10 @@ fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64),
     let memory = PacketMemory::pool(Pool::new(pool).map_err(DoctorError::wrong)?);
     let config = ReceiveConfig::new(Flow::Udp, (Ipv4Addr::LOCALHOST, 0));
     let mut receiver = SocketReceiver::new(config, memory).map_err(DoctorError::wrong)?;
+    let mut waiter = Waiter::new().map_err(DoctorError::system("descriptors"))?;
+    if let Some(descriptor) = receiver.wait_descriptor() {
+        waiter.watch(descriptor).map_err(DoctorError::system("watching a socket"))?;
+    }
     let to = receiver.address();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -172,7 +177,9 @@ fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64),
                     if is_last {
                         return count;
                     }
-                    std::thread::sleep(Duration::from_micros(50));
+                    if receiver.prepare_wait() {
+                        waiter.wait(Some(Duration::from_millis(1)));
+                    }
                 }
             }
         });
