@@ -99,13 +99,13 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
         match self.phase {
             Phase::Running => {
                 if self.receiving.have_stopped(now) {
+                    self.sending.drain(now);
                     self.phase = Phase::Draining(now.after(self.drain));
                 }
             }
             Phase::Draining(until) => {
                 if now >= until || (self.receiving.is_empty() && self.receiving.is_quiet(now)) {
                     self.receiving.close(now);
-                    self.sending.drain(now);
                     self.phase = Phase::Closing(now.after(self.drain));
                 }
             }

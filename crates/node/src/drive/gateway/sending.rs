@@ -333,7 +333,8 @@ impl<L: Link, S: Sender> Sending<L, S> {
         work
     }
 
-    /// No packet comes any more: a disk that refuses everything is not waited for without an end.
+    /// Every flow has stopped. From now on a disk that is short of space is written all the same, and one that refuses is given up some time
+    /// later: sets that wait for it hold room for the packets that are still in the kernel.
     pub(super) fn drain(&mut self, now: Instant) {
         if let Some(sink) = &mut self.sink {
             sink.drain(now);

@@ -138,6 +138,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
             Phase::Running | Phase::Draining(_) if self.end.is_closed() => self.close(now),
             Phase::Running => {
                 if self.half.have_stopped(now) {
+                    self.end.set_draining();
                     self.phase = Phase::Draining(now.after(self.drain));
                 }
             }
@@ -286,10 +287,13 @@ impl<L: Link, S: Sender> SendingDrive<L, S> {
 impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
     fn turn(&mut self, now: Instant) -> usize {
         self.end.wake();
-        // Before the queue is looked at: behind this nothing more comes.
-        if self.phase == Phase::Running && self.end.is_closed() {
-            self.phase = Phase::Closing(now.after(self.drain));
+        if self.phase == Phase::Running && (self.end.is_draining() || self.end.is_closed()) {
+            self.phase = Phase::Draining(now);
             self.half.drain(now);
+        }
+        // Before the queue is looked at: behind this nothing more comes.
+        if matches!(self.phase, Phase::Draining(_)) && self.end.is_closed() {
+            self.phase = Phase::Closing(now.after(self.drain));
         }
         let mut work = self.half.hear(now);
         self.half.on_time(now);
@@ -340,6 +344,8 @@ struct Word {
     is_closed: AtomicBool,
     /// A node is there.
     has_nodes: AtomicBool,
+    /// Every flow has stopped.
+    is_draining: AtomicBool,
 }
 
 /// One end of the line.
@@ -351,8 +357,8 @@ pub(super) struct End {
     other_bell: Arc<Doorbell>,
     own_word: Arc<Word>,
     other_word: Arc<Word>,
-    /// What the other end had said when this turn began: closed, nodes.
-    seen: (bool, bool),
+    /// What the other end had said when this turn began: closed, nodes, draining.
+    seen: (bool, bool, bool),
     /// It said that it sleeps.
     is_asleep: bool,
 }
@@ -369,7 +375,7 @@ pub(super) fn line(sets: usize) -> io::Result<(End, End)> {
         other_bell: Arc::clone(&bells[1 - own]),
         own_word: Arc::clone(&words[own]),
         other_word: Arc::clone(&words[1 - own]),
-        seen: (false, false),
+        seen: (false, false, false),
         is_asleep: false,
     };
     Ok((end(to_there, from_there, 0), end(to_here, from_here, 1)))
@@ -419,18 +425,34 @@ impl End {
         self.other_word.has_nodes.load(Ordering::Relaxed)
     }
 
+    /// Tells the other end that every flow has stopped.
+    fn set_draining(&self) {
+        self.own_word.is_draining.store(true, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// Whether the other end says that every flow has stopped.
+    fn is_draining(&self) -> bool {
+        self.other_word.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// What the other end says beside its sets.
+    fn said(&self) -> (bool, bool, bool) {
+        (self.is_closed(), self.has_nodes(), self.is_draining())
+    }
+
     /// Before the thread sleeps: false if something is here to be taken, or the other end has said something since this turn
     /// began.
     fn fall_asleep(&mut self) -> bool {
         self.own_bell.arm();
         self.is_asleep = true;
         // Looked at after the word was left: whoever gives or says something later rings.
-        self.from.is_empty() && (self.is_closed(), self.has_nodes()) == self.seen
+        self.from.is_empty() && self.said() == self.seen
     }
 
     /// The thread is awake, and its turn begins.
     pub(super) fn wake(&mut self) {
-        self.seen = (self.is_closed(), self.has_nodes());
+        self.seen = self.said();
         if core::mem::take(&mut self.is_asleep) {
             self.own_bell.disarm();
             self.own_bell.silence();
