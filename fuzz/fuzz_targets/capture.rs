@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ropewalk_wire::capture::{CaptureReader, Carried, Found, Streams, Traffic};
+use ropewalk_wire::capture::{CaptureReader, Carried, Found, Streams, Stretches, Traffic};
 
 /// What datagrams and connections of a file carry, of which `step` bytes more are there whenever more are needed.
 fn carried(file: &[u8], step: usize) -> Vec<u8> {
     let (mut reader, mut traffic, mut streams) = (CaptureReader::new(), Traffic::new(), Streams::new());
-    let (mut out, mut at, mut there) = (Vec::new(), 0, 0);
+    let (mut out, mut stretches, mut at, mut there) = (Vec::new(), Stretches::default(), 0, 0);
     loop {
         let window = &file[at..there];
         let bytes = match reader.next(window) {
@@ -24,7 +24,11 @@ fn carried(file: &[u8], step: usize) -> Vec<u8> {
             Ok(Found::Packet { bytes, packet }) => {
                 match traffic.accept(&packet) {
                     Carried::Datagram(datagram) => out.extend_from_slice(datagram.payload),
-                    Carried::Segment(segment) => _ = streams.accept(&segment, &mut out),
+                    Carried::Segment(segment) => {
+                        stretches.clear();
+                        streams.accept(&segment, &mut stretches);
+                        stretches.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+                    }
                     Carried::Other(ip) => out.extend_from_slice(ip.payload),
                     Carried::Aside(_) => {}
                 }
