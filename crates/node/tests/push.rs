@@ -131,6 +131,8 @@ fn every_event_is_built_decided_and_written_whoever_gathers_it() {
                 .whole(&output);
             assert!(summary.is_lossless(), "{gather}: {:?}", summary.flows);
             assert_eq!((summary.events.written, number(&summary, "farm.decided")), (2000, 2000), "{gather}");
+            let bytes = &summary.bytes;
+            assert!(bytes.wire_received > 0 && bytes.wire_received == bytes.payload_received, "{bytes:?}");
             let held = Held::in_directories(&[&summary.directory]);
             let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
             assert_eq!(keys, (0..2000).collect(), "{gather}");

@@ -221,6 +221,7 @@ fn count_flow(flow: &FlowAccount, run: &mut RunSnapshot) {
     run.ledger.fragments.missing.merge(&flow.missing);
     let mut add = |counter, count| *run.counters.entry(counter).or_default() += count;
     add(Counter::PayloadBytesReceived, flow.bytes);
+    add(Counter::WireBytesReceived, flow.bytes);
     add(Counter::FragmentsReceived, flow.packets.received);
     add(Counter::DatagramsNobodys, flow.packets.dropped.get(Cause::UnknownSource));
 }
