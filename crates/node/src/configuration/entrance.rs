@@ -348,7 +348,7 @@ fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether all that share their way in are told apart.
+/// Checks that sources sharing a socket or a capture can be told apart.
 pub(super) fn check_shared(configuration: &Configuration, faults: &mut Faults) {
     for (index, source) in configuration.source.iter().enumerate() {
         for (first, known) in configuration.source[..index].iter().enumerate() {
@@ -379,7 +379,7 @@ fn one_socket(first: usize, known: &SourceSection, source: &SourceSection) -> Re
     Ok(())
 }
 
-/// Boards are told apart by one thing, and each says which one it is, or none.
+/// Checks that two sources select their boards by the same field, and that no board is named twice.
 fn told_apart(first: usize, known: &DemuxTable, demux: &DemuxTable) -> Result<(), String> {
     let by = |demux: &DemuxTable| (demux.at, demux.kind, demux.mask, demux.shift);
     if by(known) != by(demux) {

@@ -185,13 +185,13 @@ impl Managers {
         self.obeyed.map(|(endpoint, _)| endpoint)
     }
 
-    /// When somebody is to be called.
+    /// When the next call to an event manager is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.calls.iter().filter(|call| call.endpoint.is_none()).map(|call| call.retry).min()
     }
 }
 
-/// How long a unit that was told to finish waits for another event manager.
+/// How long a unit that has to finish waits for another event manager.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How far the end has come.

@@ -393,9 +393,9 @@ fn events_in(path: &Path) -> Result<u64, FilesError> {
 /// The form's name and version: `docs/schema/files.json`.
 pub const FILES_SCHEMA: &str = "ropewalk-files-1";
 
-/// What came of the files of a run.
+/// Results of filtering the files of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-#[schemars(title = "What came of the files of a run: the output of `ropewalk filter-files RUNDIR --json`")]
+#[schemars(title = "Results of filtering the files of a run: the output of `ropewalk filter-files RUNDIR --json`")]
 pub struct FilesSummary {
     /// The form's name and version.
     #[schemars(extend("const" = FILES_SCHEMA))]
@@ -423,7 +423,7 @@ pub struct FilesSummary {
     pub balanced: bool,
     /// What does not hold, in words; empty where all does.
     pub unbalanced: Vec<String>,
-    /// Files of events of other runs that lie in the directory: nobody filters them.
+    /// Files of events of other runs in the directory. They are not filtered.
     pub of_other_runs: BTreeSet<String>,
     /// What streams took.
     pub streams: Vec<StreamSummary>,
@@ -438,15 +438,15 @@ pub struct StreamSummary {
     pub stream: String,
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Selected events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its files.
+    /// Events in its files.
     pub written: u64,
     /// Bytes of these files.
     pub bytes: u64,
 }
 
-/// What became of a lumisection.
+/// Results of filtering a lumisection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct LumisectionSummary {
     /// Its number.
@@ -481,7 +481,7 @@ impl LumisectionSummary {
 }
 
 impl FilesSummary {
-    /// What came of a run's files: its merger's sums, and what of them does not hold.
+    /// The summary of a run's files: the merger's sums, and the equations that do not hold.
     pub(super) fn new(run: RunNumber, counts: BrokerCounts, restarts: u64, merger: &Merger, closed: &[Closed]) -> Self {
         let unbalanced: Vec<String> =
             closed.iter().flat_map(unbalanced).chain(merger.open_lumisections().map(open)).collect();
@@ -517,7 +517,7 @@ fn unbalanced(closed: &Closed) -> impl Iterator<Item = String> {
 /// Why a lumisection is not closed.
 fn open((lumisection, files, written): (u32, u64, Option<Written>)) -> String {
     match written {
-        None => format!("lumisection {lumisection}: {files} files came of it, and nobody wrote its EoLS.jsn"),
+        None => format!("lumisection {lumisection}: {files} files were decided, and its EoLS.jsn is missing"),
         Some(Written { files: all, .. }) => {
             format!(
                 "lumisection {lumisection}: {all} files were written as its EoLS.jsn says, and {files} of them were decided"

@@ -265,7 +265,7 @@ pub enum FilesError {
         /// How the last one ended.
         last: String,
     },
-    /// The other end said something that nobody understands.
+    /// The broker sent a line that this filter unit does not know.
     #[error("the broker said {text:?}, which is nothing that a filter unit knows; are both of the same version?")]
     Line {
         /// What it said.

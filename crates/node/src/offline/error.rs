@@ -138,7 +138,7 @@ pub enum OfflineError {
         format: &'static str,
     },
     /// What is played does not go out.
-    #[error("{target}: {error}; does anybody listen there?")]
+    #[error("{target}: {error}; is a server listening there?")]
     Target {
         /// Where it should go.
         target: String,

@@ -111,7 +111,7 @@ impl Read for Patient {
 
 /// Memory that unpacking an xz file may take: `xz -9` needs 65 MiB.
 const MOST_XZ_BYTES: u64 = 256 << 20;
-/// Stands for any byte in what a packed file begins with.
+/// Matches any byte of a packed file's magic number.
 const ANY: u8 = 0;
 
 /// How a file is packed.

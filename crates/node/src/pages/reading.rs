@@ -282,7 +282,7 @@ pub fn find(places: &[PathBuf]) -> Findings {
 /// The form's name and version.
 pub const PAGES_SCHEMA: &str = "ropewalk-counters-1";
 
-/// Numbers by name; those that are 0 are left out.
+/// Numbers by name; zeros are left out.
 type ByName = BTreeMap<String, u64>;
 
 /// The pages of a machine at one moment.
@@ -305,8 +305,8 @@ impl PagesReport {
     }
 }
 
-/// A page. Its numbers are told by their names in docs/metrics.md, in pieces, bytes or nanoseconds, and by cause what
-/// was `dropped:`, `missing:` and `lost:`; those that are 0 are left out.
+/// A page. Its numbers have the names in docs/metrics.md, and are in pieces, bytes or nanoseconds. Those by cause have
+/// the prefixes `dropped:`, `missing:` and `lost:`. Zeros are left out.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageReport {
     /// The node's name; for a gateway with two threads, the name of the thread.

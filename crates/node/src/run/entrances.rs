@@ -356,10 +356,10 @@ impl Workshop<'_> {
     }
 }
 
-/// Looks whether the file in the place of a required source can be read.
+/// Checks that the input file of a required source can be read.
 ///
 /// # Errors
-/// Where it cannot, or is no capture though the source's frames come in datagrams. A FIFO is looked at when it is read.
+/// If it cannot, or is not a capture though the source's frames come in datagrams. A FIFO is checked when it is read.
 pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
     let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
     if source.requirement != Requirement::Required {
@@ -386,15 +386,14 @@ pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
 pub(super) fn is_capture(source: &SourceSection) -> bool {
     let Some(InputChoice(origin)) = source.input.as_ref().filter(|_| source.emulate.is_none()) else { return false };
     let wanted = source.wanted();
-    // Frames of some formats come either way: the file tells, where it can be looked into. What cannot be read is told by
-    // whoever reads it.
+    // Some formats come either way: look into the file if possible. If it cannot be read, its reader reports that.
     let may_be_either = matches!(source.format, FormatName::Foreign(_)) && !source.has_layout() && origin.is_regular();
     source.has_datagrams()
         || wanted.protocol.is_some()
         || may_be_either && capture_has_datagrams(origin.path(), &wanted).is_ok_and(|told| told == Some(true))
 }
 
-/// Hands over the datagrams of a capture, until there are no more, nobody takes them, or `is_over` is set.
+/// Passes on the datagrams of a capture until none is left, the receiver has gone, or `is_over` is set.
 ///
 /// # Errors
 /// What went wrong, for people.
@@ -420,7 +419,7 @@ pub(super) fn hand_over(
 /// By source: its line, where it is not the service point that all share.
 pub(super) type Lines = BTreeMap<u32, SourceLine>;
 
-/// Where an emulated source listens in the place of its own address.
+/// Where an emulated source listens instead of at its own address.
 const HERE: &str = "127.0.0.1:0";
 
 impl Workshop<'_> {

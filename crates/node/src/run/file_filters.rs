@@ -176,9 +176,9 @@ pub struct FileBasedSummary {
 pub struct FiledStream {
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Selected events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its files.
+    /// Events in its files.
     pub written: u64,
     /// Bytes of these files.
     pub bytes: u64,
@@ -191,11 +191,11 @@ pub struct FiledLumisection {
     pub number: u32,
     /// Events that builder units wrote: events = accepted + rejected + set_aside.
     pub events: u64,
-    /// Those that filter units accepted.
+    /// Events that filter units accepted.
     pub accepted: u64,
-    /// Those that they rejected.
+    /// Events that filter units rejected.
     pub rejected: u64,
-    /// Those in files that were set aside.
+    /// Events in files that were set aside.
     pub set_aside: u64,
     /// What streams took of them, by name.
     pub streams: BTreeMap<String, FiledStream>,

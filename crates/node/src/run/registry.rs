@@ -143,7 +143,7 @@ pub struct TakeoverRecord {
     pub address: String,
     /// When the run was started.
     pub started: Utc,
-    /// What was said of it then.
+    /// The fields that were given at its start.
     pub fields: Fields,
 }
 

@@ -50,9 +50,9 @@ pub(super) type Reply = Box<dyn FnOnce(Told) + Send>;
 
 /// In whose name something is asked for.
 pub(super) enum By {
-    /// The program's own, or of whoever sits at its terminal: always heard.
+    /// The program's own, or of the user at its terminal: always accepted.
     Program(String),
-    /// An operator's: not heard while another one holds the controls.
+    /// An operator's: refused while another operator holds the controls.
     Operator(String),
 }
 
@@ -136,7 +136,7 @@ impl ControlHandle {
         self.shared.journal(|journal| journal.after(number))
     }
 
-    /// Says in the journal what somebody did that is no command of the runs.
+    /// Adds an entry to the journal about an operator's action other than a command of the runs.
     pub fn remark(&self, by: &str, text: String) {
         let view = self.view();
         self.shared.journal(|journal| journal.add(view.at, EntryKind::Command, view.run, Some(by), text));
@@ -147,8 +147,9 @@ impl ControlHandle {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Gives a command of the program itself, or of whoever sits at its terminal, whoever holds the controls. `reply` is called once, from
-    /// another thread, when it has ended, which may take as long as the run takes to drain; it must not block.
+    /// Gives a command of the program itself, or of the user at its terminal. It is accepted no matter which operator
+    /// holds the controls. `reply` is called once, from another thread, when the command has ended, which may take as
+    /// long as the run takes to drain; it must not block.
     pub fn command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
         let (fields, by) = (Fields::default(), By::Program(by.to_owned()));
         self.order(Order::Command { command, fields, by, reply: Box::new(reply) });
@@ -224,7 +225,7 @@ impl ControlHandle {
     pub fn ask(&self, command: Command, by: &str) -> Told {
         let (sender, receiver) = channel();
         self.command(command, by, move |told| {
-            // Whoever asked waits below.
+            // The caller waits below.
             let _ = sender.send(told);
         });
         let over =
@@ -276,9 +277,9 @@ pub struct SessionView {
     pub last: Option<Arc<RunSummary>>,
     /// The operator who holds the controls.
     pub operator: Option<Holder>,
-    /// What has to be said of a run when it is started.
+    /// Fields that a run must be given at its start.
     pub required_fields: Arc<[String]>,
-    /// What was said of the run that is under way.
+    /// The fields of the run that is under way.
     pub fields: Fields,
     /// Sources that operators have taken out.
     pub masked: Arc<BTreeSet<SourceId>>,
@@ -342,26 +343,26 @@ pub struct Holder {
 pub enum ControlsRequest {
     /// To hold them, or to go on holding them: a sign of life.
     Take {
-        /// Also where somebody else holds them.
+        /// Even if another operator holds them.
         is_forced: bool,
     },
-    /// To hold them no longer.
+    /// To release them, or to hand them over.
     Give {
-        /// Who is to hold them; none: nobody.
+        /// The operator who gets them; none: control is free.
         to: Option<String>,
     },
 }
 
-/// What became of that.
+/// The answer to a [`ControlsRequest`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlsTold {
     /// Who holds them now.
     pub holder: Option<Holder>,
-    /// Why they stay where they are; none where what was asked for is so.
+    /// Why the request was refused; none if it was granted.
     pub refusal: Option<String>,
 }
 
-/// The controls, and since when who has them.
+/// The controls, and since when their holder has had them.
 pub(super) struct Rota {
     controls: Controls,
     silence: Duration,
@@ -369,12 +370,12 @@ pub(super) struct Rota {
 }
 
 impl Rota {
-    /// Nobody holds the controls; whoever does, and gives no sign for so long, loses them.
+    /// The controls are free. A holder who gives no sign for `silence` will lose them.
     pub(super) const fn new(silence: Duration) -> Self {
         Self { controls: Controls::new(silence), silence, holder: None }
     }
 
-    /// Whoever holds the controls may be silent for so long from now on.
+    /// Sets how long a holder of the controls may be silent from now on.
     pub(super) const fn set_silence(&mut self, silence: Duration) {
         self.silence = silence;
         self.controls.set_silence(silence);
@@ -407,7 +408,7 @@ impl Rota {
         (ControlsTold { holder: self.holder.clone(), refusal }, entry)
     }
 
-    /// Whether whoever holds the controls was silent for too long; what the journal says of it.
+    /// Takes the controls from a holder who was silent for too long; returns the journal's entry on it.
     pub(super) fn tick(&mut self, now: Instant, utc: Utc) -> Option<String> {
         self.controls.tick(now).map(|change| self.note(utc, &change))
     }
@@ -418,10 +419,10 @@ impl Rota {
             ControlsChange::Taken { by, from: None } => format!("{by} takes the controls"),
             ControlsChange::Taken { by, from: Some(from) } => format!("{by} takes the controls from {from}, by force"),
             ControlsChange::Given { by, to } => format!("{by} gives the controls to {to}"),
-            ControlsChange::Released { by } => format!("{by} gives the controls up: everybody may give commands"),
+            ControlsChange::Released { by } => format!("{by} gives up the controls: control is free"),
             ControlsChange::Lost { by } => {
                 let silence = self.silence.as_secs();
-                format!("{by} gave no sign for {silence} s and loses the controls: everybody may give commands")
+                format!("{by} gave no sign for {silence} s and loses the controls: control is free")
             }
         }
     }
@@ -432,7 +433,7 @@ impl Rota {
                 let since = self.holder.as_ref().map_or_else(String::new, |holder| holder.since.time_of_day());
                 format!("{name} holds the controls since {since} UTC: ask for them, or take them by force")
             }
-            ControlsRefusal::Free => "nobody holds the controls, so that nobody can give them: take them".to_owned(),
+            ControlsRefusal::Free => "control is free, so there is nothing to give: take the controls first".to_owned(),
         }
     }
 }
@@ -442,7 +443,7 @@ impl Rota {
 pub enum EntryKind {
     /// The state changed.
     State,
-    /// Somebody gave a command, or the controls changed hands.
+    /// An operator gave a command, or control changed hands.
     Command,
     /// A command could not be carried out, or nothing goes on.
     Fault,
@@ -461,7 +462,7 @@ impl EntryKind {
         }
     }
 
-    /// From which level on it is told.
+    /// The least log level at which it is printed.
     const fn level(self) -> LogLevel {
         match self {
             Self::Fault => LogLevel::Error,
@@ -502,7 +503,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// What is told of what is added from now on.
+    /// Sets which of the entries added from now on are printed.
     pub(super) const fn set_level(&mut self, level: LogLevel) {
         self.level = level;
     }

@@ -48,9 +48,9 @@ pub struct RunSettings {
     pub limits: RunLimits,
     /// What follows then; none where it does not say.
     pub then: Option<AfterRun>,
-    /// How long everybody may take.
+    /// Timeouts of the steps of a run.
     pub timeouts: TimeoutSection,
-    /// What has to be said of a run when it is started.
+    /// Fields that a run must be given at its start.
     pub required_fields: Vec<String>,
     restarts: RestartRules,
     masks: MaskRules,
@@ -80,9 +80,9 @@ impl RunSettings {
 pub enum Patience {
     /// As long as is configured.
     Configured,
-    /// The same, but for the beginning: nodes that are processes of their own come when somebody starts them.
+    /// The same, but for the beginning: nodes that are separate processes come when a user starts them.
     ForNodes,
-    /// Whoever watches decides.
+    /// No limit: the user decides.
     Unlimited,
 }
 

@@ -131,12 +131,12 @@ impl SamplingInterval {
         now >= self.due
     }
 
-    /// It is time as soon as somebody asks.
+    /// Makes the next reading due at once.
     pub fn hurry(&mut self) {
         self.due = Instant::ZERO;
     }
 
-    /// It was read from then until then.
+    /// Notes that the last reading took this time.
     pub fn was_read(&mut self, begun: Instant, ended: Instant) {
         let pause = ended.since(begun).saturating_mul(PAUSE);
         self.due = begun.after(pause.clamp(self.usual, self.usual.max(LONGEST)));
@@ -156,7 +156,7 @@ mod tests {
             |seconds, snapshot: &RunSnapshot| deserted.given_up(begin + Duration::from_secs(seconds), snapshot);
         assert_eq!(after(0, &snapshot), 0, "there are none");
         snapshot.orphans.insert(SourceId(1), 1);
-        assert_eq!(after(1000, &snapshot), 0, "somebody is to start it again");
+        assert_eq!(after(1000, &snapshot), 0, "an operator is to start it again");
         snapshot.nodes[0].1 = true;
         assert_eq!([1001, 1010, 1011].map(|at| after(at, &snapshot)), [0, 0, 1]);
         // One of two has come.

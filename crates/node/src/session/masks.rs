@@ -40,7 +40,7 @@ impl MaskRules {
         rules
     }
 
-    /// Refuses that nobody takes part any more, in one of the flows where there are some.
+    /// Refuses a mask that would leave no source, in all or in one of the flows that have sources.
     fn expect_somebody(&self, takes_part: impl Fn(&SourceId) -> bool) -> Result<(), RequestRefusal> {
         let empty = self.flows.iter().find(|(_, sources)| !sources.iter().any(&takes_part));
         let of_flow = empty.map(|(flow, _)| format!("no source of flow `{flow}` would be left to take part"));

@@ -9,11 +9,11 @@ use ropewalk_flow::messages::Setting;
 use ropewalk_terms::{Parameter, StreamIndex};
 use std::time::Duration;
 
-/// How often nodes report their numbers unless somebody says otherwise.
+/// How often nodes report their numbers by default.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// What a time may be.
 const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(24 * 3600)];
-/// Oftener than that reports would be the work; whoever watches wants them oftener than that.
+/// Below the lower bound reports would dominate the work; above the upper one, viewers would wait too long.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
 
 /// What is changed by a parameter.

@@ -24,13 +24,13 @@ pub struct Restarted {
 pub enum RestartOutcome {
     /// It is known from which event on each of them was out.
     Done,
-    /// It is not known of all of them, and nobody waits any longer.
+    /// Not known for all of them in time.
     Late,
     /// The run ended before it was known.
     RunOver,
 }
 
-/// What became of a restart.
+/// The result of a restart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RestartTold {
     /// How it ended.
@@ -75,7 +75,7 @@ impl<R> Restarts<R> {
         Err(RequestRefusal::Unfit(format!("{MOST} restarts are under way: wait until one of them has ended")))
     }
 
-    /// The run was told that these sources take no part. Nobody waits longer than until then for what comes of it.
+    /// The run was told that these sources take no part. The reply comes at `until` at the latest.
     pub(super) fn begin(&mut self, sources: Vec<SourceId>, by: String, until: Instant, reply: R) {
         self.under_way.push(Restart { sources, by, until, reply });
     }
@@ -127,7 +127,7 @@ impl RestartRules {
     }
 }
 
-/// Of each source, how many restarts of the run were told.
+/// For each source, how many of the run's restarts were reported.
 #[derive(Debug, Default)]
 pub(super) struct Recounts(BTreeMap<SourceId, usize>);
 

@@ -205,7 +205,7 @@ impl RunController {
     fn take_controls(&mut self, request: &ControlsRequest, by: &str) -> ControlsTold {
         let (told, entry) = self.rota.ask((self.clock.now(), self.clock.utc()), by, request);
         entry.into_iter().for_each(|text| self.tell_command(by, text));
-        // Whoever is told looks at once.
+        // The caller looks at the view as soon as it has the answer.
         self.publish();
         told
     }
@@ -227,7 +227,7 @@ impl RunController {
             }
         }
         self.view.masked = Arc::new(self.masks.masked().clone());
-        // Whoever is told looks at once.
+        // The caller looks at the view as soon as it has the answer.
         self.shared.publish(self.view.clone());
         Ok(())
     }
@@ -264,7 +264,7 @@ impl RunController {
         let goes_on = self.has_run();
         for ended in self.restarts.take_ended(self.clock.now(), &self.view.snapshot.masks, goes_on) {
             let sources = ended.told.sources.iter().map(|one| one.source).collect();
-            // Whoever asked for both was heard when they did, and there are turns enough.
+            // The operator's right to mask and unmask was checked at the request, and enough mask changes are left.
             let taken_in = self.turn_masks(&MaskRequest { sources, is_masked: false }, &ended.by);
             (ended.reply)(taken_in.map(|()| ended.told));
         }
@@ -282,7 +282,7 @@ impl RunController {
                 handle.set(setting);
             }
         }
-        // Whoever is told looks at once.
+        // The caller looks at the view as soon as it has the answer.
         self.shared.publish(self.view.clone());
         Ok(())
     }
@@ -348,12 +348,12 @@ impl RunController {
         }
     }
 
-    /// Nobody waits any longer for this task: who or what it was.
+    /// The controller stops waiting for this task: reports what has not ended.
     fn left_behind(&mut self, task: Task) {
         let living = self.closing.as_ref().map(RunThreads::living).unwrap_or_default();
         let whose = match task {
             Task::Prepare => "what is being set up is given back when it is done".to_owned(),
-            Task::Begin => "not everybody was ready: what has begun is ended".to_owned(),
+            Task::Begin => "not every node was ready: the begun run is ended".to_owned(),
             Task::Pause | Task::Resume => "the event manager did not answer: the run goes on as it was".to_owned(),
             Task::Drain => "what is left of the run is dropped".to_owned(),
             Task::Force => "the event manager did not answer: the run is closed without it".to_owned(),
@@ -383,7 +383,7 @@ impl RunController {
                 Some(format!("{} is of no use in state {}; allowed are: {what}", command.name(), state.name()))
             }
             Answer::Overtaken => Some(format!("another command came after this one; the state is {}", state.name())),
-            // Of commands that are not heard nobody gets here.
+            // A refused operator command does not get here.
             Answer::Refused | Answer::Failed(_) | Answer::HeldByAnother => self.view.trouble.clone(),
         };
         Told { command, answer, state, text }
@@ -464,8 +464,9 @@ impl RunController {
             Task::Close | Task::Discard => self.end(number, task),
             Task::Pause | Task::Resume | Task::Drain | Task::Force => {
                 let Some(handle) = &mut self.handle else {
-                    // It was to begin, and whoever writes what it begins with has it still. It begins and ends when it comes, so that a
-                    // run whose number is used has an account; or nobody waits any longer, and it is discarded then.
+                    // The run was to begin, and the worker that writes its first files still has it. When it comes
+                    // back, it begins and ends, so that a run whose number is used has an account; or, if the time is
+                    // over, it is discarded.
                     if task != Task::Drain || self.away_to_begin.is_none() {
                         self.operation.run_over(self.clock.now());
                     }
@@ -491,7 +492,7 @@ impl RunController {
                 Ok(differences) => (launch.launch(), differences),
                 Err(error) => (Err(error), Differences::new()),
             };
-            // Where nobody waits for it any more, it is dropped with the channel.
+            // If the controller no longer waits for it, the result is dropped with the channel.
             let _ = bring.send(Brought::Launched(number, launched.map(Box::new), differences));
         };
         self.work(number, "launch", work);

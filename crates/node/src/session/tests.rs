@@ -135,7 +135,7 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }
 
-/// As when somebody interrupts the program while a run begins: what it begins with is being written then.
+/// As if the user interrupts the program while a run begins: its first files are being written then.
 #[test]
 fn a_run_whose_number_is_used_has_an_account_however_early_it_is_stopped() {
     for _ in 0..10 {
@@ -280,7 +280,7 @@ fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_i
     assert_eq!(command_of(&control, "ada", Command::Start).answer, Answer::Done);
     assert_eq!(operator(&control, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
     assert_eq!(command_of(&control, "ada", Command::Stop).answer, Answer::HeldByAnother);
-    // Whoever sits at the terminal.
+    // The user at the terminal.
     ask(&control, Command::Stop);
     let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
     for text in ["ada takes the controls", "bob takes the controls from ada, by force"] {
@@ -410,7 +410,7 @@ fn a_run_whose_directory_cannot_be_written_does_not_start_and_the_next_one_does(
     assert!(account(&ask(&control, Command::Stop)).is_balanced());
 }
 
-/// What stands still as the disk does: whoever opens it waits until somebody writes into it.
+/// A file that blocks as a stalled disk does: opening it waits until a writer opens it.
 fn stand_still(file: &Path) {
     let made = std::process::Command::new("mkfifo").arg(file).status().expect("every system has it");
     assert!(made.success(), "{}", file.display());
@@ -433,7 +433,7 @@ fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
     let view = ask(&control, Command::Start);
     wait_for(&control, "events", |view| built(view) > 0);
     // It goes on at last, and its run is given back.
-    drop(std::fs::File::create(&file).expect("somebody reads it"));
+    drop(std::fs::File::create(&file).expect("the run reads it"));
     ask(&control, Command::Stop);
     assert_eq!(account(&self::view(&control)).run, view.run.expect("it goes on").0);
 }

@@ -596,14 +596,14 @@ impl Recorded for DecidedEvent<'_> {
     }
 }
 
-/// The counts of a builder unit, and who keeps them. Where nobody does nothing is counted.
+/// The counts of a builder unit, and their keeper. Without a keeper nothing is counted.
 struct Monitor {
     monitoring: Monitoring,
     /// Where the histograms of the filter of this thread are found.
     here: Vec<Option<u16>>,
     keeper: Option<Box<dyn RecordKeeper>>,
     run: RunNumber,
-    /// Closed, and nobody had room for it.
+    /// A closed lumisection for which the keeper had no room.
     refused: Option<LumisectionRecord>,
 }
 

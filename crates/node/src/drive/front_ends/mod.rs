@@ -606,7 +606,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// A way in for one source.
 #[derive(Debug)]
 pub enum Entrance {
-    /// Whoever connects to this address is the source.
+    /// Listens at this address. Any client that connects is the source.
     Listen(String),
     /// The source listens at this address: it is called, and called again when the connection has ended, unless its end is
     /// the source's end.
@@ -686,8 +686,8 @@ impl Entrances {
         })
     }
 
-    /// Calls whoever is not connected, where it is time; what they say first lies in `owner`'s blocks. Returns how many
-    /// were called.
+    /// Connects to the sources that are not connected and whose retry is due. What they send first is stored in
+    /// `owner`'s blocks. Returns the number of connection attempts.
     fn call_due(&mut self, now: Instant, endpoints: &mut impl Dispatcher, owner: Owner) -> usize {
         let is_due = |call: &&mut Call| call.endpoint.is_none() && !call.is_over && now >= call.retry;
         let mut called = 0;
@@ -709,7 +709,7 @@ impl Entrances {
         }
     }
 
-    /// When somebody is called again.
+    /// When the next connection attempt is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let waiting = self.calls.iter().filter(|call| call.endpoint.is_none() && !call.is_over);
         waiting.map(|call| call.retry).min()

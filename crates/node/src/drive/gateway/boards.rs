@@ -119,9 +119,9 @@ pub struct Shown {
     pub changes: u64,
     /// The gateway has ended: nothing follows.
     pub is_over: bool,
-    /// How often hardware was told.
+    /// How often the state was sent to the hardware.
     pub told: u64,
-    /// How often that failed.
+    /// How often sending it failed.
     pub failed: u64,
     /// Why it failed last.
     pub failure: Option<String>,
@@ -155,7 +155,7 @@ impl ThrottleBoard {
         self.changed.notify_all();
     }
 
-    /// The gateway ends: whoever does not hear that must take it for an error, and so must who does.
+    /// Ends the board in the error state. Hardware that misses this message must assume the same state.
     pub fn close(&self) {
         let mut shown = self.lock();
         (shown.state, shown.is_over) = (ThrottleState::Error, true);
@@ -175,7 +175,7 @@ impl ThrottleBoard {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Hardware was told, or could not be.
+    /// Counts a state sent to the hardware, or a failure to send it.
     pub fn note(&self, outcome: Result<(), String>) {
         let mut shown = self.lock();
         match outcome {

@@ -348,9 +348,9 @@ impl<R: Receiver> Input<R> {
         !self.waiting.is_empty()
     }
 
-    /// Offers packets to the machine, a batch at most. Where there is an `evacuation` too much is held of where they come in:
-    /// packets of the set that has waited longest are copied to it, and where no set waits those that come now, as long as it
-    /// has room. Returns how many were taken from the receiver.
+    /// Offers packets to the machine, a batch at most. With an `evacuation`, too much of the receive memory is held:
+    /// packets of the set that has waited longest are copied to it, or new packets if no set waits, as long as it has
+    /// room. Returns how many packets were taken from the receiver.
     pub(super) fn receive(
         &mut self,
         machine: &mut gateway::Receiver,

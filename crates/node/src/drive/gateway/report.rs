@@ -296,7 +296,8 @@ struct ToldHistogram {
     counts: Box<[u64]>,
 }
 
-/// All of an input queue, as they were told last: apart from the report, which is read more often and has much less in it.
+/// All histograms of an input queue as of their last report. They are separate from the report, which is read more
+/// often and is much smaller.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayHistograms(Vec<ToldHistogram>);
 

@@ -477,7 +477,7 @@ impl Series {
         self.last = self.last.max(Some(key));
     }
 
-    /// Adds a record that is no event.
+    /// Adds a record other than an event.
     pub(super) fn add_bytes(&mut self, length: u64, pieces: &mut Vec<Slice>) {
         match &mut self.current {
             Some(segment) => segment.add_bytes(length, pieces),

@@ -493,7 +493,7 @@ impl<D: Dispatcher> StreamServer<D> {
     }
 }
 
-/// Bytes of what is said while chunks flow.
+/// Bytes of the messages to a subscriber while chunks flow.
 const USUAL_BYTES: usize = 256;
 
 /// What a server knows about a connection.
@@ -507,11 +507,11 @@ pub(super) struct Connection {
     pub(super) is_welcome: bool,
     /// From its first subscription on.
     pub(super) id: Option<SubscriberId>,
-    /// Drops that it was told of.
+    /// Dropped chunks that were reported to the subscriber.
     pub(super) told: u64,
-    /// The transport had no room for its next message: so much it had.
+    /// Bytes in the transport's queue when it had no room for the next message.
     blocked_with: Option<usize>,
-    /// It was told of the end, or refused: it is closed as soon as that has left.
+    /// The end of the stream or a refusal was queued: the connection is closed as soon as that is sent.
     pub(super) is_ending: bool,
     /// Encoded messages that wait for room.
     outgoing: Vec<u8>,
@@ -536,13 +536,14 @@ impl Connection {
         }
     }
 
-    /// Sends a message as soon as there is room. False where too much waits already: nobody reads there.
+    /// Queues a message, to be sent as soon as there is room. Returns false if too much is queued already: the
+    /// subscriber does not read.
     pub(super) fn say(&mut self, message: &Message) -> bool {
         message.encode(&mut self.outgoing);
         self.outgoing.len() <= LARGEST_CONTROL_BYTES
     }
 
-    /// Sends what was said; true when nothing of it waits any more.
+    /// Sends queued messages. Returns true when none is left.
     pub(super) fn flush(&mut self, to: &mut impl Dispatcher) -> bool {
         if self.outgoing.is_empty() {
             return true;
@@ -572,12 +573,12 @@ impl<D: Dispatcher> CardServer<D> {
         Self { input, server, is_stopped: false }
     }
 
-    /// Reads no more from the card; what waits is sent, and everybody is told the end.
+    /// Stops reading from the card. Queued data is sent, and all subscribers are told the end.
     pub const fn stop(&mut self) {
         self.is_stopped = true;
     }
 
-    /// What came from the card, and what became of it.
+    /// Counts of the chunks read from the card, and of what subscribers got of them.
     pub fn report(&self) -> (StreamCounts, ServerReport) {
         (self.input.counts(), self.server.report())
     }

@@ -167,20 +167,20 @@ impl Chooser {
     }
 }
 
-/// Which packets of a capture are meant: all of them, where nothing is said.
+/// Which packets of a capture are wanted. By default all are.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Those that went to this port.
+    /// Packets to this port.
     pub port: Option<u16>,
-    /// Those that this address sent.
+    /// Packets from this address.
     pub from: Option<IpAddr>,
-    /// Those that came from this port.
+    /// Packets from this port.
     pub from_port: Option<u16>,
-    /// Those that went to this address.
+    /// Packets to this address.
     pub to: Option<IpAddr>,
-    /// Those that lie straight in IP, with this protocol number.
+    /// Packets directly in IP, with this protocol number.
     pub protocol: Option<u8>,
-    /// Those of connections that any of these addresses sent; of all where there are none.
+    /// Connections that any of these addresses sent on; all connections if empty.
     pub senders: Vec<IpAddr>,
     /// Which of the connections that are left, in the order in which they begin to carry something, from 0.
     pub connection: usize,
@@ -204,7 +204,7 @@ pub(super) enum Carrier {
 }
 
 impl Wanted {
-    /// Those that went to this port, if it is one.
+    /// Packets to this port, if given.
     pub(super) fn port(port: Option<u16>) -> Self {
         Self { port, ..Self::default() }
     }

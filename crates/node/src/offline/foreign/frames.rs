@@ -130,7 +130,7 @@ impl Input {
         }
         while self.end - self.start < bytes && !self.is_over {
             if self.end == self.buffer.len() {
-                // Only as the bytes come: a length that nobody sends costs no memory.
+                // Grow only as bytes arrive: a length without data costs no memory.
                 self.buffer.resize(2 * self.buffer.len(), 0);
             }
             let read = self.read_some();
@@ -658,7 +658,7 @@ impl Connection {
 /// Bytes of a connection that are kept while its format is unknown.
 const MOST_UNKNOWN_BYTES: usize = 1 << 20;
 
-/// Connections that are told apart; nobody records more of one detector.
+/// The most connections that are told apart. No recording of one detector has more.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// The directions of a capture's connections that carry something, in the order in which they began to. One that was cut off and

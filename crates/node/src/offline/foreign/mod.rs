@@ -121,7 +121,7 @@ fn inspect_inputs(
     Ok((account.into_report(format), records.taken))
 }
 
-/// So many fields and parts of a frame are told.
+/// The most fields and parts of a frame that are listed.
 const MOST_FIELDS: usize = 10_000;
 
 /// The account of files together with the frames that were asked for.

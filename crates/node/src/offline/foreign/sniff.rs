@@ -268,7 +268,7 @@ pub struct GroupReport {
     pub port: u16,
     /// How frames arrived.
     pub transport: TransportReport,
-    /// Who sends.
+    /// The senders.
     pub peers: Vec<PeerReport>,
     /// Frames that were looked at.
     pub frames: u64,
@@ -514,7 +514,7 @@ fn frame(text: &mut String, layout: &Layout) {
         Frame::Delimiter { bytes } => {
             line(text, format_args!("frame = {{ delimiter = {}, max = \"{max}B\" }}", bytes_text(bytes)));
         }
-        // Nobody guesses the others.
+        // These forms are not guessed.
         Frame::Datagram | Frame::Several(_) | Frame::Pieces(_) | Frame::Trailer { .. } => {
             line(text, format_args!("frame = \"datagram\""));
         }
