@@ -245,7 +245,7 @@ fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeo
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlSection {
-    /// PEM file with the server's certificate, followed by those that lead to its authority. With it the server speaks
+    /// PEM file with the server's certificate, followed by its intermediate certificates. With it the server speaks
     /// only TLS ([control.md](control.md#tls)).
     pub certificate: Option<PathBuf>,
     /// PEM file with the private key of the certificate, without a pass phrase; needed with `certificate`. It is

@@ -149,7 +149,7 @@ impl Gateways {
         for queue in &mut self.queues {
             let failure = queue.board.as_deref().and_then(|board| board.read().failure);
             if failure.is_some() && failure != queue.failure {
-                news.extend(failure.iter().map(|why| format!("{}: the throttle state cannot be sent to the hardware: {why}", queue.name)));
+                news.extend(failure.iter().map(|why| format!("{}: cannot notify the hardware: {why}", queue.name)));
                 queue.failure = failure;
             }
         }
