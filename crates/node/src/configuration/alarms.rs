@@ -106,7 +106,7 @@ const RECEIVER_TIMEOUT: Time = Time(Duration::from_secs(10));
 pub struct MonitorSection {
     /// Number of an earlier run in the same `output` directory with which this run is compared. The dashboard draws it
     /// under the plots of the present run, and alarms on `reference:` use the difference
-    /// ([control.md](control.md#a-run-to-compare-with)). On the dashboard everybody may choose another one.
+    /// ([control.md](control.md#a-run-to-compare-with)). On the dashboard each user may choose another one.
     pub reference: Option<u32>,
     /// Directory for the [page of numbers](metrics.md#pages-of-numbers) of each node, or `"none"` for no pages. Other
     /// programs read the pages without a request to the node. The directory is created if it does not exist. It should

@@ -129,7 +129,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         self.machine.stop(now, last);
     }
 
-    /// A source takes part no longer, and nobody waits for its front end; or again.
+    /// Masks or unmasks a source. The front end of a masked source is not waited for.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         self.machine.mask(now, source, is_masked);
     }
@@ -169,7 +169,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         !self.machine.phase().is_active() && !self.is_recording
     }
 
-    /// Nobody is served any more.
+    /// Ends the drive: front ends are not served any more.
     pub const fn end(&mut self) {
         self.is_over = true;
     }
@@ -239,7 +239,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     fn hear(&mut self, now: Instant, endpoint: Endpoint, link: &mut Link, word: Word) -> bool {
         match (word, link.place) {
             (Word::Hello(hello), None) => self.greet(now, endpoint, link, hello),
-            // Somebody who begins without a hello, or says it twice, speaks something else.
+            // A peer that begins without a hello, or repeats it, does not speak this protocol.
             (Word::Hello(_), Some(_)) | (_, None) => false,
             (Word::Report(reading), Some(place)) => {
                 // When the run is over its file is being closed.

@@ -49,7 +49,7 @@ pub struct Outbox {
 pub enum Unsent {
     /// No room in the send queue, or no staging block free.
     NoRoom,
-    /// The endpoint has ended; the message is for nobody.
+    /// The endpoint has ended; the message has no receiver.
     Closed,
 }
 

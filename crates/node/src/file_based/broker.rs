@@ -51,7 +51,7 @@ enum Heard {
 /// Serves the files of a run until its end is written and everything is decided, or until `stop` says so.
 ///
 /// # Errors
-/// Where the directory cannot be read or written, somebody else serves it, or its own units do not work.
+/// If the directory cannot be read or written, another broker serves it, or its own units do not work.
 pub fn serve_files(
     place: &Place,
     options: &BrokerOptions,
@@ -126,7 +126,7 @@ impl Entrance {
 impl Drop for Entrance {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts; where that fails there is nobody to wake.
+        // Wakes the accepting thread. If that fails, the thread has ended.
         let _ = UnixStream::connect(&self.socket);
         let _ = std::fs::remove_file(&self.socket);
         // Units that still wait for an answer see that none comes.
@@ -134,7 +134,7 @@ impl Drop for Entrance {
     }
 }
 
-/// Nobody panics while holding it, and what it holds would be right all the same.
+/// No thread panics while holding the lock, and the content would be valid all the same.
 fn locked(connections: &Connections) -> MutexGuard<'_, BTreeMap<UnitId, UnixStream>> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -153,7 +153,7 @@ fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said
     let _ = said.send(Heard::Joined(unit));
     thread::spawn(move || {
         for line in BufReader::new(reader).lines() {
-            // Who says what nobody understands is not listened to any more.
+            // A unit that sends an unknown line is not read any more.
             let Some(word) = line.ok().and_then(|text| text.parse().ok()) else { break };
             if said.send(Heard::Said(unit, word)).is_err() {
                 break;
@@ -178,7 +178,7 @@ struct Service<'a> {
     /// Those whose end the merger knows.
     lumisections: BTreeSet<u32>,
     closed: Vec<Closed>,
-    /// Files of events that nobody is given.
+    /// Files of events that are not given to a unit.
     of_other_runs: BTreeSet<String>,
     /// Why units could not filter a file, the first few.
     failures: Vec<String>,
@@ -297,7 +297,7 @@ impl Service<'_> {
         told.decided().map_err(|error| FilesError::Document { path: path(), why: error.to_string() })
     }
 
-    /// The sum of a lumisection, and of each stream in it for whoever takes that.
+    /// Writes the sum of a lumisection, and that of each stream in it for the consumer of the stream.
     fn write_sums(&self, sum: &LumisectionSummary) -> Result<(), FilesError> {
         let lumisection = sum.lumisection;
         sum.streams

@@ -24,7 +24,7 @@ pub(super) struct Contents {
     pub(super) raw: BTreeSet<FileId>,
     /// Closed lumisections.
     pub(super) lumisections: BTreeSet<u32>,
-    /// Files of events of other runs, which nobody is given.
+    /// Files of events of other runs, which are not given to a unit.
     pub(super) of_other_runs: BTreeSet<String>,
     /// The run is closed.
     pub(super) is_over: bool,

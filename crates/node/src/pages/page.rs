@@ -247,7 +247,7 @@ impl Label {
     }
 }
 
-/// The page of a node. Its thread writes it, by stores that wait for nobody; none of its functions allocates or asks the system.
+/// The page of a node. Its thread writes it by stores that never wait; no function allocates or makes a system call.
 #[derive(Debug)]
 pub struct NodePage {
     page: CounterPage,
@@ -276,7 +276,7 @@ impl NodePage {
         self.page.set(cell as usize, value);
     }
 
-    /// A turn begins. Whoever finds it there long afterwards, and no end, knows that the thread hangs in it.
+    /// A turn begins. A page with a long past beginning and no end shows that the thread hangs in the turn.
     pub fn turn_begins(&self, now: Instant) {
         self.state(StateCell::Turned, now.as_nanoseconds());
         self.page.add(StateCell::Begun as usize, 1);

@@ -44,7 +44,7 @@ const SOCKET_BUFFER: usize = 32 << 20;
 /// Memory for datagrams whose events are not done.
 pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
-/// How long nobody may read before it is looked whether it is over.
+/// How long a write may block before `is_over` is checked.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often it is looked whether the network card of a group is there.
 const GROUP_LOOK: Duration = Duration::from_millis(200);
@@ -226,7 +226,7 @@ fn entrance(
 }
 
 impl Fed {
-    /// Writes until there is no more, nobody reads any more, or `is_over` is set; the notes say what was wrong.
+    /// Writes until the input ends, the receiver has gone, or `is_over` is set. The notes say what was wrong.
     pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
         let (origin, read) = match self.writing {
             Writing::Origin(origin, wanted, socket) => {
@@ -293,7 +293,7 @@ fn copy(
     fed.map_err(|error| error.to_string())
 }
 
-/// Writes all of it; false where nobody reads any more.
+/// Writes all bytes. Returns false if the receiver has gone.
 fn write(socket: &mut UnixStream, mut bytes: &[u8], is_over: &AtomicBool) -> bool {
     while !bytes.is_empty() {
         match socket.write(bytes) {
@@ -318,7 +318,7 @@ fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicB
     let started = Command::new(name).args(arguments).stdin(Stdio::null()).stdout(Stdio::from(output)).spawn();
     let started = started.map_err(|error| format!("{name} cannot be started: {error}"))?;
     match child.watch(started, is_over) {
-        // Whoever is asked to end, because the run does, may say so in any way.
+        // A program that is ended with the run may end with any status.
         Ok(_) if is_over.load(Ordering::Relaxed) => Ok(()),
         Ok((_, status)) if status.success() => Ok(()),
         Ok((process, status)) => Err(format!("{name}, process {process}, {}", how_it_ended(status))),

@@ -88,7 +88,7 @@ impl Workshop<'_> {
 pub(super) struct FileFilters {
     directory: PathBuf,
     thread: Option<JoinHandle<Result<FilesSummary, FilesError>>>,
-    /// Nobody writes there any more.
+    /// No more files are written.
     is_left: Arc<AtomicBool>,
     /// What is not decided stays so.
     is_forced: Arc<AtomicBool>,
@@ -122,7 +122,7 @@ impl FileFilters {
         Ok(Self { directory, thread, is_left, is_forced, outcome: None })
     }
 
-    /// Waits until every event of a file has its fate, where the end is not forced; nobody writes files any more.
+    /// Waits until every event of a file has its fate, unless the end is forced. No more files are written by then.
     pub(super) fn finish(&mut self, is_forced: bool) {
         self.is_forced.store(is_forced, Ordering::Relaxed);
         self.is_left.store(true, Ordering::Relaxed);

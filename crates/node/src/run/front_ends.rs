@@ -183,7 +183,7 @@ impl Shared {
     }
 
     fn order(&self, order: Order) {
-        // Only a thread that has ended no longer listens; then there is nobody to order.
+        // Sending fails only if the thread has ended, which makes the order pointless.
         let _ = self.orders.lock().unwrap_or_else(PoisonError::into_inner).send(order);
         self.waker.wake();
     }
@@ -213,7 +213,7 @@ impl Conducted {
             phase: RunPhase::Initial,
         };
         let order = RunOrder { run: base.run, first, last, addresses: self.addresses.clone() };
-        // Whoever asks before the thread has begun is not to hear of the last run.
+        // A query before the thread has begun must not get the account of the last run.
         self.shared.account.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
         self.shared.order(Order::Start { order, taken_over, nodes });
     }

@@ -25,7 +25,7 @@ pub(crate) const MANAGER: &str = "manager";
 pub(super) const SOURCES: &str = "sources";
 /// The thread that speaks with front ends under run control, and the beginning of its pools' names.
 pub(super) const FRONT_ENDS: &str = "front-ends";
-/// The pool of what nobody sends to sources.
+/// The pool for receiving on connections where sources get no data.
 pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
 /// The thread of all units, where they share one.
 pub(super) const SHARED_THREAD: &str = "units";

@@ -144,7 +144,7 @@ pub fn unusable_libraries(configuration: &Configuration) -> Vec<String> {
     tried.flatten().collect()
 }
 
-/// Which filter it is, for whoever has it run elsewhere: what is told it must be the same there.
+/// Identifies a filter that runs on another machine: both sides must have the same configuration.
 pub(super) fn fingerprint(section: &FilterSection) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     (&section.library, &section.program, &section.configuration).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
+//! A run of an output directory as its account describes it, for lists and comparisons.
 
 use super::registry::{ACCOUNT, CONFIGURATION, Registry, RunDirectory};
 use super::summary_sections::{ClockSummary, MeasureSummary};

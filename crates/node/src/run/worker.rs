@@ -45,7 +45,8 @@ impl Ending {
         self.halt();
     }
 
-    /// Threads that panicked, by name. All threads end then: they wait for each other, and one that is gone answers nobody.
+    /// Threads that panicked, by name. All threads end then: they wait for each other, and a panicked one does not
+    /// answer.
     pub(super) fn panicked(&self) -> Vec<String> {
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

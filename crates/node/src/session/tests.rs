@@ -370,8 +370,8 @@ fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
         configuration(&output.0, true, &format!("[storage]\nstart_free = \"{room}\"\nleast_free = \"1KiB\""))
     };
     let file = Arc::new(Mutex::new(with("1000000GiB")));
-    let (first, read) = (file.lock().expect("nobody panics").clone(), Arc::clone(&file));
-    let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
+    let (first, read) = (file.lock().expect("no thread panicked").clone(), Arc::clone(&file));
+    let launch = Launcher::reading(first, move || Ok(read.lock().expect("no thread panicked").clone()));
     let session = session_of(launch, Fields::default());
     let control = session.control();
     ask(&control, Command::Configure);
@@ -384,7 +384,7 @@ fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
         "{why}"
     );
     assert_eq!(std::fs::read_dir(output.0.join("run000001")).expect("it is set up").count(), 0, "nothing has begun");
-    *file.lock().expect("nobody panics") = with("0");
+    *file.lock().expect("no thread panicked") = with("0");
     ask(&control, Command::Reset);
     ask(&control, Command::Configure);
     ask(&control, Command::Start);
@@ -442,12 +442,12 @@ fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
 fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let output = Output::new("again");
     let file = Arc::new(Mutex::new(configuration(&output.0, true, "events = 100")));
-    let first = file.lock().expect("nobody panics").clone();
+    let first = file.lock().expect("no thread panicked").clone();
     let read = Arc::clone(&file);
-    let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
+    let launch = Launcher::reading(first, move || Ok(read.lock().expect("no thread panicked").clone()));
     let session = session_of(launch, Fields::default());
     let control = session.control();
-    let write = |run: &str| *file.lock().expect("nobody panics") = configuration(&output.0, true, run);
+    let write = |run: &str| *file.lock().expect("no thread panicked") = configuration(&output.0, true, run);
     let account = |events: u64| {
         let before = control.view().last.as_ref().map(|account| account.run);
         ask(&control, Command::Configure);
@@ -466,7 +466,7 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     assert!(said.iter().any(|text| text == told), "{said:?}");
     // What outlives runs is another matter.
     let elsewhere = output.0.join("elsewhere");
-    *file.lock().expect("nobody panics") = configuration(&elsewhere, true, "events = 250");
+    *file.lock().expect("no thread panicked") = configuration(&elsewhere, true, "events = 250");
     ask(&control, Command::Reset);
     let refused = control.ask(Command::Configure, BY);
     assert_eq!((refused.answer, refused.state), (Answer::Refused, OperationState::Initial));

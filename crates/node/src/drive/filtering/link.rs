@@ -68,7 +68,7 @@ pub trait LocalFilter: Send {
     /// The run has ended.
     fn end(&mut self) {}
 
-    /// What the clock says, to tell how long decisions take; none where nobody wants to know.
+    /// Reads the clock to measure how long decisions take; none if that is not measured.
     fn time(&self) -> Option<Instant> {
         None
     }

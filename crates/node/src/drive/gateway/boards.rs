@@ -19,7 +19,7 @@ pub enum Order {
     SetPrescale(u16, u64),
 }
 
-/// How far somebody has read.
+/// How far a reader of the board has read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Read {
     changes: u64,
@@ -29,8 +29,8 @@ pub struct Read {
 /// What was said since the run was set up.
 #[derive(Debug, Default)]
 struct Said {
-    /// Each source that takes part no longer, or again, one behind the other: who was away in between has as many turns to record as
-    /// everybody else. So many are allowed of each source that this stays short.
+    /// Each source that was masked or unmasked, in order: a reader that was away in between has to record as many turns
+    /// as all other readers. The number allowed per source keeps the list short.
     masks: Vec<(SourceId, bool)>,
     /// By flow, the last time-out, if there was one.
     timeouts: BTreeMap<u16, Duration>,

@@ -1,8 +1,8 @@
 //! How gateways, nodes and readers of decisions reach each other: by datagrams, or over connections.
 //!
-//! Over connections messages follow each other, each as long as its head says. What cannot be sent now, because nobody is
-//! connected or a peer takes too little, is dropped and counted: the machines at both ends know that messages get lost, and
-//! one slow node must not hold up the others.
+//! On a connection messages follow each other, each as long as its head says. A message that cannot be sent now is
+//! dropped and counted, because no peer is connected or the peer reads too slowly: the machines at both ends expect
+//! lost messages, and one slow node must not hold up the others.
 
 use crate::drive::admission::Strangers;
 use crate::drive::link::EndpointTable;

@@ -109,7 +109,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     /// Takes a batch of packets from each input.
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let (mut work, mut fullest) = (0, 0);
-        // Behind a packet that waits for a set there may be others that nobody has looked at.
+        // Packets behind one that waits for a set have not been looked at.
         let had_waiting = self.inputs.iter().any(Input::is_waiting);
         for input in &mut self.inputs {
             let used = input.receiver.memory_in_use();
@@ -164,7 +164,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         now.after(self.config.orders.interval())
     }
 
-    /// What whoever controls the run has said since.
+    /// Reads the orders that run control has given since.
     #[cold]
     fn read_orders(&mut self, now: Instant) {
         let Self { config, machine, read, .. } = self;

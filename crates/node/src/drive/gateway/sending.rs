@@ -341,8 +341,8 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// Ends, once no set is held any more: files are closed, and what is queued leaves, if somebody takes it until then.
-    /// Whether all of that is done.
+    /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
+    /// Returns whether all of that is done.
     pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
         if !self.machine.farm().is_empty() {
             return false;

@@ -559,7 +559,7 @@ mod tests {
             receiving.turn(at(now));
             sending.turn(at(now));
         }
-        assert!(!receiving.is_done() && !sending.is_done(), "nobody has stopped them");
+        assert!(!receiving.is_done() && !sending.is_done(), "they were not stopped");
         drop(sending);
         for now in 300..310 {
             receiving.turn(at(now));

@@ -115,8 +115,9 @@ impl StorageConfig {
     /// So much is worth one piece of work; staging has room for several of them.
     pub const BATCH_BYTES: u64 = 4 << 20;
 
-    /// Batches of a stream's segment that are with the disk at once: one that is written, the next one and one behind it, so that
-    /// the disk need not wait for whoever gathers; where they are packed two for each thread that packs, and two that are written.
+    /// Batches of a stream's segment in use by the disk: one being written, the next one and one behind it, so that the
+    /// disk need not wait for the gathering thread. With compression: two per compressing thread, and two being
+    /// written.
     pub(super) fn batches(&self, stream: StreamIndex) -> usize {
         match self.streams[usize::from(stream.0)].compression {
             Compression::None => 3,

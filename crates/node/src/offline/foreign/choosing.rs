@@ -94,7 +94,7 @@ impl Chooser {
         Self { chosen, held, search: Search::default(), is_lost: false, seen, frames: ChosenFrames::default() }
     }
 
-    /// Takes bytes, and gives what is chosen of them; false where nobody wants any more.
+    /// Takes bytes, and passes on the chosen ones. Returns false when no more are wanted.
     pub(super) fn push(&mut self, bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         if self.is_lost {
             return give(bytes);
@@ -341,7 +341,7 @@ mod tests {
             let mixed: Vec<u8> = one.iter().zip(&other).flat_map(|(one, other)| [&other[..], one].concat()).collect();
             let whole = of_board(format, named(1));
             prop_assert_eq!(chosen(&mixed, piece, whole.clone()).0, one.concat());
-            // What is left of a frame that was cut belongs to nobody.
+            // The rest of a cut frame belongs to no board.
             let cut = &mixed[..mixed.len() - cut];
             prop_assert!(chosen(cut, piece, whole).0.starts_with(&one[..18].concat()));
         }

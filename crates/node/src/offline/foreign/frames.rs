@@ -229,7 +229,7 @@ pub(super) enum Found<'a> {
         is_filler: bool,
         cause: Cause,
     },
-    /// Nobody knows where the next frame begins; what is left of the file or connection is not read.
+    /// The start of the next frame is unknown; the rest of the file or connection is not read.
     Lost {
         offset: u64,
         cause: Cause,
@@ -487,8 +487,8 @@ impl Place {
     }
 }
 
-/// The frames of a datagram, one behind the other, or the one that is whole with it. One that does not begin with a frame is
-/// somebody else's.
+/// The frames of a datagram, one behind the other, or the one that this datagram completes. A datagram that does not
+/// begin with a frame belongs to something else.
 fn read_datagram(
     format: &mut Option<ForeignFormat>,
     parts: &mut Parts,
@@ -590,7 +590,7 @@ impl Connection {
                 self.push(&first);
                 self.read_whole(*format, place, tell);
             }
-            // Nobody's: kept for a while, until its format is seen.
+            // Of no known format: kept for a while, until the format is recognised.
             None if self.bytes.len() > MOST_UNKNOWN_BYTES => self.bytes.clear(),
             None => {}
         }

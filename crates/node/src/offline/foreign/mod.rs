@@ -8,7 +8,7 @@
 //! replay     what is in it on the line again
 //! sniff      frames of an unknown format: what they say (flow::sniff), as JSON, and a [[source]] for them
 //! trial      a source's layout or format tried on what its board sent
-//! recording  a capture or another file in the place of the sources of a run; what was received as a capture
+//! recording  a capture or another file instead of the sources of a run; received data as a capture
 //! ```
 //! No case per format: what there is to know is in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
 //! per source.

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 /// How often is looked whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long nobody is asked after nothing came from any connection.
+/// How long the connections are not polled after none of them had data.
 const REST: Duration = Duration::from_millis(1);
 /// Bytes of the longest datagram, and of the longest piece of a stream.
 const MOST_BYTES: usize = 0xFFFF;
