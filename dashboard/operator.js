@@ -24,7 +24,7 @@ export const whyNot = () => (isHeldByAnother() ? `${holder.name} holds the contr
 
 function sentence() {
   if (!isKnown) return "It is not known who holds the controls.";
-  if (!holder) return "Nobody holds the controls: everybody is heard.";
+  if (!holder) return "Control is free: all operators may send commands.";
   if (isHeldHere()) return `You hold the controls since ${moment(holder.since_ns)}.`;
   return `${holder.name} holds the controls since ${moment(holder.since_ns)}: others are not heard.`;
 }
@@ -47,7 +47,7 @@ const isSame = (one, other) => one?.name === other?.name && one?.since_ns === ot
 // What somebody else did, to whom it matters.
 function tell(before, now) {
   if (before && isOwn(before.name)) {
-    notice(now ? `${now.name} has the controls now: you are not heard any more.` : "You do not hold the controls any more: everybody is heard.");
+    notice(now ? `${now.name} has the controls now: you are not heard any more.` : "You no longer hold the controls: control is free.");
   } else if (now && isOwn(now.name)) {
     notice("You were given the controls.", { passes: true });
   }
@@ -128,7 +128,7 @@ export function begin(again) {
     render();
     onChange();
   });
-  const actions = { take, force, "give-to": giveTo, "give-up": () => change("give", {}, "Nobody holds the controls now: everybody is heard.") };
+  const actions = { take, force, "give-to": giveTo, "give-up": () => change("give", {}, "Control is free now: all operators may send commands.") };
   for (const [id, act] of Object.entries(actions)) {
     byId(id).addEventListener("click", () => act().catch((error) => notice(String(error))));
   }

@@ -24,7 +24,7 @@ async function open(browser, address, name, options = {}) {
   await page.addInitScript(holdViews);
   const expectQuiet = watched(page);
   await page.goto(address);
-  await until(page, "who holds the controls", holder("Nobody holds the controls: everybody is heard."));
+  await until(page, "who holds the controls", holder("Control is free: all operators may send commands."));
   await page.getByLabel("Your name").fill(name);
   return { context, page, expectQuiet };
 }
@@ -108,11 +108,11 @@ async function meetsInARace(ada) {
   await ada.getByLabel("Your name").fill("eve");
   await until(ada, "eve's own", `${holder("You hold the controls since ")} && ${enabled("[data-command=pause]")}`);
   await ada.getByRole("button", { name: "Give up" }).click();
-  await until(ada, "nobody's", `${holder("Nobody holds the controls")} && ${enabled("[data-command=pause]")} && ${disabled("#give-up")}`);
+  await until(ada, "nobody's", `${holder("Control is free")} && ${enabled("[data-command=pause]")} && ${disabled("#give-up")}`);
 }
 
 async function hasNoName(bob) {
-  await until(bob, "nobody's", holder("Nobody holds the controls"));
+  await until(bob, "nobody's", holder("Control is free"));
   await bob.getByLabel("Your name").fill("");
   await bob.getByRole("button", { name: "Take the controls" }).click();
   await until(bob, "a name is needed", notice("Write your name first"));

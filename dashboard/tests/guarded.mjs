@@ -67,7 +67,7 @@ async function keepsNothing(browser, address) {
   await page.keyboard.press("Enter");
   await until(page, "ada's", `${text("holder")}.startsWith("You hold the controls since")`);
   await page.getByRole("button", { name: "Give up" }).click();
-  await until(page, "nobody's", `${text("holder")}.startsWith("Nobody holds the controls")`);
+  await until(page, "nobody's", `${text("holder")}.startsWith("Control is free")`);
   expectQuiet(/ 401 /);
   await page.close();
 }

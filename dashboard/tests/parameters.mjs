@@ -44,7 +44,7 @@ export async function parameters(browser, program, shots) {
     await field("timeouts.readout").press("Enter");
     await until(page, "nobody took it", error("timeouts.readout", "The server did not answer"));
   });
-  await until(page, "ada is told", `${text("notice-text")} === "You do not hold the controls any more: everybody is heard."`);
+  await until(page, "ada is told", `${text("notice-text")} === "You no longer hold the controls: control is free."`);
   await until(page, "its values", `${mark("timeouts.readout", "now 2s, as configured")} && ${mark("timeouts.builder", "now 5s, as configured")}`);
   expect((await field("timeouts.readout").inputValue()) === "4s", "what was written is gone");
   await field("timeouts.readout").press("Enter");

@@ -1,4 +1,5 @@
-//! What whoever starts a run says of it: the beam, the target, who is on shift; and what a configuration wants to be said.
+//! The fields that describe a run (the beam, the target, the shift crew), given at its start, and the fields that a
+//! configuration requires.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -74,7 +74,7 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Of nobody.
+    /// An archive without writers.
     pub(crate) fn new() -> Self {
         let (to_write, waiting) = sync_channel(WAITING);
         Self { to_write, waiting, writers: Vec::new() }
@@ -88,7 +88,7 @@ impl Archive {
         Line { writer, to_write: self.to_write.clone(), written: received }
     }
 
-    /// Whether nobody has a line to it.
+    /// Whether no builder unit has a line to it.
     pub(crate) fn is_empty(&self) -> bool {
         self.writers.is_empty()
     }
@@ -101,7 +101,7 @@ impl Archive {
         outputs
     }
 
-    /// Writes what comes, until nobody has a line any more. Returns what could not be written, in words.
+    /// Writes incoming records until every line is closed. Returns what could not be written, in words.
     pub(crate) fn write_all(self) -> Vec<String> {
         let Self { to_write, waiting, writers } = self;
         drop(to_write);
@@ -147,7 +147,7 @@ fn write_whole(path: &Path, document: &impl serde::Serialize) -> io::Result<()> 
     std::fs::rename(&temporary, path)
 }
 
-/// What became of events, how often each trigger and stream took one, and what was filled into histograms.
+/// Decisions on events, the events that each trigger and stream took, and the content of histograms.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Events that were accepted, whether or not a stream took them.
@@ -309,7 +309,7 @@ pub struct Histograms {
     pub schema: &'static str,
     /// The run's number.
     pub run: u32,
-    /// The builder units of which there are documents.
+    /// Builder units that have documents in the directory.
     pub builders: BTreeSet<String>,
     /// All lumisections together.
     pub total: Counts,
@@ -350,7 +350,7 @@ pub enum MergeError {
         /// Where they were looked for.
         places: String,
     },
-    /// A file with such a name that is none.
+    /// A file with the name of such a document and other content.
     #[error("{}: not what a builder unit writes of a filter: {why}; remove it, or name it otherwise", path.display())]
     Malformed {
         /// The file.
@@ -504,7 +504,7 @@ mod tests {
         let mut lines = [0, 1].map(|index| archive.line(NodeId::builder(index), output.to_owned(), vec![stream]));
         let count = records.len();
         for (builder, record) in records {
-            lines[builder].keep(RunNumber(7), record).expect("there is room for some before anybody writes");
+            lines[builder].keep(RunNumber(7), record).expect("there is room for some before writing begins");
         }
         let receivers = lines.map(|line| line.into_returned());
         assert_eq!(archive.write_all(), Vec::<String>::new());

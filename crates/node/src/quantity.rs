@@ -285,7 +285,7 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// As it can be read again; of what is no rate that nobody can.
+    /// In a form that can be parsed again. A value that is not a valid rate has no such form.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             TriggerRate::Unlimited => out.write_str("unlimited"),

@@ -4,9 +4,9 @@
 //!  who watches --ask: which events, memory for one--> Tap <--offer: each event as it is built-- builder units, gateways
 //!        ^------------------- the copy -----------------/
 //! ```
-//! Whoever wants an event brings the memory for it. A builder unit that has such an event fills that and goes on; it never waits for
-//! the tap, and asks for no memory, so that nobody who watches can hold a run up. While nobody asks, an event costs one look at a
-//! number; a gateway's set of events costs one for all of them.
+//! The requester of an event provides the memory for it. A builder unit that has such an event fills the memory and
+//! goes on. It never waits for the tap and allocates nothing, so that a viewer cannot hold a run up. Without a request
+//! an event costs one look at a number; a gateway's set of events costs one for all of them.
 
 use crate::drive::Recorded;
 use ropewalk_flow::builder::EventView;
@@ -23,7 +23,7 @@ const MOST_WISHES: usize = 8;
 /// Bytes that are copied of an event at most, of all its fragments together.
 pub const SAMPLE_BYTES: usize = 4 << 20;
 
-/// Which events somebody wants to see. Without a condition any does.
+/// Which events are requested. Without a condition any event is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventSelection {
     /// Required sources are missing.
@@ -55,7 +55,7 @@ impl EventSelection {
     }
 }
 
-/// An event of which a copy can be taken, whoever built it.
+/// An event that can be copied, from any kind of builder.
 pub(crate) trait Sampled: Recorded {
     /// Its lumisection, from 1; 0 where there are none.
     fn lumisection(&self) -> u32;
@@ -178,7 +178,7 @@ impl EventSample {
     }
 }
 
-/// Somebody wants an event.
+/// A request for an event.
 #[derive(Debug)]
 struct Wish {
     number: u64,
@@ -246,23 +246,24 @@ impl Tap {
         Some(Asked { tap: self.clone(), number })
     }
 
-    /// Whether somebody waits for an event.
+    /// Whether a request is waiting.
     pub(crate) fn is_open(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether somebody may wait for an event that is complete, or one that is not: then it is worth looking at. Never waits.
+    /// Whether a request for a complete (or incomplete) event may be waiting, so that looking is worthwhile. Never
+    /// waits.
     pub(crate) fn may_take(&self, is_complete: bool) -> bool {
         let Ok(wishes) = self.0.wishes.try_lock() else { return false };
         wishes.wishes.iter().any(|wish| !wish.is_filled && wish.selection.may_take(is_complete))
     }
 
-    /// An event was built; whoever waits for such a one gets a copy. Never waits.
+    /// An event was built: each matching request gets a copy. Never waits.
     pub(crate) fn offer(&self, builder: NodeId, event: &impl Sampled) {
         if !self.is_open() {
             return;
         }
-        // Somebody else looks: there will be other events.
+        // Another thread holds the lock: there will be other events.
         let Ok(mut wishes) = self.0.wishes.try_lock() else { return };
         for wish in wishes.wishes.iter_mut().filter(|wish| !wish.is_filled && wish.selection.takes(event)) {
             wish.sample.fill(builder, event, wish.front);

@@ -35,7 +35,7 @@ mod tests {
         fs::create_dir_all(&directory).expect("a directory can be made");
         let file = directory.join("run.json");
         write(&file, b"first").expect("it can be written");
-        // As whoever dies in the middle leaves it.
+        // As a writer that dies in the middle leaves it.
         fs::write(directory.join("run.json.part"), "sec").expect("it can be written");
         assert_eq!(fs::read(&file).expect("it is there"), b"first");
         write(&file, b"second").expect("what is left is no obstacle");

@@ -260,7 +260,7 @@ fn lines(replied: &Replied) -> Vec<String> {
                 let since = time_of_day(operator["since_ns"].as_i64().unwrap_or(0));
                 format!("{name} holds the controls since {since} UTC")
             }
-            None => "nobody holds the controls: everybody may give commands".to_owned(),
+            None => "control is free: any client may send commands".to_owned(),
         });
     }
     if let Some(fields) = body["fields"].as_object().filter(|fields| !fields.is_empty()) {

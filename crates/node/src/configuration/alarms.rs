@@ -106,7 +106,7 @@ const RECEIVER_TIMEOUT: Time = Time(Duration::from_secs(10));
 pub struct MonitorSection {
     /// Number of an earlier run in the same `output` directory with which this run is compared. The dashboard draws it
     /// under the plots of the present run, and alarms on `reference:` use the difference
-    /// ([control.md](control.md#a-run-to-compare-with)). On the dashboard everybody may choose another one.
+    /// ([control.md](control.md#a-run-to-compare-with)). On the dashboard each user may choose another one.
     pub reference: Option<u32>,
     /// Directory for the [page of numbers](metrics.md#pages-of-numbers) of each node, or `"none"` for no pages. Other
     /// programs read the pages without a request to the node. The directory is created if it does not exist. It should
@@ -245,7 +245,7 @@ fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeo
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlSection {
-    /// PEM file with the server's certificate, followed by those that lead to its authority. With it the server speaks
+    /// PEM file with the server's certificate, followed by its intermediate certificates. With it the server speaks
     /// only TLS ([control.md](control.md#tls)).
     pub certificate: Option<PathBuf>,
     /// PEM file with the private key of the certificate, without a pass phrase; needed with `certificate`. It is

@@ -277,8 +277,8 @@ fn growing(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// Every source needs blocks of its own for its largest fragment, one that is being filled and one that waits, or a fast
-/// source could take what a slow one needs to complete the event that everybody waits for.
+/// Every source needs blocks of its own for its largest fragment, one being filled and one waiting. Otherwise a fast
+/// source could take the blocks that a slow one needs to complete the event all units wait for.
 fn pools(configuration: &Configuration, faults: &mut Faults) {
     for (index, readout) in configuration.readout.iter().enumerate() {
         let sources = configuration.source.iter().filter(|source| source.readout == readout.name);

@@ -194,7 +194,7 @@ impl SourceSection {
         Wanted { connection, others: others.into_iter().map(|(_, number)| number).collect(), chosen, ..wanted }
     }
 
-    /// Whose frames a trial of it looks at; everybody's where nothing tells which board it is.
+    /// The board whose frames a trial looks at; `None` means all frames, if the configuration does not name the board.
     pub fn tried_board(&self, wanted: &Wanted) -> Option<OwnBoard> {
         wanted.chosen.as_ref().map(|chosen| chosen.board.clone()).or_else(|| self.named_board())
     }
@@ -221,7 +221,7 @@ impl SourceSection {
             let packets = source.packets.clone().unwrap_or_default();
             PacketsTable { connection: None, ..packets }
         };
-        // Whoever says which board it is need not be told by the order of the connections.
+        // A source that names its board does not depend on the order of the connections.
         let is_told_apart =
             |demux: &DemuxTable| demux.is.is_some() || matches!(demux.at, PeerOrPlace::Place(_) | PeerOrPlace::Frame);
         let in_connections = |source: &Self| {
@@ -348,7 +348,7 @@ fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether all that share their way in are told apart.
+/// Checks that sources sharing a socket or a capture can be told apart.
 pub(super) fn check_shared(configuration: &Configuration, faults: &mut Faults) {
     for (index, source) in configuration.source.iter().enumerate() {
         for (first, known) in configuration.source[..index].iter().enumerate() {
@@ -379,7 +379,7 @@ fn one_socket(first: usize, known: &SourceSection, source: &SourceSection) -> Re
     Ok(())
 }
 
-/// Boards are told apart by one thing, and each says which one it is, or none.
+/// Checks that two sources select their boards by the same field, and that no board is named twice.
 fn told_apart(first: usize, known: &DemuxTable, demux: &DemuxTable) -> Result<(), String> {
     let by = |demux: &DemuxTable| (demux.at, demux.kind, demux.mask, demux.shift);
     if by(known) != by(demux) {

@@ -451,7 +451,7 @@ struct Line<T> {
     it: T,
 }
 
-/// What stands in a line, with or without the braces of a table; a word alone is one.
+/// Parses a line with or without the braces of a table. A single word is a string.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let text = text.trim();
     let line = match (text.starts_with('{'), text.contains('=')) {
@@ -467,7 +467,7 @@ impl FromStr for TriggerChoice {
     type Err = NotThis;
 
     fn from_str(text: &str) -> Result<Self, NotThis> {
-        // Which sources there are is known to whoever wrote the files.
+        // The list of sources is not known here, so every source id passes.
         let trigger = read(text).and_then(|trigger: Self| trigger.check(|_| true).map(|()| trigger));
         let like = "in [filter] triggers: all, 'every = 10' or 'random = { share = 0.1 }'";
         trigger.map_err(|why| NotThis { text: text.to_owned(), what: "trigger", why, like })
@@ -514,7 +514,7 @@ impl fmt::Display for BytesTable {
 
 impl fmt::Display for StreamSection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is said of run files has no place here.
+        // Options of run files do not belong in this text.
         let Self { name, triggers, trigger_types, prescale, .. } = self;
         write!(
             out,

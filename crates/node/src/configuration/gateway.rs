@@ -475,7 +475,7 @@ impl Addresses {
         Some(Address { port: u16::try_from(port).ok()?, ..self.first })
     }
 
-    /// Whether sources are told apart by ports.
+    /// Whether sources differ by port.
     pub const fn are_ports(self) -> bool {
         self.first.port != 0
     }

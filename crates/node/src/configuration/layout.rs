@@ -548,12 +548,12 @@ impl JsonSchema for BytesChoice {
     }
 }
 
-/// What tells boards apart: who sends, or a number at a place of the frame.
+/// What tells boards apart: the sender's address, or a number in the frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PeerOrPlace {
-    /// The address of whoever sends.
+    /// The sender's IP address.
     Peer,
-    /// What the frame of a format with a name says whose it is.
+    /// The source id that a frame of a named format carries.
     Frame,
     /// Bytes before the number; below 0, counted from the frame's end.
     Place(i32),

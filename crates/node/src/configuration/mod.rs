@@ -1,4 +1,4 @@
-//! The configuration: read once, checked whole, resolved to numbers that nobody has to look up again.
+//! The configuration: read once, checked whole, resolved to numbers that need no further lookup.
 //!
 //! ```text
 //! TOML text -> parse (syntax, unknown keys, ${VARIABLES}) -> Configuration (model.rs, run.rs, source.rs, ...)

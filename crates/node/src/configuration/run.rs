@@ -254,7 +254,8 @@ pub struct TransferSection {
 /// Each has memory for two batches of its own.
 const MOST_COMPRESS_THREADS: u8 = 16;
 
-/// Less than a run file, and more than what is said of a run: where there is less, somebody has forgotten to make room.
+/// Less than a run file, and more than the files that describe a run. Less free space means that the operator forgot to
+/// make room.
 const START_FREE: Bytes = Bytes(64 << 20);
 
 const fn transfer_timeout() -> Time {

@@ -243,7 +243,7 @@ pub enum FormatName {
     Foreign(ForeignFormat),
 }
 
-const FORMAT: &str = "\"ferol\", \"generic\", or the name of somebody else's format, such as \"midas\" or \"fed\"";
+const FORMAT: &str = "\"ferol\", \"generic\", or the name of another experiment's format, such as \"midas\" or \"fed\"";
 
 impl FormatName {
     /// Its name.

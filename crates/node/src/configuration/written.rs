@@ -1,5 +1,5 @@
-//! What a configuration says, in one form however it was written, for the account of a run and for whoever compares two of them:
-//! variables have their values, keys are in order, comments are gone.
+//! The content of a configuration in a canonical form, for the account of a run and for comparisons: variables have
+//! their values, keys are in order, comments are gone.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(crate) fn digest(text: &str) -> String {
 }
 
 impl Written {
-    /// What stands in this document. Addresses of webhooks, which let whoever knows them in, are left out.
+    /// The content of this document. Addresses of webhooks are left out, because they grant access.
     pub(super) fn new(mut document: Table) -> Self {
         for section in ["alarms", "logbook"] {
             if let Some(Value::Table(section)) = document.get_mut(section) {
@@ -49,7 +49,7 @@ impl Written {
         self.0.get(section).is_some_and(|section| section.get(key).is_some())
     }
 
-    /// Says something else in the place of a key, as whoever starts a run may do.
+    /// Overrides a key, as the start of a run may do.
     pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) {
         let section = self.0.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(section) = section {

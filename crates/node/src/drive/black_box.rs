@@ -1,7 +1,7 @@
 //! The black box of a source: what came last, as it came, handed over to be saved when something was wrong with it.
 //!
 //! ```text
-//!  received bytes --copied--> Recording (a ring of bytes) --incident--> RecordingLine --> whoever writes files
+//!  received bytes --copied--> Recording (a ring of bytes) --incident--> RecordingLine --> the thread that writes files
 //!                                  ^ the spare one takes its place          |
 //!                                  +------------- given back, empty <-------+
 //! ```
@@ -57,7 +57,7 @@ pub struct Recording {
     end: u64,
     /// Where the frame begins that is not whole yet.
     frame: Option<u64>,
-    /// What a connection of this source begins with, for whoever sends the rest again.
+    /// The first bytes of a connection of this source, needed to replay the rest.
     greeting: Vec<u8>,
     /// What was wrong, and when.
     incident: Option<(&'static str, Instant)>,
@@ -165,7 +165,7 @@ pub struct BlackBox {
     left: u32,
 }
 
-/// The other end, for whoever writes files.
+/// The consumer's end, for the thread that writes files.
 #[derive(Debug)]
 pub struct RecordingLine {
     source: SourceId,

@@ -392,7 +392,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
     fn flush(&mut self) -> bool {
         let Self { outbox, peers, .. } = self;
         let mut flush = |to: Option<Endpoint>, unsent: &mut VecDeque<Message>| {
-            // What nobody listens to is not kept: after the reconnection the machine says it again.
+            // Messages without a receiver are not kept: after the reconnection the machine repeats them.
             let Some(endpoint) = to else { return unsent.clear() };
             while let Some(message) = unsent.front() {
                 match outbox.send(peers, endpoint, message) {

@@ -238,7 +238,7 @@ pub(super) struct CardSubscribers<D> {
     /// The time of this turn.
     now: Instant,
     relief_due: Instant,
-    /// Until when the end is told.
+    /// Until when the end of the stream is announced to subscribers.
     leaves_by: Option<Instant>,
     has_left: bool,
 }
@@ -276,12 +276,13 @@ impl<D: Dispatcher> CardSubscribers<D> {
         self.server.send_all(self.now)
     }
 
-    /// Whether everybody has, in the transport at least, what `input` has decoded.
+    /// Whether all data that `input` has decoded is at least in the transport to every subscriber.
     pub(super) fn is_settled(&self, input: &CardInput) -> bool {
         input.is_heard() && self.server.is_settled() || is_planted(Flaw::RestUnheard)
     }
 
-    /// Cuts off whoever has not read what waits for it; then others have what that kept from them. Returns how many go.
+    /// Disconnects the subscribers that do not read their queued data. The others then get the data that waited behind
+    /// it. Returns the number of disconnected subscribers.
     pub(super) fn cut_off(&mut self, now: Instant, input: &mut CardInput) -> usize {
         self.now = now;
         let gone = self.server.cut_off_holders(now);
@@ -289,7 +290,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         gone
     }
 
-    /// What the server did, and who is missing there, for checkers.
+    /// What the server did, and how many expected subscribers are missing, for checkers.
     pub(super) fn served(&self) -> (ServerReport, usize) {
         (self.server.report(), self.server.absent())
     }
@@ -299,8 +300,8 @@ impl<D: Dispatcher> CardSubscribers<D> {
         self.server.end();
     }
 
-    /// Sends the rest, with what `input` has decoded already, and tells everybody the end, for a while: whoever does not
-    /// read does not keep the process.
+    /// Sends the rest, including what `input` has decoded already, and announces the end to all subscribers. Gives up
+    /// after `LEAVING`, so that a subscriber that does not read cannot keep the process alive.
     pub(super) fn leave(&mut self, now: Instant, input: &mut CardInput) -> usize {
         let by = *self.leaves_by.get_or_insert(now.after(LEAVING));
         let heard = self.hear(now);

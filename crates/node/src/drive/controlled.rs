@@ -1,4 +1,4 @@
-//! Front ends under run control: their connections, what is said over them, and what they report.
+//! Front ends under run control: their connections, the messages on them, and their reports.
 //!
 //! ```text
 //!  front end <--commands, words--> Link <--> flow::control::front_ends --commands--> the run's nodes
@@ -129,7 +129,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         self.machine.stop(now, last);
     }
 
-    /// A source takes part no longer, and nobody waits for its front end; or again.
+    /// Masks or unmasks a source. The front end of a masked source is not waited for.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         self.machine.mask(now, source, is_masked);
     }
@@ -169,7 +169,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         !self.machine.phase().is_active() && !self.is_recording
     }
 
-    /// Nobody is served any more.
+    /// Ends the drive: front ends are not served any more.
     pub const fn end(&mut self) {
         self.is_over = true;
     }
@@ -239,7 +239,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
     fn hear(&mut self, now: Instant, endpoint: Endpoint, link: &mut Link, word: Word) -> bool {
         match (word, link.place) {
             (Word::Hello(hello), None) => self.greet(now, endpoint, link, hello),
-            // Somebody who begins without a hello, or says it twice, speaks something else.
+            // A peer that begins without a hello, or repeats it, does not speak this protocol.
             (Word::Hello(_), Some(_)) | (_, None) => false,
             (Word::Report(reading), Some(place)) => {
                 // When the run is over its file is being closed.
@@ -401,7 +401,7 @@ struct Link {
     place: Option<usize>,
     /// When it came to stand.
     since: Instant,
-    /// It is closed as soon as what was said has left.
+    /// Closed as soon as all queued messages are sent.
     is_ending: bool,
     bytes: ByteQueue,
     scratch: Vec<u8>,
@@ -442,13 +442,14 @@ impl Link {
         Word::decode(frame.kind, &self.scratch).map(Some)
     }
 
-    /// Sends a command as soon as there is room. False where too much waits already: nobody reads there.
+    /// Queues a command, to be sent as soon as there is room. Returns false if too much is queued already: the front
+    /// end does not read.
     fn say(&mut self, command: &Command) -> bool {
         command.encode(&mut self.outgoing);
         self.outgoing.len() <= MOST_OUTGOING
     }
 
-    /// Sends what was said, as far as there is room; true when nothing of it waits any more.
+    /// Sends queued messages as far as there is room. Returns true when none is left.
     fn flush(&mut self, endpoint: Endpoint, to: &mut impl Dispatcher, staging: &mut Staging) -> bool {
         while !self.outgoing.is_empty() {
             let length = self.outgoing.len().min(staging.largest());
@@ -494,9 +495,9 @@ pub struct FrontEndState {
     pub held: Option<u64>,
     /// What it sent.
     pub stopped: Option<Stopped>,
-    /// Slow readings taken in this run, and those that came too fast or found no room.
+    /// Slow readings taken in this run.
     pub readings: u64,
-    /// See `readings`.
+    /// Slow readings dropped in this run because they came too fast or found no room.
     pub readings_refused: u64,
 }
 

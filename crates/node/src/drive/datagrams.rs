@@ -3,10 +3,11 @@
 //! ```text
 //!  receiver --datagram from an address--> whose? --> the source's DatagramFramer --> fragments -> flow::Readout
 //!                                           |
-//!                                           +-> nobody's: counted
+//!                                           +-> of no source: counted
 //! ```
-//! Nobody can be held back. Where the machine has no room, datagrams stay in the kernel as long as it has some; what it
-//! drops is counted. What comes before the run begins is taken and counted as stale, so that nothing old waits there.
+//! Senders of datagrams cannot be held back. If the machine has no room, datagrams stay in the kernel as long as it has
+//! some; the datagrams that it drops are counted. Datagrams from before the run are received and counted as stale, so
+//! that no old data waits there.
 
 use super::black_box::BlackBox;
 use super::splitting::Dividing;
@@ -184,7 +185,7 @@ impl Datagrams {
 
     /// What is counted here, cumulative; of losses what was asked for last.
     pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> + '_ {
-        // Whose datagram was lost at a port of several sources nobody knows.
+        // At a port of several sources it is unknown whose datagram was lost.
         let mut shared = ByCause::default();
         let of_several = self.inputs.iter().filter(|input| input.only_source().is_none());
         of_several.for_each(|input| shared.merge(&input.lost));
@@ -385,8 +386,9 @@ impl Input {
         }
     }
 
-    /// Whoever has no room is not read, and not missed. The clocks of the others behind him go on: he is ahead by as much as
-    /// one may be, because somebody is missed, and if that is one of them, nothing else would ever end it.
+    /// A source without room is not read, and not missed. The timeouts of the sources behind it keep running: it is as
+    /// far ahead as it may be because another source is missed. If that is one of these, only its timeout can end the
+    /// wait.
     fn set_blocked(&mut self, now: Instant, blocked_by: Option<usize>, readout: &mut Readout) {
         let before = std::mem::replace(&mut self.blocked_by, blocked_by);
         if before != blocked_by {
@@ -400,7 +402,7 @@ impl Input {
 }
 
 impl Demux {
-    /// Whose datagram it is; none where it is nobody's.
+    /// The source of a datagram; none if it belongs to no source.
     fn route_of(&mut self, packet: &Packet, routes: &[Route]) -> Option<usize> {
         let index = match self {
             Self::Single => 0,
@@ -495,7 +497,7 @@ impl Route {
         if let Some(black_box) = &mut self.black_box {
             black_box.look(now, received, &counts);
         }
-        // What went by before the run began is missed by nobody.
+        // Datagrams from before the run are not missed.
         let unseen = FrameCounts { missing: 0, found: 0, out_of_order: 0, forgiven: 0, ..counts };
         readout.note_frames(self.source, if readout.has_started() { counts } else { unseen });
     }

@@ -340,7 +340,7 @@ pub trait EventSink: Send {
         None
     }
 
-    /// The account of the blocks in which data are staged, including those that were returned.
+    /// Reports the blocks in which data are staged, including returned ones.
     fn pool(&mut self) -> PoolAccount;
 
     /// When to call [`EventSink::poll`] even if nothing happens.

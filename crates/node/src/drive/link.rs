@@ -1,4 +1,5 @@
-//! Connections between the nodes of the pull protocol: messages out and in, who is at the other end, and refusals for good.
+//! Connections between the nodes of the pull protocol: messages out and in, the node at the other end, and final
+//! refusals.
 //!
 //! Messages are encoded into staging blocks, and received from a stream of slices. Control messages are small and decoded
 //! whole. Super-fragments are handed on one by one when the payloads of their message have come, cut from the stream
@@ -48,7 +49,7 @@ pub struct Outbox {
 pub enum Unsent {
     /// No room in the send queue, or no staging block free.
     NoRoom,
-    /// The endpoint has ended; the message is for nobody.
+    /// The endpoint has ended; the message has no receiver.
     Closed,
 }
 
@@ -242,8 +243,8 @@ impl MessageReader {
         }
     }
 
-    /// Fragments of the super-fragment that came last. Whoever takes it takes the payloads that it wants; what is left is
-    /// to be dropped: [`MessageReader::drop_fragments`].
+    /// Fragments of the super-fragment that came last. The caller takes the payloads that it wants and drops the rest
+    /// with [`MessageReader::drop_fragments`].
     pub fn fragments(&mut self) -> &mut [Fragment] {
         let last = self.next_entry.checked_sub(1).and_then(|last| self.entries.get(last));
         let count = last.map_or(0, |entry| usize::from(entry.fragments));
@@ -358,7 +359,7 @@ impl Peer {
     }
 }
 
-/// Who refused a node, and why. There is no use in calling again.
+/// Which node refused this one, and why. Calling again is of no use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{} refuses this node: {}", who(*.by), at(.address), advice(*.reason))]
 pub struct Refusal {
@@ -376,8 +377,8 @@ impl Refusal {
         matches!(self.reason, RefuseReason::RunOver)
     }
 
-    /// A refusal that stands for as long as this node lives; none where the reason passes by itself, so that the node
-    /// calls again.
+    /// The refusal, if it stands for as long as this node lives; `None` if the reason passes by itself, so that the
+    /// node calls again.
     pub(super) fn timer(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
         let passes = match reason {
             // The node hears of the younger event manager from that one.

@@ -97,7 +97,7 @@ pub struct ManagerDrive<P: Dispatcher> {
     superseded: Option<(Refusal, Epoch)>,
     /// It speaks; otherwise it stands by.
     active: bool,
-    /// Whoever is still in one of these has nothing that anybody waits for.
+    /// Runs that have ended. A node that is still in one of them has nothing left to deliver.
     closed: ClosedRuns,
     /// Nodes that were dismissed. When they come again, they come for the next run.
     dismissed: BTreeSet<NodeId>,
@@ -164,7 +164,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.closed = runs;
     }
 
-    /// Forgets the run and everybody in it, and refuses whoever calls.
+    /// Forgets the run and all nodes in it, and refuses all callers.
     pub(super) fn stand_by(&mut self) {
         for index in 0..self.links.places() {
             if let Some((endpoint, _)) = self.links.at(index) {
@@ -205,7 +205,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         let was_over = self.control.phase().is_final();
         self.control.command(now, command);
         if !was_over && self.control.phase().is_final() {
-            // Nothing was begun: whoever is here already is told at once that nothing will be.
+            // No run was begun: tell nodes that are already connected at once that none will be.
             self.unsent.extend(self.nodes.keys().map(|&node| (node, Message::Finish)));
         }
     }
@@ -309,7 +309,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                         break false;
                     }
                 }
-                // Nobody sends super-fragments to an event manager.
+                // Super-fragments are not sent to an event manager.
                 Ok(Some(Incoming::SuperFragment(..))) | Err(_) => {
                     self.refused += 1;
                     break false;
@@ -458,8 +458,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// A node obeys an event manager of this epoch. Where that is younger than this one, nobody obeys this one any more:
-    /// it leaves the run and its account to the younger one, unless both are complete already. Whether it is younger.
+    /// Handles the news that a node obeys an event manager of this epoch. If the epoch is younger, no node obeys this
+    /// event manager any more: it leaves the run and its account to the younger one, unless both are complete already.
+    /// Returns whether the epoch is younger.
     fn give_way(&mut self, node: NodeId, epoch: Epoch) -> bool {
         let is_younger = epoch > self.outbox.identity.epoch && !is_planted(Flaw::StaleEpochAccepted);
         if is_younger && self.control.phase() != RunPhase::Ended {

@@ -64,14 +64,15 @@ pub(super) struct Managers {
 }
 
 impl Managers {
-    /// Nobody is obeyed.
+    /// No event manager is obeyed yet.
     pub(super) fn new(addresses: &[String]) -> Self {
         let call = |address: &String| Call { address: address.clone(), endpoint: None, retry: Instant::ZERO };
         let calls = addresses.iter().map(call).collect();
         Self { calls, obeyed: None, epoch: Epoch(0), is_known: false, twin: None, last_order: None }
     }
 
-    /// Calls whoever is not connected, where it is time; `opened` is told of each new connection.
+    /// Connects to the event managers that are not connected and whose retry is due. `opened` is called with each new
+    /// connection.
     pub(super) fn call(&mut self, now: Instant, peers: &mut impl Dispatcher, mut opened: impl FnMut(Endpoint)) {
         for call in self.calls.iter_mut().filter(|call| call.endpoint.is_none() && now >= call.retry) {
             call.retry = now.after(RETRY);
@@ -90,8 +91,8 @@ impl Managers {
         self.calls.iter().find(|call| call.endpoint == Some(endpoint)).map_or("", |call| &call.address)
     }
 
-    /// An event manager of this epoch welcomes the node. Whoever is not obeyed now is told why; the one that was obeyed
-    /// until now may be alive and not know it, and its connection is closed.
+    /// An event manager of this epoch welcomes the node. One that is not obeyed is told why. The one that was obeyed
+    /// until now may be alive without knowing of the change: its connection is closed.
     pub(super) fn welcomed(
         &mut self,
         endpoint: Endpoint,
@@ -144,7 +145,7 @@ impl Managers {
                 identity.incarnation = Incarnation(known.saturating_add(1));
                 None
             }
-            // Perhaps it is dead, and nobody has noticed yet.
+            // The earlier life may be dead without anyone having noticed yet.
             RefuseReason::OldIncarnation if !self.is_known && now < *self.twin.get_or_insert(now.after(TWIN)) => None,
             // It may be about to end, as one that is started again.
             RefuseReason::Taken if now < *self.twin.get_or_insert(now.after(TAKEN)) => None,
@@ -167,7 +168,7 @@ impl Managers {
         self.last_order
     }
 
-    /// Another node obeys an event manager of this epoch: nobody obeys a lower one any more.
+    /// Another node obeys an event manager of this epoch: lower epochs are not obeyed any more.
     pub(super) fn hear_of(&mut self, epoch: Epoch) {
         self.epoch = self.epoch.max(epoch);
     }
@@ -185,13 +186,13 @@ impl Managers {
         self.obeyed.map(|(endpoint, _)| endpoint)
     }
 
-    /// When somebody is to be called.
+    /// When the next call to an event manager is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.calls.iter().filter(|call| call.endpoint.is_none()).map(|call| call.retry).min()
     }
 }
 
-/// How long a unit that was told to finish waits for another event manager.
+/// How long a unit that has to finish waits for another event manager.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How far the end has come.
@@ -292,7 +293,7 @@ mod tests {
     const ONE: Endpoint = Endpoint::new(1, 0);
     const OTHER: Endpoint = Endpoint::new(2, 0);
 
-    /// Connected to two, obeying nobody.
+    /// Connected to two event managers, obeying neither.
     fn managers() -> Managers {
         let mut managers = Managers::new(&["one".to_owned(), "other".to_owned()]);
         for (call, endpoint) in managers.calls.iter_mut().zip([ONE, OTHER]) {
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn the_youngest_that_welcomes_is_obeyed() {
         let mut managers = managers();
-        assert!(!managers.is_obeyed(ONE, Epoch(1)), "nobody has welcomed this node");
+        assert!(!managers.is_obeyed(ONE, Epoch(1)), "no event manager has welcomed this node");
         assert_eq!(managers.welcome(ONE, Epoch(1)), Welcomed::Obeyed { left: None });
         assert!(managers.is_obeyed(ONE, Epoch(1)) && !managers.is_obeyed(OTHER, Epoch(1)));
         assert_eq!(managers.welcome(OTHER, Epoch(2)), Welcomed::Obeyed { left: Some(ONE) });

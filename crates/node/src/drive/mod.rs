@@ -85,7 +85,7 @@ pub trait Drive {
     /// The drive has ended, in order or because it was refused, and needs no further turn.
     fn is_done(&self) -> bool;
 
-    /// Who refused it for good, where somebody did: then it is done.
+    /// The final refusal of this node, if any: then the drive is done.
     fn refusal(&self) -> Option<&Refusal> {
         None
     }

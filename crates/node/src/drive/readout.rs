@@ -88,7 +88,7 @@ struct Times {
     busy: BusyTimer,
     /// Super-fragments, for connections to take them.
     link: BusyTimer,
-    /// Settled events, for somebody to ask for them.
+    /// Settled events, for builder units to request them.
     requests: BusyTimer,
 }
 
@@ -171,8 +171,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         })
     }
 
-    /// Some of its sources are e-links of a card, which writes into this ring and rings `bell` when nobody looks. Without
-    /// a bell the ring is looked at again and again.
+    /// Some of its sources are e-links of a card, which writes into this ring and rings `bell` if the ring is not being
+    /// polled. Without a bell the ring is polled all the time.
     pub fn add_card(&mut self, config: &CardConfig, ring: RingReader, bell: Option<Bell>) {
         self.cards.add(config, ring, bell, None, &self.readout);
     }
@@ -383,7 +383,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             match peer.reader.next_incoming() {
                 Ok(None) => break,
                 Ok(Some(Incoming::Control(header, message))) => keep = self.hear(now, &mut peer, &header, &message),
-                // Nobody sends super-fragments to a readout unit.
+                // Super-fragments are not sent to a readout unit.
                 Ok(Some(Incoming::SuperFragment(..))) | Err(_) => {
                     self.counts.refused += 1;
                     keep = false;
@@ -604,7 +604,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             return false;
         }
         let Some(manager) = self.managers.obeyed() else {
-            // What nobody listens to is not kept: whoever comes asks for it again, and builder units go on being answered.
+            // Messages without a receiver are not kept: the next event manager asks again, and builder units are still
+            // answered.
             self.unsent.clear();
             return true;
         };

@@ -65,7 +65,7 @@ pub struct SourceDriveConfig {
     pub feed: SourceFeed,
 }
 
-/// What a source says that it sent, for whoever checks the ledger from outside.
+/// What a source reports as sent, for checking the ledger from outside.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Whole fragments handed to the transport.
@@ -265,7 +265,7 @@ impl<S: Dispatcher> Drive for SourceDrive<S> {
     }
 }
 
-/// Triggers for which a source asks at once; more would let the run end later than it was told to.
+/// Triggers for which a source asks at once. More would delay the end of the run.
 const ADVANCE: u64 = 32;
 
 /// The frames of one trigger after the other.
@@ -561,7 +561,8 @@ impl Datagrams {
         Self { feed, sent: 0, is_blocked: false }
     }
 
-    /// Sends what is due; returns how much that was, and whether everything is said, or nobody listens any more.
+    /// Sends the datagrams that are due. Returns their number, and whether the source is done: everything is sent, or
+    /// the receiver is gone.
     fn feed(
         &mut self,
         content: &mut Content,

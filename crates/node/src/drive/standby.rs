@@ -1,4 +1,4 @@
-//! One of several event managers: it speaks while it has the lease, and refuses whoever calls while it stands by.
+//! One of several event managers: it is active while it has the lease, and refuses all callers while it stands by.
 
 use super::manager::ManagerDrive;
 use super::{Drive, Refusal};
@@ -81,7 +81,7 @@ impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
         while let Some(action) = self.standby.poll(now) {
             match action {
                 StandbyAction::Ask { question, renews } => self.coordination.ask(now, question, renews),
-                // Its account is complete: another one would find nobody who could tell it again.
+                // Its account is complete. Another event manager would find no node that could repeat it.
                 StandbyAction::StepDown | StandbyAction::BecomeActive { .. } if self.drive.phase().is_final() => {}
                 StandbyAction::StepDown => self.drive.stand_by(),
                 StandbyAction::BecomeActive { epoch } => {
@@ -99,7 +99,7 @@ impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
 
 impl<P: Dispatcher, C: Coordination> Drive for StandbyDrive<P, C> {
     fn turn(&mut self, now: Instant) -> usize {
-        // Whoever has slept finds out before it says anything.
+        // After a sleep it must learn of a lost lease before it sends anything.
         self.coordinate(now);
         self.drive.turn(now)
     }

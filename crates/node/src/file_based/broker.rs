@@ -51,7 +51,7 @@ enum Heard {
 /// Serves the files of a run until its end is written and everything is decided, or until `stop` says so.
 ///
 /// # Errors
-/// Where the directory cannot be read or written, somebody else serves it, or its own units do not work.
+/// If the directory cannot be read or written, another broker serves it, or its own units do not work.
 pub fn serve_files(
     place: &Place,
     options: &BrokerOptions,
@@ -126,7 +126,7 @@ impl Entrance {
 impl Drop for Entrance {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts; where that fails there is nobody to wake.
+        // Wakes the accepting thread. If that fails, the thread has ended.
         let _ = UnixStream::connect(&self.socket);
         let _ = std::fs::remove_file(&self.socket);
         // Units that still wait for an answer see that none comes.
@@ -134,7 +134,7 @@ impl Drop for Entrance {
     }
 }
 
-/// Nobody panics while holding it, and what it holds would be right all the same.
+/// No thread panics while holding the lock, and the content would be valid all the same.
 fn locked(connections: &Connections) -> MutexGuard<'_, BTreeMap<UnitId, UnixStream>> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -153,7 +153,7 @@ fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said
     let _ = said.send(Heard::Joined(unit));
     thread::spawn(move || {
         for line in BufReader::new(reader).lines() {
-            // Who says what nobody understands is not listened to any more.
+            // A unit that sends an unknown line is not read any more.
             let Some(word) = line.ok().and_then(|text| text.parse().ok()) else { break };
             if said.send(Heard::Said(unit, word)).is_err() {
                 break;
@@ -178,7 +178,7 @@ struct Service<'a> {
     /// Those whose end the merger knows.
     lumisections: BTreeSet<u32>,
     closed: Vec<Closed>,
-    /// Files of events that nobody is given.
+    /// Files of events that are not given to a unit.
     of_other_runs: BTreeSet<String>,
     /// Why units could not filter a file, the first few.
     failures: Vec<String>,
@@ -297,7 +297,7 @@ impl Service<'_> {
         told.decided().map_err(|error| FilesError::Document { path: path(), why: error.to_string() })
     }
 
-    /// The sum of a lumisection, and of each stream in it for whoever takes that.
+    /// Writes the sum of a lumisection, and that of each stream in it for the consumer of the stream.
     fn write_sums(&self, sum: &LumisectionSummary) -> Result<(), FilesError> {
         let lumisection = sum.lumisection;
         sum.streams
@@ -393,9 +393,9 @@ fn events_in(path: &Path) -> Result<u64, FilesError> {
 /// The form's name and version: `docs/schema/files.json`.
 pub const FILES_SCHEMA: &str = "ropewalk-files-1";
 
-/// What came of the files of a run.
+/// Results of filtering the files of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-#[schemars(title = "What came of the files of a run: the output of `ropewalk filter-files RUNDIR --json`")]
+#[schemars(title = "Results of filtering the files of a run: the output of `ropewalk filter-files RUNDIR --json`")]
 pub struct FilesSummary {
     /// The form's name and version.
     #[schemars(extend("const" = FILES_SCHEMA))]
@@ -423,7 +423,7 @@ pub struct FilesSummary {
     pub balanced: bool,
     /// What does not hold, in words; empty where all does.
     pub unbalanced: Vec<String>,
-    /// Files of events of other runs that lie in the directory: nobody filters them.
+    /// Files of events of other runs in the directory. They are not filtered.
     pub of_other_runs: BTreeSet<String>,
     /// What streams took.
     pub streams: Vec<StreamSummary>,
@@ -438,15 +438,15 @@ pub struct StreamSummary {
     pub stream: String,
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Selected events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its files.
+    /// Events in its files.
     pub written: u64,
     /// Bytes of these files.
     pub bytes: u64,
 }
 
-/// What became of a lumisection.
+/// Results of filtering a lumisection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct LumisectionSummary {
     /// Its number.
@@ -481,7 +481,7 @@ impl LumisectionSummary {
 }
 
 impl FilesSummary {
-    /// What came of a run's files: its merger's sums, and what of them does not hold.
+    /// The summary of a run's files: the merger's sums, and the equations that do not hold.
     pub(super) fn new(run: RunNumber, counts: BrokerCounts, restarts: u64, merger: &Merger, closed: &[Closed]) -> Self {
         let unbalanced: Vec<String> =
             closed.iter().flat_map(unbalanced).chain(merger.open_lumisections().map(open)).collect();
@@ -517,7 +517,7 @@ fn unbalanced(closed: &Closed) -> impl Iterator<Item = String> {
 /// Why a lumisection is not closed.
 fn open((lumisection, files, written): (u32, u64, Option<Written>)) -> String {
     match written {
-        None => format!("lumisection {lumisection}: {files} files came of it, and nobody wrote its EoLS.jsn"),
+        None => format!("lumisection {lumisection}: {files} files were decided, and its EoLS.jsn is missing"),
         Some(Written { files: all, .. }) => {
             format!(
                 "lumisection {lumisection}: {all} files were written as its EoLS.jsn says, and {files} of them were decided"

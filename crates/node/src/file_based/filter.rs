@@ -164,7 +164,7 @@ impl LibraryFilter {
         Undecided(format!("the filter's process has ended{why}"))
     }
 
-    /// Ends the process: nobody reads what it was shown any more.
+    /// Kills the process. It no longer reads the events that it was shown.
     fn end(&mut self) {
         self.process.kill();
         // It cannot but end.
@@ -253,7 +253,7 @@ impl EventFilter for LibraryFilter {
         }
         let worked = self.work(events, decisions);
         if worked.is_err() && self.is_ready {
-            // It has events that nobody waits for any more.
+            // The process holds events whose decisions are no longer awaited.
             self.end();
         }
         worked
@@ -324,7 +324,7 @@ pub enum UnitFilter {
     Triggers(Vec<TriggerChoice>),
     /// A library in a process of its own.
     Library {
-        /// The library, and the text that it is told.
+        /// The library and its configuration text.
         filter: FilterConfig,
         /// Bytes of memory that its process may take.
         memory: u64,
@@ -336,7 +336,7 @@ pub enum UnitFilter {
 pub struct UnitTask {
     /// Who decides.
     pub filter: UnitFilter,
-    /// Who takes what is accepted; without any there is one that takes everything, called `selected`.
+    /// The streams that take accepted events. Without any, one stream called `selected` takes everything.
     pub streams: Vec<StreamSection>,
 }
 

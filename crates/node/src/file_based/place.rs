@@ -24,7 +24,7 @@ pub(super) struct Contents {
     pub(super) raw: BTreeSet<FileId>,
     /// Closed lumisections.
     pub(super) lumisections: BTreeSet<u32>,
-    /// Files of events of other runs, which nobody is given.
+    /// Files of events of other runs, which are not given to a unit.
     pub(super) of_other_runs: BTreeSet<String>,
     /// The run is closed.
     pub(super) is_over: bool,
@@ -265,7 +265,7 @@ pub enum FilesError {
         /// How the last one ended.
         last: String,
     },
-    /// The other end said something that nobody understands.
+    /// The broker sent a line that this filter unit does not know.
     #[error("the broker said {text:?}, which is nothing that a filter unit knows; are both of the same version?")]
     Line {
         /// What it said.

@@ -141,7 +141,7 @@ struct ByHand {
 
 impl ByHand {
     fn new(place: &Place) -> Self {
-        let broker = UnixStream::connect(place.socket()).expect("somebody listens");
+        let broker = UnixStream::connect(place.socket()).expect("the broker listens");
         Self { lines: BufReader::new(broker.try_clone().expect("a socket")).lines(), broker }
     }
 
@@ -201,7 +201,7 @@ fn who_says_done_and_has_written_nothing_has_failed() {
         }
         assert!(liar.lines.next().is_none(), "nothing is left, and the broker ends");
     });
-    // Two tries, and nobody gets it again: it lies where somebody can look at it, and its events are counted.
+    // After two tries no unit gets it again: it is put aside for inspection, and its events are counted.
     assert_eq!((summary.decided, summary.set_aside, summary.balanced), (0, 1, true), "{summary:#?}");
     assert_eq!(summary.lumisections[0].set_aside, 20);
     assert!(run.0.join("run000042/error/run000042_ls0001_index000000.raw").exists());
@@ -217,7 +217,7 @@ fn a_unit_that_hangs_is_dismissed_and_one_that_speaks_nonsense_too() {
         assert!(hangs.lines.next().is_none(), "its connection is closed");
         let mut nonsense = ByHand::new(place);
         writeln!(nonsense.broker, "give me a file").expect("it listens");
-        assert!(nonsense.lines.next().is_none_or(|line| line.is_err()), "nobody answers");
+        assert!(nonsense.lines.next().is_none_or(|line| line.is_err()), "the broker does not answer");
         unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (1, 1, true), "{summary:#?}");
@@ -259,7 +259,7 @@ fn nothing_is_written_over_what_somebody_else_wrote_for_the_same_try() {
     let work = Work { file: FileId { lumisection: 1, index: 0 }, attempt: Attempt(1) };
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
         // A unit whose broker died goes on behind the next broker's first look.
-        std::fs::write(place.draft(work), b"of somebody else").expect("it is ours");
+        std::fs::write(place.draft(work), b"of another unit").expect("it is ours");
         unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     // If the broker starts late, it finds the draft and begins with the second try.
@@ -295,7 +295,7 @@ fn units_that_end_before_they_have_a_file_end_the_broker() {
     run.write(1, 20);
     let unit = Some(("/bin/false".into(), Vec::new()));
     let options = BrokerOptions { units: 2, unit, ..options(3, Duration::from_secs(60)) };
-    let error = serve_files(&run.place(), &options, || false).expect_err("nobody filters").to_string();
+    let error = serve_files(&run.place(), &options, || false).expect_err("no unit filters").to_string();
     assert!(error.contains("11 times in a row") && error.contains("exit status: 1"), "{error}");
 }
 
@@ -408,7 +408,7 @@ fn each_stream_takes_what_it_is_to_have_and_is_added_up_for_itself() {
     assert_eq!(streams, [("monitoring", 90, kept.len() as u64), ("physics", 103, 103), ("rare", 26, 26)]);
     assert!(kept.len().abs_diff(90 / 4) <= 2 && kept.iter().all(|number| number % 2 == 0), "{kept:?}");
     assert_eq!(summary.streams[0].prescaled_away, 90 - kept.len() as u64);
-    // For whoever takes a stream away: what there is of it in a lumisection.
+    // For the consumer of a stream: the sum of the stream in a lumisection.
     let output = run.0.join("run000042/output");
     let sum: serde_json::Value = read_whole(&output.join("run000042_ls0002_streamrare.jsn")).expect("a sum");
     assert_eq!((&sum["selected"], &sum["written"]), (&9.into(), &9.into()), "60 to 119 has nine of them");
@@ -483,7 +483,7 @@ fn what_does_not_add_up_says_why_and_files_of_other_runs_are_named() {
     );
     assert!(said.contains("lumisection 2: 2 files were written") && said.contains("and 1 of them"), "{said}");
     assert_eq!(summary.of_other_runs.iter().collect::<Vec<_>>(), [other]);
-    assert!(directory.join(other).exists(), "it is somebody else's");
+    assert!(directory.join(other).exists(), "it belongs to another run");
 }
 
 fn selected() -> StreamName {

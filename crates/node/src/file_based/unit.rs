@@ -195,7 +195,7 @@ impl FilterUnit {
     pub fn filter_file(&mut self, place: &Place, work: Work) -> Result<(), FilesError> {
         let path = place.raw(work.file);
         read(&path, &mut self.file).map_err(FilesError::system("read", &path))?;
-        // Prescales begin where the file's number says: whoever gets the file keeps the same events of it.
+        // Prescales begin at the file's number: any unit that gets the file keeps the same events of it.
         self.streams.begin_part(work.file.index);
         self.taken.iter_mut().for_each(Taken::begin);
         let source = format!("fu-{}", std::process::id());

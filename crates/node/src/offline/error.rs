@@ -60,7 +60,7 @@ pub enum OfflineError {
         error: RecordError,
     },
     /// A file is not what it was when it was indexed.
-    #[error("{}: the file was changed while it was read; try again when nobody writes to it", path.display())]
+    #[error("{}: the file was changed while it was read; try again when it is not being written", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum OfflineError {
         /// The run's sources.
         known: String,
     },
-    /// Events are to lie as far apart as they did, and nobody recorded when they were.
+    /// Events are to keep their distances in time, but no times were recorded.
     #[error("the fragments hold no times; play them at full speed (--speed max)")]
     NoTimes,
     /// A source's connection cannot be opened, or broke.
@@ -107,7 +107,7 @@ pub enum OfflineError {
         /// What is wrong, and what would be right.
         why: String,
     },
-    /// Nobody knows what a file is.
+    /// The format of a file is unknown.
     #[error("{}: no format is known that begins with `{begin}`; say which one it is with --format", path.display())]
     UnknownFormat {
         /// The file.
@@ -138,7 +138,7 @@ pub enum OfflineError {
         format: &'static str,
     },
     /// What is played does not go out.
-    #[error("{target}: {error}; does anybody listen there?")]
+    #[error("{target}: {error}; is a server listening there?")]
     Target {
         /// Where it should go.
         target: String,

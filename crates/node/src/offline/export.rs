@@ -65,7 +65,7 @@ pub struct RunFiles {
     pub lumisection_events: u64,
 }
 
-/// What came of it.
+/// What was exported.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Exported {
     /// Events that were written.
@@ -373,7 +373,7 @@ impl Frd {
         let first = self.lumisections.keys().next().copied().unwrap_or(FIRST_LUMISECTION);
         let last = self.lumisections.keys().next_back().copied().unwrap_or_default();
         for lumisection in first..=last {
-            // Those between that are empty are closed as well: whoever counts lumisections finds them all.
+            // Empty lumisections in between are closed as well: a reader that counts lumisections finds them all.
             let sum = self.lumisections.get(&lumisection).copied().unwrap_or_default();
             write_numbers(&path(lumisection, FileKind::EndOfLumisection), &sum, SOURCE)?;
             (end.events, end.files) = (end.events + sum.events, end.files + sum.files);
@@ -413,7 +413,7 @@ impl Frd {
         Ok(lumisection)
     }
 
-    /// An event as it was in its file, as far as its fragments are those that it had.
+    /// Writes an event as it was in its original file, if it still has the same fragments.
     fn again(&mut self, event: &Parts<'_>, envelope: &Envelope<'_>, told: &mut Exported) -> Result<(), OfflineError> {
         let header = envelope.header;
         for file_header in envelope.file_headers.chunks(FILE_HEADER_BYTES) {

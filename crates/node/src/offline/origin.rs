@@ -40,7 +40,7 @@ impl ByteOrigin {
         matches!(self, Self::File(path) if std::fs::metadata(path).is_ok_and(|file| file.is_file()))
     }
 
-    /// Its bytes as they come. They end when nobody writes any more, or when `is_over` is set.
+    /// Opens it for reading. The bytes end when no writer is left, or when `is_over` is set.
     ///
     /// # Errors
     /// Where it cannot be opened.
@@ -53,7 +53,7 @@ impl ByteOrigin {
     }
 }
 
-/// Bytes as they come; the end when nobody writes any more, or when it is over.
+/// Bytes as they come. They end when no writer is left, or when `is_over` is set.
 #[derive(Debug)]
 struct Patient {
     file: File,
@@ -111,7 +111,7 @@ impl Read for Patient {
 
 /// Memory that unpacking an xz file may take: `xz -9` needs 65 MiB.
 const MOST_XZ_BYTES: u64 = 256 << 20;
-/// Stands for any byte in what a packed file begins with.
+/// Matches any byte of a packed file's magic number.
 const ANY: u8 = 0;
 
 /// How a file is packed.

@@ -4,7 +4,7 @@
 //! X.rwk.open --copy whole records, append footer, sync--> X.rwk.recovering --rename--> X.rwk, then X.rwk.open goes
 //! ```
 //! What was packed is whole as far as it can be unpacked, and the new file is not packed. At every moment one complete copy
-//! of the records lies in the directory, and whoever is interrupted can start again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
+//! of the records lies in the directory, and an interrupted recovery can start again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
 //! Beside each file that it closes stands its checksum, `X.rwk.crc32c`.
 
 use super::segment::{SegmentBytes, note_checksum};
@@ -48,7 +48,7 @@ pub enum RecoverAction {
     Finished,
     /// No record had reached it; an empty file was removed, an unreadable one put aside as `.damaged`.
     Empty,
-    /// Somebody is writing it: left alone.
+    /// Another process is writing it: left alone.
     InUse,
     /// A closed file of the same name holds other events: both were left alone.
     Conflict,
@@ -117,7 +117,7 @@ fn finish_interrupted(directory: &Path) -> Result<(), OfflineError> {
 fn recover_segment(file: &SegmentFile) -> Result<Option<RecoveredSegment>, OfflineError> {
     let path = &file.path;
     let handle = File::open(path).map_err(OfflineError::system("open", path))?;
-    // Writers hold a lock on what they write. Where the file system knows no locks, nobody can be seen.
+    // Writers hold a lock on their file. On a file system without locks a writer cannot be detected.
     let in_use = matches!(handle.try_lock(), Err(TryLockError::WouldBlock));
     let scan = SegmentScan::of(path)?;
     if !file.open && scan.is_whole() {

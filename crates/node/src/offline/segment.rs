@@ -221,7 +221,7 @@ impl Seek for SegmentBytes {
     }
 }
 
-/// The front of a packed stretch's record, where one stands there.
+/// Reads the front of a packed stretch's record; `None` if there is none at this place.
 fn front_at(file: &File, place: u64) -> io::Result<Option<(RecordHeader, [u8; PACKED_HEAD_BYTES])>> {
     let mut front = [0; PACKED_HEAD_BYTES];
     match file.read_exact_at(&mut front, place) {
@@ -406,7 +406,7 @@ impl SegmentReader {
         Record::parse_unchecked(&self.window[self.record.clone()]).ok()
     }
 
-    /// What stands at the reader's place, after reading as much of the file as it takes to know.
+    /// Examines the data at the reader's position, and reads as much of the file as that takes.
     fn look(&mut self) -> Result<Step, OfflineError> {
         loop {
             match scan(&self.window[self.filled.clone()], self.at_end) {
@@ -461,7 +461,7 @@ pub struct SegmentScan {
     pub header: Option<SegmentHeader>,
     /// Its event records, in the order of the file.
     pub events: Vec<IndexEntry>,
-    /// What its writer said at the end of the run, where it stands in this segment.
+    /// Its writer's account at the end of the run, if this segment has it.
     pub end_of_run: Option<EndOfRun>,
     /// Where whole records lie in the file, footers left out; neighbours are one stretch.
     pub whole: Vec<Range<u64>>,

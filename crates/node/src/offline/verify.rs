@@ -250,13 +250,13 @@ fn digest(blocks: &Receiver<Vec<u8>>, spent: &Sender<Vec<u8>>) -> String {
     for mut block in blocks {
         digest.update(&block);
         block.clear();
-        // At the end nobody takes blocks any more.
+        // At the end the sender has gone and takes no blocks back.
         let _ = spent.send(block);
     }
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whose fragments are looked into, and whose are no source's.
+/// The sources whose fragments are checked, and the entries that are not sources.
 struct Sources {
     fed: BTreeSet<SourceId>,
     none: BTreeSet<SourceId>,
@@ -300,7 +300,7 @@ impl Content {
         let fragments = event.event.fragments();
         order.clear();
         order.extend(fragments.clone().enumerate().map(|(place, fragment)| (fragment.entry.source, place)));
-        // Envelopes and filters' results are no source's data: the same events have the same digest with them and without.
+        // Envelopes and filters' results are not source data: an event has the same digest with and without them.
         order.retain(|(source, _)| !sources.none.contains(source));
         order.sort_unstable();
         for &(source, place) in &*order {

@@ -35,7 +35,7 @@ pub(super) enum StateCell {
     Ended,
     /// What was done in all turns.
     Work,
-    /// When all numbers were told last, by the same clock.
+    /// When all numbers were last published, by the same clock.
     Told,
     /// The run.
     Run,
@@ -120,7 +120,7 @@ impl PageRole {
     }
 }
 
-/// What stands at the head of a page, as JSON.
+/// The head of a page, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Label {
     /// The form.
@@ -150,7 +150,7 @@ pub struct Label {
 /// Phases, in the order of their numbers.
 pub(super) const PHASES: [&str; 5] = ["initial", "configured", "running", "draining", "ended"];
 
-/// The number that stands in a page for a phase.
+/// The number that a page has for a phase.
 pub(super) fn number_of(phase: &str) -> u64 {
     PHASES.iter().position(|name| *name == phase).unwrap_or_default() as u64
 }
@@ -158,7 +158,7 @@ pub(super) fn number_of(phase: &str) -> u64 {
 /// Numbers of every row: each counter, and what was dropped, never came, and was lost for each cause.
 pub(super) const NUMBERS: usize = Counter::COUNT + 3 * Cause::COUNT;
 
-/// Where the number of an entry stands in a row; none where it is told in no page.
+/// The column of an entry in a row; `None` if pages do not have it.
 pub(super) fn column(entry: &ReportEntry) -> Option<usize> {
     let by_cause = |part: usize, cause: Cause| Counter::COUNT + part * Cause::COUNT + cause as usize;
     entry
@@ -247,7 +247,7 @@ impl Label {
     }
 }
 
-/// The page of a node. Its thread writes it, by stores that wait for nobody; none of its functions allocates or asks the system.
+/// The page of a node. Its thread writes it by stores that never wait; no function allocates or makes a system call.
 #[derive(Debug)]
 pub struct NodePage {
     page: CounterPage,
@@ -276,7 +276,7 @@ impl NodePage {
         self.page.set(cell as usize, value);
     }
 
-    /// A turn begins. Whoever finds it there long afterwards, and no end, knows that the thread hangs in it.
+    /// A turn begins. A page with a long past beginning and no end shows that the thread hangs in the turn.
     pub fn turn_begins(&self, now: Instant) {
         self.state(StateCell::Turned, now.as_nanoseconds());
         self.page.add(StateCell::Begun as usize, 1);
@@ -370,7 +370,7 @@ impl PageDirectory {
             Self { path: RefCell::new(None), before: Vec::new(), output, incarnation, trouble: RefCell::new(None) };
         let path = match choice {
             PagesChoice::Nowhere => return opened,
-            // Nobody has asked for pages: without such memory there are none.
+            // Pages are a default, not a request: without shared memory there are none.
             PagesChoice::Usual if !Path::new(SHARED_MEMORY).is_dir() => return opened,
             PagesChoice::Usual => usual_directory(),
             PagesChoice::In(path) => path.clone(),
@@ -413,7 +413,7 @@ impl PageDirectory {
         format!("{node}-{:08x}-", ropewalk_kernels::crc32c(0, self.output.as_bytes()))
     }
 
-    /// What stands in the way, where something does: to be said once, and nodes go without pages.
+    /// Why pages cannot be written, if so. The caller reports it once, and nodes run without pages.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.borrow().clone()
     }
@@ -429,15 +429,16 @@ impl PageDirectory {
     }
 }
 
-/// The pages in a directory but for those that nobody has written for too long: these are removed.
+/// Lists the pages in a directory. Pages whose writer has been gone for too long are removed.
 fn without_old(directory: &Path, now: Utc) -> Vec<PathBuf> {
     let mut pages = pages_in(directory).unwrap_or_default();
-    // Of another user it stays, and is nobody's harm.
+    // A page of another user cannot be removed, which is harmless.
     pages.retain(|path| !is_old(path, now) || std::fs::remove_file(path).is_err());
     pages
 }
 
-/// Whether a page is of a process that is gone, and whose thread had its last turn too long ago. What was written since is not even read.
+/// Whether the writing process is gone and its thread had its last turn too long ago. A recently modified page is not
+/// even read.
 fn is_old(path: &Path, now: Utc) -> bool {
     let written = path.metadata().and_then(|known| known.modified()).ok();
     if written.and_then(|written| written.elapsed().ok()).is_none_or(|age| age < KEPT) {

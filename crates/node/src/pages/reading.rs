@@ -178,7 +178,7 @@ impl PageReading {
         }
     }
 
-    /// Takes the page away where nobody writes it any more. Whether it did.
+    /// Removes the page if its writer has gone. Returns whether it did.
     ///
     /// # Errors
     /// Where it cannot be removed.
@@ -250,7 +250,7 @@ impl Findings {
     fn take(&mut self, read: Result<PageReading, PageError>, is_named: bool) {
         match read {
             Ok(page) => self.pages.push(page),
-            // Whoever ended in the meantime has taken its page along.
+            // A node that ended in the meantime has removed its page.
             Err(error) if error.is_not_found() && !is_named => {}
             Err(error) => self.errors.push(error),
         }
@@ -272,7 +272,7 @@ pub fn find(places: &[PathBuf]) -> Findings {
             Err(error) => found.errors.push(PageError::System { file: place.clone(), error }),
         }
     }
-    // Whoever looks wants those that live, and of the others the last ones.
+    // Living nodes first, then the ones that ended last.
     found.pages.sort_by_key(|page| (!page.is_written).then(|| Reverse(page.turned_utc())));
     // Behind all readings: what turned in the meantime has turned.
     found.at = MonotonicClock.now();
@@ -282,7 +282,7 @@ pub fn find(places: &[PathBuf]) -> Findings {
 /// The form's name and version.
 pub const PAGES_SCHEMA: &str = "ropewalk-counters-1";
 
-/// Numbers by name; those that are 0 are left out.
+/// Numbers by name; zeros are left out.
 type ByName = BTreeMap<String, u64>;
 
 /// The pages of a machine at one moment.
@@ -305,8 +305,8 @@ impl PagesReport {
     }
 }
 
-/// A page. Its numbers are told by their names in docs/metrics.md, in pieces, bytes or nanoseconds, and by cause what
-/// was `dropped:`, `missing:` and `lost:`; those that are 0 are left out.
+/// A page. Its numbers have the names in docs/metrics.md, and are in pieces, bytes or nanoseconds. Those by cause have
+/// the prefixes `dropped:`, `missing:` and `lost:`. Zeros are left out.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageReport {
     /// The node's name; for a gateway with two threads, the name of the thread.

@@ -72,7 +72,7 @@ fn what_a_node_tells_of_itself_and_of_its_sources_stands_in_its_page_and_goes_wi
     page.count(&entry(Some(841), Counter::LastEventNumber, 9));
     page.count(&ReportEntry { source: Some(SourceId(841)), what: ReportEntry::cause(Cause::CrcError), value: 3 });
     page.count(&entry(None, Counter::PoolHeld, 2));
-    // Nobody has said that there is such a source, and of histograms pages say nothing.
+    // The configuration has no such source, and pages have no histograms.
     page.count(&entry(Some(7), Counter::FragmentsReceived, 1000));
     page.count(&ReportEntry::histogram(SourceId(841), 0, 0, 1000));
     page.told(now);
@@ -163,7 +163,7 @@ fn of_what_others_left_behind_nothing_is_read() {
     let begin = |file: &Path| file.file_name().and_then(|name| name.to_str()).map(|name| name[..12].to_owned());
     assert_ne!(begin(&files[0]), begin(&files[1]), "names tell output directories apart");
     let fifo = files[1].with_file_name(format!("{}-1-1.page", begin(&files[1]).expect("a name")));
-    // Whoever opens it waits for a writer who never comes.
+    // Opening it waits for a writer that never comes.
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
     drop(scratch.open("/data", 2).page("bu0", PageRole::Builder, []).expect("a page"));
     std::fs::remove_file(fifo).expect("it is there");

@@ -125,7 +125,7 @@ const SOURCE_BLOCKS: usize = 8;
 const SOURCE_QUEUE_BLOCKS: usize = 4;
 /// The thread that keeps what filters count.
 const HISTOGRAMS: &str = "histograms";
-/// Nobody answers a source: a small block for each connection is what an endpoint must have.
+/// Sources get no answers: a small block for each connection is the least that an endpoint takes.
 const UNUSED_BLOCK: usize = 4096;
 /// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -135,8 +135,8 @@ impl Workshop<'_> {
         Identity { node, incarnation: self.incarnation, run: RunNumber(0), epoch: Epoch(0) }
     }
 
-    /// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The
-    /// rest is never touched, so that the process stays near what was configured.
+    /// Memory beyond what was configured: room for the worst case, of which a run uses a few blocks again and again.
+    /// The rest is never touched, so that the process stays near its configured size.
     pub(super) fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
         Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
@@ -404,7 +404,7 @@ pub(crate) fn launch_manager(
     let lost = lost.map(|(lost, _)| lost.run);
     manager.closed(ClosedRuns { before: Some(run), but: lost });
     let mut start = Start::new(directory, &resolved, &placement);
-    // Once: whoever takes one more run has heard of it.
+    // Warn once: an operator who starts one more run has seen the warning.
     start.base.warnings.extend(lost.filter(|lost| lost.0 + 1 == run.0).map(|lost| {
         format!(
             "run {lost} in {} has lost its event manager; if its nodes still wait, end this one, and go on with that run: --take-over",

@@ -43,7 +43,7 @@ const LOOP_BACK: (usize, usize) = (128 << 10, 64);
 
 /// The cards of a readout unit.
 pub(super) struct Cards {
-    /// Those in whose place somebody writes.
+    /// Cards whose blocks are written by this process.
     pub(super) to_start: Vec<CardToStart>,
     /// Where subscribers of a card connect, by its name.
     pub(super) addresses: Vec<(String, String)>,
@@ -111,7 +111,7 @@ impl Workshop<'_> {
                     CardWriter::Emulated { config, ring: writer, bell }
                 }
                 (None, Some(input)) => CardWriter::Feeder(Box::new(feeder(card, &input.0, writer, bell)?)),
-                // Somebody else will: who has the ring's file.
+                // Another process writes it: the one that has the ring's file.
                 (None, None) => continue,
             };
             to_start.push(CardToStart { name: card.name.clone(), writer });

@@ -44,7 +44,7 @@ const SOCKET_BUFFER: usize = 32 << 20;
 /// Memory for datagrams whose events are not done.
 pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
-/// How long nobody may read before it is looked whether it is over.
+/// How long a write may block before `is_over` is checked.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often it is looked whether the network card of a group is there.
 const GROUP_LOOK: Duration = Duration::from_millis(200);
@@ -226,7 +226,7 @@ fn entrance(
 }
 
 impl Fed {
-    /// Writes until there is no more, nobody reads any more, or `is_over` is set; the notes say what was wrong.
+    /// Writes until the input ends, the receiver has gone, or `is_over` is set. The notes say what was wrong.
     pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
         let (origin, read) = match self.writing {
             Writing::Origin(origin, wanted, socket) => {
@@ -293,7 +293,7 @@ fn copy(
     fed.map_err(|error| error.to_string())
 }
 
-/// Writes all of it; false where nobody reads any more.
+/// Writes all bytes. Returns false if the receiver has gone.
 fn write(socket: &mut UnixStream, mut bytes: &[u8], is_over: &AtomicBool) -> bool {
     while !bytes.is_empty() {
         match socket.write(bytes) {
@@ -318,7 +318,7 @@ fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicB
     let started = Command::new(name).args(arguments).stdin(Stdio::null()).stdout(Stdio::from(output)).spawn();
     let started = started.map_err(|error| format!("{name} cannot be started: {error}"))?;
     match child.watch(started, is_over) {
-        // Whoever is asked to end, because the run does, may say so in any way.
+        // A program that is ended with the run may end with any status.
         Ok(_) if is_over.load(Ordering::Relaxed) => Ok(()),
         Ok((_, status)) if status.success() => Ok(()),
         Ok((process, status)) => Err(format!("{name}, process {process}, {}", how_it_ended(status))),
@@ -356,10 +356,10 @@ impl Workshop<'_> {
     }
 }
 
-/// Looks whether the file in the place of a required source can be read.
+/// Checks that the input file of a required source can be read.
 ///
 /// # Errors
-/// Where it cannot, or is no capture though the source's frames come in datagrams. A FIFO is looked at when it is read.
+/// If it cannot, or is not a capture though the source's frames come in datagrams. A FIFO is checked when it is read.
 pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
     let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
     if source.requirement != Requirement::Required {
@@ -386,15 +386,14 @@ pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
 pub(super) fn is_capture(source: &SourceSection) -> bool {
     let Some(InputChoice(origin)) = source.input.as_ref().filter(|_| source.emulate.is_none()) else { return false };
     let wanted = source.wanted();
-    // Frames of some formats come either way: the file tells, where it can be looked into. What cannot be read is told by
-    // whoever reads it.
+    // Some formats come either way: look into the file if possible. If it cannot be read, its reader reports that.
     let may_be_either = matches!(source.format, FormatName::Foreign(_)) && !source.has_layout() && origin.is_regular();
     source.has_datagrams()
         || wanted.protocol.is_some()
         || may_be_either && capture_has_datagrams(origin.path(), &wanted).is_ok_and(|told| told == Some(true))
 }
 
-/// Hands over the datagrams of a capture, until there are no more, nobody takes them, or `is_over` is set.
+/// Passes on the datagrams of a capture until none is left, the receiver has gone, or `is_over` is set.
 ///
 /// # Errors
 /// What went wrong, for people.
@@ -420,7 +419,7 @@ pub(super) fn hand_over(
 /// By source: its line, where it is not the service point that all share.
 pub(super) type Lines = BTreeMap<u32, SourceLine>;
 
-/// Where an emulated source listens in the place of its own address.
+/// Where an emulated source listens instead of at its own address.
 const HERE: &str = "127.0.0.1:0";
 
 impl Workshop<'_> {

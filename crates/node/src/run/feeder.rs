@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const NO_ROOM: Duration = Duration::from_micros(100);
 /// Who is faster than wanted by less does not wait.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// It is looked at least this often whether anybody still reads.
+/// The most time between two checks whether there is still a reader.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// What the writer of a ring or of a source leaves behind.
@@ -46,7 +46,7 @@ impl FeederNotes {
 
     /// Says what was wrong, once.
     pub(super) fn leave(&self, notes: Vec<String>) {
-        // Nobody else says anything.
+        // This is the only writer of the notes.
         let _ = self.said.set(notes);
     }
 
@@ -91,7 +91,7 @@ pub(super) struct Feeder {
     /// Again and again, with sequence numbers that go on counting.
     pub(super) again: bool,
     pub(super) bytes_per_second: Option<f64>,
-    /// Set by whoever wants no more.
+    /// Set when no more data is wanted.
     pub(super) is_over: Arc<AtomicBool>,
 }
 
@@ -167,7 +167,7 @@ impl End<'_> {
         writer.is_abandoned() || self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Waits for a block's time; false where nobody reads any more.
+    /// Waits for a block's time. Returns false if the reader has gone.
     fn wait_until(&self, due: Option<Instant>, writer: &RingWriter) -> bool {
         // Short waits are gathered: a sleep is longer than many blocks.
         while let Some(rest) = due.and_then(|due| due.checked_duration_since(Instant::now()))
@@ -181,7 +181,7 @@ impl End<'_> {
         true
     }
 
-    /// Writes a block, or the last part of one, as soon as there is room; false where nobody reads any more.
+    /// Writes a block, or the last part of one, as soon as there is room. Returns false if the reader has gone.
     fn write(&self, writer: &mut RingWriter, block: &[u8]) -> bool {
         while !self.is_gone(writer) {
             if let Some(space) = writer.space().get_mut(..block.len()) {

@@ -88,7 +88,7 @@ impl Workshop<'_> {
 pub(super) struct FileFilters {
     directory: PathBuf,
     thread: Option<JoinHandle<Result<FilesSummary, FilesError>>>,
-    /// Nobody writes there any more.
+    /// No more files are written.
     is_left: Arc<AtomicBool>,
     /// What is not decided stays so.
     is_forced: Arc<AtomicBool>,
@@ -122,7 +122,7 @@ impl FileFilters {
         Ok(Self { directory, thread, is_left, is_forced, outcome: None })
     }
 
-    /// Waits until every event of a file has its fate, where the end is not forced; nobody writes files any more.
+    /// Waits until every event of a file has its fate, unless the end is forced. No more files are written by then.
     pub(super) fn finish(&mut self, is_forced: bool) {
         self.is_forced.store(is_forced, Ordering::Relaxed);
         self.is_left.store(true, Ordering::Relaxed);
@@ -176,9 +176,9 @@ pub struct FileBasedSummary {
 pub struct FiledStream {
     /// Accepted events that it was to have, by their triggers or trigger type.
     pub selected: u64,
-    /// Those that its prescale left out.
+    /// Selected events that its prescale left out.
     pub prescaled_away: u64,
-    /// Those in its files.
+    /// Events in its files.
     pub written: u64,
     /// Bytes of these files.
     pub bytes: u64,
@@ -191,11 +191,11 @@ pub struct FiledLumisection {
     pub number: u32,
     /// Events that builder units wrote: events = accepted + rejected + set_aside.
     pub events: u64,
-    /// Those that filter units accepted.
+    /// Events that filter units accepted.
     pub accepted: u64,
-    /// Those that they rejected.
+    /// Events that filter units rejected.
     pub rejected: u64,
-    /// Those in files that were set aside.
+    /// Events in files that were set aside.
     pub set_aside: u64,
     /// What streams took of them, by name.
     pub streams: BTreeMap<String, FiledStream>,

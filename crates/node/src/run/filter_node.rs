@@ -69,7 +69,8 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
         )
     })?;
     let placement = ThreadPlacement::new(configuration, Part::Other)?;
-    // Twice as many as are wanted at once: whoever comes again does not wait for the end of the process that it had.
+    // Twice as many as are in use at once: a builder unit that reconnects does not wait for its previous process to
+    // end.
     let units = 2 * usize::from(section.units) * configuration.builder.len().max(1);
     let memory = MemoryKind::Memfd;
     let blocks = (section.node_memory.0 as usize).div_ceil(RECEIVE_BLOCK).max(2 * units);
@@ -188,7 +189,7 @@ enum State {
     Greeted,
     /// The process was started.
     Started,
-    /// It was told that the filter is ready.
+    /// The welcome was sent: the filter is ready.
     Welcome,
 }
 
@@ -210,7 +211,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Somebody of whom nothing is known, who may want the filter with this fingerprint and have so many events decided at once.
+    /// A connection before its hello. `filter` is the fingerprint of this node's filter, `window` the number of events
+    /// decided at once.
     fn new(filter: u64, window: u32) -> Self {
         Self {
             filter,
@@ -238,12 +240,12 @@ impl Caller {
         wants
     }
 
-    /// Whether it was told that the filter is ready.
+    /// Whether the welcome was sent.
     fn is_welcome(&self) -> bool {
         self.state == State::Welcome
     }
 
-    /// The filter is ready: what it is told.
+    /// Encodes the welcome: the filter is ready.
     fn welcome(&mut self, process: &FilterProcess, out: &mut Vec<u8>) {
         let declared = process.histograms().iter().map(|shape| DeclaredHistogram {
             name: shape.name().to_owned(),
@@ -255,7 +257,7 @@ impl Caller {
         self.state = State::Welcome;
     }
 
-    /// Looks at what has come, and gives the process what it takes. Returns how much that was.
+    /// Handles received messages, and passes events on to the process. Returns how many messages were handled.
     fn hear(&mut self, process: &mut FilterProcess) -> Result<usize, Wrong> {
         let mut heard = 0;
         while let Some(head) = self.bytes.peek_array::<FRAME_BYTES>(0) {
@@ -325,7 +327,7 @@ impl Caller {
             return Err(wrong("out of order"));
         }
         if self.held.len() == self.window as usize {
-            return Err(wrong("beyond those that are taken at once"));
+            return Err(wrong("beyond the window of undecided events"));
         }
         let count = usize::from(head.fragments);
         let payloads = length.checked_sub(EVENT_HEAD + count * FRAGMENT_HEAD);
@@ -502,11 +504,11 @@ impl<P: Dispatcher> FilterNodeDrive<P> {
         work
     }
 
-    /// Somebody has connected, and is given a unit that is free.
+    /// Gives a new connection a free unit, or refuses it.
     fn take_in(&mut self, endpoint: Endpoint) {
         match self.units.iter_mut().find(|unit| unit.caller.is_none() && !unit.is_running) {
             Some(unit) => unit.caller = Some((endpoint, Caller::new(self.filter, self.window))),
-            None => self.refuse(endpoint, "every filter unit of this node has somebody that it works for"),
+            None => self.refuse(endpoint, "every filter unit of this node is in use"),
         }
     }
 
@@ -613,7 +615,7 @@ fn say<P: Dispatcher>(
     if is_sent { Ok(()) } else { Err(Wrong::Lost) }
 }
 
-/// What a caller is told whose process has ended.
+/// Why a caller is refused whose process has ended.
 fn ended(unit: &Unit) -> Wrong {
     let is_welcome = unit.caller.as_ref().is_some_and(|(_, caller)| caller.is_welcome());
     let why = || unit.process.journal().ends().pop().map_or_else(String::new, |(end, _)| end.to_string());

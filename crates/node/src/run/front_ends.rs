@@ -183,7 +183,7 @@ impl Shared {
     }
 
     fn order(&self, order: Order) {
-        // Only a thread that has ended no longer listens; then there is nobody to order.
+        // Sending fails only if the thread has ended, which makes the order pointless.
         let _ = self.orders.lock().unwrap_or_else(PoisonError::into_inner).send(order);
         self.waker.wake();
     }
@@ -213,7 +213,7 @@ impl Conducted {
             phase: RunPhase::Initial,
         };
         let order = RunOrder { run: base.run, first, last, addresses: self.addresses.clone() };
-        // Whoever asks before the thread has begun is not to hear of the last run.
+        // A query before the thread has begun must not get the account of the last run.
         self.shared.account.lock().unwrap_or_else(PoisonError::into_inner).1 = false;
         self.shared.order(Order::Start { order, taken_over, nodes });
     }
@@ -325,7 +325,7 @@ impl Drive for Conductor {
 pub struct FrontEndsSummary {
     /// The number of the first event.
     pub first: u64,
-    /// That of the last one, where the trigger source or whoever stopped the run said it.
+    /// The number of the last event, if the trigger source or the stop of the run gave it.
     pub last: Option<u64>,
     /// Triggers, if the trigger source reports them: issued = accepted + vetoed.
     pub trigger: Option<TriggerSummary>,
@@ -388,7 +388,7 @@ pub struct TriggerSummary {
     pub source: u32,
     /// Triggers that there were.
     pub issued: u64,
-    /// Those that made an event: from the first to the last, as the numbers of these say.
+    /// Triggers that made an event: one for each event number from the first to the last.
     pub accepted: u64,
     /// Vetoed triggers, by the trigger source's own causes.
     pub vetoed: BTreeMap<String, u64>,
@@ -504,8 +504,8 @@ impl FrontEndsSummary {
     }
 }
 
-/// The equation `expected = in events + missing` of a source, where it does not hold. It is for runs that came to their end in
-/// order, whose every accepted trigger became known to the event manager: what nobody has shown, nobody can miss.
+/// The equation `expected = in events + missing` of a source, if it does not hold. It applies to runs that ended in
+/// order and whose event manager knows every accepted trigger: an event that no source has shown cannot be missed.
 fn unexpected(
     state: &FrontEndState,
     account: &FragmentAccount,
@@ -592,7 +592,7 @@ mod tests {
         };
         assert_eq!(unbalanced(97, 3), []);
         assert_eq!(unbalanced(97, 2), [UnbalancedSummary::sides("expected of source 7", 100, 99)]);
-        // Events that nobody saw were nobody's to miss.
+        // An event that no source has shown cannot be missed.
         let mut unseen = snapshot(97, 2);
         unseen.ledger.events.assigned = 99;
         assert!(FrontEndsSummary::new(&account(103), &unseen, Instant::ZERO, &BTreeMap::new()).unbalanced.is_empty());

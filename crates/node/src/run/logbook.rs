@@ -3,8 +3,8 @@
 //! ```text
 //! logbook.jsonl    {"at_ns":1790000000000000000,"run":7,"kind":"note","by":"ada","text":"target moved by 2 mm"}
 //! ```
-//! A line is one entry. A write that a crash has torn leaves a piece of a line: it is passed over by readers, and whoever writes next begins
-//! a new line.
+//! A line is one entry. A write torn by a crash leaves a partial line: readers skip it, and the next write begins a new
+//! line.
 
 use ropewalk_terms::{RunNumber, Utc};
 use serde::{Deserialize, Serialize};
@@ -18,19 +18,19 @@ pub const LOGBOOK: &str = "logbook.jsonl";
 pub const LONGEST_NOTE: usize = 16 << 10;
 /// Bytes at the end of the file that are read where the newest entries are asked for: thousands of them.
 pub const LOGBOOK_TAIL: u64 = 1 << 20;
-/// Bytes of a line that is read: a text and its escapes. Nobody wrote a longer one here.
+/// The longest line that is read: a text with its escapes. No longer one is written here.
 const LONGEST_LINE: u64 = 128 << 10;
 
 /// What kind of entry it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoteKind {
-    /// Somebody said it.
+    /// A note by a user.
     #[default]
     Note,
     /// The state changed.
     State,
-    /// Somebody gave a command, or the controls changed hands.
+    /// An operator gave a command, or control changed hands.
     Command,
     /// A command could not be carried out, or nothing goes on.
     Fault,
@@ -38,7 +38,7 @@ pub enum NoteKind {
     Incident,
 }
 
-/// What somebody said, or was noted.
+/// A user's note, or an entry of the program.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Note {
     /// When, in nanoseconds since 1970 UTC.
@@ -121,7 +121,8 @@ impl Logbook {
         self.read(None, |note| note.run == Some(run.0))
     }
 
-    /// The newest ones that somebody said, the oldest first: those in the last [`LOGBOOK_TAIL`] bytes, however long the file has become.
+    /// The newest notes by users, the oldest first: those in the last [`LOGBOOK_TAIL`] bytes, however long the file has
+    /// become.
     ///
     /// # Errors
     /// As [`Logbook::notes`].
@@ -212,7 +213,8 @@ mod tests {
         logbook.append(&all).expect("it can be written");
         let newest = logbook.newest_said().expect("it can be read");
         let line = serde_json::to_vec(&all[2999]).expect("it is JSON").len() as u64 + 1;
-        // The program's own last line takes a place, and is nobody's word; of the first line only a piece may lie in the tail.
+        // The program's own last line takes a place and is not a user's note; of the first line only a part may be in
+        // the tail.
         assert_eq!(newest, all[3000 - newest.len()..3000]);
         assert!((LOGBOOK_TAIL / line - 2..=LOGBOOK_TAIL / line).contains(&(newest.len() as u64)), "{}", newest.len());
         assert_eq!(logbook.notes_of(RunNumber(7)).expect("it can be read"), all);

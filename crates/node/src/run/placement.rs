@@ -25,7 +25,7 @@ pub(crate) const MANAGER: &str = "manager";
 pub(super) const SOURCES: &str = "sources";
 /// The thread that speaks with front ends under run control, and the beginning of its pools' names.
 pub(super) const FRONT_ENDS: &str = "front-ends";
-/// The pool of what nobody sends to sources.
+/// The pool for receiving on connections where sources get no data.
 pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
 /// The thread of all units, where they share one.
 pub(super) const SHARED_THREAD: &str = "units";
@@ -136,7 +136,7 @@ pub fn placement_on(configuration: &Configuration, machine: &Machine) -> Result<
 
 /// What a process does about the places of its threads and pools.
 pub(super) struct Wanted {
-    /// None where nobody asked for anything, so that nobody looked.
+    /// None if nothing was asked for: the machine is not examined then.
     pub(super) machine: Option<Machine>,
     pub(super) plan: Plan,
     /// All units share one thread: on few cores, because waking another core costs more than taking turns (paper 1,
@@ -358,7 +358,7 @@ impl ThreadPlacement {
         self.awaited.set(self.awaited.get() + usize::from(place.is_some()));
         move || {
             if let Some((memory, placement)) = place {
-                // Whoever launches the run waits for this; where it has given up, nobody needs to know.
+                // The launch waits for this report. If it has given up, the report is not needed.
                 let _ = reports.send(take_place(&placement, memory));
             }
         }
@@ -380,7 +380,7 @@ impl ThreadPlacement {
         self.make(config, Pool::new_untouched)
     }
 
-    /// A ring that somebody else writes.
+    /// A ring written by another process.
     pub(super) fn ring(&self, config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
         self.place(config, ring, |(_, reader)| reader.report())
     }
@@ -438,7 +438,7 @@ impl ThreadPlacement {
     }
 }
 
-/// Whether a pool may do without its node: nobody asked for it by a rule, or a container does not allow the call.
+/// Whether a pool may do without its node: it was chosen automatically, or a container forbids the call.
 fn may_lie_anywhere(error: &PoolError, placement: &Placement) -> bool {
     let is_forbidden =
         |source: &io::Error| matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported);

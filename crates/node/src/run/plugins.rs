@@ -144,7 +144,7 @@ pub fn unusable_libraries(configuration: &Configuration) -> Vec<String> {
     tried.flatten().collect()
 }
 
-/// Which filter it is, for whoever has it run elsewhere: what is told it must be the same there.
+/// Identifies a filter that runs on another machine: both sides must have the same configuration.
 pub(super) fn fingerprint(section: &FilterSection) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     (&section.library, &section.program, &section.configuration).hash(&mut hasher);
@@ -384,10 +384,10 @@ impl SplitterLink for LinkedSplitter {
 /// A splitter or a filter whose journal is read.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// Whose it is and what it is: what is told begins so.
+    /// The unit and what it is: the prefix of its messages.
     name: String,
     tells: Tells,
-    /// Sorts of ends that were told.
+    /// How many kinds of ends were reported.
     told: usize,
 }
 
@@ -399,7 +399,7 @@ enum Tells {
 }
 
 impl Watched {
-    /// Nothing was told yet.
+    /// A watcher that has not reported anything yet.
     pub(super) const fn new(name: String, journal: Journal) -> Self {
         Self { name, tells: Tells::Journal(journal), told: 0 }
     }

@@ -1,4 +1,4 @@
-//! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
+//! A run of an output directory as its account describes it, for lists and comparisons.
 
 use super::registry::{ACCOUNT, CONFIGURATION, Registry, RunDirectory};
 use super::summary_sections::{ClockSummary, MeasureSummary};
@@ -40,8 +40,8 @@ pub struct GapRecord {
     pub missing: u64,
 }
 
-/// What an account says in a line. Where there is no account, because the run goes on or was killed, fields are null. In runs with
-/// gateways a packet counts as one fragment, all flows together.
+/// The fields of an account that fit in one line. If there is no account because the run goes on or was killed, they
+/// are null. In runs with gateways a packet counts as one fragment, all flows together.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct RunRecord {
     /// The run's number.
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(record.front_ends, [(3, front_end)].into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
         fs::write(path.join(ACCOUNT), "{").expect("it can be written");
-        let error = RunRecord::read(&directory).expect_err("it is no account").to_string();
+        let error = RunRecord::read(&directory).expect_err("the file is not an account").to_string();
         assert!(error.contains("ropewalk-record-"), "{error}");
         fs::remove_dir_all(path).expect("it can be removed");
     }

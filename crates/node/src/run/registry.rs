@@ -143,7 +143,7 @@ pub struct TakeoverRecord {
     pub address: String,
     /// When the run was started.
     pub started: Utc,
-    /// What was said of it then.
+    /// The fields that were given at its start.
     pub fields: Fields,
 }
 
@@ -362,7 +362,7 @@ mod tests {
         registry.begins(RunNumber(3)).expect("an older one is no mistake");
         assert_eq!(set_up().run, RunNumber(13));
         fs::write(output.join(LAST_RUN), "soon").expect("it can be written");
-        let error = registry.next_run().expect_err("nobody knows the number").to_string();
+        let error = registry.next_run().expect_err("the number is not readable").to_string();
         assert!(error.contains("last-run") && error.contains("remove it"), "{error}");
         fs::remove_dir_all(output).expect("the directory can be removed");
     }

@@ -120,16 +120,16 @@ pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
     outputs
 }
 
-/// The thread that asks how full disks are: one that does not answer, behind a network, holds nobody else up.
+/// The thread that asks how full the disks are. A network disk that does not answer holds up no other thread.
 const THREAD: &str = "disks";
 /// How often.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Over about so long the rate is averaged: files come and go, and room may be set aside for a whole one.
+/// The rate is averaged over about this time: files come and go, and space may be reserved for a whole file.
 const AVERAGED: Duration = Duration::from_secs(60);
-/// So long it is looked before anything is said.
+/// How long the rate is measured before it is reported.
 const FIRST: Duration = Duration::from_secs(10);
-/// Later than this nobody asks: a hundred years.
+/// A longer forecast is not useful: a hundred years.
 const LONGEST_SECONDS: f64 = 3.2e9;
 
 /// What is left of the disks of a run.
@@ -137,7 +137,7 @@ const LONGEST_SECONDS: f64 = 3.2e9;
 pub struct DiskLeft {
     /// Bytes that can still be written to the disk that is full first.
     pub free_bytes: u64,
-    /// When it is full at the rate at which it has been filled lately, by whomever; none where it is not being filled.
+    /// Time until it is full at the recent rate, including what other programs write; none while it is not filling.
     pub time: Option<Duration>,
 }
 
@@ -212,8 +212,8 @@ pub(super) struct DiskWatch {
 }
 
 impl DiskWatch {
-    /// Looks at the disks that carry these directories; with less than `least_free` bytes a run waits. Each builder unit is told how much is
-    /// free where it writes.
+    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits. Each builder unit
+    /// gets the free space where it writes.
     pub(super) fn start(
         directories: Vec<PathBuf>,
         least_free: u64,
@@ -275,7 +275,7 @@ impl Forecast {
         Self { disks: directories.into_iter().map(disk).collect(), least_free }
     }
 
-    /// Looks at the disks as `free` tells them: bytes that can be written, or none where nobody knows.
+    /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known.
     fn look(&mut self, now: Instant, mut free: impl FnMut(&Path) -> Option<u64>) {
         for disk in &mut self.disks {
             match free(&disk.path) {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn a_disk_lasts_as_long_as_its_room_at_the_present_rate() {
         let mut forecast = forecast(&["/data"], 100 * GIGABYTE);
-        assert_eq!(forecast.left(), None, "nobody has looked");
+        assert_eq!(forecast.left(), None, "no disk was examined yet");
         for second in 0..=600 {
             forecast.look(at(second), |_| Some((3700 - second) * GIGABYTE));
             let time = forecast.left().and_then(|left| left.time);
@@ -401,6 +401,6 @@ mod tests {
         let words = [7199, 9000, 200_000].map(said);
         assert_eq!(words, ["full in 119 min", "full in 2.5 h", "full in 2 days"]);
         forecast.look(at(61), |_| None);
-        assert_eq!(forecast.left(), None, "nobody knows");
+        assert_eq!(forecast.left(), None, "the free space is unknown");
     }
 }

@@ -263,7 +263,7 @@ impl SynchronySummary {
     }
 }
 
-/// A file that was read in the place of a source.
+/// A file that was read instead of a source.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InputSummary {
     /// The source, or the first of the sources that share it.

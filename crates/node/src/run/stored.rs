@@ -84,7 +84,8 @@ pub struct StoredFiles {
 #[error("not the path of a file of a run, such as run000001/run000001-bu0-000001.rwk")]
 pub struct NotAFile;
 
-/// A file of a run by its path. Orders by the number of the file, then by path: later ones are greater, whoever wrote them.
+/// A file of a run by its path. Orders by the number of the file, then by path: later files are greater, regardless of
+/// the writer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FileName {
     number: (u32, u32),
@@ -283,7 +284,7 @@ impl StoredFiles {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(format!("there is no run {run}"))),
             Err(error) => return Err(error),
         }
-        // Where nobody can say where else they went, they are here.
+        // Without a configuration that names other places, the files are here.
         let written = Written::read(&path.join(CONFIGURATION)).unwrap_or_default();
         let (mut found, limit) = (0, limit.min(MOST_FILES));
         let mut newest = BinaryHeap::with_capacity(limit + 1);

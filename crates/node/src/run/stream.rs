@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The longest sleep: whoever watches is asked at least this often.
+/// The longest sleep: `watch` is called at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Blocks of 256 KiB that are received into.
 const RECEIVE_BLOCKS: (usize, usize) = (256 << 10, 64);
@@ -156,7 +156,7 @@ pub struct CardOffer {
     pub writer: OfferWriter,
 }
 
-/// Who takes a card's place.
+/// What writes the blocks of a card.
 #[derive(Clone, Debug)]
 pub enum OfferWriter {
     /// Blocks that are read, whose kind is found.
@@ -178,7 +178,7 @@ impl CardOffer {
     /// The cards of a configuration: everything else in it is left alone.
     ///
     /// # Errors
-    /// Where it has none, or one that nobody writes.
+    /// If it has no card, or a card whose blocks come from nowhere.
     pub fn of_configuration(configuration: &Configuration) -> Result<Vec<Self>, StreamRunError> {
         let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
         if configuration.felix.is_empty() {
@@ -202,7 +202,7 @@ impl CardOffer {
                 most_chunk_bytes: largest_chunk(&links),
             },
             (None, None) => {
-                let why = format!("nobody writes the blocks of {}: give it `input` or [felix.emulate]", card.name);
+                let why = format!("no blocks for {}: give it `input` or [felix.emulate]", card.name);
                 return Err(StreamRunError::Unfit(why));
             }
         };
@@ -211,7 +211,7 @@ impl CardOffer {
     }
 }
 
-/// What came from a card, and what became of it.
+/// Counts of the data from a card, and of what subscribers got of them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Served {
     /// What its decoder has seen.
@@ -220,7 +220,7 @@ pub struct Served {
     pub server: ServerReport,
 }
 
-/// What is told while cards are served.
+/// Progress while cards are served.
 #[derive(Debug)]
 pub enum Serving<'a> {
     /// Subscribers of the card of this name may connect here.
@@ -229,7 +229,7 @@ pub enum Serving<'a> {
     GoesOn,
 }
 
-/// Serves until all cards have ended and everything is sent, or `watch` says false. Returns what became of each.
+/// Serves until all cards have ended and everything is sent, or `watch` returns false. Returns the counts of each card.
 ///
 /// # Errors
 /// Where a file has no blocks or cannot be read, or an address cannot be listened on.

@@ -394,7 +394,7 @@ impl RunSummary {
         self.judged()
     }
 
-    /// Writes the account into the run's directory, if this process has one, in the place of the takeover record.
+    /// Writes the account into the run's directory, if this process has one, and replaces the takeover record.
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -434,7 +434,7 @@ impl RunSummary {
         let decided_away = events.rejected + events.unselected;
         let displaced = self.synchrony.iter().filter(|state| state.is_displaced()).count();
         let without_event = |front_ends: &FrontEndsSummary| front_ends.without_event();
-        // Garbage of senders that are no source is no loss.
+        // Garbage from senders other than sources is not a loss.
         let garbage = self.by_source.values().map(|source| source.counts.get(Counter::GarbageBytes)).sum();
         self.fragments.facts().and(&InputSummary::facts(&self.inputs)).with([
             (Fact::GarbageBytes, garbage),

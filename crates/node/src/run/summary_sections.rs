@@ -130,11 +130,11 @@ pub struct ClockSummary {
 /// What the kernel said.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReading {
-    /// Somebody, such as NTP or PTP, sets the clock.
+    /// Whether the clock is synchronised, for example by NTP or PTP.
     pub synchronised: bool,
-    /// How far it is probably off, in microseconds.
+    /// Estimated error of the clock, in microseconds.
     pub estimated_error_us: u64,
-    /// How far it is off at most, in microseconds; 16,000,000 where nobody knows.
+    /// Upper bound of the clock's error, in microseconds; 16,000,000 if unknown.
     pub maximum_error_us: u64,
 }
 
@@ -258,13 +258,13 @@ pub struct CardSummary {
     pub blocks_damaged: u64,
     /// Blocks that their e-links' sequence numbers show to be missing.
     pub blocks_missing: u64,
-    /// Chunks that came whole, flagged ones and those of e-links that are no source included.
+    /// Whole chunks, including flagged ones and those of e-links without a source.
     pub chunks: u64,
     /// Incomplete chunks that were given up.
     pub given_up: u64,
     /// Flags that cards gave to chunks.
     pub flagged: u64,
-    /// Chunks, whole or given up, of e-links that are no source.
+    /// Chunks, whole or given up, of e-links without a source.
     pub nobodys: u64,
     /// Signals beside the data.
     pub signals: u64,
@@ -361,7 +361,8 @@ pub enum MeasureUnit {
 }
 
 impl MeasureSummary {
-    /// Every measure of which there is a value, by its stable name: `event_size`, `build_latency`, `filter`, `disk_write`.
+    /// Summarises each measure that has a value, by its stable name: `event_size`, `build_latency`, `filter`,
+    /// `disk_write`.
     pub(super) fn all(sample: &Sample) -> BTreeMap<String, Self> {
         let summary = |&measure: &Measure| {
             let summary = Self::new(measure.unit(), &sample.distribution(measure))?;
@@ -385,7 +386,7 @@ impl MeasureSummary {
     }
 }
 
-/// What became of filter units and of the events that they had.
+/// What happened to filter units and to their events.
 #[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FilterSummary {
     /// Events of which no decision could be had.
@@ -394,7 +395,7 @@ pub struct FilterSummary {
     pub returned: u64,
     /// Decisions on what a filter unit did not have: ignored.
     pub stale_decisions: u64,
-    /// Filter units that were started in the place of another one.
+    /// Filter units that were started to replace another one.
     pub restarts: u64,
     /// Filter units that ended too often and are not restarted.
     pub given_up: u64,

@@ -55,7 +55,7 @@ pub(crate) struct TransferConfig {
     pub(crate) writers: Vec<NodeId>,
 }
 
-/// What became of run files, since this process started.
+/// Transfers of run files since this process started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct TransferSummary {
     /// Run files whose checksum was confirmed.
@@ -111,7 +111,7 @@ impl TransferService {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What became of run files so far.
+    /// The transfers of run files so far.
     pub(super) fn summary(&self) -> TransferSummary {
         self.shared.summary.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -198,7 +198,7 @@ impl Service {
         self.take_ends();
     }
 
-    /// Takes note of files that were closed since, and forgets those that somebody took away.
+    /// Notes files that were closed since the last look, and forgets removed ones.
     fn look(&mut self) {
         self.queue.found(self.places.list());
         self.tell(|summary, left| summary.left = left);
@@ -212,7 +212,7 @@ impl Service {
             let name = format!("{THREAD}.{}", self.threads.len());
             let work = move || {
                 let result = transfer(&order, &file);
-                // Whoever ended the service does not want to know.
+                // If the service has ended, the result is not needed.
                 let _ = sender.send(Ended { file: file.path, result });
             };
             // Without a thread the file is tried again with the next look.
@@ -301,7 +301,7 @@ impl Queue {
         Self { files: BTreeMap::new(), at_once: at_once.max(1) }
     }
 
-    /// These are there; what is not, somebody took away.
+    /// Replaces the list of files. Files not in it were removed.
     fn found(&mut self, files: impl IntoIterator<Item = Found>) {
         let mut gone = std::mem::take(&mut self.files);
         for found in files {
@@ -338,7 +338,7 @@ impl Queue {
         file.due = now.after(FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE));
     }
 
-    /// Nobody waits for a pause to end any more.
+    /// Makes every file due at once, whatever its pause.
     fn try_everything_once_more(&mut self) {
         for file in self.files.values_mut() {
             (file.due, file.is_tried) = (Instant::ZERO, false);
@@ -356,15 +356,15 @@ impl Queue {
     }
 }
 
-/// So long is waited for the last words of a command that has ended; somebody whom it started may keep its output open.
+/// How long to wait for the last line of a command that has ended: a process that it started may keep its output open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// A line is cut behind so many bytes.
+/// Lines are cut after this many bytes.
 const LINE_BYTES: u64 = 4096;
 
 /// Why a file was not transferred.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The file here, or what stands beside it.
+    /// The run file, or a file beside it.
     #[error("the run file cannot be read, marked or deleted: {0}")]
     File(io::Error),
     /// The command cannot be started.
@@ -456,7 +456,8 @@ fn read_checksum(line: &str) -> Option<u32> {
         .then(|| u32::from_str_radix(word, 16).ok())?
 }
 
-/// Reads what somebody writes, on a thread of its own so that nobody waits for a reader; tells the last line at the end.
+/// Reads a command's output on a thread of its own, so that the caller does not wait for it. The receiver gets the last
+/// line at the end.
 fn last_line(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, line) = channel();
     std::thread::spawn(move || {
@@ -468,7 +469,7 @@ fn last_line(stream: impl Read + Send + 'static) -> Receiver<String> {
             }
             next.clear();
         }
-        // Whoever waited may have gone.
+        // The receiver may have gone.
         let _ = sender.send(last);
     });
     line
@@ -542,23 +543,23 @@ fn checksum(path: &Path) -> io::Result<(u32, u64)> {
     Ok((checksum.value(), bytes))
 }
 
-/// What stands in a checksum file, where there is one.
+/// The checksum in a checksum file; `None` if there is no such file.
 fn noted(path: &Path) -> io::Result<Option<u32>> {
     match fs::read_to_string(path) {
         Ok(text) => read_checksum(&text)
             .map(Some)
-            .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, format!("no checksum stands in {}", path.display()))),
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, format!("{} has no checksum", path.display()))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Whether it stands beside the file that it is safe elsewhere.
+/// Whether a mark beside the file says that it was transferred.
 pub(super) fn is_transferred(path: &Path) -> bool {
     beside(path, MARK_EXTENSION).exists()
 }
 
-/// Notes beside the file that it is safe elsewhere.
+/// Marks the file as transferred.
 fn mark(path: &Path, checksum: u32) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     fs::write(beside(path, MARK_EXTENSION), format!("{checksum:08x}  {name}\n"))
@@ -600,7 +601,7 @@ mod tests {
             let almost = now.after(Duration::from_millis(pause * 1000 - 1));
             assert!(queue.next(almost).is_none(), "not before {pause} s have passed");
             queue.found([found("a")]);
-            assert!(queue.next(almost).is_none(), "to be found again makes nothing sooner");
+            assert!(queue.next(almost).is_none(), "finding a file again does not make it due sooner");
             now = now.after(Duration::from_secs(pause));
         }
     }
@@ -617,7 +618,7 @@ mod tests {
         assert_eq!((next(&mut queue, 0), queue.len()), (None, 1));
         queue.try_everything_once_more();
         assert!(!queue.is_tried());
-        assert_eq!(next(&mut queue, 0).as_deref(), Some("a"), "nobody waits at the end");
+        assert_eq!(next(&mut queue, 0).as_deref(), Some("a"), "no pause is kept at the end");
         queue.failed(at(0), Path::new("a"));
         assert!(queue.is_tried());
     }

@@ -313,7 +313,7 @@ impl Units {
             || (until_sources_end || self.is_fed) && have_come_and_gone
     }
 
-    /// Ends the threads that write in the place of sources.
+    /// Ends the threads that write instead of sources.
     pub(super) fn end_feeders(&self) {
         self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
         while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {

@@ -45,7 +45,8 @@ impl Ending {
         self.halt();
     }
 
-    /// Threads that panicked, by name. All threads end then: they wait for each other, and one that is gone answers nobody.
+    /// Threads that panicked, by name. All threads end then: they wait for each other, and a panicked one does not
+    /// answer.
     pub(super) fn panicked(&self) -> Vec<String> {
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -264,7 +265,7 @@ pub(super) struct StatsPage<D> {
 }
 
 impl<D: Drive> StatsPage<D> {
-    /// Nothing stands in the page yet.
+    /// A drive with an empty page.
     pub(super) const fn new(drive: D, page: Option<NodePage>) -> Self {
         Self { drive, page, due: Instant::ZERO }
     }
@@ -329,7 +330,7 @@ impl Workshop<'_> {
         StatsPage::new(drive, page)
     }
 
-    /// The page of an event manager, by its index among those that there may be.
+    /// The page of an event manager, by its index among all possible event managers.
     pub(super) fn manager_page(&self, index: u16) -> Option<NodePage> {
         let name = if index == 0 { MANAGER.to_owned() } else { format!("{MANAGER}{}", index + 1) };
         self.pages.page(&name, PageRole::Manager, [])

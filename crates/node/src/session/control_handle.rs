@@ -1,4 +1,5 @@
-//! Commands to the run controller, who may give them, and what it shows: the view and the journal.
+//! Commands to the run controller, the control of them by one operator at a time, and what it publishes: the view and
+//! the journal.
 
 use super::masks::MaskRequest;
 use super::parameters::{LiveParameter, ParameterRequest};
@@ -19,27 +20,27 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The command.
     pub command: Command,
-    /// How.
+    /// How it ended.
     pub answer: Answer,
-    /// Where things are now.
+    /// The state of the sequence of runs now.
     pub state: OperationState,
-    /// What there is to say beside it: why not, and what would have been right.
+    /// An explanation: why the command was refused, and what would have been right.
     pub text: Option<String>,
 }
 
-/// Why nothing was done.
+/// Why a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RequestRefusal {
     /// Another operator holds the controls.
     HeldByAnother(String),
-    /// There is nothing of this name.
+    /// Nothing has this name.
     Unknown(String),
-    /// It cannot be had.
+    /// The request does not fit.
     Unfit(String),
     /// Run control has ended.
     Over,
@@ -48,17 +49,17 @@ pub enum RequestRefusal {
 /// Called with the answer, once, by the controller's thread.
 pub(super) type Reply = Box<dyn FnOnce(Told) + Send>;
 
-/// In whose name something is asked for.
+/// The origin of a request.
 pub(super) enum By {
-    /// The program's own, or of whoever sits at its terminal: always heard.
+    /// The program's own, or of the user at its terminal: always accepted.
     Program(String),
-    /// An operator's: not heard while another one holds the controls.
+    /// An operator's: refused while another operator holds the controls.
     Operator(String),
 }
 
 /// A request to the run controller.
 pub(super) enum Order {
-    /// With what is said of the run that it starts.
+    /// With the fields of the run that it starts.
     Command {
         command: Command,
         fields: Fields,
@@ -92,7 +93,7 @@ pub(super) enum Order {
 pub(super) struct Shared {
     view: Mutex<Arc<SessionView>>,
     journal: Mutex<Journal>,
-    /// Why a run could not be set up, the last time that it was tried.
+    /// Why the last attempt to set up a run failed.
     error: Mutex<Option<RunError>>,
 }
 
@@ -118,7 +119,7 @@ impl Shared {
     }
 }
 
-/// A place from which a sequence of runs is seen and commanded; copies are further ones.
+/// A handle to watch and command a sequence of runs. Clones refer to the same sequence.
 #[derive(Clone, Debug)]
 pub struct ControlHandle {
     pub(super) orders: Sender<Order>,
@@ -126,35 +127,37 @@ pub struct ControlHandle {
 }
 
 impl ControlHandle {
-    /// How things were a moment ago.
+    /// The latest view.
     pub fn view(&self) -> Arc<SessionView> {
         self.shared.view()
     }
 
-    /// What happened after the entry with this number, the oldest first; the last thousand entries are kept.
+    /// The entries after the one with this number, the oldest first. The last thousand entries are kept.
     pub fn journal_after(&self, number: u64) -> Vec<Entry> {
         self.shared.journal(|journal| journal.after(number))
     }
 
-    /// Says in the journal what somebody did that is no command of the runs.
+    /// Adds an entry to the journal about an operator's action other than a command of the runs.
     pub fn remark(&self, by: &str, text: String) {
         let view = self.view();
         self.shared.journal(|journal| journal.add(view.at, EntryKind::Command, view.run, Some(by), text));
     }
 
-    /// Why a run could not be set up when that was tried last; asked once.
+    /// Takes the reason why the last attempt to set up a run failed.
     pub fn take_error(&self) -> Option<RunError> {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Gives a command of the program itself, or of whoever sits at its terminal, whoever holds the controls. `reply` is called once, from
-    /// another thread, when it has ended, which may take as long as the run takes to drain; it must not block.
+    /// Gives a command of the program itself, or of the user at its terminal. It is accepted no matter which operator
+    /// holds the controls. `reply` is called once, from another thread, when the command has ended, which may take as
+    /// long as the run takes to drain; it must not block.
     pub fn command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
         let (fields, by) = (Fields::default(), By::Program(by.to_owned()));
         self.order(Order::Command { command, fields, by, reply: Box::new(reply) });
     }
 
-    /// As [`ControlHandle::command`], of an operator: refused while another one holds the controls. A start also takes the fields of the run.
+    /// Like [`ControlHandle::command`], for an operator: refused while another operator holds the controls. A start
+    /// also takes the fields of the run.
     pub fn operator_command(
         &self,
         command: Command,
@@ -170,8 +173,9 @@ impl ControlHandle {
         self.order(Order::Controls { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Takes sources out of runs, or in again, in an operator's name: the run that goes on, and those that follow. `reply` is called once,
-    /// from another thread, when the run has been told; from which event on it holds is seen in its snapshot. It must not block.
+    /// Masks or unmasks sources in an operator's name, in the current run and in those that follow. `reply` is called
+    /// once, from another thread, when the run was told; the run's snapshot has the event from which on it holds. It
+    /// must not block.
     pub fn mask(
         &self,
         request: MaskRequest,
@@ -181,8 +185,9 @@ impl ControlHandle {
         self.order(Order::Mask { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Takes sources out of the run that goes on, in an operator's name, and in again as soon as it is known from which event on they were
-    /// out, or not known in time. `reply` is called once, from another thread, when they are in again; it must not block.
+    /// Masks sources of the current run in an operator's name, and unmasks them as soon as the event from which on they
+    /// were out is known, or the time for that is over. `reply` is called once, from another thread, when they are
+    /// unmasked; it must not block.
     pub fn restart(
         &self,
         sources: Vec<SourceId>,
@@ -192,8 +197,8 @@ impl ControlHandle {
         self.order(Order::Restart { sources, by: by.to_owned(), reply: Box::new(reply) });
     }
 
-    /// Changes parameters, in an operator's name: of the run that goes on, and of those that follow. `reply` is called once, from another
-    /// thread, when the run has been told; it must not block.
+    /// Changes parameters in an operator's name, in the current run and in those that follow. `reply` is called once,
+    /// from another thread, when the run was told; it must not block.
     pub fn change(
         &self,
         request: ParameterRequest,
@@ -205,7 +210,7 @@ impl ControlHandle {
 
     fn order(&self, order: Order) {
         let Err(unsent) = self.orders.send(order) else { return };
-        // The thread has ended: everything is over.
+        // The thread has ended, and with it run control.
         match unsent.0 {
             Order::Command { command, reply, .. } => {
                 let state = OperationState::Over;
@@ -220,11 +225,11 @@ impl ControlHandle {
         }
     }
 
-    /// As [`ControlHandle::command`], and waits for the answer.
+    /// Like [`ControlHandle::command`], and waits for the result.
     pub fn ask(&self, command: Command, by: &str) -> Told {
         let (sender, receiver) = channel();
         self.command(command, by, move |told| {
-            // Whoever asked waits below.
+            // The caller waits below.
             let _ = sender.send(told);
         });
         let over =
@@ -233,58 +238,58 @@ impl ControlHandle {
     }
 }
 
-/// A sequence of runs as it was a moment ago.
+/// The state of a sequence of runs at one moment.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// When it was so.
+    /// The moment.
     pub at: Utc,
-    /// Where it is.
+    /// The state.
     pub state: OperationState,
     /// Since when.
     pub since: Utc,
-    /// What is being done.
+    /// The task under way.
     pub task: Option<Task>,
-    /// Why nothing goes on, in [`OperationState::Error`].
+    /// Why the sequence is in [`OperationState::Error`].
     pub fault: Option<Fault>,
-    /// What was wrong last, for people; of a fault or a refusal, until the next command is carried out.
+    /// The last trouble, for people. A fault or a refusal stays until the next command is carried out.
     pub trouble: Option<String>,
     /// The run that is set up or under way.
     pub run: Option<RunNumber>,
     /// Its directory.
     pub directory: Option<PathBuf>,
-    /// How long it has gone on.
+    /// How long it has lasted.
     pub age: Duration,
     /// Its numbers.
     pub snapshot: RunSnapshot,
     /// The same by node and source, for monitoring; updated twice a second, or once with many sources ([`super::SamplingInterval`]).
     pub sample: Arc<Sample>,
-    /// What is left of the disks.
+    /// The space left on the disks.
     pub disk_left: Option<DiskLeft>,
     /// Front ends under run control.
     pub front_ends: Option<FrontEndsAccount>,
-    /// Names and addresses where something listens.
+    /// Names and addresses that the nodes listen on.
     pub addresses: Vec<(String, String)>,
-    /// Where copies of the run's events can be asked for; none where no builder unit of it is in this process.
+    /// Where copies of the run's events can be requested; none if no builder unit of the run is in this process.
     pub tap: Option<Tap>,
-    /// What is counted of sources' fragments, of the run that was set up last; the sample has the numbers.
+    /// What is counted of sources' fragments in the run that was set up last. The sample has the numbers.
     pub histograms: Arc<[HistogramDefinition]>,
-    /// How many sources there are.
+    /// The number of sources.
     pub sources: usize,
-    /// What was asked of the system, refused, and gone without.
+    /// Requests to the system that were refused, and that the run does without.
     pub warnings: Vec<String>,
     /// The account of the last run that was closed.
     pub last: Option<Arc<RunSummary>>,
     /// The operator who holds the controls.
     pub operator: Option<Holder>,
-    /// What has to be said of a run when it is started.
+    /// Fields that a run must be given at its start.
     pub required_fields: Arc<[String]>,
-    /// What was said of the run that is under way.
+    /// The fields of the run that is under way.
     pub fields: Fields,
-    /// Sources that operators have taken out.
+    /// Masked sources.
     pub masked: Arc<BTreeSet<SourceId>>,
-    /// What can be changed while a run goes on.
+    /// Parameters that can be changed during a run.
     pub parameters: Arc<[LiveParameter]>,
-    /// By which the next run is set up, or was: TOML, as it is kept with each run.
+    /// The configuration by which the next run is, or was, set up: TOML, as it is kept with each run.
     pub configuration: Arc<str>,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
@@ -322,46 +327,46 @@ impl SessionView {
         }
     }
 
-    /// What can be asked for now.
+    /// The commands that are possible now.
     pub const fn allowed(&self) -> &'static [Command] {
         self.state.allowed()
     }
 }
 
-/// The operator whose commands alone are heard.
+/// The operator who holds the controls: commands of other operators are refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// What they call themselves.
+    /// The operator's name, as given by the operator.
     pub name: String,
-    /// Since when they hold the controls.
+    /// Since when the operator has held the controls.
     pub since: Utc,
 }
 
-/// What an operator wants to do with the controls.
+/// An operator's request for control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlsRequest {
-    /// To hold them, or to go on holding them: a sign of life.
+    /// To take the controls, or to keep them: a sign of life.
     Take {
-        /// Also where somebody else holds them.
+        /// Even if another operator holds them.
         is_forced: bool,
     },
-    /// To hold them no longer.
+    /// To release them, or to hand them over.
     Give {
-        /// Who is to hold them; none: nobody.
+        /// The operator who gets them; none: control is free.
         to: Option<String>,
     },
 }
 
-/// What became of that.
+/// The answer to a [`ControlsRequest`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlsTold {
     /// Who holds them now.
     pub holder: Option<Holder>,
-    /// Why they stay where they are; none where what was asked for is so.
+    /// Why the request was refused; none if it was granted.
     pub refusal: Option<String>,
 }
 
-/// The controls, and since when who has them.
+/// The controls, and since when their holder has had them.
 pub(super) struct Rota {
     controls: Controls,
     silence: Duration,
@@ -369,12 +374,12 @@ pub(super) struct Rota {
 }
 
 impl Rota {
-    /// Nobody holds the controls; whoever does, and gives no sign for so long, loses them.
+    /// The controls are free. A holder who gives no sign for `silence` will lose them.
     pub(super) const fn new(silence: Duration) -> Self {
         Self { controls: Controls::new(silence), silence, holder: None }
     }
 
-    /// Whoever holds the controls may be silent for so long from now on.
+    /// Sets how long a holder of the controls may be silent from now on.
     pub(super) const fn set_silence(&mut self, silence: Duration) {
         self.silence = silence;
         self.controls.set_silence(silence);
@@ -384,12 +389,12 @@ impl Rota {
         self.holder.as_ref()
     }
 
-    /// Why this operator's command is not heard; none where it is.
+    /// Why this operator's command is refused; none if it is accepted.
     pub(super) fn refusal(&mut self, now: Instant, by: &str) -> Option<String> {
         self.controls.permit(now, by).err().map(|refusal| self.why(&refusal))
     }
 
-    /// Does what an operator wants; with an entry for the journal where it changes something.
+    /// Carries out an operator's request. Also returns an entry for the journal if it changes something.
     pub(super) fn ask(
         &mut self,
         (now, utc): (Instant, Utc),
@@ -407,7 +412,7 @@ impl Rota {
         (ControlsTold { holder: self.holder.clone(), refusal }, entry)
     }
 
-    /// Whether whoever holds the controls was silent for too long; what the journal says of it.
+    /// Takes the controls from a holder who was silent for too long; returns the journal's entry on it.
     pub(super) fn tick(&mut self, now: Instant, utc: Utc) -> Option<String> {
         self.controls.tick(now).map(|change| self.note(utc, &change))
     }
@@ -418,10 +423,10 @@ impl Rota {
             ControlsChange::Taken { by, from: None } => format!("{by} takes the controls"),
             ControlsChange::Taken { by, from: Some(from) } => format!("{by} takes the controls from {from}, by force"),
             ControlsChange::Given { by, to } => format!("{by} gives the controls to {to}"),
-            ControlsChange::Released { by } => format!("{by} gives the controls up: everybody may give commands"),
+            ControlsChange::Released { by } => format!("{by} gives up the controls: control is free"),
             ControlsChange::Lost { by } => {
                 let silence = self.silence.as_secs();
-                format!("{by} gave no sign for {silence} s and loses the controls: everybody may give commands")
+                format!("{by} gave no sign for {silence} s and loses the controls: control is free")
             }
         }
     }
@@ -432,7 +437,7 @@ impl Rota {
                 let since = self.holder.as_ref().map_or_else(String::new, |holder| holder.since.time_of_day());
                 format!("{name} holds the controls since {since} UTC: ask for them, or take them by force")
             }
-            ControlsRefusal::Free => "nobody holds the controls, so that nobody can give them: take them".to_owned(),
+            ControlsRefusal::Free => "control is free, so there is nothing to give: take the controls first".to_owned(),
         }
     }
 }
@@ -442,7 +447,7 @@ impl Rota {
 pub enum EntryKind {
     /// The state changed.
     State,
-    /// Somebody gave a command, or the controls changed hands.
+    /// An operator gave a command, or control changed hands.
     Command,
     /// A command could not be carried out, or nothing goes on.
     Fault,
@@ -461,7 +466,7 @@ impl EntryKind {
         }
     }
 
-    /// From which level on it is told.
+    /// The least log level at which it is printed.
     const fn level(self) -> LogLevel {
         match self {
             Self::Fault => LogLevel::Error,
@@ -502,7 +507,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// What is told of what is added from now on.
+    /// Sets which of the entries added from now on are printed.
     pub(super) const fn set_level(&mut self, level: LogLevel) {
         self.level = level;
     }

@@ -21,46 +21,46 @@ pub trait Launch: Send + Sync {
     /// Sets up the next run.
     ///
     /// # Errors
-    /// Where something that it needs cannot be had.
+    /// If something that it needs is not available.
     fn launch(&self) -> Result<RunHandle, RunError>;
 
-    /// How runs are conducted, as the configuration says by which the next one is set up.
+    /// How the next run is conducted, according to its configuration.
     fn settings(&self) -> RunSettings;
 
-    /// Reads the configuration again, where it was read from somewhere: what it says otherwise than before.
+    /// Reads the configuration again, if it came from a file. Returns the differences.
     ///
     /// # Errors
-    /// Where it cannot be read, or says of something else that outlives runs; then what was read before holds.
+    /// If it cannot be read, or changes something that outlives runs. The previous configuration holds then.
     fn read_again(&self) -> Result<Differences, RunError> {
         Ok(Differences::new())
     }
 
-    /// What would help next time, by what a run's account says.
+    /// Advice for the next run, drawn from a run's account.
     fn advice(&self, _account: &RunSummary) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a configuration says of how its runs are conducted, whatever it is that builds their events.
+/// What a configuration says of how its runs are conducted, however their events are built.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     /// When a run ends by itself.
     pub limits: RunLimits,
-    /// What follows then; none where it does not say.
+    /// What follows then; none if it does not say.
     pub then: Option<AfterRun>,
-    /// How long everybody may take.
+    /// Timeouts of the steps of a run.
     pub timeouts: TimeoutSection,
-    /// What has to be said of a run when it is started.
+    /// Fields that a run must be given at its start.
     pub required_fields: Vec<String>,
     restarts: RestartRules,
     masks: MaskRules,
     parameters: Parameters,
-    /// All that it says.
+    /// The whole configuration.
     written: Written,
 }
 
 impl RunSettings {
-    /// Those of a configuration.
+    /// The settings of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         Self {
             limits: RunLimits::of(configuration),
@@ -78,11 +78,11 @@ impl RunSettings {
 /// How long the steps of a run may take.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// As long as is configured.
+    /// As configured.
     Configured,
-    /// The same, but for the beginning: nodes that are processes of their own come when somebody starts them.
+    /// The same, but for the beginning: nodes that are separate processes come when a user starts them.
     ForNodes,
-    /// Whoever watches decides.
+    /// No limit: the user decides.
     Unlimited,
 }
 
@@ -97,16 +97,16 @@ impl Patience {
     }
 }
 
-/// How a sequence of runs is conducted, besides what their configuration says.
+/// How a sequence of runs is conducted, apart from the configuration.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What follows a run that ends by itself, where the configuration does not say.
+    /// What follows a run that ends by itself, if the configuration does not say.
     pub after_run: AfterRun,
-    /// There is no other run than the first one: a stop ends everything.
+    /// There is only one run: a stop ends the session.
     pub is_single: bool,
-    /// How long is too long.
+    /// The limits for the steps of a run.
     pub patience: Patience,
-    /// What is said of each run unless its start says otherwise.
+    /// Default fields of each run.
     pub fields: Fields,
 }
 
@@ -119,17 +119,17 @@ pub(super) struct Rules {
     pub(super) after_run: AfterRun,
     /// How long each step may take.
     pub(super) tasks: TaskLimits,
-    /// An operator who gives no sign for so long loses the controls.
+    /// An operator who gives no sign for this time loses the controls.
     pub(super) silence: Duration,
-    /// How long nodes may take to say what has come of what they were told.
+    /// How long nodes may take to report the outcome of an order.
     pub(super) answering: Duration,
-    /// What has to be said of a run when it is started.
+    /// Fields that a run must be given at its start.
     pub(super) required_fields: Vec<String>,
-    /// What becomes of a run when a source starts its numbering again.
+    /// What to do if a source restarts its numbering.
     pub(super) restarts: RestartRules,
-    /// Which sources operators can take out.
+    /// Which sources operators can mask.
     pub(super) masks: MaskRules,
-    /// What they can change while a run goes on.
+    /// Parameters that operators can change during a run.
     pub(super) parameters: Parameters,
     /// The configuration, as it is kept with each run.
     pub(super) text: Arc<str>,
@@ -152,9 +152,9 @@ impl Rules {
     }
 }
 
-/// A system, or the part of one, of which runs can be set up in this process.
+/// A system, or a part of one, whose runs can be set up in this process.
 pub trait System: Send + 'static {
-    /// What stays from run to run, until the configuration is read again.
+    /// State that stays from run to run, until the configuration is read again.
     type Service: Default + Send;
 
     /// Its configuration.
@@ -163,7 +163,7 @@ pub trait System: Send + 'static {
     /// Sets up a run.
     ///
     /// # Errors
-    /// If something that it needs cannot be had.
+    /// If something that it needs is not available.
     fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError>;
 }
 
@@ -225,16 +225,16 @@ struct Present<S: System> {
     service: S::Service,
 }
 
-/// What outlives runs, and is therefore as it was when the program was started.
+/// Settings that outlive runs, and therefore stay as they were when the program was started.
 const LASTING: [&str; 7] = ["run.output", "control.", "alarm[", "alarms.", "logbook.", "monitor.", "version"];
 
 impl<S: System> Launcher<S> {
-    /// Of this one.
+    /// Sets up runs of this system.
     pub fn new(system: S) -> Self {
         Self { read: None, present: Mutex::new(Present { system, service: S::Service::default() }) }
     }
 
-    /// As [`Launcher::new`], and by what `read` returns when the configuration is read again.
+    /// Like [`Launcher::new`]; `read` reads the configuration again.
     pub fn reading(system: S, read: impl Fn() -> Result<S, RunError> + Send + Sync + 'static) -> Self {
         Self { read: Some(Box::new(read)), ..Self::new(system) }
     }
@@ -271,7 +271,7 @@ impl<S: System> Launch for Launcher<S> {
             return Err(RunError::Unfit(why));
         }
         if !differences.is_empty() {
-            // Whom it waits for, and where, may be something else now.
+            // The nodes that it waits for, and their addresses, may have changed.
             *present = Present { system, service: S::Service::default() };
         }
         Ok(differences)
@@ -287,14 +287,14 @@ pub struct ManagerProcess {
     pub addresses: Addresses,
     /// Which of the configured event managers it is.
     pub index: u16,
-    /// The first run is one that goes on without its event manager.
+    /// Whether the first run is one that continues after it lost its event manager.
     pub takes_over: bool,
 }
 
-/// What stays from run to run.
+/// State that stays from run to run.
 #[derive(Debug, Default)]
 pub struct ManagerService {
-    /// That of front ends under run control, where there are any; none before the first run.
+    /// The service for front ends under run control, if there are any; none before the first run.
     front_ends: Option<Option<FrontEndService>>,
     /// Where the last run's event manager listened, and in which epoch.
     last: Option<(String, u32)>,
@@ -317,7 +317,7 @@ impl System for ManagerProcess {
         let run = match &service.last {
             None if self.takes_over => take_over(&configuration, addresses, self.index, front_ends)?,
             None => launch_manager(&configuration, addresses, self.index, front_ends)?,
-            // Its nodes call where they called it before, and builder units may have heard of its epoch.
+            // Its nodes call the same address as before, and builder units may know its epoch.
             Some((address, epoch)) => {
                 addresses.managers[usize::from(self.index)].clone_from(address);
                 configuration.manager.epoch = *epoch;

@@ -7,7 +7,7 @@ use ropewalk_flow::control::operation::TaskLimits;
 use ropewalk_terms::{Counter, Instant, Role};
 use std::time::Duration;
 
-/// How long each step may take for nodes that keep the configured times, so that only who does not is left behind.
+/// How long each step may take for nodes that keep the configured times, so that only slower nodes are left behind.
 pub(super) fn task_limits(times: &TimeoutSection) -> TaskLimits {
     let nodes = times.manager.0 + 2 * times.drain.0;
     TaskLimits {
@@ -29,14 +29,14 @@ pub struct RunLimits {
     pub duration: Option<Duration>,
     /// After exactly this many triggers.
     pub events: Option<u64>,
-    /// When so many bytes of fragments have come.
+    /// When this many bytes of fragments were received.
     pub bytes: Option<u64>,
     /// When every source has connected and all connections have ended.
     pub until_sources_end: bool,
 }
 
 impl RunLimits {
-    /// As a configuration says.
+    /// The limits of a configuration.
     pub fn of(configuration: &Configuration) -> Self {
         let run = &configuration.run;
         Self {
@@ -48,20 +48,20 @@ impl RunLimits {
     }
 }
 
-/// Looks at one run.
+/// Watches one run.
 #[derive(Debug, Default)]
 pub(super) struct RunWatch {
-    /// Since when events are built.
+    /// When event building began.
     began: Option<std::time::Instant>,
     /// How long the run had gone on under another event manager.
     before: Duration,
     deserted: Deserted,
 }
 
-/// Sources whose connections ended with a life of their readout unit, and that have not come again.
+/// Sources whose connections ended when their readout unit restarted, and that have not reconnected.
 #[derive(Debug, Default)]
 struct Deserted {
-    /// Since when, where their readout unit is back.
+    /// Since when their readout unit has been back.
     since: Option<std::time::Instant>,
 }
 
@@ -83,7 +83,7 @@ impl Deserted {
 }
 
 impl RunWatch {
-    /// Goes on with a run that is so old.
+    /// Continues a run of this age.
     pub(super) const fn of_age(before: Duration) -> Self {
         Self { began: None, before, deserted: Deserted { since: None } }
     }
@@ -103,12 +103,12 @@ impl RunWatch {
     }
 }
 
-/// So many times as long as a reading took, nothing is read: of 700 sources a reading takes a millisecond.
+/// After a reading there is none for this many times as long as it took: a reading of 700 sources takes a millisecond.
 const PAUSE: u32 = 500;
-/// Numbers are never older, however long it takes to read them.
+/// Numbers are never older than this, however long a reading takes.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// When something is read again.
+/// When to read again.
 #[derive(Clone, Debug)]
 pub struct SamplingInterval {
     usual: Duration,
@@ -116,27 +116,28 @@ pub struct SamplingInterval {
 }
 
 impl SamplingInterval {
-    /// How often the state of a run is read where that takes next to no time.
+    /// How often the state of a run is read if that takes next to no time.
     pub const NUMBERS: Duration = Duration::from_millis(100);
-    /// How often every number of every source is.
+    /// How often every number of every source is read.
     pub const SAMPLES: Duration = Duration::from_millis(500);
 
-    /// As often as this, a second at most, where that takes next to no time; the first time at once.
+    /// An interval of this time, a second at most, if a reading takes next to no time. The first reading is due at
+    /// once.
     pub fn new(usual: Duration) -> Self {
         Self { usual, due: Instant::ZERO }
     }
 
-    /// It is time.
+    /// Whether a reading is due.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.due
     }
 
-    /// It is time as soon as somebody asks.
+    /// Makes the next reading due at once.
     pub fn hurry(&mut self) {
         self.due = Instant::ZERO;
     }
 
-    /// It was read from then until then.
+    /// Notes that the last reading took this time.
     pub fn was_read(&mut self, begun: Instant, ended: Instant) {
         let pause = ended.since(begun).saturating_mul(PAUSE);
         self.due = begun.after(pause.clamp(self.usual, self.usual.max(LONGEST)));
@@ -156,10 +157,10 @@ mod tests {
             |seconds, snapshot: &RunSnapshot| deserted.given_up(begin + Duration::from_secs(seconds), snapshot);
         assert_eq!(after(0, &snapshot), 0, "there are none");
         snapshot.orphans.insert(SourceId(1), 1);
-        assert_eq!(after(1000, &snapshot), 0, "somebody is to start it again");
+        assert_eq!(after(1000, &snapshot), 0, "an operator is to start it again");
         snapshot.nodes[0].1 = true;
         assert_eq!([1001, 1010, 1011].map(|at| after(at, &snapshot)), [0, 0, 1]);
-        // One of two has come.
+        // One of two has reconnected.
         snapshot.orphans.clear();
         assert_eq!(after(1012, &snapshot), 0);
     }

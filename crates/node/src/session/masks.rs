@@ -1,5 +1,5 @@
-//! Which sources take part in runs, as operators want it: it holds for the run that goes on, from an event on that is recorded, and for
-//! those that follow.
+//! Which sources take part in runs, as operators choose. A choice holds for the current run, from a recorded event on,
+//! and for the runs that follow.
 
 use super::control_handle::RequestRefusal;
 use crate::configuration::Configuration;
@@ -8,17 +8,17 @@ use ropewalk_terms::SourceId;
 use ropewalk_wire::message::ReportEntry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which sources there are, and which of them have to take part, or never do.
+/// The sources, and which of them must or never take part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaskRules {
-    /// Why a source cannot be masked or taken in again; none where it can.
+    /// Why a source cannot be masked or unmasked; none if it can.
     sources: BTreeMap<SourceId, Option<&'static str>>,
-    /// Flows by name, with the sources that may be masked: one of each has to take part.
+    /// Flows by name, with the sources that may be masked. At least one of each flow must take part.
     flows: Vec<(String, Vec<SourceId>)>,
 }
 
 impl MaskRules {
-    /// Those of the sources of readout units, or of flows.
+    /// The rules for the sources of readout units, or of flows.
     pub(super) fn of(configuration: &Configuration) -> Self {
         const MASKED: Option<&str> = Some("the configuration masks it in every run");
         let rule = |(trigger, requirement): (bool, Requirement)| match requirement {
@@ -40,7 +40,7 @@ impl MaskRules {
         rules
     }
 
-    /// Refuses that nobody takes part any more, in one of the flows where there are some.
+    /// Refuses a mask that would leave no source, in all or in one of the flows that have sources.
     fn expect_somebody(&self, takes_part: impl Fn(&SourceId) -> bool) -> Result<(), RequestRefusal> {
         let empty = self.flows.iter().find(|(_, sources)| !sources.iter().any(&takes_part));
         let of_flow = empty.map(|(flow, _)| format!("no source of flow `{flow}` would be left to take part"));
@@ -50,23 +50,23 @@ impl MaskRules {
     }
 }
 
-/// What an operator wants.
+/// An operator's request to mask or unmask sources.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MaskRequest {
-    /// Of which sources.
+    /// The sources.
     pub sources: Vec<SourceId>,
-    /// They take part no longer; otherwise again.
+    /// True to mask them, false to unmask them.
     pub is_masked: bool,
 }
 
-/// Which sources operators have taken out.
+/// The masks that operators have set.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
     rules: MaskRules,
     masked: BTreeSet<SourceId>,
-    /// Of which anything was ever said.
+    /// Sources that were ever masked or unmasked.
     mentioned: BTreeSet<SourceId>,
-    /// How often each source was taken out and in, in the run that goes on; none between runs.
+    /// How often each source was masked and unmasked in the current run; none between runs.
     turns: Option<BTreeMap<SourceId, usize>>,
 }
 
@@ -75,7 +75,7 @@ impl Masks {
         Self { rules, masked: BTreeSet::new(), mentioned: BTreeSet::new(), turns: None }
     }
 
-    /// There are other sources now: of those that stay, and may be masked, what was said still holds.
+    /// The set of sources has changed. Masks of sources that stay and may be masked still hold.
     pub(super) fn follow(&mut self, rules: MaskRules) {
         let may_be = |source: &SourceId| matches!(rules.sources.get(source), Some(None));
         self.masked.retain(may_be);
@@ -83,29 +83,29 @@ impl Masks {
         self.rules = rules;
     }
 
-    /// Those that take no part.
+    /// Masked sources.
     pub(super) const fn masked(&self) -> &BTreeSet<SourceId> {
         &self.masked
     }
 
-    /// Whether each source of which anything was said takes no part. To be told to each run, since front ends stay connected from run to
-    /// run, and may not have heard of what was said between two.
+    /// Whether each source that was ever mentioned is masked. Each run must be told, because front ends stay connected
+    /// from run to run and may have missed a change between two.
     fn said(&self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.mentioned.iter().map(|&source| (source, self.masked.contains(&source)))
     }
 
-    /// A run begins. What is to be said of it is returned: whether each source of which anything was said takes no part.
+    /// A run begins. Returns what it must be told: whether each source that was ever mentioned is masked.
     pub(super) fn begin(&mut self) -> impl Iterator<Item = (SourceId, bool)> + '_ {
         self.turns = Some(self.masked.iter().map(|&source| (source, 1)).collect());
         self.said()
     }
 
-    /// It is over.
+    /// The run is over.
     pub(super) fn end(&mut self) {
         self.turns = None;
     }
 
-    /// Refuses what would not be recorded of this source: so many more turns in the run that goes on.
+    /// Refuses a change that could not be recorded: `more` further turns of this source in the current run.
     fn expect_turns(&self, source: SourceId, more: usize) -> Result<(), RequestRefusal> {
         let times = ReportEntry::MOST_TURNS;
         let turns = self.turns.as_ref().and_then(|turns| turns.get(&source)).copied().unwrap_or(0);
@@ -118,13 +118,13 @@ impl Masks {
         Err(RequestRefusal::Unfit(why))
     }
 
-    /// Refuses sources that cannot be taken out and, behind that, in again.
+    /// Refuses sources that cannot be masked and then unmasked.
     pub(super) fn expect_restart(&self, sources: &[SourceId]) -> Result<(), RequestRefusal> {
         let turns = |source: &SourceId| if self.masked.contains(source) { 1 } else { 2 };
         sources.iter().try_for_each(|source| self.expect_turns(*source, turns(source)))
     }
 
-    /// All of that is done, or nothing: which sources that changes anything for.
+    /// Applies the whole request or nothing. Returns the sources whose mask changed.
     pub(super) fn ask(&mut self, request: &MaskRequest) -> Result<Vec<SourceId>, RequestRefusal> {
         let what = if request.is_masked { "masked" } else { "taken in" };
         for source in &request.sources {
@@ -171,7 +171,7 @@ mod tests {
         masks.ask(&MaskRequest { sources: ids(sources), is_masked })
     }
 
-    /// Sources that may all be masked.
+    /// Rules by which all these sources may be masked.
     fn all(ids: &[u32]) -> MaskRules {
         MaskRules { sources: ids.iter().map(|&id| (SourceId(id), None)).collect(), ..MaskRules::default() }
     }

@@ -1,4 +1,4 @@
-//! Parameters that may be changed while a run goes on: for that run, and for those that follow.
+//! Parameters that may be changed during a run: for that run, and for those that follow.
 
 use super::control_handle::RequestRefusal;
 use crate::configuration::{Configuration, FlowSection, LogLevel, StreamSection};
@@ -9,24 +9,24 @@ use ropewalk_flow::messages::Setting;
 use ropewalk_terms::{Parameter, StreamIndex};
 use std::time::Duration;
 
-/// How often nodes report their numbers unless somebody says otherwise.
+/// How often nodes report their numbers by default.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// What a time may be.
+/// The range of a time.
 const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(24 * 3600)];
-/// Oftener than that reports would be the work; whoever watches wants them oftener than that.
+/// Below the lower bound reports would dominate the work; above the upper one, viewers would wait too long.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(10)];
 
-/// What is changed by a parameter.
+/// What a parameter changes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// What nodes do.
+    /// The behaviour of nodes.
     Nodes(Parameter),
-    /// What this program tells of what happens; the value is the level's place in [`LogLevel::ALL`].
+    /// The log level of this program; the value is the level's place in [`LogLevel::ALL`].
     Log,
 }
 
 impl Subject {
-    /// What it is, for people.
+    /// A description for people.
     pub const fn help(self) -> &'static str {
         match self {
             Self::Nodes(parameter) => parameter.help(),
@@ -56,7 +56,7 @@ pub struct LiveParameter {
 }
 
 impl LiveParameter {
-    /// A value as it is written in a configuration.
+    /// A value in the syntax of a configuration.
     pub fn text(&self, value: u64) -> String {
         match self.subject {
             Subject::Nodes(Parameter::Prescale) => value.to_string(),
@@ -65,7 +65,7 @@ impl LiveParameter {
         }
     }
 
-    /// What nodes are told; none where it is not for them.
+    /// The setting for nodes; none if the parameter is not for them.
     const fn setting(&self) -> Option<Setting> {
         match self.subject {
             Subject::Nodes(parameter) => Some(Setting { parameter, of: self.of, value: self.value }),
@@ -73,7 +73,7 @@ impl LiveParameter {
         }
     }
 
-    /// The value that a text says.
+    /// Parses a value.
     fn read(&self, text: &str) -> Result<u64, String> {
         let unfit = |why: String| format!("{} = {text}: {why}", self.name);
         if self.subject == Subject::Log {
@@ -96,7 +96,7 @@ impl LiveParameter {
     }
 }
 
-/// What is to be changed: names and values, as in a configuration.
+/// Names and new values, as in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParameterRequest {
     /// All of them are changed, or none.
@@ -108,7 +108,7 @@ pub struct ParameterRequest {
 pub(super) struct Parameters(Vec<LiveParameter>);
 
 impl Parameters {
-    /// Those of a configuration.
+    /// The parameters of a configuration.
     pub(super) fn of(configuration: &Configuration) -> Self {
         if configuration.has_gateways() {
             return Self::of_gateways(configuration);
@@ -129,7 +129,7 @@ impl Parameters {
             time(Parameter::DrainTimeout, times.drain.0),
             time(Parameter::ReportInterval, REPORT_INTERVAL),
         ];
-        // Where filter units take events as files they choose streams, and read their task once.
+        // Filter units that get events as files choose streams themselves, and read their task once.
         let prescales = prescales(&configuration.stream, &streams).filter(|_| configuration.file_based.is_none());
         Self(times.into_iter().chain(prescales).chain([log(configuration.monitor.log_level)]).collect())
     }
@@ -149,12 +149,13 @@ impl Parameters {
         Self((0..).zip(&configuration.flow).map(timeout).chain([interval]).chain(prescales).chain([log]).collect())
     }
 
-    /// All of them.
+    /// All parameters.
     pub(super) fn all(&self) -> &[LiveParameter] {
         &self.0
     }
 
-    /// They are configured otherwise now: what was changed since stays as it is where the configuration says of it what it said.
+    /// Takes over a changed configuration. A parameter that was changed meanwhile keeps its value if its configured
+    /// value is the same.
     pub(super) fn follow(&mut self, configured: &Self) {
         let before = std::mem::replace(self, configured.clone());
         for one in &mut self.0 {
@@ -166,12 +167,12 @@ impl Parameters {
         }
     }
 
-    /// Those that are not as they were configured.
+    /// Parameters that differ from their configured value.
     pub(super) fn changed(&self) -> impl Iterator<Item = Setting> + '_ {
         self.0.iter().filter(|one| one.value != one.configured).filter_map(LiveParameter::setting)
     }
 
-    /// All of that is done, or nothing: what nodes are to be told, and each change in words.
+    /// Applies all changes or none. Returns the settings for nodes, and each change in words.
     pub(super) fn ask(&mut self, request: &ParameterRequest) -> Result<Vec<(Option<Setting>, String)>, RequestRefusal> {
         let mut next = self.0.clone();
         let mut told = Vec::new();
@@ -208,7 +209,7 @@ pub(super) fn report_interval(parameters: &Parameters) -> Duration {
     known.map_or(REPORT_INTERVAL, |one| Duration::from_nanos(one.value))
 }
 
-/// What is told of what happens now.
+/// The log level now.
 pub(super) fn log_level(parameters: &Parameters) -> LogLevel {
     let known = parameters.0.iter().find(|one| one.subject == Subject::Log);
     known.map_or_else(LogLevel::default, |one| level(one.value))

@@ -1,4 +1,5 @@
-//! Sources that are begun anew in mid-run: out, and in again as soon as it is known from which event on they were out.
+//! Sources that are restarted during a run: masked, and unmasked as soon as the event from which on they were out is
+//! known.
 
 use super::control_handle::RequestRefusal;
 use crate::configuration::{Configuration, RestartChoice};
@@ -10,27 +11,27 @@ use std::collections::BTreeMap;
 /// Restarts that may be under way at once.
 const MOST: usize = 32;
 
-/// What is known of a source that is begun anew.
+/// What is known of a restarted source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Restarted {
     /// The source.
     pub source: SourceId,
-    /// From which event on it is out, until it sends again; none where its readout unit has not said.
+    /// The event from which on it is out, until it sends again; none if its readout unit has not reported it.
     pub from: Option<EventKey>,
 }
 
-/// How a restart ended. Its sources take part again as soon as they send, however that was.
+/// How a restart ended. Its sources take part again as soon as they send, whatever the outcome.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RestartOutcome {
-    /// It is known from which event on each of them was out.
+    /// The event from which on each of them was out is known.
     Done,
-    /// It is not known of all of them, and nobody waits any longer.
+    /// Not known for all of them in time.
     Late,
     /// The run ended before it was known.
     RunOver,
 }
 
-/// What became of a restart.
+/// The result of a restart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RestartTold {
     /// How it ended.
@@ -42,7 +43,7 @@ pub struct RestartTold {
 /// Called once.
 pub(super) type RestartReply = Box<dyn FnOnce(Result<RestartTold, RequestRefusal>) + Send>;
 
-/// Sources that are to be out, so that they can be taken in again.
+/// Sources that are masked for a restart, to be unmasked later.
 struct Restart<R> {
     sources: Vec<SourceId>,
     by: String,
@@ -50,14 +51,14 @@ struct Restart<R> {
     reply: R,
 }
 
-/// One that has ended: whose sources are to be taken in again, in whose name, and who is told what.
+/// A restart that has ended: who asked for it, the result, and the callback for the result.
 pub(super) struct Ended<R> {
     pub(super) by: String,
     pub(super) told: RestartTold,
     pub(super) reply: R,
 }
 
-/// Those that are under way.
+/// Restarts that are under way.
 pub(super) struct Restarts<R> {
     under_way: Vec<Restart<R>>,
 }
@@ -75,12 +76,12 @@ impl<R> Restarts<R> {
         Err(RequestRefusal::Unfit(format!("{MOST} restarts are under way: wait until one of them has ended")))
     }
 
-    /// The run was told that these sources take no part. Nobody waits longer than until then for what comes of it.
+    /// The run was told that these sources take no part. The reply comes at `until` at the latest.
     pub(super) fn begin(&mut self, sources: Vec<SourceId>, by: String, until: Instant, reply: R) {
         self.under_way.push(Restart { sources, by, until, reply });
     }
 
-    /// Those that end now, by what the run tells of its masks, where there is one.
+    /// Takes the restarts that end now, judged by the masks that the run reports, if there is a run.
     pub(super) fn take_ended(
         &mut self,
         now: Instant,
@@ -110,24 +111,24 @@ impl<R> Restarts<R> {
     }
 }
 
-/// What the configuration says of that.
+/// What the configuration says of sources that restart their numbering.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RestartRules {
-    /// What is done.
+    /// What to do then.
     pub(super) choice: RestartChoice,
     /// Sources' names.
     names: BTreeMap<SourceId, String>,
 }
 
 impl RestartRules {
-    /// Those of a configuration. Sources of flows have no names but their ids.
+    /// The rules of a configuration. Sources of flows have no names but their ids.
     pub(super) fn of(configuration: &Configuration) -> Self {
         let name = |source: &crate::configuration::SourceSection| (SourceId(source.id), source.name_or_id());
         Self { choice: configuration.run.on_restart, names: configuration.source.iter().map(name).collect() }
     }
 }
 
-/// Of each source, how many restarts of the run were told.
+/// For each source, how many restarts of its numbering in this run were reported.
 #[derive(Debug, Default)]
 pub(super) struct Recounts(BTreeMap<SourceId, usize>);
 
@@ -137,7 +138,7 @@ impl Recounts {
         self.0.clear();
     }
 
-    /// The restarts that were not told yet, for people.
+    /// The restarts of numbering that were not reported yet, in words.
     pub(super) fn news(&mut self, snapshot: &RunSnapshot, rules: &RestartRules) -> Vec<String> {
         let mut news = Vec::new();
         for (&source, anomalies) in &snapshot.numbering {

@@ -25,18 +25,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The first key of every run: what the sources' counters begin with is unwrapped to 1.
+/// The first key of every run: the sources' first counter values are unwrapped to 1.
 const FIRST: EventKey = EventKey::new(0, 1);
 /// How long nodes may take to leave when a run has ended, before their threads are ended.
 const LEAVING: Duration = Duration::from_secs(5);
-/// How often a run is looked at.
+/// How often a run is examined.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often the view is renewed although nothing happened.
+/// How often the view is renewed if nothing happens.
 const PUBLISH: Duration = Duration::from_millis(100);
-/// Values that are told one by one when a configuration was read again.
+/// The most values that are listed one by one after a configuration was read again.
 const MOST_DIFFERENCES: usize = 20;
 
-/// Runs, one after the other. Dropping it drops what is left of a run, and waits for that.
+/// Runs, one after the other. Dropping it drops the rest of a run, and waits for that.
 #[derive(Debug)]
 pub struct Session {
     control: ControlHandle,
@@ -44,10 +44,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// Nothing is set up yet.
+    /// A session without a run.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// If the thread cannot be started.
     pub fn open(config: SessionConfig, launch: Arc<dyn Launch>) -> io::Result<Self> {
         let clock = MonotonicClock;
         let shared = Arc::new(Shared::new(SessionView::new(clock.utc())));
@@ -57,12 +57,12 @@ impl Session {
         Ok(Self { control: ControlHandle { orders, shared }, thread: Some(thread) })
     }
 
-    /// A place from which it is commanded.
+    /// A handle to command it.
     pub fn control(&self) -> ControlHandle {
         self.control.clone()
     }
 
-    /// Whether everything is over: nothing follows.
+    /// Whether the session has ended.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -73,18 +73,18 @@ impl Drop for Session {
         self.control.command(Command::Shutdown, "the program", |_| ());
         self.control.command(Command::Reset, "the program", |_| ());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so on its own.
+            // A thread that panicked has reported it itself.
             let _ = thread.join();
         }
     }
 }
 
-/// What a thread that had to wait brings.
+/// The result of a thread that did blocking work.
 enum Brought {
     Launched(TaskNumber, Result<Box<RunHandle>, RunError>, Differences),
-    /// What a run begins with is in its directory; why it does not begin, otherwise.
+    /// The first files of a run are written; otherwise, why it does not begin.
     Begins(TaskNumber, Box<RunHandle>, Result<Beginning, String>),
-    /// Without an account where that is another event manager's; what could not be written, otherwise.
+    /// Without an account if another event manager writes it. An error says what could not be written.
     Closed(TaskNumber, Option<Arc<RunSummary>>, Result<(), RunError>),
     Discarded(TaskNumber),
 }
@@ -93,7 +93,7 @@ enum Brought {
 enum Beginning {
     /// With its first event.
     Anew,
-    /// With what was taken over of an event manager that has ended.
+    /// With the state that was taken over from an event manager that has ended.
     TakenOver,
 }
 
@@ -106,7 +106,7 @@ struct RunController {
     masks: Masks,
     restarts: Restarts<RestartReply>,
     parameters: Parameters,
-    /// The configuration is read before the next run is set up.
+    /// Whether the configuration is read again before the next run is set up.
     reads_again: bool,
     clock: MonotonicClock,
     orders: Receiver<Order>,
@@ -123,10 +123,10 @@ struct RunController {
     doing: Option<(TaskNumber, Task)>,
     /// The task that begins a run whose handle is away for that.
     away_to_begin: Option<TaskNumber>,
-    /// Of front ends, that were told.
+    /// Incidents of front ends that were reported.
     incidents: usize,
     recounts: Recounts,
-    /// What was said of the run at its start, and is said of those that follow by themselves.
+    /// The fields given at the run's start. Runs that follow by themselves have the same.
     fields: Fields,
     view: SessionView,
     publish_due: Instant,
@@ -184,7 +184,7 @@ impl RunController {
             match self.orders.recv_timeout(LOOK) {
                 Ok(order) => self.take(order),
                 Err(RecvTimeoutError::Timeout) => {}
-                // All handles are gone, the session's own included.
+                // All handles are gone, including the session's own.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.turn();
@@ -205,7 +205,7 @@ impl RunController {
     fn take_controls(&mut self, request: &ControlsRequest, by: &str) -> ControlsTold {
         let (told, entry) = self.rota.ask((self.clock.now(), self.clock.utc()), by, request);
         entry.into_iter().for_each(|text| self.tell_command(by, text));
-        // Whoever is told looks at once.
+        // The caller looks at the view as soon as it has the answer.
         self.publish();
         told
     }
@@ -227,17 +227,17 @@ impl RunController {
             }
         }
         self.view.masked = Arc::new(self.masks.masked().clone());
-        // Whoever is told looks at once.
+        // The caller looks at the view as soon as it has the answer.
         self.shared.publish(self.view.clone());
         Ok(())
     }
 
-    /// Whether sources can be taken out of the run that goes on.
+    /// Whether sources of the current run can be masked.
     fn has_run(&self) -> bool {
         self.handle.is_some() && matches!(self.operation.state(), OperationState::Running | OperationState::Paused)
     }
 
-    /// Takes sources out; they are taken in again when their readout units have said from which event on they are out.
+    /// Masks sources. They are unmasked when their readout units have reported the event from which on they are out.
     fn restart(&mut self, mut sources: Vec<SourceId>, by: String, reply: RestartReply) {
         sources.sort_unstable();
         sources.dedup();
@@ -251,7 +251,7 @@ impl RunController {
         };
         match may_begin.and_then(|()| self.turn_masks(&request, &by)) {
             Ok(()) => {
-                // A readout unit that has heard of it says so with its next report.
+                // A readout unit that knows of it reports it with its next report.
                 let patience = self.rules.answering + 2 * report_interval(&self.parameters);
                 self.restarts.begin(request.sources, by, self.clock.now().after(patience), reply);
             }
@@ -259,12 +259,12 @@ impl RunController {
         }
     }
 
-    /// Takes in again what was to be out, and tells who asked for it.
+    /// Unmasks the sources of restarts that have ended, and replies.
     fn end_restarts(&mut self) {
         let goes_on = self.has_run();
         for ended in self.restarts.take_ended(self.clock.now(), &self.view.snapshot.masks, goes_on) {
             let sources = ended.told.sources.iter().map(|one| one.source).collect();
-            // Whoever asked for both was heard when they did, and there are turns enough.
+            // The operator's right to mask and unmask was checked at the request, and enough mask changes are left.
             let taken_in = self.turn_masks(&MaskRequest { sources, is_masked: false }, &ended.by);
             (ended.reply)(taken_in.map(|()| ended.told));
         }
@@ -282,7 +282,7 @@ impl RunController {
                 handle.set(setting);
             }
         }
-        // Whoever is told looks at once.
+        // The caller looks at the view as soon as it has the answer.
         self.shared.publish(self.view.clone());
         Ok(())
     }
@@ -348,12 +348,12 @@ impl RunController {
         }
     }
 
-    /// Nobody waits any longer for this task: who or what it was.
+    /// The controller stops waiting for this task: reports what has not ended.
     fn left_behind(&mut self, task: Task) {
         let living = self.closing.as_ref().map(RunThreads::living).unwrap_or_default();
         let whose = match task {
             Task::Prepare => "what is being set up is given back when it is done".to_owned(),
-            Task::Begin => "not everybody was ready: what has begun is ended".to_owned(),
+            Task::Begin => "not every node was ready: the begun run is ended".to_owned(),
             Task::Pause | Task::Resume => "the event manager did not answer: the run goes on as it was".to_owned(),
             Task::Drain => "what is left of the run is dropped".to_owned(),
             Task::Force => "the event manager did not answer: the run is closed without it".to_owned(),
@@ -366,7 +366,7 @@ impl RunController {
         self.trouble(format!("{} took longer than {limit} s: {whose}", task.name()));
         match (task, &mut self.handle) {
             (Task::Close | Task::Discard, _) => self.forget_run(),
-            // What was said last holds, whenever it is heard.
+            // The last order holds, whenever it is received.
             (Task::Pause, Some(handle)) => handle.resume(),
             (Task::Resume, Some(handle)) => handle.pause(),
             _ => {}
@@ -383,13 +383,13 @@ impl RunController {
                 Some(format!("{} is of no use in state {}; allowed are: {what}", command.name(), state.name()))
             }
             Answer::Overtaken => Some(format!("another command came after this one; the state is {}", state.name())),
-            // Of commands that are not heard nobody gets here.
+            // A refused operator command does not get here.
             Answer::Refused | Answer::Failed(_) | Answer::HeldByAnother => self.view.trouble.clone(),
         };
         Told { command, answer, state, text }
     }
 
-    /// Looks at the run that is set up or under way.
+    /// Examines the run that is set up or under way.
     fn look(&mut self) {
         let Some(handle) = &mut self.handle else { return };
         let now = self.clock.now();
@@ -437,7 +437,7 @@ impl RunController {
         }
     }
 
-    /// A source may have started its numbering again, and nothing tells where it is.
+    /// A source may have restarted its numbering, and its position is unknown.
     fn look_for_restarts(&mut self, now: Instant) {
         let restarts = self.recounts.news(&self.view.snapshot, &self.rules.restarts);
         if restarts.is_empty() {
@@ -464,8 +464,9 @@ impl RunController {
             Task::Close | Task::Discard => self.end(number, task),
             Task::Pause | Task::Resume | Task::Drain | Task::Force => {
                 let Some(handle) = &mut self.handle else {
-                    // It was to begin, and whoever writes what it begins with has it still. It begins and ends when it comes, so that a
-                    // run whose number is used has an account; or nobody waits any longer, and it is discarded then.
+                    // The run was to begin, and the worker that writes its first files still has it. When it comes
+                    // back, it begins and ends, so that a run whose number is used has an account; or, if the time is
+                    // over, it is discarded.
                     if task != Task::Drain || self.away_to_begin.is_none() {
                         self.operation.run_over(self.clock.now());
                     }
@@ -491,13 +492,13 @@ impl RunController {
                 Ok(differences) => (launch.launch(), differences),
                 Err(error) => (Err(error), Differences::new()),
             };
-            // Where nobody waits for it any more, it is dropped with the channel.
+            // If the controller no longer waits for it, the result is dropped with the channel.
             let _ = bring.send(Brought::Launched(number, launched.map(Box::new), differences));
         };
         self.work(number, "launch", work);
     }
 
-    /// Does what blocks on a thread of its own.
+    /// Runs blocking work on a thread of its own.
     fn work(&mut self, number: TaskNumber, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
             self.trouble(format!("there is no thread to be had: {error}"));
@@ -618,7 +619,7 @@ impl RunController {
         }
     }
 
-    /// The configuration says something else from now on.
+    /// Applies a configuration that has changed.
     fn follow(&mut self, differences: &Differences) {
         for (key, (before, now)) in differences.iter().take(MOST_DIFFERENCES) {
             let [before, now] = [before, now].map(|text| text.as_deref().unwrap_or("nothing"));
@@ -657,7 +658,7 @@ impl RunController {
                 self.view.histograms = handle.histograms();
                 self.view.warnings = handle.warnings().to_vec();
                 self.handle = Some(handle);
-                // Whatever stood in the way before is mended.
+                // An earlier error is resolved.
                 self.shared.set_error(None);
                 self.operation.ended(self.clock.now(), number, Outcome::Done);
             }

@@ -135,7 +135,7 @@ fn a_paused_run_builds_nothing_and_loses_nothing() {
     assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
 }
 
-/// As when somebody interrupts the program while a run begins: what it begins with is being written then.
+/// As if the user interrupts the program while a run begins: its first files are being written then.
 #[test]
 fn a_run_whose_number_is_used_has_an_account_however_early_it_is_stopped() {
     for _ in 0..10 {
@@ -280,7 +280,7 @@ fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_i
     assert_eq!(command_of(&control, "ada", Command::Start).answer, Answer::Done);
     assert_eq!(operator(&control, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
     assert_eq!(command_of(&control, "ada", Command::Stop).answer, Answer::HeldByAnother);
-    // Whoever sits at the terminal.
+    // The user at the terminal.
     ask(&control, Command::Stop);
     let said: Vec<_> = control.journal_after(0).into_iter().map(|entry| entry.text).collect();
     for text in ["ada takes the controls", "bob takes the controls from ada, by force"] {
@@ -370,8 +370,8 @@ fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
         configuration(&output.0, true, &format!("[storage]\nstart_free = \"{room}\"\nleast_free = \"1KiB\""))
     };
     let file = Arc::new(Mutex::new(with("1000000GiB")));
-    let (first, read) = (file.lock().expect("nobody panics").clone(), Arc::clone(&file));
-    let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
+    let (first, read) = (file.lock().expect("no thread panicked").clone(), Arc::clone(&file));
+    let launch = Launcher::reading(first, move || Ok(read.lock().expect("no thread panicked").clone()));
     let session = session_of(launch, Fields::default());
     let control = session.control();
     ask(&control, Command::Configure);
@@ -384,7 +384,7 @@ fn a_run_for_which_there_is_no_room_does_not_start_and_is_told_what_to_do() {
         "{why}"
     );
     assert_eq!(std::fs::read_dir(output.0.join("run000001")).expect("it is set up").count(), 0, "nothing has begun");
-    *file.lock().expect("nobody panics") = with("0");
+    *file.lock().expect("no thread panicked") = with("0");
     ask(&control, Command::Reset);
     ask(&control, Command::Configure);
     ask(&control, Command::Start);
@@ -410,7 +410,7 @@ fn a_run_whose_directory_cannot_be_written_does_not_start_and_the_next_one_does(
     assert!(account(&ask(&control, Command::Stop)).is_balanced());
 }
 
-/// What stands still as the disk does: whoever opens it waits until somebody writes into it.
+/// A file that blocks as a stalled disk does: opening it waits until a writer opens it.
 fn stand_still(file: &Path) {
     let made = std::process::Command::new("mkfifo").arg(file).status().expect("every system has it");
     assert!(made.success(), "{}", file.display());
@@ -433,7 +433,7 @@ fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
     let view = ask(&control, Command::Start);
     wait_for(&control, "events", |view| built(view) > 0);
     // It goes on at last, and its run is given back.
-    drop(std::fs::File::create(&file).expect("somebody reads it"));
+    drop(std::fs::File::create(&file).expect("the run reads it"));
     ask(&control, Command::Stop);
     assert_eq!(account(&self::view(&control)).run, view.run.expect("it goes on").0);
 }
@@ -442,12 +442,12 @@ fn a_disk_that_stands_still_at_the_start_holds_up_that_run_and_nobody_else() {
 fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     let output = Output::new("again");
     let file = Arc::new(Mutex::new(configuration(&output.0, true, "events = 100")));
-    let first = file.lock().expect("nobody panics").clone();
+    let first = file.lock().expect("no thread panicked").clone();
     let read = Arc::clone(&file);
-    let launch = Launcher::reading(first, move || Ok(read.lock().expect("nobody panics").clone()));
+    let launch = Launcher::reading(first, move || Ok(read.lock().expect("no thread panicked").clone()));
     let session = session_of(launch, Fields::default());
     let control = session.control();
-    let write = |run: &str| *file.lock().expect("nobody panics") = configuration(&output.0, true, run);
+    let write = |run: &str| *file.lock().expect("no thread panicked") = configuration(&output.0, true, run);
     let account = |events: u64| {
         let before = control.view().last.as_ref().map(|account| account.run);
         ask(&control, Command::Configure);
@@ -466,7 +466,7 @@ fn what_is_changed_in_the_configuration_holds_when_it_is_configured_again() {
     assert!(said.iter().any(|text| text == told), "{said:?}");
     // What outlives runs is another matter.
     let elsewhere = output.0.join("elsewhere");
-    *file.lock().expect("nobody panics") = configuration(&elsewhere, true, "events = 250");
+    *file.lock().expect("no thread panicked") = configuration(&elsewhere, true, "events = 250");
     ask(&control, Command::Reset);
     let refused = control.ask(Command::Configure, BY);
     assert_eq!((refused.answer, refused.state), (Answer::Refused, OperationState::Initial));

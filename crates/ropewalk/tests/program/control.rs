@@ -276,7 +276,7 @@ fn one_operator_holds_the_controls_and_ctl_says_who() {
         Program::run(words.iter().chain(more))
     };
     controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
-    assert!(ctl("operator", &[]).expect_status(0).out[0].contains("nobody holds the controls"));
+    assert!(ctl("operator", &[]).expect_status(0).out[0].contains("control is free"));
     assert!(ctl("take", &["--by", "bob"]).expect_status(0).out[0].contains("bob holds the controls since "));
     let refused = controlled.ctl("start");
     assert_eq!(refused.expect_status(3).account()["answer"], "held_by_another");

@@ -165,5 +165,5 @@ fn the_cards_of_a_configuration_are_served_without_a_builder() {
     let refused = Program::run(["felix", "serve", &config, "--loop"]);
     assert!(refused.expect_status(2).errors.contains("flx0 is emulated"), "{refused:#?}");
     let nobody = Program::run(["felix", "serve", &configuration(&directory, LINKS, "")]);
-    assert!(nobody.expect_status(2).errors.contains("nobody writes the blocks of flx0"), "{nobody:#?}");
+    assert!(nobody.expect_status(2).errors.contains("no blocks for flx0"), "{nobody:#?}");
 }

@@ -165,7 +165,7 @@ fn listeners_apart(configuration: &Configuration, faults: &mut Faults) {
 
 /// The protocol number between gateways and nodes straight over IP: RFC 3692's second one for experiments.
 pub(crate) const FARM_PROTOCOL: u8 = 254;
-/// Those that nobody else uses: unassigned ones, and RFC 3692's first one for experiments.
+/// Protocol numbers without another user: unassigned ones, and RFC 3692's first one for experiments.
 const PROTOCOLS: core::ops::RangeInclusive<u8> = 147..=253;
 
 /// Packets straight over IP have no ports.

@@ -17,7 +17,7 @@ const PIECES: usize = 16 << 10;
 /// One file of events while it is written. Used again for the next one, with its memory.
 #[derive(Debug)]
 pub(super) struct EventFile {
-    /// Its events; its header comes last, when it is known what stands in it.
+    /// Its events. The header is written last, when its content is known.
     pub(super) raw: WholeFile,
     /// What is in it, as a document.
     pub(super) account: WholeFile,

@@ -553,7 +553,7 @@ impl Lumisections {
         self.open.get(&lumisection).is_none_or(|open| open.total.is_some())
     }
 
-    /// No event of any comes any more. Of those that nobody has closed this builder unit knows its own events alone.
+    /// Marks every lumisection as over. For one that was not closed, only this builder unit's own events are known.
     fn close_all(&mut self) {
         for open in self.open.values_mut() {
             let events = open.written.events;

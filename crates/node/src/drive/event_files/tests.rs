@@ -151,7 +151,7 @@ fn a_lumisection_is_closed_behind_its_files_and_the_run_behind_its_lumisections(
     assert_eq!(bench.numbers::<EndOfLumisection>("run000007_ls0002_EoLS.jsn"), EndOfLumisection::default());
     bench.add(3, 2);
     bench.finish();
-    // Nobody had closed the third one: what this builder unit wrote is all that is known.
+    // The third one was not closed: only what this builder unit wrote is known.
     assert_eq!(bench.numbers::<EndOfLumisection>("run000007_ls0003_EoLS.jsn").total_events, 1);
     let expected = EndOfRun { events: 2, files: 2, lumisections: 2, last_lumisection: 3 };
     assert_eq!(bench.numbers::<EndOfRun>("run000007_ls0000_EoR.jsn"), expected);

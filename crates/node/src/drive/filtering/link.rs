@@ -68,7 +68,7 @@ pub trait LocalFilter: Send {
     /// The run has ended.
     fn end(&mut self) {}
 
-    /// What the clock says, to tell how long decisions take; none where nobody wants to know.
+    /// Reads the clock to measure how long decisions take; none if that is not measured.
     fn time(&self) -> Option<Instant> {
         None
     }
@@ -203,9 +203,9 @@ pub struct RemoteUnit<P> {
     staging: Staging,
     notes: RemoteNotes,
     endpoint: Option<Endpoint>,
-    /// It was told who calls.
+    /// Whether this builder unit's hello was sent.
     is_greeted: bool,
-    /// It is to be there.
+    /// Whether the filter unit is wanted.
     is_wanted: bool,
     retry: Instant,
     /// Events that it takes at once; none before it is ready.
@@ -334,7 +334,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
         }
     }
 
-    /// Looks at what has come. Returns whether it has become ready.
+    /// Handles received messages. Returns whether the filter unit has become ready.
     fn hear_all(&mut self, now: Instant) -> bool {
         let was_ready = self.window.is_some();
         if let Err(why) = self.hear() {
@@ -389,7 +389,7 @@ impl<P: Dispatcher> RemoteUnit<P> {
         Ok(())
     }
 
-    /// What was said of the event that is due, if it can be true.
+    /// Decodes the received decision; `None` if it cannot belong to the event that is due.
     fn checked(&mut self, said: &mut Said) -> Option<UnitDecision> {
         said.clear();
         let fills = &mut said.fills;
@@ -421,7 +421,7 @@ impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
 
     fn kill(&mut self) {
         self.hang_up();
-        // Nobody hears what it says from now on: for the run it has ended.
+        // Its messages are ignored from now on: for this run it has ended.
         (self.is_wanted, self.window, self.has_ended) = (false, None, true);
     }
 

@@ -40,7 +40,7 @@ const AT_ONCE: usize = 64;
 
 /// Who decides.
 enum Decider {
-    /// Nobody: everything is accepted.
+    /// No filter: everything is accepted.
     Nobody,
     /// A function of this process, and the slots of the events that wait for it.
     Here(Box<dyn LocalFilter>, VecDeque<u32>),
@@ -240,8 +240,8 @@ impl Filtering {
         self.results.as_mut().is_some_and(|results| results.room(RESULT_BYTES).is_some())
     }
 
-    /// Decides on some events, so that a filter that takes its time does not keep the thread from everything else. Where it is
-    /// over, nobody is asked.
+    /// Decides on some events, so that a slow filter does not keep the thread from other work. Once the run is over the
+    /// filter is not called.
     fn decide_here(&mut self, builder: &Builder, is_over: bool) -> usize {
         let mut work = 0;
         let has_some = matches!(&self.decider, Decider::Here(_, waiting) if !waiting.is_empty());
@@ -410,7 +410,7 @@ impl Filtering {
         self.decided[slot as usize] = decided;
     }
 
-    /// Events that nobody writes, with what was decided of them.
+    /// Events that are not written, with their verdicts.
     pub fn let_go(&mut self) -> impl ExactSizeIterator<Item = (u32, Verdict)> {
         self.to_let_go.drain(..)
     }
@@ -455,7 +455,7 @@ impl Filtering {
         self
     }
 
-    /// How long decisions took; none where nobody decides.
+    /// How long decisions took; none without a filter.
     pub(super) const fn times(&self) -> Option<&Recorder> {
         if let Decider::Nobody = self.decider { None } else { Some(&self.times) }
     }
@@ -596,14 +596,14 @@ impl Recorded for DecidedEvent<'_> {
     }
 }
 
-/// The counts of a builder unit, and who keeps them. Where nobody does nothing is counted.
+/// The counts of a builder unit, and their keeper. Without a keeper nothing is counted.
 struct Monitor {
     monitoring: Monitoring,
     /// Where the histograms of the filter of this thread are found.
     here: Vec<Option<u16>>,
     keeper: Option<Box<dyn RecordKeeper>>,
     run: RunNumber,
-    /// Closed, and nobody had room for it.
+    /// A closed lumisection for which the keeper had no room.
     refused: Option<LumisectionRecord>,
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!  connection -> unknown: its first bytes are looked at -> a source's: bytes -> Framer -> fragments -> flow::Readout
 //!                   |                                         |
-//!                   +-> turned away: nobody's bytes, or       +-> not read while the machine has no room for it, or
+//!                   +-> turned away: bytes of no source, or   +-> not read while the machine has no room for it, or
 //!                       too few of them for too long              its blocks are out: then the sender waits
 //! ```
 //! Nothing is read, and no block taken, before the source is known. So a source that comes while every block is out is known
@@ -227,7 +227,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Nobody is let in any more.
+    /// Refuses further connections.
     pub(super) const fn close(&mut self) {
         self.is_closed = true;
     }
@@ -377,7 +377,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// What frames a connection whose place is this, where any is left.
     fn framer_at(&mut self, place: Option<usize>) -> Option<Framer> {
         match place {
-            // Its frames are described to nobody else. More than are kept come where it hangs up again and again, and is not read.
+            // This source has its own frame description. More framers than are kept are needed if it reconnects again
+            // and again without being read.
             Some(place) if self.descriptions[place].is_some() => {
                 let more = || own_framer(&self.sources[place], self.descriptions[place].as_ref());
                 self.own_framers[place].pop().or_else(more)
@@ -606,7 +607,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// A way in for one source.
 #[derive(Debug)]
 pub enum Entrance {
-    /// Whoever connects to this address is the source.
+    /// Listens at this address. Any client that connects is the source.
     Listen(String),
     /// The source listens at this address: it is called, and called again when the connection has ended, unless its end is
     /// the source's end.
@@ -686,8 +687,8 @@ impl Entrances {
         })
     }
 
-    /// Calls whoever is not connected, where it is time; what they say first lies in `owner`'s blocks. Returns how many
-    /// were called.
+    /// Connects to the sources that are not connected and whose retry is due. What they send first is stored in
+    /// `owner`'s blocks. Returns the number of connection attempts.
     fn call_due(&mut self, now: Instant, endpoints: &mut impl Dispatcher, owner: Owner) -> usize {
         let is_due = |call: &&mut Call| call.endpoint.is_none() && !call.is_over && now >= call.retry;
         let mut called = 0;
@@ -709,7 +710,7 @@ impl Entrances {
         }
     }
 
-    /// When somebody is called again.
+    /// When the next connection attempt is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let waiting = self.calls.iter().filter(|call| call.endpoint.is_none() && !call.is_over);
         waiting.map(|call| call.retry).min()

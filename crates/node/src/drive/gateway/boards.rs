@@ -19,7 +19,7 @@ pub enum Order {
     SetPrescale(u16, u64),
 }
 
-/// How far somebody has read.
+/// How far a reader of the board has read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Read {
     changes: u64,
@@ -29,8 +29,8 @@ pub struct Read {
 /// What was said since the run was set up.
 #[derive(Debug, Default)]
 struct Said {
-    /// Each source that takes part no longer, or again, one behind the other: who was away in between has as many turns to record as
-    /// everybody else. So many are allowed of each source that this stays short.
+    /// Each source that was masked or unmasked, in order: a reader that was away in between has to record as many turns
+    /// as all other readers. The number allowed per source keeps the list short.
     masks: Vec<(SourceId, bool)>,
     /// By flow, the last time-out, if there was one.
     timeouts: BTreeMap<u16, Duration>,
@@ -119,9 +119,9 @@ pub struct Shown {
     pub changes: u64,
     /// The gateway has ended: nothing follows.
     pub is_over: bool,
-    /// How often hardware was told.
+    /// How often the state was sent to the hardware.
     pub told: u64,
-    /// How often that failed.
+    /// How often sending it failed.
     pub failed: u64,
     /// Why it failed last.
     pub failure: Option<String>,
@@ -155,7 +155,7 @@ impl ThrottleBoard {
         self.changed.notify_all();
     }
 
-    /// The gateway ends: whoever does not hear that must take it for an error, and so must who does.
+    /// Ends the board in the error state. Hardware that misses this message must assume the same state.
     pub fn close(&self) {
         let mut shown = self.lock();
         (shown.state, shown.is_over) = (ThrottleState::Error, true);
@@ -175,7 +175,7 @@ impl ThrottleBoard {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Hardware was told, or could not be.
+    /// Counts a state sent to the hardware, or a failure to send it.
     pub fn note(&self, outcome: Result<(), String>) {
         let mut shown = self.lock();
         match outcome {

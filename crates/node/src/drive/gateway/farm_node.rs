@@ -379,7 +379,7 @@ impl EmulatedFilter {
             return None;
         }
         self.working.pop();
-        // Whoever works on it was free from then on, not from now on.
+        // The worker was free from `until` on, not from `now` on.
         self.work(until);
         Some((gateway, sequence, self.random.unit() < self.config.accept))
     }

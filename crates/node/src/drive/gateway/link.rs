@@ -1,8 +1,8 @@
 //! How gateways, nodes and readers of decisions reach each other: by datagrams, or over connections.
 //!
-//! Over connections messages follow each other, each as long as its head says. What cannot be sent now, because nobody is
-//! connected or a peer takes too little, is dropped and counted: the machines at both ends know that messages get lost, and
-//! one slow node must not hold up the others.
+//! On a connection messages follow each other, each as long as its head says. A message that cannot be sent now is
+//! dropped and counted, because no peer is connected or the peer reads too slowly: the machines at both ends expect
+//! lost messages, and one slow node must not hold up the others.
 
 use crate::drive::admission::Strangers;
 use crate::drive::link::EndpointTable;
@@ -195,9 +195,9 @@ const MOST_LISTENERS: usize = 64;
 pub enum Callers {
     /// This side does.
     Nobody,
-    /// Others do, and say something at once: those that do not are few, and not for long.
+    /// Peers connect and send something at once. Silent connections are few and short-lived.
     Speaking,
-    /// Others do, and listen.
+    /// Peers connect and only listen.
     Listening,
 }
 
@@ -234,7 +234,7 @@ impl<D: Dispatcher> Connections<D> {
     /// Takes connections at this address; the address as bound. Messages are written to `staging`.
     ///
     /// # Errors
-    /// Where nobody can listen there.
+    /// When the address cannot be listened on.
     pub fn listen(
         mut endpoints: D,
         address: &str,
@@ -360,7 +360,7 @@ impl<D: Dispatcher> Connections<D> {
         None
     }
 
-    /// Sends a message to everybody who is connected, and ends the connection of whoever takes too little.
+    /// Sends a message to every connected peer, and closes the connections of peers that read too slowly.
     fn send_to_all(&mut self, message: &[u8]) {
         for place in 0..self.table.places() {
             let established = self.table.at(place).filter(|(_, connection)| connection.is_established);
@@ -399,7 +399,7 @@ impl<D: Dispatcher> Connections<D> {
     }
 }
 
-/// Cuts whole messages from what has come; false where that is something else.
+/// Cuts whole messages out of the received bytes. Returns false if the bytes are not a message.
 fn cut(connection: &mut Connection, packets: &mut Vec<Packet>) -> bool {
     while let Some(head) = connection.bytes.peek_array::<FRAME_BYTES>(0) {
         let Ok(frame) = Frame::parse(&head) else { return false };
@@ -478,8 +478,8 @@ impl<D: Dispatcher> Link for Connections<D> {
 
 /// A link to the readers of a flow's decisions, who connect when they like, and of whom nothing is heard.
 pub trait DecisionReaders: Link {
-    /// Sends the message to everybody who is connected. Who takes so little that it does not fit into his queue is cut off:
-    /// a stream with a gap would be worse than its end.
+    /// Sends the message to every connected reader. A reader whose queue has no room for the message is cut off: a
+    /// stream with a gap would be worse than its end.
     fn tell(&mut self, message: &[u8]);
 
     /// How many were cut off.

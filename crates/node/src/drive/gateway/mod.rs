@@ -52,7 +52,7 @@ pub enum Gathering {
     Copy(Copying),
 }
 
-/// What the drives of an input queue are told before the run.
+/// What the drives of an input queue get before the run.
 #[derive(Debug)]
 pub struct GatewayDriveConfig {
     /// The machine's part.
@@ -69,11 +69,11 @@ pub struct GatewayDriveConfig {
     pub epoch: Utc,
     /// How far each flow's trigger has come, where that is known: behind its last event the flow has ended.
     pub gates: Vec<Option<Arc<TriggerGate>>>,
-    /// Whoever controls the run holds the trigger while this is set: before it begins, and while it is paused.
+    /// Run control holds the trigger while this is set: before the run begins, and while it is paused.
     pub is_held: Arc<AtomicBool>,
-    /// What is said while the run goes on.
+    /// Orders of run control during the run.
     pub orders: Arc<OrderBoard>,
-    /// Where is told what users' histograms hold.
+    /// Where the contents of users' histograms are reported.
     pub histograms: Notice<GatewayHistograms>,
     /// The other flows have ended when this is set.
     pub is_over: Arc<AtomicBool>,

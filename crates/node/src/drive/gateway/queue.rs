@@ -21,7 +21,7 @@ pub(super) enum Phase {
     Running,
     /// Every flow has ended; until then, what is on its way may still come.
     Draining(Instant),
-    /// No packet is taken any more; what is queued leaves, if somebody takes it until then.
+    /// No packet is taken any more. Queued data is sent if its receiver takes it until this time.
     Closing(Instant),
     Over,
 }

@@ -109,7 +109,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     /// Takes a batch of packets from each input.
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let (mut work, mut fullest) = (0, 0);
-        // Behind a packet that waits for a set there may be others that nobody has looked at.
+        // Packets behind one that waits for a set have not been looked at.
         let had_waiting = self.inputs.iter().any(Input::is_waiting);
         for input in &mut self.inputs {
             let used = input.receiver.memory_in_use();
@@ -164,7 +164,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         now.after(self.config.orders.interval())
     }
 
-    /// What whoever controls the run has said since.
+    /// Reads the orders that run control has given since.
     #[cold]
     fn read_orders(&mut self, now: Instant) {
         let Self { config, machine, read, .. } = self;
@@ -348,9 +348,9 @@ impl<R: Receiver> Input<R> {
         !self.waiting.is_empty()
     }
 
-    /// Offers packets to the machine, a batch at most. Where there is an `evacuation` too much is held of where they come in:
-    /// packets of the set that has waited longest are copied to it, and where no set waits those that come now, as long as it
-    /// has room. Returns how many were taken from the receiver.
+    /// Offers packets to the machine, a batch at most. With an `evacuation`, too much of the receive memory is held:
+    /// packets of the set that has waited longest are copied to it, or new packets if no set waits, as long as it has
+    /// room. Returns how many packets were taken from the receiver.
     pub(super) fn receive(
         &mut self,
         machine: &mut gateway::Receiver,

@@ -99,7 +99,7 @@ pub struct GatewayReport {
     /// How long they could not.
     pub dead: Duration,
     /// How long each level stopped the trigger, and how often: the flows, the memory, the queue in front of it, out of
-    /// sync, error, whoever controls the run.
+    /// sync, error, run control.
     pub stops: Vec<(Duration, u64)>,
     /// Sets of events in use now, of all flows, and how many there are.
     pub sets: (u64, u64),
@@ -274,7 +274,7 @@ impl<T: Clone> Notice<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has somebody look at it in place.
+    /// Calls `look` with a reference to the content.
     pub(super) fn look(&self, look: impl FnOnce(&T)) {
         look(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -296,7 +296,8 @@ struct ToldHistogram {
     counts: Box<[u64]>,
 }
 
-/// All of an input queue, as they were told last: apart from the report, which is read more often and has much less in it.
+/// All histograms of an input queue as of their last report. They are separate from the report, which is read more
+/// often and is much smaller.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayHistograms(Vec<ToldHistogram>);
 

@@ -1,5 +1,5 @@
 //! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
-//! Those who watch get samples of events: from sets that are finished, before their events leave.
+//! Viewers get samples of events from finished sets, before the events leave.
 
 use super::boards::{Order, Read};
 use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
@@ -341,8 +341,8 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
     }
 
-    /// Ends, once no set is held any more: files are closed, and what is queued leaves, if somebody takes it until then.
-    /// Whether all of that is done.
+    /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
+    /// Returns whether all of that is done.
     pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
         if !self.machine.farm().is_empty() {
             return false;
@@ -405,17 +405,18 @@ fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
     Message::decode(kind, body).ok()
 }
 
-/// After a set in which not everybody found an event, no other one is looked at for so long: a wish that nothing fulfils must not cost a
-/// walk through every packet.
+/// After a set without a match for every request, no other set is looked at for this long: a request that nothing
+/// matches must not cost a walk through every packet.
 const REST: Duration = Duration::from_millis(1);
 
-/// Shows events to the tap while somebody asks for one.
+/// Shows events to the tap while a viewer asks for one.
 pub(super) struct Watching {
-    /// What the input queue is called by those who watch.
+    /// The name of the input queue that viewers see.
     unit: NodeId,
     tap: Tap,
     places: FragmentPlaces,
-    /// The event that is shown first of the next set: another one each time, or nobody would ever see any but the first.
+    /// The event of the next set that is shown first. It changes each time; otherwise viewers would only ever see the
+    /// first event.
     next: u16,
     rests_until: Instant,
 }
@@ -426,7 +427,7 @@ impl Watching {
         Self { unit, tap, places: FragmentPlaces::new(sources), next: 0, rests_until: Instant::ZERO }
     }
 
-    /// Shows the events of a set until nobody asks any more; `sources` are the numbers of each flow's.
+    /// Shows the events of a set until no request is left. `sources` are the source ids of each flow.
     pub(super) fn look(&mut self, set: &mut EventSet, sources: &[Vec<SourceId>], now: Instant) {
         let is_complete = set.ending() == Ending::Complete;
         if !self.tap.is_open() || now < self.rests_until || !self.tap.may_take(is_complete) {
@@ -594,7 +595,8 @@ mod tests {
         let ids = [SOURCES.map(SourceId).to_vec()];
         let mut huge = asked(&tap, EventSelection { least_bytes: 1 << 20, ..EventSelection::default() });
         watching.look(&mut set(0, &SOURCES), &ids, at(1));
-        // Somebody else, who would take any: not of the next set, but of the one after that, where it begins with another event.
+        // A second viewer takes any event: not one of the next set, but of the one after that, which begins with
+        // another event.
         let mut any = asked(&tap, EventSelection::default());
         watching.look(&mut set(2, &SOURCES), &ids, at(1));
         assert!(any.take().is_none());

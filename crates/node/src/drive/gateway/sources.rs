@@ -71,7 +71,7 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     due: Duration,
     /// Time in which no trigger could come.
     held_up: Duration,
-    /// The last time at which a set was due and nobody wanted it.
+    /// The last time at which a set was due and not wanted.
     waits_since: Option<Instant>,
     gate: Arc<TriggerGate>,
     issued: u64,
@@ -241,7 +241,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         true
     }
 
-    /// Triggers the next set if it is due and somebody wants it.
+    /// Triggers the next set if it is due and wanted.
     fn trigger_next(&mut self, now: Instant, started: Instant) -> bool {
         if self.is_exhausted || now.since(started) < self.due + self.held_up {
             return false;
@@ -250,7 +250,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         let Some(gateway) = self.trigger.name(now) else {
             let since = self.waits_since.replace(now).unwrap_or(now);
             self.held_up += now.since(since);
-            // It may be that the run ends while nobody wants anything.
+            // The run may end while no set is wanted.
             self.is_exhausted = self.gate.last().is_some();
             return self.is_exhausted;
         };

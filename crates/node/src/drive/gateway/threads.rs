@@ -446,7 +446,7 @@ impl End {
     fn fall_asleep(&mut self) -> bool {
         self.own_bell.arm();
         self.is_asleep = true;
-        // Looked at after the word was left: whoever gives or says something later rings.
+        // Check again after arming the bell: the other end rings for anything it hands over or says later.
         self.from.is_empty() && self.said() == self.seen
     }
 
@@ -471,7 +471,7 @@ impl End {
 }
 
 impl Drop for End {
-    /// Whoever goes without a word, because its thread panicked, says this one: the other half must not wait for it.
+    /// Closes the line even if the thread panicked without a word: the other half must not wait for it.
     fn drop(&mut self) {
         self.close();
     }
@@ -559,7 +559,7 @@ mod tests {
             receiving.turn(at(now));
             sending.turn(at(now));
         }
-        assert!(!receiving.is_done() && !sending.is_done(), "nobody has stopped them");
+        assert!(!receiving.is_done() && !sending.is_done(), "they were not stopped");
         drop(sending);
         for now in 300..310 {
             receiving.turn(at(now));
@@ -632,7 +632,7 @@ mod tests {
         let (mut here, there) = line(2).expect("bells");
         here.wake();
         there.set_has_nodes(true);
-        assert!(!here.has_rung() && !here.fall_asleep(), "nobody rings for who is awake");
+        assert!(!here.has_rung() && !here.fall_asleep(), "an awake end is not rung");
         here.wake();
         assert!(here.has_nodes() && here.fall_asleep());
     }

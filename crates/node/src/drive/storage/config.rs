@@ -115,8 +115,9 @@ impl StorageConfig {
     /// So much is worth one piece of work; staging has room for several of them.
     pub const BATCH_BYTES: u64 = 4 << 20;
 
-    /// Batches of a stream's segment that are with the disk at once: one that is written, the next one and one behind it, so that
-    /// the disk need not wait for whoever gathers; where they are packed two for each thread that packs, and two that are written.
+    /// Batches of a stream's segment in use by the disk: one being written, the next one and one behind it, so that the
+    /// disk need not wait for the gathering thread. With compression: two per compressing thread, and two being
+    /// written.
     pub(super) fn batches(&self, stream: StreamIndex) -> usize {
         match self.streams[usize::from(stream.0)].compression {
             Compression::None => 3,
@@ -163,11 +164,12 @@ pub struct RoomLimits {
     pub resume: u64,
 }
 
-/// How much is free where a builder unit writes, for its reports: told by somebody who may wait for the disk's answer.
+/// The free space where a builder unit writes, for its reports. It is set by the disk thread, which may wait for the
+/// disk's answer.
 #[derive(Clone, Debug)]
 pub struct OutputRoom(Arc<AtomicU64>);
 
-/// Nobody knows.
+/// The free space is not known.
 const UNKNOWN: u64 = u64::MAX;
 
 impl Default for OutputRoom {
@@ -177,12 +179,12 @@ impl Default for OutputRoom {
 }
 
 impl OutputRoom {
-    /// So many bytes are free, or nobody knows.
+    /// Sets the free bytes; `None` if they are not known.
     pub fn tell(&self, free: Option<u64>) {
         self.0.store(free.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// What was told last.
+    /// The free bytes that were set last; `None` if they are not known.
     pub(in crate::drive) fn bytes(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNKNOWN)
     }
@@ -223,7 +225,7 @@ impl Room {
         self.is_short = free.any(|free| free < wanted);
     }
 
-    /// When the disk is asked again, while somebody waits for it.
+    /// When to ask the disk again, while writing waits for space.
     pub(in crate::drive) fn next_deadline(&self) -> Option<Instant> {
         self.asked.filter(|_| self.is_short).map(|asked| asked.after(INTERVAL))
     }

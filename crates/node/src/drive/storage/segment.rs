@@ -95,7 +95,7 @@ pub(super) struct SegmentWriter {
     retry: Option<Instant>,
     /// Why the disk refuses this segment's work, and since when; none once it has done something again.
     refused: Option<(DiskCause, Instant)>,
-    /// Somebody deleted the file, and it could not be written once more yet.
+    /// The file was deleted by another program, and could not be written again yet.
     is_deleted: bool,
     closing: bool,
 }
@@ -348,8 +348,8 @@ impl SegmentWriter {
         self.retry = Some(retry);
     }
 
-    /// Gives up what the disk has not taken; its events have failed. Those that it had taken are gone with a file that somebody
-    /// deleted. False while a piece of work is with the disk, of which it is not known yet how it ends.
+    /// Gives up the data that the disk has not taken; its events have failed. Data that it had taken is lost with the
+    /// deleted file. Returns false while the result of a disk operation is outstanding.
     pub(super) fn give_up(&mut self, counts: &mut StorageCounts, acknowledgements: &mut Acknowledgements<'_>) -> bool {
         if self.with_disk > 0 || self.is_writing() {
             return false;
@@ -477,7 +477,7 @@ impl Series {
         self.last = self.last.max(Some(key));
     }
 
-    /// Adds a record that is no event.
+    /// Adds a record other than an event.
     pub(super) fn add_bytes(&mut self, length: u64, pieces: &mut Vec<Slice>) {
         match &mut self.current {
             Some(segment) => segment.add_bytes(length, pieces),

@@ -25,7 +25,7 @@ use std::time::Duration;
 const MESSAGES_A_TURN: usize = 64;
 /// Connections beside those of subscribers: they have not said what they want yet, or are refused.
 const STRANGERS: usize = 16;
-/// Who does not say for so long what it wants is nobody.
+/// A connection without a hello after this time is closed.
 const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Bytes of a block that heads and copies are staged in.
 const STAGING_BLOCK: usize = 128 << 10;
@@ -58,9 +58,9 @@ impl Default for ServerConfig {
 /// What a server did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ServerReport {
-    /// Chunks that came, and those among them that nobody wanted.
+    /// Chunks that were received.
     pub received: u64,
-    /// See [`Self::received`].
+    /// Received chunks that no subscriber wanted.
     pub unwanted: u64,
     /// All subscribers together, those included who left.
     pub subscribers: SubscriberAccount,
@@ -159,7 +159,7 @@ impl<D: Dispatcher> StreamServer<D> {
         })
     }
 
-    /// Whether nothing waits for anybody.
+    /// Whether no chunk waits for a subscriber.
     pub fn is_settled(&self) -> bool {
         self.router.is_empty()
     }
@@ -182,13 +182,13 @@ impl<D: Dispatcher> StreamServer<D> {
         self.router.subscriber_count().abs_diff(connected)
     }
 
-    /// Nothing more comes from the card: what waits is sent, and everybody is told the end.
+    /// The card delivers no more: queued chunks are sent, and all subscribers are told the end.
     pub const fn end(&mut self) {
         self.is_ending = true;
         self.router.finish();
     }
 
-    /// Whether everybody was told the end, and has gone.
+    /// Whether all subscribers were told the end and have gone.
     pub fn is_done(&self) -> bool {
         self.is_over() && self.connections.iter().all(Option::is_none)
     }
@@ -205,7 +205,7 @@ impl<D: Dispatcher> StreamServer<D> {
         self.endpoints.prepare_wait()
     }
 
-    /// What becomes readable when somebody comes or says something, or has room again.
+    /// Becomes readable when a peer connects, sends something, or has room again.
     pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.endpoints.wait_descriptor()
     }
@@ -382,7 +382,7 @@ impl<D: Dispatcher> StreamServer<D> {
                 if bytes.is_empty() { Some(Payload::default()) } else { staging.write(&bytes).map(Payload::from) };
             if let Some(payload) = payload {
                 let head = ChunkHead { elink, status, sequence: 0, length };
-                // Where somebody has no room the emulated front end loses its answer.
+                // If a subscriber has no room, the emulated front end's answer is lost.
                 let _ = router.offer(StreamChunk { head, event: 0, payload, is_copy: true }, now);
             }
         });
@@ -435,7 +435,7 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// The card has no room: nobody who may lose chunks holds any of it.
+    /// The card has no room: takes its memory back from subscribers that may lose chunks.
     pub fn relieve(&mut self) {
         if is_planted(Flaw::MonitorHoldsCard) {
             return;
@@ -493,7 +493,7 @@ impl<D: Dispatcher> StreamServer<D> {
     }
 }
 
-/// Bytes of what is said while chunks flow.
+/// Bytes of the messages to a subscriber while chunks flow.
 const USUAL_BYTES: usize = 256;
 
 /// What a server knows about a connection.
@@ -507,11 +507,11 @@ pub(super) struct Connection {
     pub(super) is_welcome: bool,
     /// From its first subscription on.
     pub(super) id: Option<SubscriberId>,
-    /// Drops that it was told of.
+    /// Dropped chunks that were reported to the subscriber.
     pub(super) told: u64,
-    /// The transport had no room for its next message: so much it had.
+    /// Bytes in the transport's queue when it had no room for the next message.
     blocked_with: Option<usize>,
-    /// It was told of the end, or refused: it is closed as soon as that has left.
+    /// The end of the stream or a refusal was queued: the connection is closed as soon as that is sent.
     pub(super) is_ending: bool,
     /// Encoded messages that wait for room.
     outgoing: Vec<u8>,
@@ -536,13 +536,14 @@ impl Connection {
         }
     }
 
-    /// Sends a message as soon as there is room. False where too much waits already: nobody reads there.
+    /// Queues a message, to be sent as soon as there is room. Returns false if too much is queued already: the
+    /// subscriber does not read.
     pub(super) fn say(&mut self, message: &Message) -> bool {
         message.encode(&mut self.outgoing);
         self.outgoing.len() <= LARGEST_CONTROL_BYTES
     }
 
-    /// Sends what was said; true when nothing of it waits any more.
+    /// Sends queued messages. Returns true when none is left.
     pub(super) fn flush(&mut self, to: &mut impl Dispatcher) -> bool {
         if self.outgoing.is_empty() {
             return true;
@@ -572,12 +573,12 @@ impl<D: Dispatcher> CardServer<D> {
         Self { input, server, is_stopped: false }
     }
 
-    /// Reads no more from the card; what waits is sent, and everybody is told the end.
+    /// Stops reading from the card. Queued data is sent, and all subscribers are told the end.
     pub const fn stop(&mut self) {
         self.is_stopped = true;
     }
 
-    /// What came from the card, and what became of it.
+    /// Counts of the chunks read from the card, and of what subscribers got of them.
     pub fn report(&self) -> (StreamCounts, ServerReport) {
         (self.input.counts(), self.server.report())
     }

@@ -172,7 +172,7 @@ fn every_subscriber_gets_each_chunk_of_its_e_links_once_and_in_order() {
     assert_eq!((end.offered, end.sent, end.dropped, one.state()), (800, 800, 0, &ClientState::Done));
     let report = host.server.report().1;
     assert!(report.subscribers.is_balanced() && report.received == 1200 && report.unwanted == 0, "{report:?}");
-    host.until("nobody is left", || true);
+    host.until("no subscriber is left", || true);
 }
 
 #[test]

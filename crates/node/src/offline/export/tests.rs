@@ -96,7 +96,7 @@ fn fragment(source: u32, event: u32, words: usize) -> Vec<u8> {
     ForeignFormat::Fed.emulate(source, event, &vec![event as u8; 8 * words]).expect("it is short").concat()
 }
 
-/// An event as anybody may have written it.
+/// An event with the given header fields and data.
 fn event(version: Version, number: u64, data: &[&[u8]], padding: &[u8]) -> Vec<u8> {
     let (run, lumisection) = (307_511, 3);
     let header = EventHeader {

@@ -94,7 +94,7 @@ impl Chooser {
         Self { chosen, held, search: Search::default(), is_lost: false, seen, frames: ChosenFrames::default() }
     }
 
-    /// Takes bytes, and gives what is chosen of them; false where nobody wants any more.
+    /// Takes bytes, and passes on the chosen ones. Returns false when no more are wanted.
     pub(super) fn push(&mut self, bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         if self.is_lost {
             return give(bytes);
@@ -167,20 +167,20 @@ impl Chooser {
     }
 }
 
-/// Which packets of a capture are meant: all of them, where nothing is said.
+/// Which packets of a capture are wanted. By default all are.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Those that went to this port.
+    /// Packets to this port.
     pub port: Option<u16>,
-    /// Those that this address sent.
+    /// Packets from this address.
     pub from: Option<IpAddr>,
-    /// Those that came from this port.
+    /// Packets from this port.
     pub from_port: Option<u16>,
-    /// Those that went to this address.
+    /// Packets to this address.
     pub to: Option<IpAddr>,
-    /// Those that lie straight in IP, with this protocol number.
+    /// Packets directly in IP, with this protocol number.
     pub protocol: Option<u8>,
-    /// Those of connections that any of these addresses sent; of all where there are none.
+    /// Connections that any of these addresses sent on; all connections if empty.
     pub senders: Vec<IpAddr>,
     /// Which of the connections that are left, in the order in which they begin to carry something, from 0.
     pub connection: usize,
@@ -204,7 +204,7 @@ pub(super) enum Carrier {
 }
 
 impl Wanted {
-    /// Those that went to this port, if it is one.
+    /// Packets to this port, if given.
     pub(super) fn port(port: Option<u16>) -> Self {
         Self { port, ..Self::default() }
     }
@@ -341,7 +341,7 @@ mod tests {
             let mixed: Vec<u8> = one.iter().zip(&other).flat_map(|(one, other)| [&other[..], one].concat()).collect();
             let whole = of_board(format, named(1));
             prop_assert_eq!(chosen(&mixed, piece, whole.clone()).0, one.concat());
-            // What is left of a frame that was cut belongs to nobody.
+            // The rest of a cut frame belongs to no board.
             let cut = &mixed[..mixed.len() - cut];
             prop_assert!(chosen(cut, piece, whole).0.starts_with(&one[..18].concat()));
         }

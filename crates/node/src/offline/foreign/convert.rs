@@ -43,7 +43,7 @@ pub struct Converted {
     pub bytes: u64,
     /// Fragments of a source and an event that were there already; left out.
     pub duplicates: u64,
-    /// Frames of which only some datagrams were there, or that fall apart in no way; places where nobody knows how it goes on.
+    /// Frames with missing datagrams or that cannot be split; places behind which no next frame is found.
     pub left_out: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
@@ -178,7 +178,7 @@ struct Gatherer {
 
 impl Drop for Gatherer {
     fn drop(&mut self) {
-        // Nobody needs it any more; where it cannot be removed it is in nobody's way.
+        // The file is not needed any more. If it cannot be removed, it does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }

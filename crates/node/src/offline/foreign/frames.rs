@@ -130,7 +130,7 @@ impl Input {
         }
         while self.end - self.start < bytes && !self.is_over {
             if self.end == self.buffer.len() {
-                // Only as the bytes come: a length that nobody sends costs no memory.
+                // Grow only as bytes arrive: a length without data costs no memory.
                 self.buffer.resize(2 * self.buffer.len(), 0);
             }
             let read = self.read_some();
@@ -229,7 +229,7 @@ pub(super) enum Found<'a> {
         is_filler: bool,
         cause: Cause,
     },
-    /// Nobody knows where the next frame begins; what is left of the file or connection is not read.
+    /// The start of the next frame is unknown; the rest of the file or connection is not read.
     Lost {
         offset: u64,
         cause: Cause,
@@ -487,8 +487,8 @@ impl Place {
     }
 }
 
-/// The frames of a datagram, one behind the other, or the one that is whole with it. One that does not begin with a frame is
-/// somebody else's.
+/// The frames of a datagram, one behind the other, or the one that this datagram completes. A datagram that does not
+/// begin with a frame belongs to something else.
 fn read_datagram(
     format: &mut Option<ForeignFormat>,
     parts: &mut Parts,
@@ -590,7 +590,7 @@ impl Connection {
                 self.push(&first);
                 self.read_whole(*format, place, tell);
             }
-            // Nobody's: kept for a while, until its format is seen.
+            // Of no known format: kept for a while, until the format is recognised.
             None if self.bytes.len() > MOST_UNKNOWN_BYTES => self.bytes.clear(),
             None => {}
         }
@@ -658,7 +658,7 @@ impl Connection {
 /// Bytes of a connection that are kept while its format is unknown.
 const MOST_UNKNOWN_BYTES: usize = 1 << 20;
 
-/// Connections that are told apart; nobody records more of one detector.
+/// The most connections that are told apart. No recording of one detector has more.
 const MOST_CONNECTIONS: usize = 1024;
 
 /// The directions of a capture's connections that carry something, in the order in which they began to. One that was cut off and

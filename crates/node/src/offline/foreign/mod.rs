@@ -8,7 +8,7 @@
 //! replay     what is in it on the line again
 //! sniff      frames of an unknown format: what they say (flow::sniff), as JSON, and a [[source]] for them
 //! trial      a source's layout or format tried on what its board sent
-//! recording  a capture or another file in the place of the sources of a run; what was received as a capture
+//! recording  a capture or another file instead of the sources of a run; received data as a capture
 //! ```
 //! No case per format: what there is to know is in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
 //! per source.
@@ -121,7 +121,7 @@ fn inspect_inputs(
     Ok((account.into_report(format), records.taken))
 }
 
-/// So many fields and parts of a frame are told.
+/// The most fields and parts of a frame that are listed.
 const MOST_FIELDS: usize = 10_000;
 
 /// The account of files together with the frames that were asked for.

@@ -1,4 +1,4 @@
-//! Recordings in the place of sources: a run of such a configuration makes run files of a recording.
+//! Recordings instead of sources: a run of such a configuration makes run files of a recording.
 //!
 //! ```text
 //!  configuration --> the sources whose frames it describes, and no others
@@ -252,7 +252,7 @@ pub struct Passed {
     pub taken: u64,
     /// Packets that are none of it, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
-    /// Connections that nobody wants, each as who sent to whom, with its packets.
+    /// Connections that no source wants: sender and receiver, with the number of packets.
     pub connections: BTreeMap<String, u64>,
     /// Places at which the capture is damaged.
     pub damaged: u64,
@@ -382,10 +382,10 @@ pub fn capture_has_datagrams(path: &Path, wanted: &Wanted) -> Result<Option<bool
     Ok(Some(found))
 }
 
-/// Takes a datagram: who sent it, when it came, and what it is; false where nobody wants any more.
+/// Takes a datagram: its sender's address and port, its time and its bytes. Returns false when no more are wanted.
 pub(super) type Give<'a> = dyn FnMut(IpAddr, u16, Option<Utc>, &[u8]) -> bool + 'a;
 
-/// Gives the wanted datagrams of a capture, each with who sent it and when, until `give` says that nobody wants any more.
+/// Passes the wanted datagrams of a capture to `give`, each with its sender and time, until `give` returns false.
 ///
 /// # Errors
 /// Where it cannot be read, or is no capture.
@@ -418,8 +418,9 @@ pub fn feed_datagrams(
     Ok(Passed { unfinished_datagrams, cut_off, ..passed }.of(&input, is_over))
 }
 
-/// Gives the bytes of a file, unpacked where it is packed; of a capture those of the connection that is wanted; of the frames
-/// of several boards those that are chosen. Says what was read, and how many frames were chosen.
+/// Passes on the bytes of a file, unpacked if it is packed. From a capture, only the wanted connection is taken; from
+/// frames of several boards, only those of the chosen boards. Returns how much was read, and how many frames were
+/// chosen.
 ///
 /// # Errors
 /// Where it cannot be read.
@@ -446,7 +447,7 @@ fn feed_bytes(
     if is_capture(&mut input) {
         return Ok(feed_connection(&mut input, wanted, give).of(&input, is_over));
     }
-    // As it comes: whoever writes it may take his time.
+    // Read it as it comes: the writer may be slow.
     while !input.window().is_empty() || input.fill(1) {
         let count = input.window().len();
         if !give(input.window()) {
@@ -511,7 +512,7 @@ impl Passed {
         }
     }
 
-    /// Counts what is given; false where nobody wants more.
+    /// Counts and passes on a datagram. Returns false when no more are wanted.
     fn take(&mut self, give: impl FnOnce() -> bool) -> bool {
         self.taken += 1;
         give()

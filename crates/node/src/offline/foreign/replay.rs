@@ -318,15 +318,15 @@ fn local_address(target: IpAddr, here: Ipv4Addr) -> IpAddr {
     }
 }
 
-/// Each board's own address, and the one that stands in for it here. All of 127.0.0.0/8 is every machine's own.
+/// Each board's own address and its local stand-in. All of 127.0.0.0/8 belongs to the local machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StandIns {
     known: BTreeMap<IpAddr, Ipv4Addr>,
 }
 
 impl StandIns {
-    /// What stands in for an address: itself where it is one of this kind, otherwise 127.0.0.N with the last number of it, or the
-    /// lowest that is left where another board has that already.
+    /// The stand-in for an address: the address itself if it is in 127.0.0.0/8; otherwise 127.0.0.N with its last
+    /// number, or the lowest free one if another board has that already.
     pub(super) fn of(&mut self, own: IpAddr) -> Ipv4Addr {
         if let Some(known) = self.known.get(&own) {
             return *known;

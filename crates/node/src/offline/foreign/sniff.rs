@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 /// How often is looked whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long nobody is asked after nothing came from any connection.
+/// How long the connections are not polled after none of them had data.
 const REST: Duration = Duration::from_millis(1);
 /// Bytes of the longest datagram, and of the longest piece of a stream.
 const MOST_BYTES: usize = 0xFFFF;
@@ -268,7 +268,7 @@ pub struct GroupReport {
     pub port: u16,
     /// How frames arrived.
     pub transport: TransportReport,
-    /// Who sends.
+    /// The senders.
     pub peers: Vec<PeerReport>,
     /// Frames that were looked at.
     pub frames: u64,
@@ -514,7 +514,7 @@ fn frame(text: &mut String, layout: &Layout) {
         Frame::Delimiter { bytes } => {
             line(text, format_args!("frame = {{ delimiter = {}, max = \"{max}B\" }}", bytes_text(bytes)));
         }
-        // Nobody guesses the others.
+        // These forms are not guessed.
         Frame::Datagram | Frame::Several(_) | Frame::Pieces(_) | Frame::Trailer { .. } => {
             line(text, format_args!("frame = \"datagram\""));
         }

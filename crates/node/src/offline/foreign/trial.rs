@@ -36,7 +36,7 @@ pub struct TrialOptions<'a> {
     pub grows: bool,
     /// What its datagrams are waited for.
     pub limits: DatagramLimits,
-    /// Whose frames are looked at; everybody's where this is none.
+    /// The board whose frames are looked at; all boards if none.
     pub own: Option<&'a OwnBoard>,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,

@@ -329,7 +329,7 @@ fn what_somebody_writes_is_left_alone() {
     let directory = Directory::new();
     let path = directory.write(&open_name(0, 1), &Segment::new(1, 1, &events()).open());
     let writer = fs::File::options().append(true).open(&path).expect("the file is there");
-    writer.try_lock().expect("nobody else has it");
+    writer.try_lock().expect("the file is not locked");
     assert_eq!(only_segment(&directory).action, RecoverAction::InUse);
     assert_eq!(directory.names(), [open_name(0, 1)]);
     drop(writer);

@@ -78,7 +78,7 @@ pub(super) const SOCKET_BUFFER: usize = 32 << 20;
 /// Above the mark at which the throttle stops the trigger: it is for what the trigger cannot stop any more.
 const EVACUATE_ABOVE: usize = 90;
 
-/// Where everybody is heard.
+/// The addresses of all parts.
 struct Places {
     /// By input queue: nodes.
     control: Vec<SocketAddrV4>,
@@ -110,7 +110,7 @@ struct Assembly<'a> {
     running: Gateways,
     /// Where copies of events are requested.
     tap: Tap,
-    /// Threads that are started when all of them can be: sources last, so that nobody is late.
+    /// Threads that are started once all of them can be: sources last, so that no receiver is late.
     gateways: Vec<Unit>,
     emulators: Vec<Unit>,
 }

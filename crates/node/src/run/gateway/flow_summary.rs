@@ -445,6 +445,9 @@ pub(super) fn is_explained(unexplained: i64, strangers: u64, lost: u64) -> bool 
 #[test]
 fn where_strangers_send_as_well_nobody_knows_whose_packets_were_lost() {
     assert!(is_explained(0, 0, 0) && is_explained(-3, 1, 3), "those that were lost may be theirs");
-    assert!(!is_explained(-3, 0, 3) && !is_explained(-4, 1, 3), "nobody was there, or too few were lost");
+    assert!(
+        !is_explained(-3, 0, 3) && !is_explained(-4, 1, 3),
+        "there were no strangers, or too few packets of theirs"
+    );
     assert!(!is_explained(1, 9, 9), "theirs are no loss of a source");
 }

@@ -149,7 +149,7 @@ impl Gateways {
         for queue in &mut self.queues {
             let failure = queue.board.as_deref().and_then(|board| board.read().failure);
             if failure.is_some() && failure != queue.failure {
-                news.extend(failure.iter().map(|why| format!("{}: hardware cannot be told: {why}", queue.name)));
+                news.extend(failure.iter().map(|why| format!("{}: cannot notify the hardware: {why}", queue.name)));
                 queue.failure = failure;
             }
         }
@@ -178,12 +178,12 @@ impl Gateways {
 
 /// A command that takes longer is killed.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a thread without anything to tell sleeps.
+/// How long a thread sleeps when there is nothing to send.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How often it is looked whether a command has ended.
+/// How often to check whether a command has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How hardware is told.
+/// How the throttle state is sent to the hardware.
 #[derive(Clone, Debug)]
 pub(in crate::run) enum Way {
     /// Datagrams to this address, at each change and after each such time.
@@ -220,7 +220,7 @@ impl Hardware {
         Ok(Self { thread: thread?, board })
     }
 
-    /// Tells the end, and waits until it is told.
+    /// Closes the board, and waits until the final state is sent.
     pub(super) fn finish(self) {
         self.board.close();
         // A thread that panicked has nothing more to tell.
@@ -228,7 +228,7 @@ impl Hardware {
     }
 }
 
-/// Tells what stands on the board, whether it is new or only old enough to be said again, until the board is closed.
+/// Sends the state on the board when it changes or is due to be repeated, until the board is closed.
 fn tell(board: &ThrottleBoard, repeat: Duration, mut tell: impl FnMut(&Shown, bool) -> Option<Result<(), String>>) {
     let mut told = 0;
     loop {

@@ -18,7 +18,7 @@ pub struct GatewaySnapshot {
     pub first_unit: u16,
     /// The input queues of gateways, by name.
     pub gateways: Vec<(String, GatewayReport)>,
-    /// What the trigger hardware of each was told, if it has any.
+    /// The throttle state sent to the trigger hardware of each queue, if it has any.
     pub hardware: Vec<Option<Shown>>,
     /// Emulated sources: the index of their flow, and what they did.
     pub sources: Vec<(usize, PacketSourceReport)>,

@@ -87,7 +87,7 @@ fn a_paused_run_has_no_triggers_and_loses_nothing() {
     let throttle = &account.gateways["gw0"].throttle;
     let (held, dead) = (throttle.by_cause["held"].dead_s, throttle.dead_s);
     assert!(held > 0.3, "{held}");
-    assert!(dead < 0.2, "whoever holds a run is no dead time: {dead}");
+    assert!(dead < 0.2, "a held run is not dead time: {dead}");
 }
 
 #[test]

@@ -452,7 +452,7 @@ fn files_of_every_format_become_whole_events() {
         let files = Files::new(format.name(), &[of(3), of(5)]);
         let (told, verified) = files.converted(Some(format));
         let packing = if format == ForeignFormat::LhcbMep { u64::from(EMULATED_PACKING) } else { 1 };
-        // Of whole events that fall apart: two fragments each. What stands around them is nobody's.
+        // Whole events fall apart into two fragments each. The data around the fragments belongs to no source.
         let (events, fragments) = match format {
             ForeignFormat::Frd | ForeignFormat::Mdf => (200, 400),
             _ if format.holds_whole_events() => (200, 200),
@@ -590,7 +590,7 @@ fn received(socket: &UdpSocket, count: usize) -> Vec<(IpAddr, Vec<u8>)> {
 fn datagrams_go_out_in_order_from_an_address_for_each_sender() {
     let sent: Vec<(u8, Vec<u8>)> = (0..20).map(|index| (7 + index % 2, vec![index; 30])).collect();
     let mut packets: Vec<_> = sent.iter().map(|(last, bytes)| udp(host(*last, 9000), 9001, bytes)).collect();
-    packets.insert(3, udp(host(9, 53), 53, b"somebody else's"));
+    packets.insert(3, udp(host(9, 53), 53, b"another service"));
     packets.insert(5, ip(1, host(9, 0), b"a complaint"));
     packets.insert(9, tcp(host(9, 80), 1, b"a connection"));
     let file = Temporary::new("order", &capture(&packets));
@@ -630,7 +630,7 @@ fn a_connection_goes_out_byte_for_byte() {
     let target = Target::Tcp(listener.local_addr().expect("it is bound"));
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        let (mut stream, _) = listener.accept().expect("somebody calls");
+        let (mut stream, _) = listener.accept().expect("the replay connects");
         stream.read_to_end(&mut bytes).expect("it ends well");
         bytes
     });
@@ -681,8 +681,8 @@ fn what_cannot_go_out_says_why() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let target = Target::Tcp(listener.local_addr().expect("it is bound"));
     drop(listener);
-    let error = replay_foreign(&file.0, &options(target)).expect_err("nobody listens").to_string();
-    assert!(error.contains("does anybody listen"), "{error}");
+    let error = replay_foreign(&file.0, &options(target)).expect_err("no server listens").to_string();
+    assert!(error.contains("is a server listening"), "{error}");
     let empty = Temporary::new("empty", &capture(&[]));
     let played = replay_foreign(&empty.0, &ForeignReplayOptions { times: 0, ..options(target) });
     assert_eq!(played.expect("there is nothing to send").messages, 0, "and it ends");
@@ -695,7 +695,7 @@ fn the_ess_capture_goes_out_from_two_addresses() {
     let (socket, target) = receiver();
     let path = directory.join("example_LET.pcapng");
     let player = std::thread::spawn(move || {
-        // So slowly that a socket's queue holds what nobody has read yet.
+        // Send slowly enough that the socket's queue holds what has not been read yet.
         replay_foreign(&path, &ForeignReplayOptions { pace: Pace::Hertz(2000.0), ..options(target) })
     });
     let received = {

@@ -160,7 +160,7 @@ fn what_comes_to_a_port_is_looked_at_and_saved() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let target = socket.local_addr().expect("it is bound");
     let sender = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    // What is sent before anybody looks waits in the socket's queue.
+    // Datagrams sent before the first read wait in the socket's queue.
     for number in 0..50_u32 {
         sender.send_to(&[&b"BOARD1"[..], &number.to_be_bytes(), b"\xFF"].concat(), target).expect("it is sent");
     }
