@@ -276,11 +276,11 @@ fn address(place: &str, whole: &str) -> Result<std::net::SocketAddr, Failure> {
     let port = place.parse::<u16>().map(|port| std::net::SocketAddr::from(([0; 4], port)));
     port.or_else(|_| place.parse()).map_err(|_| {
         let examples = "udp:6006, udp:127.0.0.1:6006, tcp-listen:5000";
-        Failure::Usage(format!("`{whole}` is no place to listen at; such are {examples}"))
+        Failure::Usage(format!("`{whole}` is not an address to listen at; valid ones are {examples}"))
     })
 }
 
-/// Ports may be 0: whoever sends is told.
+/// Prints the address: a port of 0 has become a real one, which the sender has to know.
 fn ready(scheme: &str, local: std::net::SocketAddr) {
     say!("ready {scheme} {local}");
 }

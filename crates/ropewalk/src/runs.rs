@@ -445,7 +445,7 @@ pub(crate) fn lines(answer: &Value) -> Vec<String> {
     }
     let sum = |name: &str| files.iter().filter_map(|file| file[name].as_u64()).sum();
     let mut lines = vec![format!(
-        "run {run}: {} files, {} bytes, {} events in those that are closed",
+        "run {run}: {} files, {} bytes, {} events in closed files",
         files.len(),
         grouped(sum("bytes")),
         grouped(sum("events"))
@@ -513,7 +513,7 @@ mod tests {
               "bytes": 12345, "events": 17, "state": "closed" },
         ] });
         let told = lines(&answer);
-        assert_eq!(told[0], "run 7: 2 files, 13,345 bytes, 17 events in those that are closed");
+        assert_eq!(told[0], "run 7: 2 files, 13,345 bytes, 17 events in closed files");
         assert_eq!(told[1], "3 files were deleted to stay within `keep`");
         let rows: Vec<_> = told[2].lines().collect();
         assert!(

@@ -134,7 +134,7 @@ pub(crate) struct Limited {
     pub(crate) sentence: String,
 }
 
-/// An alarm that somebody should see.
+/// An alarm to show to the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Alarm {
@@ -144,7 +144,7 @@ pub(crate) struct Alarm {
     pub(crate) known_by: Option<String>,
 }
 
-/// What happened.
+/// An entry of the journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entry {

@@ -259,8 +259,9 @@ pub(super) fn persist(options: &PersistOptions) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-/// Whether an earlier line stays: what is as advised since the machine was started with it stands in no plan. What is
-/// neither so nor advised was undone since, or somebody changed it.
+/// Whether a line of the earlier file is kept: it is advised, or the host still has its value. A plan leaves out
+/// settings that already have the advised value, as they do once the machine has started with the file. A setting that
+/// is neither advised nor at that value was undone or changed by someone else.
 fn is_kept(name: &str, line: &Line, whole: &Plan, options: &PersistOptions, place: &mut Place) -> bool {
     let setting = Setting::sysctl(name);
     let is_so = |place: &mut Place| place.read(&setting).ok().flatten() == Some(setting.normal(&line.value));
@@ -268,7 +269,7 @@ fn is_kept(name: &str, line: &Line, whole: &Plan, options: &PersistOptions, plac
     (is_advised || is_so(place)) && !options.change.is_excepted(&setting, &line.rule)
 }
 
-/// What the plan asks for, and what was applied and is still so.
+/// What the plan asks for, and what was applied and still holds.
 fn wanted(plan: &Plan, history: &History, place: &mut Place) -> Vec<(Setting, Line)> {
     let mut wanted = Vec::new();
     for held in &history.held {

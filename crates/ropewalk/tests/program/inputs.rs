@@ -276,7 +276,7 @@ fn what_cannot_be_played_is_named() {
         (&["--speed", "2x"], 2, "1x"),
         (&[], 4, "source 841"),
     ] {
-        // Nobody listens there any more.
+        // The run has ended, so nothing listens at its address.
         let ended = replay(directory(&account), &address, more).end();
         assert!(ended.expect_status(status).errors.contains(hint), "{ended:#?}");
     }

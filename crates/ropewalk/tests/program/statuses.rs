@@ -305,12 +305,12 @@ fn node(role: &str, name: &str, config: &Path, at: &str) -> Program {
     Program::start(["node", role, config, "--name", name, "--at", at])
 }
 
-/// Answers whoever calls first as `by` would who refuses him. Returns where to call.
+/// Answers the first node that connects as `by` would if it refused the node. Returns the address to connect to.
 fn refuser(by: NodeId, reason: RefuseReason) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound").to_string();
     std::thread::spawn(move || {
-        let (mut caller, _) = listener.accept().expect("somebody calls");
+        let (mut caller, _) = listener.accept().expect("a node connects");
         let mut header = [0; HEADER_BYTES];
         caller.read_exact(&mut header).expect("a header comes first");
         let header = Header::decode(&header).expect("nodes speak the protocol");
@@ -322,7 +322,7 @@ fn refuser(by: NodeId, reason: RefuseReason) -> String {
         let (run, epoch, incarnation) = (RunNumber(0), Epoch(1), Incarnation(1));
         let header = Header { kind: Kind::Refuse, body: body.len() as u32, run, epoch, sender: by, incarnation };
         caller.write_all(&[&header.to_bytes()[..], &body].concat()).expect("the caller listens");
-        // Until the caller is gone, so that what was said arrives.
+        // Wait until the node closes the connection, so that the refusal arrives.
         let _ = caller.read(&mut [0]);
     });
     address
@@ -503,7 +503,7 @@ fn expect_drained(setup: &Setup, signal: Signal, twice: bool) {
             kill_process(Pid::from_child(&run), signal).expect("it is our child, which was not waited for");
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(status(&mut run), Some(4), "nobody reads the account");
+        assert_eq!(status(&mut run), Some(4), "the account cannot be printed");
     });
     let account = expect_good_account(setup);
     assert!(account["events"]["written"].as_u64() > Some(0), "{account:#}");
@@ -639,12 +639,12 @@ fn an_interrupt_drains_and_is_good() {
     let held = Held::in_directories(&[directory]);
     held.expect_keys_up_to(written);
     assert!(written > 0 && front_ends.iter().all(|front_end| front_end.sent().contains_key(&written)));
-    // What was sent beyond the last event is no loss: the run was over.
+    // What front ends sent beyond the last event is not lost: the run was over.
     front_ends.iter_mut().for_each(|front_end| front_end.forget_after(written));
     expect_everything(&front_ends.each_ref(), &held, written);
 }
 
-/// The drain would wait for a source that says nothing; the second interrupt does not, and tells what that cost.
+/// The drain would wait for a silent source. A second interrupt does not, and reports what that cost.
 #[test]
 fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
     let setup = Setup::new("forced", &[841, 843]);
