@@ -456,7 +456,7 @@ impl World {
                 | Fault::Partition { .. }
                 | Fault::OneWay { .. }
                 | Fault::HalfOpen { .. } => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
-                // The event manager that leads the run and that nobody can hear, or whose end nobody is told.
+                // The event manager that leads the run and cannot be heard, or whose end is not reported to anyone.
                 Fault::ManagerCutOff(manager) | Fault::ManagerPowerCut(manager) => {
                     self.reign.has_led(manager, disturbance.from, disturbance.until)
                 }
@@ -550,7 +550,7 @@ impl World {
         })
     }
 
-    /// Whether nobody could tell the successor with this epoch that a copy had been written.
+    /// Whether the successor with this epoch could not hear that a copy had been written.
     fn was_untold(&self, event: u64, copy: &Record, epoch: Epoch) -> bool {
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         let heard = recovery.until.unwrap_or(Instant::FAR_FUTURE);
@@ -563,8 +563,7 @@ impl World {
         own.any(|death| death.at <= by && death.copies.contains(&(event, copy.attempt)))
     }
 
-    /// Whether readout units may hold an event that was released: they did not hear the event manager that this one
-    /// succeeded.
+    /// Whether readout units may hold an event that was released: they did not hear the event manager before this one.
     fn was_unreleased(&self, timeline: &Timeline, event: u64, epoch: Epoch) -> bool {
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         let heard = recovery.until.unwrap_or(Instant::FAR_FUTURE);
@@ -578,9 +577,9 @@ impl World {
         })
     }
 
-    /// Whether whoever wrote a copy has done so much since, before this epoch, that it may not remember: what it has in
-    /// work at one time it acknowledges in any order, so that as many may stand before it as it has slots (seed 21195).
-    /// What is in no file may have been dropped, and is remembered as well.
+    /// Whether the builder unit that wrote a copy has done so much since, before this epoch, that it may have forgotten
+    /// the copy. It acknowledges events that it has in work at one time in any order, so as many as it has slots may
+    /// stand before the copy (seed 21195). Events in no file may have been dropped, and are remembered as well.
     fn has_forgotten(&self, held: &Held, copy: &Record, epoch: Epoch) -> bool {
         let all = held.events.values().flatten();
         let own = all.filter(|one| one.writer == copy.writer && one.incarnation == copy.incarnation);
@@ -589,13 +588,14 @@ impl World {
         later + dropped > u64::from(self.scenario.rooms.slots + self.scenario.rooms.table)
     }
 
-    /// Whether the event manager that ended the run cannot have known of an event that is in a file: it is the successor
-    /// of who had it written, and whoever held or wrote it had died before that one had heard everybody. Nobody looks into
-    /// the files of an earlier life, so that the run may end before it where its sources had nothing more to show.
+    /// Whether the event manager that ended the run cannot know of an event that is in a file: it succeeded the one
+    /// that had the event written, and every unit that held or wrote the event had died before the successor had heard
+    /// all units. The successor does not read the files of an earlier life, so the run may end before this event if its
+    /// sources had nothing more to show.
     fn is_forgotten(&self, held: &Held, timeline: &Timeline, event: u64) -> bool {
         let Some(epoch) = self.spoken_for().and_then(ManagerMachine::speaks) else { return false };
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
-        // Who came too late may have died before it could tell.
+        // A unit that connects too late may have died before it could report.
         let heard = recovery.until.filter(|_| !recovery.is_blind(&self.scenario)).unwrap_or(Instant::FAR_FUTURE);
         let is_gone = |copy: &Record| epoch_of(copy.attempt) < epoch && self.writer_died(event, copy, heard);
         let held_it = |source: usize| {
@@ -607,7 +607,8 @@ impl World {
     }
 }
 
-/// For so long nobody calls a run running because it has waited long enough for those who have not heard of its start.
+/// Until this time after the start no event manager calls a run running merely because it has waited long enough for
+/// nodes that have not heard of the start.
 const BEGINNING: Duration = Duration::from_secs(1);
 
 impl World {
@@ -625,8 +626,8 @@ impl World {
         self.watch_inlets()
     }
 
-    /// What is called running has begun where sources are heard: what they send from then on is of the run. Looked at until something
-    /// goes wrong, after which units come back that have to be told again.
+    /// A run that is called running has begun where sources are heard: what they send from then on belongs to it.
+    /// Checked until the first fault, after which units come back that need the start again.
     fn watch_beginning(&self) -> Result<(), Broken> {
         let is_undisturbed = self.injection.happened.is_empty();
         let manager = self.spoken_for().map(ManagerMachine::drive).filter(|_| is_undisturbed);

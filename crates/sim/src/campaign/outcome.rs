@@ -153,13 +153,13 @@ pub enum Checker {
     TimeOut,
     /// Everything comes to its end, within a bound after the last fault.
     Liveness,
-    /// Nobody speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
+    /// No event manager speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
     Epochs,
     /// A readout unit announces in the order of keys, and begins again only when it is asked to.
     Order,
     /// Sources are masked in the events in which the account says so, and in no others.
     Masks,
-    /// Nobody panics.
+    /// Nothing panics.
     Panic,
 }
 

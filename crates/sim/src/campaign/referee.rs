@@ -303,7 +303,7 @@ const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 /// So many numbers in a row prove a gap in front of them.
 const PROOF: usize = 3;
 
-/// A source that begins further behind the run's first event brings left-overs, as far as anybody can tell.
+/// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
 const NEAR: usize = 16;
 
 /// So many fragments of a source are searched for the run's first number.
@@ -369,8 +369,8 @@ impl World {
         Timeline { begun: begun.collect(), courses }
     }
 
-    /// When a readout unit could know of an event, or a later one, from another of its sources, or from the event
-    /// manager, who has heard of it from another readout unit.
+    /// When a readout unit could know of an event, or a later one: from another of its sources, or from the event
+    /// manager, which heard of it from another readout unit.
     fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
         let readout = self.scenario.readout_of(source);
         let told = self.scenario.time_outs.manager.mul_f64(FASTEST / 8.0);
@@ -448,11 +448,11 @@ impl World {
             if until.since(from) < patience {
                 continue;
             }
-            // What others showed meanwhile and this source had not delivered is what it was waited for with.
+            // The source was waited for with the events that others showed meanwhile and that it had not delivered.
             let next = courses[source].delivered.iter().skip(1).position(|at| at.is_none_or(|at| at > from));
             let asked = next.map_or(Instant::FAR_FUTURE, |next| self.shown_by_others(source, next + 1, courses));
-            // Who is not read is not waited for; whether it was read before anybody asked makes no difference, nor whether
-            // another connection of it, which waits for the end of this one, is.
+            // A source that is not read is not waited for. It makes no difference whether it was read before an event
+            // of it was awaited, nor whether another connection of it, which waits for the end of this one, is read.
             let waited = from.max(asked);
             let over = event.and_then(|event| self.record(source)?.made(event as u64));
             let unread = over.map_or(Duration::ZERO, |made| inlet.unread_between(made.connection, waited, until));

@@ -1,4 +1,4 @@
-//! Event managers come and go: which one leads, which one takes over, which one was told to end the run and has its account.
+//! Event managers come and go: which one leads, which one takes over, which one ends the run and has its account.
 //!
 //! [`Obedience`] checks whom nodes obey: an epoch belongs to one event manager, and no node goes back to a lower one. The
 //! coordination [`Service`] gives leases. It has a clock of its own, loses some requests and answers, is late, and can be cut
@@ -252,15 +252,15 @@ pub(super) struct Obedience {
 }
 
 impl Obedience {
-    /// Nobody has obeyed anybody yet.
+    /// Whether no node has obeyed an event manager yet.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// A member has had a turn.
+    /// Checks a member that has had a turn.
     ///
     /// # Errors
-    /// Where it obeyed somebody whom it should not.
+    /// If it obeyed an event manager that it should not.
     pub(super) fn look(&mut self, member: &dyn Member) -> Result<(), Broken> {
         let Some((life, epoch, incarnation)) = member.obeyed() else { return Ok(()) };
         let place = member.around().place;
@@ -287,7 +287,7 @@ const RARE: u64 = 12;
 const LATE: Duration = Duration::from_secs(1);
 const USUAL: Duration = Duration::from_millis(5);
 
-/// Whoever has the lease.
+/// The event manager that has the lease.
 #[derive(Copy, Clone, Debug)]
 struct Holder {
     manager: u16,
@@ -325,11 +325,11 @@ pub(super) struct Service {
     is_over: bool,
 }
 
-/// The service, for everybody who asks it.
+/// The service, shared by its clients.
 pub(super) type SharedService = Rc<RefCell<Service>>;
 
 impl Service {
-    /// Nobody has the lease.
+    /// A service whose lease is free.
     pub(super) fn new(scenario: &Scenario, term: Duration) -> SharedService {
         let draw = Draw::new(scenario.seed, COORDINATION_STREAM);
         let (answers, reach) = (Vec::new(), [Reach::default(); 2]);
@@ -337,7 +337,7 @@ impl Service {
         Rc::new(RefCell::new(service))
     }
 
-    /// From now on a fault cuts an event manager off, or one does not any more.
+    /// From now on a fault cuts an event manager off, or one fault fewer does.
     pub(super) fn set_cut(&mut self, manager: u16, is_cut: bool) {
         let cuts = &mut self.reach[usize::from(manager)].cuts;
         *cuts = if is_cut { *cuts + 1 } else { cuts.saturating_sub(1) };
@@ -348,12 +348,12 @@ impl Service {
         self.reach[usize::from(manager)].late = late;
     }
 
-    /// The run has ended: nobody is given the lease any more.
+    /// The run has ended: no lease is given any more.
     pub(super) const fn close(&mut self) {
         self.is_over = true;
     }
 
-    /// Who has the lease by the service's own clock, and in which epoch.
+    /// The holder of the lease by the service's own clock, and its epoch.
     fn held(&self, now: Instant) -> Option<(u16, Epoch)> {
         self.holder.filter(|holder| now < holder.until).map(|holder| (holder.manager, Epoch(self.epoch)))
     }
@@ -389,11 +389,11 @@ impl Service {
     }
 }
 
-/// The way of one life of an event manager to the service.
+/// The connection of one life of an event manager to the service.
 pub(super) struct Line {
     service: SharedService,
     manager: u16,
-    /// Answers to an earlier life find nobody.
+    /// The number of this connection: an answer to an earlier life's is never read.
     line: u64,
     clock: NodeClock,
 }

@@ -342,7 +342,7 @@ fn without<T: Clone>(faults: &[T], from: usize, count: usize) -> Vec<T> {
 }
 
 /// The report of a campaign.
-// Members stand in the order in which they are printed: that of their names.
+// Members are in the order in which they are printed: by name.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "What a fault campaign found: the last line of `ropewalk simulate --campaign N --json`")]
 pub struct Summary<'a> {

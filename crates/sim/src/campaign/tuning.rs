@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const SETTINGS: usize = 7;
 /// See [`SETTINGS`].
 const LINKED: usize = 4;
-/// Plans and the host begin with values below this; what somebody else puts there is not below it.
+/// Plans and the host begin with values below this; other programs write values that are not below it.
 const MOST: u64 = 6;
 
-/// Somebody is killed.
+/// The program is killed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Kill {
     /// After so many actions.
@@ -52,16 +52,16 @@ pub enum Act {
         /// What refuses.
         busy: Option<Busy>,
     },
-    /// What was changed is taken back.
+    /// The changes are undone.
     Undo {
         /// Whether it is killed.
         kill: Option<Kill>,
         /// What refuses.
         busy: Option<Busy>,
     },
-    /// Somebody else changes a setting.
+    /// Another program changes a setting.
     Foreign(usize, u8),
-    /// The host is started again: everything is as it was without us, but for a setting that somebody has changed for good.
+    /// The host is started again: settings are as without us, except one that another program has changed for good.
     Restart(Option<(usize, u8)>),
 }
 
@@ -77,7 +77,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The scenario of a seed. In every fourth nobody is killed and nothing refuses.
+    /// The scenario of a seed. In every fourth nothing is killed and nothing refuses.
     pub fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 0x70e0);
         let is_quiet = seed.is_multiple_of(4);
@@ -114,7 +114,7 @@ fn draw_act(draw: &mut Draw, is_quiet: bool) -> Act {
         let is_busy = !is_quiet && draw.one_in(4);
         is_busy.then(|| Busy { setting: draw.below(SETTINGS as u64) as usize, after: draw.below(3) })
     };
-    // Values of somebody else, of a setting that no other one moves.
+    // Values of another program, for a setting that no other one moves.
     let foreign = |draw: &mut Draw| {
         let index = draw.between(LINKED as u64, SETTINGS as u64 - 1);
         (index as usize, draw.between(MOST, 2 * MOST) as u8)

@@ -403,7 +403,7 @@ impl How {
     }
 }
 
-/// What became of one event at its source.
+/// How a source sent one event.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::campaign) struct Made {
     /// When it was sent.
@@ -495,7 +495,7 @@ impl Record {
 /// Pause before the next attempt.
 const STRANGER_RETRY: Duration = Duration::from_millis(30);
 
-/// Somebody who connects again and again, until told to leave.
+/// A client that connects again and again, until it is ordered to leave.
 pub(in crate::campaign) struct Stranger {
     address: String,
     seed: u64,
@@ -508,7 +508,7 @@ pub(in crate::campaign) struct Stranger {
 }
 
 impl Stranger {
-    /// Somebody who bothers this readout unit.
+    /// A stranger that connects to this readout unit.
     pub(in crate::campaign) fn new(
         site: &Site<'_>,
         around: &Surroundings,

@@ -402,7 +402,7 @@ impl Farm {
     }
 }
 
-/// So many pushes may be all of a turn, beside what it flushes; what is left follows in the next one.
+/// At most so many pushes in a turn, beside what it flushes; the rest follow in the next turn.
 const PUSHES: usize = 250;
 
 /// What a node, in its present life, heard from one gateway and said to it.
@@ -410,9 +410,9 @@ const PUSHES: usize = 250;
 struct Talk {
     /// Which life of the gateway.
     life: Incarnation,
-    /// No decision is awaited below this number, as far as it was told.
+    /// The gateway has said that no decision is awaited below this number.
     floor: u64,
-    /// Numbers below this one exist, as far as it was told.
+    /// The gateway has said that numbers below this one exist.
     next: u64,
     said: BTreeMap<u64, (Verdict, u32)>,
 }
@@ -451,7 +451,7 @@ pub(super) struct Decided {
     told: Vec<(Incarnation, u64)>,
 }
 
-/// Everybody but gateways.
+/// Nodes, triggers and readers of decisions: every member but the gateways.
 #[derive(Debug)]
 pub(super) struct Voices {
     scenario: Rc<Scenario>,

@@ -227,7 +227,7 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
     let mut before = Duration::ZERO;
     let mut faults = Vec::new();
     for _ in 0..count {
-        // Nobody is there at first.
+        // Before the begin, nodes are still missing.
         let at = if draw.one_in(6) {
             begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
         } else {

@@ -309,7 +309,7 @@ impl World {
                         })?;
                     }
                     Item::Record { .. } => {}
-                    // Whoever was killed had no time to end what it wrote.
+                    // A gateway that was killed had no time to finish what it wrote.
                     Item::Damaged { .. } if lives.len() > 1 => {}
                     Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
                 }
