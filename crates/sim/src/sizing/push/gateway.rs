@@ -391,7 +391,8 @@ impl Node {
         }
     }
 
-    /// What is due is decided: `decided` hears of it, `said` what is to be told to which queue.
+    /// Finishes the tasks that are due. Calls `decided` for each decided event, and `said` with each message and its
+    /// queue.
     pub(super) fn turn(
         &mut self,
         now: u64,
