@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Bytes of a frame that are shown.
 const SHOWN_BYTES: usize = 256;
 
-/// Whether all that is named is somebody else's.
+/// Whether every path is in a foreign format, or a foreign format is named.
 pub(crate) fn is_meant<P: AsRef<Path>>(paths: &[P], format: Option<&ForeignName>) -> Result<bool, OfflineError> {
     if format.is_some() {
         return Ok(true);

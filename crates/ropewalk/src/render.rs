@@ -17,7 +17,7 @@ use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// A line for each source with wrong checksums: nothing is lost, but somebody should look at that front end.
+/// A line for each source with wrong checksums: nothing is lost, but that front end needs attention.
 pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
     let wrong = summary.by_source.iter().map(|(id, account)| (id, account.counts.get(Counter::CrcErrors)));
     wrong
@@ -193,7 +193,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     table
 }
 
-/// What became of fragments.
+/// How the fragments ended up.
 fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     let fragments = &summary.fragments;
     row("fragments received", grouped(fragments.received));
@@ -223,7 +223,7 @@ fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     }
 }
 
-/// What became of events.
+/// How the events ended up.
 fn event_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     let events = &summary.events;
     row("events assigned", grouped(events.assigned));

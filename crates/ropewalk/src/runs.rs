@@ -97,7 +97,7 @@ impl<'a> Output<'a> {
         Ok(Self { path, registry, logbook: Logbook::of(path), json: options.json })
     }
 
-    /// All runs; one whose account is damaged is told of, and is in the list without numbers.
+    /// All runs. A run whose account is damaged is reported, and is in the list without numbers.
     fn records(&self) -> Result<Vec<RunRecord>, Failure> {
         let directories = self.registry.runs().map_err(|error| cannot(self.path, &error))?;
         let record = |directory| {
@@ -256,7 +256,7 @@ fn tell(note: &Note) {
     say!("{}  {:8}  {}: {}", civil(note.at_ns), kind(note.kind), plain(&note.by), plain(&note.text));
 }
 
-/// What a terminal shows and does not obey, whoever wrote the logbook.
+/// The text without control characters, which a terminal would obey: anyone may have written the logbook.
 fn plain(text: &str) -> String {
     text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
@@ -272,7 +272,7 @@ const fn kind(kind: NoteKind) -> &'static str {
     }
 }
 
-/// A count for people; nothing where nobody knows.
+/// A count for people; empty if it is not known.
 fn number(count: Option<u64>) -> String {
     count.map_or_else(String::new, grouped)
 }

@@ -176,7 +176,7 @@ pub(crate) struct Incidents {
 
 /// Lines that alarms have, whether there are any or not: nothing jumps.
 const ALARM_LINES: u16 = 3;
-/// What somebody may press, and what it does.
+/// The keys that the user may press, and what each does.
 const KEYS: [(&str, &str); 9] = [
     ("Tab, 1-5", "the next page, or that page"),
     ("up, down, PgUp, PgDn, Home, End", "another row"),

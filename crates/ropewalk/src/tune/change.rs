@@ -32,10 +32,10 @@ pub(crate) struct ApplyOptions {
 pub(crate) struct UndoOptions {
     #[command(flatten)]
     journal: JournalOptions,
-    /// Write the old values also over what somebody else has changed since.
+    /// Write the old values also over what others have changed since.
     #[arg(long)]
     force: bool,
-    /// Leave what somebody else has changed since, and what is not there now, and put the journal away.
+    /// Leave what others have changed since, and what is not there now, and put the journal away.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
     /// Another machine: a directory with its proc and sys and recorded.json.
@@ -63,7 +63,7 @@ pub(super) fn apply(options: &ApplyOptions) -> Result<u8, Failure> {
     let (mut place, file) = (place(root)?, options.journal.file(root));
     let plan = options.change.plan(&mut place)?;
     let identity = place.identity();
-    // What nobody needs is not written: not even a directory for the journal.
+    // Without changes and a journal nothing is written, not even a directory for the journal.
     let applied = if plan.changes.is_empty() && change::history(&file, &identity)?.is_none() {
         Applied { changed: Vec::new(), already: 0, failure: None }
     } else {

@@ -152,7 +152,7 @@ fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
     controlled.program.end().expect_status(0);
 }
 
-/// Waits until somebody posts here, and thanks them.
+/// Waits for a post to this webhook, and answers it.
 fn expect_post(hook: &TcpListener) {
     crate::support::wait_for("the webhook to be told", || {
         let (mut stream, _) = hook.accept().ok()?;

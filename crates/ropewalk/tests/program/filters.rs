@@ -1,4 +1,4 @@
-//! Filters in C in processes of their own, which end over an event or are ended by somebody else, in whole runs.
+//! Filters in C in processes of their own, which end over an event or are killed, in whole runs.
 
 use crate::forms::{expect_form, schema};
 use crate::process::Program;
@@ -239,7 +239,7 @@ fn config_check_warns_of_a_library_that_is_not_there_and_of_none_that_is() {
     assert!(checked.errors.contains("No such file or directory"), "{checked:?}");
 }
 
-/// A run of 200 events with this program as its filter, which is told this directory.
+/// A run of 200 events with this program as its filter, which gets this directory as its configuration.
 fn run_with_program(directory: &TemporaryDirectory, program: &Path) -> crate::process::Ended {
     let told = directory.path().display().to_string();
     let text = format!(

@@ -1,4 +1,4 @@
-//! Files in the place of sources, and of commands: what cannot be read, or only in part, is named and has a status.
+//! Files instead of sources, and of commands: what cannot be read, or only in part, is named and has a status.
 
 use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Setup, TemporaryDirectory};

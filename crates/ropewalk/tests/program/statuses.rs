@@ -188,7 +188,7 @@ fn a_run_without_any_input_is_good() {
     assert_eq!((&account["state"], &account["events"]["assigned"]), (&"ended".into(), &0.into()), "{account:#}");
 }
 
-/// Whoever looks at the run is told at once what it waits for, and that it goes on by itself when there is room.
+/// The program reports at once what a run waits for, and that it goes on by itself when there is room.
 #[test]
 fn a_full_disk_is_told_at_once() {
     let setup = Setup::new("told", &[841]);
@@ -251,7 +251,7 @@ fn wrong_checksums_of_a_front_end_are_told_by_the_run_and_are_an_error_to_verify
     }
 }
 
-/// The run waits for somebody to mend the disk; who ends it instead is told what was not written, and why.
+/// The run waits until the disk is mended; if it is ended instead, the program reports what was not written, and why.
 #[test]
 fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
     let setup = Setup::new("failing", &[841]);
@@ -280,13 +280,13 @@ fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
     assert!(account["events"]["incomplete_dropped_by_cause"]["write_failed"].as_u64() > Some(0), "{account:#}");
     let failing = &account["disk"]["failing"][0];
     assert_eq!(failing["node"], "bu0", "{account:#}");
-    // Of the open file that is gone, or of the next one that cannot be made, whichever is told last.
+    // Of the open file that is gone, or of the next one that cannot be made, whichever is reported last.
     let error = failing["error"].as_str().unwrap_or_default();
     let known = ["Stale file handle (os error 116)", "No such file or directory (os error 2)"];
     assert!(known.contains(&error) && ended.errors.contains(error), "{error}: {ended:#?}");
 }
 
-/// Who reads the program's output has the account, whatever became of the disk.
+/// The account is printed even if the disk cannot keep it.
 #[test]
 fn an_account_that_cannot_be_kept_is_told_all_the_same() {
     let setup = Setup::new("unkept", &[841]);

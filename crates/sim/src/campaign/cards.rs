@@ -120,12 +120,12 @@ impl CardSetting {
         if link < self.rods_from { self.rule } else { EventRule::Rod }
     }
 
-    /// Whether all who subscribe may lose chunks: then nobody of them ever keeps the card waiting.
+    /// Whether all subscribers may lose chunks: then none of them ever keeps the card waiting.
     fn has_monitors_alone(&self) -> bool {
         self.subscribers.iter().all(|one| one.policy == Policy::Drop)
     }
 
-    /// Who subscribes, and how much room there is for that. A stream of its own.
+    /// Draws the subscribers, and how much room there is for them. A stream of its own.
     fn draw_subscribers(&mut self, draw: &mut Draw, links: u16, span: Duration) {
         let are_monitors = draw.one_in(2);
         let balance = draw.of(&[Balance::RoundRobin, Balance::ByEvent]);
@@ -148,7 +148,7 @@ impl CardSetting {
         self.transport_bytes = draw.of(&[16 << 10, 128 << 10]);
     }
 
-    /// Nobody must miss anything, or nobody needs to; as many wait for everything at once as there is room for.
+    /// Gives all subscribers this policy and this share: as many wait for everything at once as there is room for.
     fn set_all(&mut self, policy: Policy, share: Share, links: u16) {
         for one in &mut self.subscribers {
             *one = SubscriberSetting { policy, share, comes: one.comes, ..SubscriberSetting::usual(links) };

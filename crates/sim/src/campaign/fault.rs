@@ -51,7 +51,7 @@ pub enum Fault {
         /// The other end.
         other: Place,
     },
-    /// Connections between two members carry nothing more, and nobody is told.
+    /// Connections between two members carry nothing more, without a close or an error.
     HalfOpen {
         /// One end.
         one: Place,
@@ -134,7 +134,7 @@ pub enum Fault {
         /// The first event of the new count.
         event: u64,
     },
-    /// Somebody connects to the readout unit's door for front ends and says nonsense.
+    /// A stranger connects to the readout unit's door for front ends and sends nonsense.
     Garbage(u16),
     /// One of two event managers is gone; after that time it is started again, and knows nothing.
     ManagerCrash(u16),
@@ -305,7 +305,7 @@ impl Fault {
             | Self::ManagerCutOff(manager)
             | Self::CoordinationCut(Some(manager))
             | Self::CoordinationLate { manager, .. } => vec![Place::Manager(manager)],
-            // Whoever is there.
+            // Whichever event manager is there.
             Self::CoordinationCut(None) | Self::ManagerReplaced { .. } | Self::ManagerOvertaken { .. } => Vec::new(),
         }
     }

@@ -69,7 +69,7 @@ impl World {
     /// Blocks are out only while they are filled: one for what is staged, or one for each connection.
     fn judge_pools(&mut self) -> Result<(), Broken> {
         let network = self.network.clone();
-        // What a source sent and nobody wanted lies in the blocks of its connection until the process ends.
+        // What a source sent and no unit wanted stays in the blocks of its connection until the process ends.
         let left = self.front_ends.iter().filter_map(Node::machine).all(|one| one.has_left());
         let everything = self.scenario.events * self.scenario.sources.len() as u64;
         let all_came = left && self.snapshot().ledger.fragments.in_complete_events == everything;
@@ -119,8 +119,8 @@ impl World {
         Ok(())
     }
 
-    /// What was acknowledged stands in files, and in the account of a run that ended nothing waits for subscribers. A
-    /// forced stop waits for nobody: there it is counted as it is.
+    /// Checks that acknowledged events are in files, and that in the account of a run that has ended no chunks wait for
+    /// subscribers. A forced stop does not wait for them: its account counts them as they are.
     fn judge_account(&mut self, held: &Held) -> Result<(), Broken> {
         let ended = |node: &Node<ReadoutMachine>| node.life == 1 && node.machine().is_some_and(|one| one.is_done());
         let is_awaited = self.scenario.managers == Managers::Alone && !self.scenario.end.is_forced();
@@ -219,8 +219,8 @@ impl World {
         })
     }
 
-    /// Whether event managers were told of everything that was written: whoever took over heard everybody, nobody died who
-    /// had written what nobody else knew of, and the end waited for all.
+    /// Whether event managers heard of everything that was written: each one that took over heard all units, no builder
+    /// unit died that had written what no other member knew of, and the end waited for all.
     fn were_all_told(&self) -> bool {
         let is_writer = |place: Place| matches!(place, Place::Builder(_));
         let have_heard = self.reign.recoveries().all(|recovery| !recovery.is_blind(&self.scenario));
@@ -235,7 +235,7 @@ impl World {
         let is_builder = |place: &Place| matches!(place, Place::Builder(_));
         self.injection.happened.iter().any(|one| {
             let is_alone = matches!(one.fault, Fault::Pause(_) | Fault::PoolDry(_));
-            // One that was cut off ends the run with whoever comes back first.
+            // An event manager that was cut off ends the run with the units that come back first.
             let is_alone = is_alone || matches!(one.fault, Fault::ManagerCutOff(_));
             let is_between = touches(&one.fault, is_manager) && (is_alone || touches(&one.fault, is_builder));
             is_between && one.until.since(one.from) + RECALL >= AWAY
@@ -498,7 +498,7 @@ impl World {
         let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
         let (mut begin, mut end, mut any) = (Instant::ZERO, Instant::ZERO, false);
         away.into_iter().any(|(from, until, is_refusal)| {
-            // Whoever has lost a line calls after a pause.
+            // A unit that has lost a line calls after a pause.
             let goes_on = from <= end.after(RECALL);
             (begin, end, any) =
                 if goes_on { (begin, end.max(until), any || is_refusal) } else { (from, until, is_refusal) };

@@ -37,7 +37,7 @@ pub(super) struct Held {
     pub(super) events: BTreeMap<u64, Vec<Record>>,
 }
 
-/// What was in the files when somebody died.
+/// What was in the files when a member died.
 #[derive(Clone, Debug)]
 pub(super) struct Death {
     pub(super) at: Instant,
@@ -161,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    /// Where there are filters each event has what was said of it: it is accepted by its number, or nobody could decide.
+    /// With filters each event has its decision: it is accepted by its number, or no filter unit could decide.
     fn compare_decision(&self, event: &EventView<'_>) -> Result<(), Broken> {
         let said = event.fragments().find(|fragment| fragment.entry.source == SourceId::FILTER);
         let said = said.map(|said| FilterResult::decode(said.payload)).transpose();
@@ -246,7 +246,7 @@ impl World {
         (begins_late && self.scenario.sources_each() == 1).then_some(event + 1 - first)
     }
 
-    /// The fragment of a source for an event, with this number in it, as it stands in run files.
+    /// The fragment of a source for an event, with this number in it, as in run files.
     fn content(&self, source: usize, event: u64, number: u64) -> Vec<u8> {
         let (contents, id) = (self.scenario.contents(), self.scenario.source_id(source));
         match self.scenario.card_of(source) {
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Somebody dies: takes note of what is in the files.
+    /// A member dies: notes what is in the files.
     pub(super) fn note_safe(&mut self, place: Place, power: bool) {
         let at = self.now();
         let held = self.read_files().unwrap_or_default();

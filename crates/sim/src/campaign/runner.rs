@@ -126,7 +126,7 @@ pub struct Orders {
 }
 
 impl Campaign {
-    /// Runs seeds one after the other; `progress` is told after each, and ends the campaign by saying false.
+    /// Runs seeds one after the other; calls `progress` after each, and ends the campaign if that returns false.
     pub fn run(orders: Orders, mut progress: impl FnMut(&Self) -> bool) -> Self {
         let mut campaign = Self { first: orders.first, ..Self::default() };
         for seed in (orders.first..).take(usize::try_from(orders.seeds).unwrap_or(usize::MAX)) {

@@ -4,9 +4,9 @@
 //! bytes --> Choices --> messages from anybody, fragments, lost connections, time --> one machine
 //!                                                   after each step: accounts balance, bounds hold, no panic
 //! ```
-//! A machine trusts nobody: whatever other nodes say, it must neither panic nor lose count nor keep answering for ever.
-//! Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with bytes that reach new code; the tests here call them
-//! with random ones, so that they cannot rot.
+//! A machine trusts no other node: whatever they send, it must neither panic nor lose count nor keep answering for
+//! ever. Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with
+//! bytes that reach new code; the tests here call them with random ones, so that they cannot rot.
 
 mod choices;
 mod control;

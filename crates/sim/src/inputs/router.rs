@@ -66,10 +66,10 @@ struct Table<'a> {
 /// their minds, read or do not, are relieved, and go.
 ///
 /// # Panics
-/// Where the machine does; where an account does not balance, a queue grows beyond its bound, a chunk goes to somebody who
-/// never asked for it, comes twice, out of order or with other bytes, what a member leaves is lost although another one
-/// could have it, a card waits for nobody, or the machine keeps asking for messages that it does not have; and where at
-/// the end, when nobody is left, a page of a card has not come home.
+/// If the machine does; if an account does not balance, a queue grows beyond its bound, a chunk goes to a subscriber
+/// that never asked for it, comes twice, out of order or with other bytes, what a member leaves is lost although
+/// another one could have it, a card waits without a subscriber, or the machine keeps asking for messages that it does
+/// not have; and if at the end, when all subscribers have left, a page of a card has not come home.
 pub fn router(bytes: &[u8]) {
     let config = RouterConfig {
         subscribers: 4,

@@ -25,7 +25,7 @@ pub(super) const SLOW: u32 = 1000;
 /// How far a counter jumps.
 pub(super) const FAR: u64 = 1_000_000;
 
-/// What a source is told to do wrong.
+/// What a source is ordered to do wrong.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(in crate::campaign) enum Misbehaviour {
     /// Stop within the next fragment, until that time.
@@ -318,7 +318,7 @@ impl FrontEnd {
     fn number_of(&mut self, now: Instant, event: u64) -> (u64, How) {
         if let Some(&Misbehaviour::ResetCounter(count)) = self.orders.front() {
             self.orders.pop_front();
-            // One that has hardly counted repeats itself, rather, and nobody could tell.
+            // A counter that has hardly begun would repeat itself, which no reader could tell.
             if event > 2 {
                 self.reset = Some((event - 1, count));
                 self.record.strayed.push((now, self.connection));

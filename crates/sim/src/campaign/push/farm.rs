@@ -154,7 +154,8 @@ impl Farm {
         self.waiting.extend((0..packing).map(|event| (flow, finished.number, event)));
     }
 
-    /// Time passes: what nobody decided in time is decided by default, who said nothing for too long loses his events.
+    /// Time passes: events without a decision in time are decided by default, and a node that is silent for too long
+    /// loses its events.
     pub(super) fn pass(&mut self, now: Instant) {
         self.pushes = 0;
         let overdue = self.undecided.iter().filter(|place| self.sets[place].deadline <= now);
@@ -374,7 +375,7 @@ impl Farm {
         Ok(())
     }
 
-    /// Nobody waits for a node while one has room, at the end of a turn in which fewer pushes were sent than it may.
+    /// Checks that no event waits for a node while one has room, at the end of a turn with fewer pushes than allowed.
     pub(super) fn check_rest(&self) -> Result<(), Broken> {
         let willing = self.nodes.iter().position(|node| node.credit() > 0);
         match (willing, self.waiting.first()) {

@@ -214,7 +214,7 @@ impl World {
     }
 }
 
-/// The world's time before which no gateway's clock showed this: how it went before it last changed, nobody knows any more.
+/// The world's time before which no gateway's clock showed this. How the clock went before its last change is unknown.
 fn never_before(local: Instant) -> Instant {
     Instant::ZERO.after(local.since(Instant::ZERO).div_f64(1.0 + WORST_DRIFT))
 }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How soon somebody has a turn again who found nothing to do.
+/// How soon a member that found nothing to do has a turn again.
 const MOMENT: Duration = Duration::from_micros(50);
 
 /// Who takes part.

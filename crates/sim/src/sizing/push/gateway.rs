@@ -239,7 +239,7 @@ impl InputQueue {
             match message {
                 Outgoing::Progress(node, progress) => self.results.messages.push((node, Message::Progress(progress))),
                 Outgoing::Throttle(throttle) => self.results.throttle = Some(throttle),
-                // Decisions leave in order; nobody here waits for them.
+                // Decisions leave in order; nothing here waits for them.
                 Outgoing::Stream(_) => {}
             }
         }

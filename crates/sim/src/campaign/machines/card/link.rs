@@ -69,7 +69,7 @@ impl UnderWay {
         Self { event, is_again, how, first, last, begins, ends, begun, is_spoilt, is_doubtful, status, bytes }
     }
 
-    /// Whether it is a time-out in one piece, which looks like the end of a chunk to whoever missed something.
+    /// Whether it is a time-out in one piece, which looks like the end of a chunk to a reader that missed something.
     fn may_be_an_end(&self) -> bool {
         self.first == self.last && matches!(self.how, How::Flagged(status, _) if status.has(Status::TIMED_OUT))
     }
@@ -91,7 +91,7 @@ pub(in crate::campaign) struct Link {
     pub(super) id: SourceId,
     pub(super) record: Record,
     pub(super) tally: Tally,
-    /// Every whole chunk, where somebody subscribes to them.
+    /// Every whole chunk, if there are subscribers for them.
     pub(super) said: Vec<Said>,
     is_heard: bool,
     pub(super) next: u64,
@@ -169,7 +169,7 @@ impl Link {
         self.encoder.format()
     }
 
-    /// A new ring: nobody has received anything from it.
+    /// A new ring, from which nothing has been received yet.
     pub(super) fn begin_ring(&mut self) {
         self.tally = Tally::default();
     }
@@ -464,7 +464,7 @@ pub(super) struct Tally {
     begun: Vec<u64>,
     /// Where something ends that may count or not: a piece without a beginning, a time-out after a loss.
     perhaps: Vec<u64>,
-    /// Where each chunk begins and ends to be open for the reader.
+    /// Where each chunk that has ended was open for the reader: from, to.
     spans: Vec<(u64, u64)>,
     /// Where chunks begin that have not ended.
     endless: Vec<u64>,
