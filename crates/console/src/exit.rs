@@ -142,7 +142,7 @@ const fn names_no_file(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory)
 }
 
-/// The exit status, whose reasons are told on standard error.
+/// The exit status; the reasons go to standard error.
 pub fn with_reasons(status: &StatusSummary) -> u8 {
     if !status.is_good() {
         crate::tell!("{}", reasons(status));

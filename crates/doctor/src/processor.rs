@@ -61,22 +61,22 @@ fn arithmetic(factor: f64) -> f64 {
     chains.iter().sum()
 }
 
-/// How much of a processor the calling thread has used so far, in seconds. Holds on a busy machine too, where
-/// what passes on the clock says little.
+/// Processor time that the calling thread has used so far, in seconds. Meaningful on a busy machine too, where elapsed
+/// time says little.
 pub fn thread_cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Microseconds until a thread that sleeps on another processor goes on when it is told to: half of a way there and back, the median.
+/// Time for a sleeping thread on another processor to wake up, in microseconds: half of a round trip, the median.
 ///
 /// # Errors
-/// Where there are no sockets to be had.
+/// If no socket pair can be created.
 pub fn wake_up_microseconds(cpus: Option<[usize; 2]>, duration: Duration) -> io::Result<f64> {
     let (mut here, mut there) = UnixStream::pair()?;
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // Where pinning is not allowed the scheduler has its way.
+            // Without permission to pin, the scheduler chooses the processor.
             let _ = cpus.map(|[_, cpu]| pin_to_cpu(cpu));
             let mut word = [0; 1];
             // Until the other end is closed.

@@ -52,7 +52,7 @@ pub(crate) struct SimulateOptions {
     /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
     #[arg(long, value_name = "N")]
     pub(crate) campaign: Option<u64>,
-    /// The first seed; of a sizing, the seed in the place of the file's.
+    /// The first seed of a campaign; in a sizing, replaces the file's seed.
     #[arg(long, value_name = "FIRST")]
     pub(crate) seed: Option<u64>,
     /// Write what happens with the first seed as a trace for Perfetto.
@@ -68,7 +68,7 @@ pub(crate) struct SizingOptions {
     /// Sizing: simulate this long; the warm-up keeps its part of it.
     #[arg(long, value_name = "TIME", requires = "system")]
     pub(crate) duration: Option<Time>,
-    /// Sizing: this value in the place of the file's; may be given several times.
+    /// Sizing: set a key to this value instead of the file's; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = crate::sizing::setting, requires = "system")]
     pub(crate) set: Vec<(String, String)>,
     /// Sizing: simulate once for each of these values of a key of the file.

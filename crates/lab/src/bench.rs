@@ -4,7 +4,7 @@ use crate::arguments::BenchOptions;
 use ropewalk_bench::{BenchError, Options, Scale};
 use ropewalk_console::exit::{self, Failure};
 
-/// The product, which stands beside this program.
+/// The product's program, in the same directory as this one.
 const PRODUCT: &str = "ropewalk";
 
 pub(crate) fn bench(options: &BenchOptions) -> Result<u8, Failure> {

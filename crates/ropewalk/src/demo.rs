@@ -117,7 +117,7 @@ fn text(options: &DemoOptions) -> Result<String, Failure> {
 }
 
 impl InitKind {
-    /// The file's name, and what stands in it.
+    /// The file's name and its content.
     const fn file(self) -> (&'static str, &'static str) {
         match self {
             Self::Testbeam => ("testbeam.toml", include_str!("../beginnings/testbeam.toml")),
@@ -128,7 +128,7 @@ impl InitKind {
     }
 }
 
-/// Writes the configuration into the directory, which is made where there is none. A file that is there stays as it is.
+/// Writes the configuration into the directory, which is created if it does not exist. Never overwrites a file.
 pub(crate) fn init(options: &InitOptions) -> Result<u8, Failure> {
     let (name, text) = options.kind.file();
     let (directory, file) = (&options.directory, options.directory.join(name));
@@ -146,6 +146,6 @@ pub(crate) fn init(options: &InitOptions) -> Result<u8, Failure> {
     let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
     say!("wrote    {}", file.display());
     say!("try      cd {} && {program} run {name} --duration 10s", directory.display());
-    say!("         what to do next stands at its head");
+    say!("         the head of the file says what to do next");
     Ok(exit::GOOD)
 }

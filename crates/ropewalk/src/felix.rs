@@ -339,7 +339,7 @@ fn create(path: &Path) -> Result<Box<dyn Write>, Failure> {
     }
 }
 
-// Members stand in the order in which they are printed: that of their names.
+// Members are in the order in which they are printed: by name.
 
 /// The report of a server, over all cards and subscribers.
 #[derive(Serialize, JsonSchema)]
@@ -515,7 +515,7 @@ impl SubscribeReport {
     }
 }
 
-/// The longest chunk where nobody says anything else.
+/// The longest chunk by default.
 const MAX_CHUNK: &str = "1MiB";
 
 #[derive(Debug, Subcommand)]
@@ -526,7 +526,7 @@ pub(crate) enum FelixCommand {
     Dump(DumpOptions),
     /// Write the blocks of an emulated card, with faults if they are wanted.
     Generate(GenerateOptions),
-    /// Send the chunks of blocks, or of the cards of a configuration, to whoever subscribes to their e-links.
+    /// Send the chunks of blocks, or of the cards of a configuration, to the subscribers of their e-links.
     Serve(ServeOptions),
     /// Get the chunks of e-links from a server.
     Subscribe(SubscribeOptions),
@@ -620,7 +620,7 @@ pub(crate) struct GenerateOptions {
   ropewalk felix serve examples/felix.toml
 
 One line for each card says where subscribers may connect: `ready felix ADDRESS`, or `ready NAME ADDRESS` of a card of a
-configuration, where options come before what stands there. It ends when the blocks do and everything is sent, or with Ctrl-C.")]
+configuration, whose values the options override. It ends when the blocks do and everything is sent, or with Ctrl-C.")]
 pub(crate) struct ServeOptions {
     /// A file of blocks, a FIFO, or - for standard input; or a configuration (*.toml), whose `[[felix]]` cards are served.
     pub(crate) file: PathBuf,

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Bytes of a frame that are shown.
 const SHOWN_BYTES: usize = 256;
 
-/// Whether all that is named is somebody else's.
+/// Whether every path is in a foreign format, or a foreign format is named.
 pub(crate) fn is_meant<P: AsRef<Path>>(paths: &[P], format: Option<&ForeignName>) -> Result<bool, OfflineError> {
     if format.is_some() {
         return Ok(true);
@@ -276,11 +276,11 @@ fn address(place: &str, whole: &str) -> Result<std::net::SocketAddr, Failure> {
     let port = place.parse::<u16>().map(|port| std::net::SocketAddr::from(([0; 4], port)));
     port.or_else(|_| place.parse()).map_err(|_| {
         let examples = "udp:6006, udp:127.0.0.1:6006, tcp-listen:5000";
-        Failure::Usage(format!("`{whole}` is no place to listen at; such are {examples}"))
+        Failure::Usage(format!("`{whole}` is not an address to listen at; valid ones are {examples}"))
     })
 }
 
-/// Ports may be 0: whoever sends is told.
+/// Prints the address: a port of 0 has become a real one, which the sender has to know.
 fn ready(scheme: &str, local: std::net::SocketAddr) {
     say!("ready {scheme} {local}");
 }

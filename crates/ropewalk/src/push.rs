@@ -46,14 +46,14 @@ pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
     take_run(Arc::new(Launcher::reading(system, read)), &limits)
 }
 
-/// The gateway of a file, with the options in the place of what the file says.
+/// Reads the configuration of a gateway from a file; the options override the file.
 fn read_gateway(file: &Path, name: &str, options: &RunLimits) -> Result<GatewayProcess, ConfigurationError> {
     let mut configuration = configuration::read_push(file)?;
     overrule(&mut configuration, options);
     Ok(GatewayProcess { configuration, name: name.to_owned() })
 }
 
-/// The trigger and the sources of some flows.
+/// Runs the trigger and the sources of the chosen flows.
 pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read_push(&options.config)?;
     for name in &options.flow {

@@ -17,7 +17,7 @@ use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// A line for each source with wrong checksums: nothing is lost, but somebody should look at that front end.
+/// A line for each source with wrong checksums: nothing is lost, but that front end needs attention.
 pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
     let wrong = summary.by_source.iter().map(|(id, account)| (id, account.counts.get(Counter::CrcErrors)));
     wrong
@@ -193,7 +193,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     table
 }
 
-/// What became of fragments.
+/// How the fragments ended up.
 fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     let fragments = &summary.fragments;
     row("fragments received", grouped(fragments.received));
@@ -223,7 +223,7 @@ fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     }
 }
 
-/// What became of events.
+/// How the events ended up.
 fn event_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     let events = &summary.events;
     row("events assigned", grouped(events.assigned));
@@ -285,7 +285,7 @@ pub(crate) struct Progress {
     drawn: usize,
     shown: Instant,
     before: (Instant, Totals),
-    /// Disks that wait for somebody, as they were shown last.
+    /// Full or failed disks, as last shown.
     disks: String,
 }
 
@@ -329,7 +329,7 @@ impl Progress {
     /// Shows where the run is, if it is time to.
     pub(crate) fn show(&mut self, snapshot: &RunSnapshot, left: Option<DiskLeft>) {
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
-        // A disk that is full or fails waits for somebody to help: it is told at once.
+        // A disk that is full or fails needs the operator: show it at once.
         let disks = waiting_disks(snapshot);
         if self.shown.elapsed() < refresh && disks == self.disks {
             return;
@@ -363,11 +363,11 @@ fn held(snapshot: &RunSnapshot) -> u64 {
     snapshot.counter(Counter::PoolHeld) * 100 / snapshot.counter(Counter::PoolBlocks).max(1)
 }
 
-/// Nodes that are not there.
+/// Names the nodes that are not connected.
 fn away(snapshot: &RunSnapshot) -> String {
     let missing: Vec<String> =
         snapshot.nodes.iter().filter(|(_, there)| !there).map(|(node, _)| node.to_string()).collect();
-    // When the run has ended they leave, and nobody waits.
+    // Nodes leave after the end of the run, and nothing waits for them.
     let is_over = snapshot.phase == RunPhase::Ended;
     if missing.is_empty() || is_over { String::new() } else { format!("  waiting for {}", missing.join(" ")) }
 }
@@ -386,7 +386,7 @@ fn line(snapshot: &RunSnapshot, totals: Totals, rates: Totals, disks: &str) -> S
     )
 }
 
-/// The same in a few lines: what happens each second beside what has come of it.
+/// The same in a few lines: rates beside totals.
 fn table(snapshot: &RunSnapshot, totals: Totals, rates: Totals, left: &str, disks: &str) -> String {
     let mut text = format!("run {} {}{}{disks}\n", snapshot.run, snapshot.phase.name(), away(snapshot));
     let mut row = |name: &str, now: String, all: String| {

@@ -97,7 +97,7 @@ impl<'a> Output<'a> {
         Ok(Self { path, registry, logbook: Logbook::of(path), json: options.json })
     }
 
-    /// All runs; one whose account is damaged is told of, and is in the list without numbers.
+    /// All runs. A run whose account is damaged is reported, and is in the list without numbers.
     fn records(&self) -> Result<Vec<RunRecord>, Failure> {
         let directories = self.registry.runs().map_err(|error| cannot(self.path, &error))?;
         let record = |directory| {
@@ -256,7 +256,7 @@ fn tell(note: &Note) {
     say!("{}  {:8}  {}: {}", civil(note.at_ns), kind(note.kind), plain(&note.by), plain(&note.text));
 }
 
-/// What a terminal shows and does not obey, whoever wrote the logbook.
+/// The text without control characters, which a terminal would obey: anyone may have written the logbook.
 fn plain(text: &str) -> String {
     text.replace(|letter: char| letter.is_control() && !matches!(letter, '\n' | '\t'), "\u{fffd}")
 }
@@ -272,7 +272,7 @@ const fn kind(kind: NoteKind) -> &'static str {
     }
 }
 
-/// A count for people; nothing where nobody knows.
+/// A count for people; empty if it is not known.
 fn number(count: Option<u64>) -> String {
     count.map_or_else(String::new, grouped)
 }
@@ -445,7 +445,7 @@ pub(crate) fn lines(answer: &Value) -> Vec<String> {
     }
     let sum = |name: &str| files.iter().filter_map(|file| file[name].as_u64()).sum();
     let mut lines = vec![format!(
-        "run {run}: {} files, {} bytes, {} events in those that are closed",
+        "run {run}: {} files, {} bytes, {} events in closed files",
         files.len(),
         grouped(sum("bytes")),
         grouped(sum("events"))
@@ -513,7 +513,7 @@ mod tests {
               "bytes": 12345, "events": 17, "state": "closed" },
         ] });
         let told = lines(&answer);
-        assert_eq!(told[0], "run 7: 2 files, 13,345 bytes, 17 events in those that are closed");
+        assert_eq!(told[0], "run 7: 2 files, 13,345 bytes, 17 events in closed files");
         assert_eq!(told[1], "3 files were deleted to stay within `keep`");
         let rows: Vec<_> = told[2].lines().collect();
         assert!(

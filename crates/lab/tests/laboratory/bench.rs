@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Once;
 
-/// The product stands beside the laboratory: tests of the whole workspace have built it, those of this package alone build it here.
+/// Builds the product beside the laboratory if it is missing: a test of the whole workspace has built it, one of this
+/// package alone has not.
 fn have_product() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {

@@ -134,7 +134,7 @@ pub(crate) struct Limited {
     pub(crate) sentence: String,
 }
 
-/// An alarm that somebody should see.
+/// An alarm to show to the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Alarm {
@@ -144,7 +144,7 @@ pub(crate) struct Alarm {
     pub(crate) known_by: Option<String>,
 }
 
-/// What happened.
+/// An entry of the journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entry {
@@ -176,7 +176,7 @@ pub(crate) struct Incidents {
 
 /// Lines that alarms have, whether there are any or not: nothing jumps.
 const ALARM_LINES: u16 = 3;
-/// What somebody may press, and what it does.
+/// The keys that the user may press, and what each does.
 const KEYS: [(&str, &str); 9] = [
     ("Tab, 1-5", "the next page, or that page"),
     ("up, down, PgUp, PgDn, Home, End", "another row"),

@@ -32,10 +32,10 @@ pub(crate) struct ApplyOptions {
 pub(crate) struct UndoOptions {
     #[command(flatten)]
     journal: JournalOptions,
-    /// Write the old values also over what somebody else has changed since.
+    /// Write the old values also over what others have changed since.
     #[arg(long)]
     force: bool,
-    /// Leave what somebody else has changed since, and what is not there now, and put the journal away.
+    /// Leave what others have changed since, and what is not there now, and put the journal away.
     #[arg(long, conflicts_with = "force")]
     keep: bool,
     /// Another machine: a directory with its proc and sys and recorded.json.
@@ -63,7 +63,7 @@ pub(super) fn apply(options: &ApplyOptions) -> Result<u8, Failure> {
     let (mut place, file) = (place(root)?, options.journal.file(root));
     let plan = options.change.plan(&mut place)?;
     let identity = place.identity();
-    // What nobody needs is not written: not even a directory for the journal.
+    // Without changes and a journal nothing is written, not even a directory for the journal.
     let applied = if plan.changes.is_empty() && change::history(&file, &identity)?.is_none() {
         Applied { changed: Vec::new(), already: 0, failure: None }
     } else {
@@ -259,8 +259,9 @@ pub(super) fn persist(options: &PersistOptions) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-/// Whether an earlier line stays: what is as advised since the machine was started with it stands in no plan. What is
-/// neither so nor advised was undone since, or somebody changed it.
+/// Whether a line of the earlier file is kept: it is advised, or the host still has its value. A plan leaves out
+/// settings that already have the advised value, as they do once the machine has started with the file. A setting that
+/// is neither advised nor at that value was undone or changed by someone else.
 fn is_kept(name: &str, line: &Line, whole: &Plan, options: &PersistOptions, place: &mut Place) -> bool {
     let setting = Setting::sysctl(name);
     let is_so = |place: &mut Place| place.read(&setting).ok().flatten() == Some(setting.normal(&line.value));
@@ -268,7 +269,7 @@ fn is_kept(name: &str, line: &Line, whole: &Plan, options: &PersistOptions, plac
     (is_advised || is_so(place)) && !options.change.is_excepted(&setting, &line.rule)
 }
 
-/// What the plan asks for, and what was applied and is still so.
+/// What the plan asks for, and what was applied and still holds.
 fn wanted(plan: &Plan, history: &History, place: &mut Place) -> Vec<(Setting, Line)> {
     let mut wanted = Vec::new();
     for held in &history.held {

@@ -152,7 +152,7 @@ fn ctl_asks_whom_it_is_told_to_ask_and_no_proxy() {
     controlled.program.end().expect_status(0);
 }
 
-/// Waits until somebody posts here, and thanks them.
+/// Waits for a post to this webhook, and answers it.
 fn expect_post(hook: &TcpListener) {
     crate::support::wait_for("the webhook to be told", || {
         let (mut stream, _) = hook.accept().ok()?;
@@ -295,7 +295,7 @@ impl Controlled {
     }
 }
 
-/// What people did is told where that is asked for, from then on.
+/// Whether operators' commands are printed follows the log level; a new level takes effect at once.
 #[test]
 fn what_is_told_follows_the_log_level() {
     let setup = Setup::new("log-level", &[1]);
@@ -314,12 +314,12 @@ fn what_is_told_follows_the_log_level() {
     let ended = controlled.program.end();
     let count = |words: &str| ended.errors.lines().filter(|line| line.contains(words)).count();
     assert_eq!(count("monitor.log_level is info now, in the place of warning, by ada"), 1, "{}", ended.errors);
-    // The first run was over by then, the third one began behind it.
+    // Run 1 was over before the level became `info`, and run 3 began after it had become `error`.
     assert_eq!(count("start, by "), 1, "{}", ended.errors);
     assert_eq!(count("monitor.log_level is error now"), 0, "{}", ended.errors);
 }
 
-/// Where a source says nothing events wait for it as long as is right now, and not as long as was right when the run began.
+/// Events wait for a silent source for the time-out in force now, not for the one with which the run began.
 #[test]
 fn a_time_out_that_is_changed_holds_at_once_and_in_the_next_run() {
     let setup = Setup::new("parameters", &[841, 843]);
@@ -490,7 +490,7 @@ impl Controlled {
     }
 }
 
-/// Which of the two sources each event from 1 on has; nothing is missing in any.
+/// The sources in each event from 1 on, of the two there are. Fails if an event lacks a fragment.
 fn held(setup: &Setup, run: u32) -> Vec<Vec<u32>> {
     let held = Held::in_directories(&[setup.output().join(format!("run{run:06}"))]);
     assert!(held.events.values().all(|event| event.missing.is_empty()), "a masked source is not missing");
@@ -498,7 +498,7 @@ fn held(setup: &Setup, run: u32) -> Vec<Vec<u32>> {
     held.events.values().map(|event| event.fragments.keys().copied().collect()).collect()
 }
 
-/// Who is masked stays so in the next run.
+/// A masked source stays masked in the next run.
 fn next_run(setup: &Setup, controlled: &Controlled) {
     controlled.wait("the next run to be set up", |state| state["run"] == 2 && state["task"].is_null());
     let mut one = FrontEnd::ferol(&controlled.address_of("ru0"), 841);
@@ -524,7 +524,7 @@ fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
     one.send(51..=100);
     // The time-outs of this test pass after it has failed.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(controlled.good("ledger")["events"]["written"], 50, "the events wait for who died");
+    assert_eq!(controlled.good("ledger")["events"]["written"], 50, "the events wait for the dead source");
 
     let masked =
         json!([{ "source": 843, "is_masked": true, "in_run": "masked", "events": [{ "from": "51", "to": null }] }]);
@@ -534,7 +534,7 @@ fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
     other.send(101..=110);
     one.send(101..=110);
     controlled.wait_for_written(110);
-    wait_for("what came of the masked source", || {
+    wait_for("the masked source's fragments to be dropped", || {
         let sources = controlled.good("sources");
         let of_other = sources.as_array().expect("a list").iter().find(|source| source["id"] == 843);
         of_other.filter(|source| source["dropped"]["masked"] == 10).map(|_| ())

@@ -1,4 +1,4 @@
-//! Filters in C in processes of their own, which end over an event or are ended by somebody else, in whole runs.
+//! Filters in C in processes of their own, which end over an event or are killed, in whole runs.
 
 use crate::forms::{expect_form, schema};
 use crate::process::Program;
@@ -239,7 +239,7 @@ fn config_check_warns_of_a_library_that_is_not_there_and_of_none_that_is() {
     assert!(checked.errors.contains("No such file or directory"), "{checked:?}");
 }
 
-/// A run of 200 events with this program as its filter, which is told this directory.
+/// A run of 200 events with this program as its filter, which gets this directory as its configuration.
 fn run_with_program(directory: &TemporaryDirectory, program: &Path) -> crate::process::Ended {
     let told = directory.path().display().to_string();
     let text = format!(
@@ -295,7 +295,7 @@ fn count(account: &Value, place: &str) -> u64 {
     account.pointer(place).and_then(Value::as_u64).unwrap_or_else(|| panic!("{place}: {account:#}"))
 }
 
-/// Whoever is woken when it was too late finds that it has ended: nothing of what it might have said comes after that.
+/// A filter unit that hangs is ended. A signal that would wake it later finds no process, so it decides nothing more.
 #[test]
 fn a_filter_unit_that_stands_still_is_ended_and_what_it_had_is_decided_elsewhere_once() {
     let directory = TemporaryDirectory::new("filter-stopped");
@@ -307,7 +307,7 @@ fn a_filter_unit_that_stands_still_is_ended_and_what_it_had_is_decided_elsewhere
     for which in 0..4 {
         let stopped = stop_one(&run, which);
         wait_for("its end", || (!children(run.id()).contains(&stopped.as_raw_nonzero().get())).then_some(()));
-        assert_eq!(kill_process(stopped, Signal::CONT), Err(Errno::SRCH), "nobody is there to be woken");
+        assert_eq!(kill_process(stopped, Signal::CONT), Err(Errno::SRCH), "the process has ended");
     }
     let account = run.end().expect_status(0).account();
     let of = PathBuf::from(account["directory"].as_str().expect("a path"));
@@ -316,12 +316,12 @@ fn a_filter_unit_that_stands_still_is_ended_and_what_it_had_is_decided_elsewhere
     expect_each_filled_once(&account, &error);
     let decided = count(&account, "/events/accepted") + count(&account, "/events/rejected");
     assert_eq!(decided + error.len() as u64, EVENTS);
-    assert_eq!(count(&account, "/filter/stale_decisions"), 0, "what has ended says nothing");
+    assert_eq!(count(&account, "/filter/stale_decisions"), 0, "an ended unit sends no decision");
     let warnings = account["warnings"].to_string();
     assert!(warnings.contains("it took longer than `timeout`"), "{warnings}");
 }
 
-/// The other one decides as before, measured by the times at which the filter itself says that it decided.
+/// The other filter unit decides as fast as before, by the decision times that the filter itself records.
 #[test]
 fn while_one_filter_unit_hangs_the_other_one_decides_as_fast_as_before() {
     let directory = TemporaryDirectory::new("filter-hangs");
@@ -351,7 +351,7 @@ fn while_one_filter_unit_hangs_the_other_one_decides_as_fast_as_before() {
     };
     let before = between(-1.0, 0.0);
     assert!(before > 0, "it was running when one was stopped");
-    // Each second for itself: whoever waits does so all the time.
+    // Check each second on its own: a unit that waits for the other one waits in all of them.
     for second in [0.2, 1.2, 2.2] {
         let during = between(second, second + 1.0);
         assert!(

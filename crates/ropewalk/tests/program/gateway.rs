@@ -205,7 +205,7 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     let output = directory.path().display().to_string();
     let controlled = Controlled::of(&["run", &config], &["--output", &output, "--idle"]);
     controlled.wait("the run to be set up", |state| state["state"] == "configured" && state["task"].is_null());
-    assert_eq!(assigned(&controlled), 0, "nobody has started it");
+    assert_eq!(assigned(&controlled), 0, "the run was not started");
     for run in 1..=2 {
         controlled.good("start");
         wait_beyond(&controlled, 0);
@@ -261,7 +261,7 @@ fn expect_fragments(sample: &Value, ids: std::ops::Range<u64>, bytes: u64) {
     assert_eq!((&sample["bytes"], &sample["is_complete"]), (&whole.into(), &true.into()), "{sample:#}");
 }
 
-/// On one thread and on two: whichever half has the sets, those who watch get copies of their events.
+/// On one thread and on two: clients that watch get copies of events, whichever half of the gateway has the sets.
 #[test]
 fn whoever_watches_a_push_system_gets_samples_of_whole_events() {
     let change = [("poisson(20kHz)", "poisson(2kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
@@ -324,7 +324,7 @@ fn sources_that_push_are_masked_and_begun_anew_while_the_run_goes_on() {
     let said = refused.expect_status(3).out.concat();
     assert!(said.contains("no source of flow `hlt` would be left to take part"), "{said}");
     wait_beyond(&controlled, before + 5000);
-    wait_for("what came of the masked source", || {
+    wait_for("the masked source's fragments to be dropped", || {
         let sources = controlled.good("sources");
         let of_it = sources.as_array().expect("a list").iter().find(|source| source["id"] == 1005);
         of_it.filter(|source| source["dropped"]["masked"].as_u64() > Some(5)).map(|_| ())

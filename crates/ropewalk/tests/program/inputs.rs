@@ -1,4 +1,4 @@
-//! Files in the place of sources, and of commands: what cannot be read, or only in part, is named and has a status.
+//! Files instead of sources, and of commands: what cannot be read, or only in part, is named and has a status.
 
 use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Setup, TemporaryDirectory};
@@ -276,7 +276,7 @@ fn what_cannot_be_played_is_named() {
         (&["--speed", "2x"], 2, "1x"),
         (&[], 4, "source 841"),
     ] {
-        // Nobody listens there any more.
+        // The run has ended, so nothing listens at its address.
         let ended = replay(directory(&account), &address, more).end();
         assert!(ended.expect_status(status).errors.contains(hint), "{ended:#?}");
     }

@@ -188,7 +188,7 @@ fn a_run_without_any_input_is_good() {
     assert_eq!((&account["state"], &account["events"]["assigned"]), (&"ended".into(), &0.into()), "{account:#}");
 }
 
-/// Whoever looks at the run is told at once what it waits for, and that it goes on by itself when there is room.
+/// The program reports at once what a run waits for, and that it goes on by itself when there is room.
 #[test]
 fn a_full_disk_is_told_at_once() {
     let setup = Setup::new("told", &[841]);
@@ -251,7 +251,7 @@ fn wrong_checksums_of_a_front_end_are_told_by_the_run_and_are_an_error_to_verify
     }
 }
 
-/// The run waits for somebody to mend the disk; who ends it instead is told what was not written, and why.
+/// The run waits until the disk is mended; if it is ended instead, the program reports what was not written, and why.
 #[test]
 fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
     let setup = Setup::new("failing", &[841]);
@@ -280,13 +280,13 @@ fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
     assert!(account["events"]["incomplete_dropped_by_cause"]["write_failed"].as_u64() > Some(0), "{account:#}");
     let failing = &account["disk"]["failing"][0];
     assert_eq!(failing["node"], "bu0", "{account:#}");
-    // Of the open file that is gone, or of the next one that cannot be made, whichever is told last.
+    // Of the open file that is gone, or of the next one that cannot be made, whichever is reported last.
     let error = failing["error"].as_str().unwrap_or_default();
     let known = ["Stale file handle (os error 116)", "No such file or directory (os error 2)"];
     assert!(known.contains(&error) && ended.errors.contains(error), "{error}: {ended:#?}");
 }
 
-/// Who reads the program's output has the account, whatever became of the disk.
+/// The account is printed even if the disk cannot keep it.
 #[test]
 fn an_account_that_cannot_be_kept_is_told_all_the_same() {
     let setup = Setup::new("unkept", &[841]);
@@ -305,12 +305,12 @@ fn node(role: &str, name: &str, config: &Path, at: &str) -> Program {
     Program::start(["node", role, config, "--name", name, "--at", at])
 }
 
-/// Answers whoever calls first as `by` would who refuses him. Returns where to call.
+/// Answers the first node that connects as `by` would if it refused the node. Returns the address to connect to.
 fn refuser(by: NodeId, reason: RefuseReason) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound").to_string();
     std::thread::spawn(move || {
-        let (mut caller, _) = listener.accept().expect("somebody calls");
+        let (mut caller, _) = listener.accept().expect("a node connects");
         let mut header = [0; HEADER_BYTES];
         caller.read_exact(&mut header).expect("a header comes first");
         let header = Header::decode(&header).expect("nodes speak the protocol");
@@ -322,7 +322,7 @@ fn refuser(by: NodeId, reason: RefuseReason) -> String {
         let (run, epoch, incarnation) = (RunNumber(0), Epoch(1), Incarnation(1));
         let header = Header { kind: Kind::Refuse, body: body.len() as u32, run, epoch, sender: by, incarnation };
         caller.write_all(&[&header.to_bytes()[..], &body].concat()).expect("the caller listens");
-        // Until the caller is gone, so that what was said arrives.
+        // Wait until the node closes the connection, so that the refusal arrives.
         let _ = caller.read(&mut [0]);
     });
     address
@@ -503,7 +503,7 @@ fn expect_drained(setup: &Setup, signal: Signal, twice: bool) {
             kill_process(Pid::from_child(&run), signal).expect("it is our child, which was not waited for");
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(status(&mut run), Some(4), "nobody reads the account");
+        assert_eq!(status(&mut run), Some(4), "the account cannot be printed");
     });
     let account = expect_good_account(setup);
     assert!(account["events"]["written"].as_u64() > Some(0), "{account:#}");
@@ -639,12 +639,12 @@ fn an_interrupt_drains_and_is_good() {
     let held = Held::in_directories(&[directory]);
     held.expect_keys_up_to(written);
     assert!(written > 0 && front_ends.iter().all(|front_end| front_end.sent().contains_key(&written)));
-    // What was sent beyond the last event is no loss: the run was over.
+    // What front ends sent beyond the last event is not lost: the run was over.
     front_ends.iter_mut().for_each(|front_end| front_end.forget_after(written));
     expect_everything(&front_ends.each_ref(), &held, written);
 }
 
-/// The drain would wait for a source that says nothing; the second interrupt does not, and tells what that cost.
+/// The drain would wait for a silent source. A second interrupt does not, and reports what that cost.
 #[test]
 fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
     let setup = Setup::new("forced", &[841, 843]);

@@ -1,5 +1,5 @@
-//! Link cards in the place of front ends: what they are, what goes wrong with them, and what the referee knows of their rings,
-//! which is what was taken from them, and when.
+//! Link cards instead of front ends: what they are, what goes wrong with them, and what the referee knows of their
+//! rings: what was taken from them, and when.
 
 use super::draw::Draw;
 use super::fault::{Fault, FaultKind, Place, Scheduled};
@@ -120,12 +120,12 @@ impl CardSetting {
         if link < self.rods_from { self.rule } else { EventRule::Rod }
     }
 
-    /// Whether all who subscribe may lose chunks: then nobody of them ever keeps the card waiting.
+    /// Whether all subscribers may lose chunks: then none of them ever keeps the card waiting.
     fn has_monitors_alone(&self) -> bool {
         self.subscribers.iter().all(|one| one.policy == Policy::Drop)
     }
 
-    /// Who subscribes, and how much room there is for that. A stream of its own.
+    /// Draws the subscribers, and how much room there is for them. A stream of its own.
     fn draw_subscribers(&mut self, draw: &mut Draw, links: u16, span: Duration) {
         let are_monitors = draw.one_in(2);
         let balance = draw.of(&[Balance::RoundRobin, Balance::ByEvent]);
@@ -148,7 +148,7 @@ impl CardSetting {
         self.transport_bytes = draw.of(&[16 << 10, 128 << 10]);
     }
 
-    /// Nobody must miss anything, or nobody needs to; as many wait for everything at once as there is room for.
+    /// Gives all subscribers this policy and this share: as many wait for everything at once as there is room for.
     fn set_all(&mut self, policy: Policy, share: Share, links: u16) {
         for one in &mut self.subscribers {
             *one = SubscriberSetting { policy, share, comes: one.comes, ..SubscriberSetting::usual(links) };
@@ -430,12 +430,12 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Whoever could take what waits in a ring does so within this time: at the latest when it reports.
+/// A readout unit that can take what waits in a ring does so within this time: at the latest when it reports.
 const SOON: Duration = Duration::from_millis(1100);
 
 impl World {
-    /// A life of a readout unit begins: its card has a new ring.
-    /// Returns where that one's subscribers connect to.
+    /// A life of a readout unit begins: its card gets a new ring.
+    /// Returns the host that the subscribers of this card connect to.
     pub(super) fn attach_card(&mut self, readout: u16, machine: &mut ReadoutMachine) -> Option<u32> {
         let index = self.scenario.cards.iter().position(|card| card.readout == readout)?;
         let mut card = self.cards[index].machine.take()?;
@@ -483,14 +483,14 @@ impl World {
         readout.machine().is_some() && self.cards[card].machine().is_some_and(|card| card.life() == ring)
     }
 
-    /// Takes note of how far readout units have read their cards' rings, and whether they wait with reading for what only
-    /// needs to be released: then nobody's silence counts.
+    /// Notes how far readout units have read their cards' rings, and whether reading waits only for settled
+    /// events to be released: a source's silence does not count then.
     pub(super) fn look_at_cards(&mut self) {
         let now = self.now();
         for node in &mut self.cards {
             let Some(card) = &mut node.machine else { continue };
             let readout = &mut self.readouts[usize::from(card.setting.readout)];
-            // Whoever has just looked in vain is called.
+            // Wake a reader that has just looked in vain.
             let written = card.written();
             if written > std::mem::replace(&mut card.seen, written) {
                 readout.wake();
@@ -509,7 +509,7 @@ impl World {
             let each = self.scenario.sources_each();
             let sources = self.scenario.sources_of(&card.setting);
             let may_take = sources.clone().all(|source| machine.room(source % each) > 0);
-            // Whoever must miss nothing may keep everybody waiting; who may lose chunks keeps nobody.
+            // A subscriber that must miss nothing may hold up everything; one that may lose chunks holds up nothing.
             let may_stand = readout.health != Health::Up || !card.setting.has_monitors_alone();
             let waits = card.handed_on < card.written() && may_take;
             let is_kept = card.is_full() && card.handed_on == card.written() && machine.held() == 0;
@@ -521,7 +521,7 @@ impl World {
         }
     }
 
-    /// What lies in a ring is taken where there is room for it, and each chunk of it counts as one.
+    /// Checks that a readout unit with room takes what lies in its ring, and that each chunk counts as one.
     pub(super) fn watch_cards(&self) -> Result<(), Broken> {
         for card in self.cards.iter().filter_map(Node::machine) {
             let readout = &self.readouts[usize::from(card.setting.readout)];
@@ -554,17 +554,18 @@ impl World {
         Ok(())
     }
 
-    /// After the end every page is home that was taken, but for the one that is being written.
+    /// The most pages that may be out after the end: the one that is being written, and those that are still in use.
     pub(super) fn most_pages_out(&self, readout: u16) -> u64 {
         let card = self.scenario.cards.iter().position(|card| card.readout == readout);
         let Some(card) = card.and_then(|card| self.cards[card].machine()) else { return 0 };
-        // A stop by force waits for nobody: what a builder unit did not take lies there until the process ends (seed 52376).
+        // A forced stop waits for nothing: pages that a builder unit did not take stay out until the process ends
+        // (seed 52376).
         let readout = self.readouts[usize::from(readout)].machine();
         if self.scenario.end.is_forced() && readout.is_some_and(ReadoutMachine::has_unsent) {
             return u64::MAX;
         }
-        // Who must miss nothing and was not told the end in time may have some of them in its transport. For who may lose
-        // chunks the last ones wait in its queue, where it did not hear the end before its server went.
+        // A subscriber that must miss nothing may have pages in its transport if it did not hear the end in time. For
+        // one that may lose chunks, the last pages wait in its queue if its server went before it heard the end.
         let first = self.first_of(&card.setting);
         let is_untold =
             |subscriber: usize| self.journals[subscriber].borrow().last().is_some_and(|one| one.end.is_none());
@@ -576,10 +577,10 @@ impl World {
         if subscribers.any(may_hold) {
             return u64::MAX;
         }
-        // A batch that was not taken as a whole is not done with.
+        // A batch that was taken in part is still in use.
         let batch = (card.setting.blocks_per_batch * card.setting.format.block_bytes()) as u64;
         let begun = if card.handed_on < card.written() { batch } else { 0 };
-        // Nor are chunks that end in it, however long before it they began.
+        // So are chunks that end in it, however long before it they began.
         let done = card.handed_on.saturating_sub(begun);
         let from = card.oldest_open(done).unwrap_or(u64::MAX).min(done);
         let page = card.setting.page_bytes as u64;

@@ -377,6 +377,6 @@ mod tests {
         let mut order = Order::default();
         order.sent(1, 10, &announce(5, &[4, 5]));
         order.sent(9, 12, &Message::Recover);
-        assert!(order.sent(1, 10, &announce(5, &[4, 5])).is_some(), "somebody else was asked");
+        assert!(order.sent(1, 10, &announce(5, &[4, 5])).is_some(), "a different peer was asked");
     }
 }

@@ -51,7 +51,7 @@ pub enum Fault {
         /// The other end.
         other: Place,
     },
-    /// Connections between two members carry nothing more, and nobody is told.
+    /// Connections between two members carry nothing more, without a close or an error.
     HalfOpen {
         /// One end.
         one: Place,
@@ -134,7 +134,7 @@ pub enum Fault {
         /// The first event of the new count.
         event: u64,
     },
-    /// Somebody connects to the readout unit's door for front ends and says nonsense.
+    /// A stranger connects to the readout unit's door for front ends and sends nonsense.
     Garbage(u16),
     /// One of two event managers is gone; after that time it is started again, and knows nothing.
     ManagerCrash(u16),
@@ -305,7 +305,7 @@ impl Fault {
             | Self::ManagerCutOff(manager)
             | Self::CoordinationCut(Some(manager))
             | Self::CoordinationLate { manager, .. } => vec![Place::Manager(manager)],
-            // Whoever is there.
+            // Whichever event manager is there.
             Self::CoordinationCut(None) | Self::ManagerReplaced { .. } | Self::ManagerOvertaken { .. } => Vec::new(),
         }
     }
@@ -454,13 +454,13 @@ kinds! {
 }
 
 impl FaultKind {
-    /// Those that strike units, sources and links, in any system.
+    /// The number of kinds that strike units, sources and links, in any system.
     pub const OF_ANY: usize = 26;
-    /// From here on those of systems in which sources push. A few of the others strike them too.
+    /// The first kind that belongs to systems in which sources push. A few kinds before it strike those systems too.
     pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
-    /// Of these, from here on, those of gateways' lives, of connections and of readers.
+    /// The first of these that strikes gateways' lives, connections or readers.
     pub const FIRST_OF_LIVES: usize = Self::GatewayKilled as usize;
-    /// And from here on those that are drawn for themselves: of too little of the processor, and of readers who take little.
+    /// The first of these that is drawn separately: too little processor time, and readers that take little.
     pub const FIRST_OF_LOAD: usize = Self::GatewaySlow as usize;
 }
 

@@ -83,7 +83,7 @@ impl Scenario {
 const LONGEST: u64 = 20_000;
 const STEP: Duration = Duration::from_micros(200);
 
-/// A directory, and everybody who works in it.
+/// A directory, and the broker, the merger and the units that work in it.
 pub struct World {
     scenario: Scenario,
     draw: Draw,
@@ -168,7 +168,7 @@ impl World {
         decided.into_iter().for_each(|file| self.merge(file));
         self.merge_set_aside();
         self.merge_written();
-        // Units of the broker before go on until they notice, and nobody hears them.
+        // Units of the previous broker go on until they notice; the new broker does not hear them.
         self.orphans.append(&mut self.units);
         self.ghosts.clear();
         (0..self.scenario.units).for_each(|_| self.start_unit());
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// The merger is told what came of a file; at times twice.
+    /// Tells the merger the outcome of a file, at times twice.
     fn merge(&mut self, file: FileId) {
         let times = 1 + u64::from(self.draw.one_in(4));
         for _ in 0..times {
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// The merger is told of lumisections of which no file is still to be written.
+    /// Tells the merger of the lumisections whose files are all written.
     fn merge_written(&mut self) {
         for lumisection in self.scenario.files.keys().map(|file| file.lumisection) {
             if self.unwritten.iter().all(|file| file.lumisection != lumisection) {
@@ -395,7 +395,7 @@ enum State {
     Idle { has_asked: bool },
     /// It has looked at so many events of the file.
     Working { work: Work, looked_at: usize },
-    /// It was told that nothing comes any more.
+    /// The broker has said that no more files come.
     Finished,
 }
 
@@ -404,11 +404,11 @@ enum State {
 struct Unit {
     id: UnitId,
     state: State,
-    /// So many steps it does nothing.
+    /// Steps for which it still does nothing.
     pause: u64,
-    /// What it said, in order, and the broker has not heard.
+    /// What it said and the broker has not heard yet, in order.
     said: VecDeque<Said>,
-    /// What it was given, and has not heard of.
+    /// The work that it was given and has not looked at yet.
     given: VecDeque<Work>,
 }
 
@@ -456,7 +456,7 @@ impl Unit {
         }
     }
 
-    /// Nothing is written over: what is there already is of somebody whose broker died.
+    /// Overwrites nothing: an output that exists already belongs to a unit whose broker died.
     fn begin(&mut self, work: Work, directory: &mut Directory) {
         if directory.outputs.contains_key(&work) {
             self.said.push_back(Said::Failed(work));
@@ -469,7 +469,7 @@ impl Unit {
 
     fn look(&mut self, seed: u64, work: Work, looked_at: usize, directory: &mut Directory) {
         let event = directory.raw.get(&work.file).map(|events| events.get(looked_at).copied());
-        // What a try that was given up has written may be gone under its hands, and so may its file.
+        // The output of a try that was given up may be deleted meanwhile, and so may its file.
         let (Some(event), Some(output)) = (event, directory.outputs.get_mut(&work)) else {
             self.state = State::Idle { has_asked: false };
             return;
@@ -497,7 +497,7 @@ struct Output {
     is_whole: bool,
 }
 
-/// Files outlive everybody.
+/// The files, which outlive every process.
 #[derive(Debug, Default)]
 struct Directory {
     raw: BTreeMap<FileId, Vec<u64>>,
@@ -551,7 +551,7 @@ impl Directory {
         Broken::unless(is_decided, Checker::Loss, || format!("{file:?} was deleted before it was decided"))
     }
 
-    /// A file goes to where somebody can look at it.
+    /// A file is set aside for an operator to look at.
     fn set_aside(&mut self, scenario: &Scenario, file: FileId) -> Result<(), Broken> {
         let begun = self.begun.get(&file).copied().unwrap_or_default();
         Broken::unless(begun >= scenario.broker.tries, Checker::TimeOut, || {

@@ -215,7 +215,7 @@ struct Frame {
 /// A board.
 struct Board {
     connection: Connection,
-    /// All frames but those that are lost.
+    /// All frames except the lost ones.
     frames: Vec<Frame>,
     next: usize,
     paused_until: Instant,

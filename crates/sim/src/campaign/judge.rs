@@ -69,7 +69,7 @@ impl World {
     /// Blocks are out only while they are filled: one for what is staged, or one for each connection.
     fn judge_pools(&mut self) -> Result<(), Broken> {
         let network = self.network.clone();
-        // What a source sent and nobody wanted lies in the blocks of its connection until the process ends.
+        // What a source sent and no unit wanted stays in the blocks of its connection until the process ends.
         let left = self.front_ends.iter().filter_map(Node::machine).all(|one| one.has_left());
         let everything = self.scenario.events * self.scenario.sources.len() as u64;
         let all_came = left && self.snapshot().ledger.fragments.in_complete_events == everything;
@@ -119,8 +119,8 @@ impl World {
         Ok(())
     }
 
-    /// What was acknowledged stands in files, and in the account of a run that ended nothing waits for subscribers. A
-    /// forced stop waits for nobody: there it is counted as it is.
+    /// Checks that acknowledged events are in files, and that in the account of a run that has ended no chunks wait for
+    /// subscribers. A forced stop does not wait for them: its account counts them as they are.
     fn judge_account(&mut self, held: &Held) -> Result<(), Broken> {
         let ended = |node: &Node<ReadoutMachine>| node.life == 1 && node.machine().is_some_and(|one| one.is_done());
         let is_awaited = self.scenario.managers == Managers::Alone && !self.scenario.end.is_forced();
@@ -219,8 +219,8 @@ impl World {
         })
     }
 
-    /// Whether event managers were told of everything that was written: whoever took over heard everybody, nobody died who
-    /// had written what nobody else knew of, and the end waited for all.
+    /// Whether event managers heard of everything that was written: each one that took over heard all units, no builder
+    /// unit died that had written what no other member knew of, and the end waited for all.
     fn were_all_told(&self) -> bool {
         let is_writer = |place: Place| matches!(place, Place::Builder(_));
         let have_heard = self.reign.recoveries().all(|recovery| !recovery.is_blind(&self.scenario));
@@ -235,7 +235,7 @@ impl World {
         let is_builder = |place: &Place| matches!(place, Place::Builder(_));
         self.injection.happened.iter().any(|one| {
             let is_alone = matches!(one.fault, Fault::Pause(_) | Fault::PoolDry(_));
-            // One that was cut off ends the run with whoever comes back first.
+            // An event manager that was cut off ends the run with the units that come back first.
             let is_alone = is_alone || matches!(one.fault, Fault::ManagerCutOff(_));
             let is_between = touches(&one.fault, is_manager) && (is_alone || touches(&one.fault, is_builder));
             is_between && one.until.since(one.from) + RECALL >= AWAY
@@ -456,7 +456,7 @@ impl World {
                 | Fault::Partition { .. }
                 | Fault::OneWay { .. }
                 | Fault::HalfOpen { .. } => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
-                // The event manager that leads the run and that nobody can hear, or whose end nobody is told.
+                // The event manager that leads the run and cannot be heard, or whose end is not reported to anyone.
                 Fault::ManagerCutOff(manager) | Fault::ManagerPowerCut(manager) => {
                     self.reign.has_led(manager, disturbance.from, disturbance.until)
                 }
@@ -498,7 +498,7 @@ impl World {
         let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
         let (mut begin, mut end, mut any) = (Instant::ZERO, Instant::ZERO, false);
         away.into_iter().any(|(from, until, is_refusal)| {
-            // Whoever has lost a line calls after a pause.
+            // A unit that has lost a line calls after a pause.
             let goes_on = from <= end.after(RECALL);
             (begin, end, any) =
                 if goes_on { (begin, end.max(until), any || is_refusal) } else { (from, until, is_refusal) };
@@ -550,7 +550,7 @@ impl World {
         })
     }
 
-    /// Whether nobody could tell the successor with this epoch that a copy had been written.
+    /// Whether the successor with this epoch could not hear that a copy had been written.
     fn was_untold(&self, event: u64, copy: &Record, epoch: Epoch) -> bool {
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         let heard = recovery.until.unwrap_or(Instant::FAR_FUTURE);
@@ -563,8 +563,7 @@ impl World {
         own.any(|death| death.at <= by && death.copies.contains(&(event, copy.attempt)))
     }
 
-    /// Whether readout units may hold an event that was released: they did not hear the event manager that this one
-    /// succeeded.
+    /// Whether readout units may hold an event that was released: they did not hear the event manager before this one.
     fn was_unreleased(&self, timeline: &Timeline, event: u64, epoch: Epoch) -> bool {
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         let heard = recovery.until.unwrap_or(Instant::FAR_FUTURE);
@@ -578,9 +577,9 @@ impl World {
         })
     }
 
-    /// Whether whoever wrote a copy has done so much since, before this epoch, that it may not remember: what it has in
-    /// work at one time it acknowledges in any order, so that as many may stand before it as it has slots (seed 21195).
-    /// What is in no file may have been dropped, and is remembered as well.
+    /// Whether the builder unit that wrote a copy has done so much since, before this epoch, that it may have forgotten
+    /// the copy. It acknowledges events that it has in work at one time in any order, so as many as it has slots may
+    /// stand before the copy (seed 21195). Events in no file may have been dropped, and are remembered as well.
     fn has_forgotten(&self, held: &Held, copy: &Record, epoch: Epoch) -> bool {
         let all = held.events.values().flatten();
         let own = all.filter(|one| one.writer == copy.writer && one.incarnation == copy.incarnation);
@@ -589,13 +588,14 @@ impl World {
         later + dropped > u64::from(self.scenario.rooms.slots + self.scenario.rooms.table)
     }
 
-    /// Whether the event manager that ended the run cannot have known of an event that is in a file: it is the successor
-    /// of who had it written, and whoever held or wrote it had died before that one had heard everybody. Nobody looks into
-    /// the files of an earlier life, so that the run may end before it where its sources had nothing more to show.
+    /// Whether the event manager that ended the run cannot know of an event that is in a file: it succeeded the one
+    /// that had the event written, and every unit that held or wrote the event had died before the successor had heard
+    /// all units. The successor does not read the files of an earlier life, so the run may end before this event if its
+    /// sources had nothing more to show.
     fn is_forgotten(&self, held: &Held, timeline: &Timeline, event: u64) -> bool {
         let Some(epoch) = self.spoken_for().and_then(ManagerMachine::speaks) else { return false };
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
-        // Who came too late may have died before it could tell.
+        // A unit that connects too late may have died before it could report.
         let heard = recovery.until.filter(|_| !recovery.is_blind(&self.scenario)).unwrap_or(Instant::FAR_FUTURE);
         let is_gone = |copy: &Record| epoch_of(copy.attempt) < epoch && self.writer_died(event, copy, heard);
         let held_it = |source: usize| {
@@ -607,7 +607,8 @@ impl World {
     }
 }
 
-/// For so long nobody calls a run running because it has waited long enough for those who have not heard of its start.
+/// Until this time after the start no event manager calls a run running merely because it has waited long enough for
+/// nodes that have not heard of the start.
 const BEGINNING: Duration = Duration::from_secs(1);
 
 impl World {
@@ -625,8 +626,8 @@ impl World {
         self.watch_inlets()
     }
 
-    /// What is called running has begun where sources are heard: what they send from then on is of the run. Looked at until something
-    /// goes wrong, after which units come back that have to be told again.
+    /// A run that is called running has begun where sources are heard: what they send from then on belongs to it.
+    /// Checked until the first fault, after which units come back that need the start again.
     fn watch_beginning(&self) -> Result<(), Broken> {
         let is_undisturbed = self.injection.happened.is_empty();
         let manager = self.spoken_for().map(ManagerMachine::drive).filter(|_| is_undisturbed);

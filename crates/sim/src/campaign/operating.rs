@@ -16,7 +16,7 @@ use ropewalk_terms::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A sequence of runs and those who have it in their hands.
+/// A sequence of runs and its operators.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scenario {
     /// Everything else follows from it.
@@ -35,11 +35,11 @@ pub struct Scenario {
     pub work: Duration,
     /// One run in so many ends by itself, and as many go wrong.
     pub own_end: Option<u64>,
-    /// Those who give commands.
+    /// How many operators there are.
     pub operators: u64,
-    /// One in so many times they turn to the controls before a command.
+    /// Before one in so many commands, operators take or give control.
     pub turns: u64,
-    /// Whoever gives no sign for so long loses the controls.
+    /// An operator that gives no sign for so long loses control.
     pub silence: Duration,
 }
 
@@ -127,7 +127,7 @@ impl World {
                 self.look_at(command, Answer::HeldByAnother)?;
             }
         }
-        // The program itself asks nobody.
+        // The program itself needs no permission.
         self.give(Command::Shutdown)?;
         self.go_on_until(self.now.after(self.longest()))?;
         let state = self.operation.state();
@@ -199,10 +199,10 @@ impl World {
         }
     }
 
-    /// Tasks are given out, and answers are looked at.
+    /// Takes tasks from the operation, and checks its answers.
     fn settle(&mut self) -> Result<(), Broken> {
         while let Some((number, task)) = self.operation.poll() {
-            let words = || format!("{} ran out of time and is to be done once more, and nobody asked", task.name());
+            let words = || format!("{} ran out of time and is to be done once more without a command", task.name());
             Broken::unless(self.timed_out != Some(task), Checker::Liveness, words)?;
             self.crew.take(self.now, number, task)?;
             self.given = Some((number, task));
@@ -220,7 +220,7 @@ impl World {
         Broken::unless(forgotten.is_none(), Checker::Liveness, words)
     }
 
-    /// What is said to be so is so.
+    /// Checks that the state is what the answer says.
     fn look_at(&mut self, command: Command, answer: Answer) -> Result<(), Broken> {
         let kind = match answer {
             Answer::Done => 0,
@@ -279,7 +279,7 @@ impl Operators {
         format!("operator {}", self.draw.below(self.count))
     }
 
-    /// Somebody wants to give a command; whether that is heard.
+    /// An operator wants to give a command. Returns whether it is permitted.
     fn may_command(&mut self, now: Instant) -> Result<bool, Broken> {
         self.grow_silent(now)?;
         if self.draw.one_in(self.turns) {
@@ -288,7 +288,7 @@ impl Operators {
         let by = self.name();
         let is_heard = self.controls.permit(now, &by).is_ok();
         let should = self.may(&by);
-        let words = || format!("a command of {by} is heard: {is_heard}, while {:?} holds the controls", self.holder);
+        let words = || format!("a command of {by} is permitted: {is_heard}, while {:?} has control", self.holder);
         Broken::unless(is_heard == should, Checker::Content, words)?;
         if let Some((_, heard)) = self.holder.as_mut().filter(|(holder, _)| *holder == by) {
             *heard = now;
@@ -303,7 +303,7 @@ impl Operators {
     fn grow_silent(&mut self, now: Instant) -> Result<(), Broken> {
         let is_lost = self.holder.take_if(|(_, heard)| heard.after(self.silence) <= now).is_some();
         let is_told = self.controls.tick(now).is_some();
-        let words = || format!("a silent operator loses the controls: {is_lost}, and it is told: {is_told}");
+        let words = || format!("a silent operator loses control: {is_lost}, and it is reported: {is_told}");
         Broken::unless(is_lost == is_told, Checker::Content, words)
     }
 
@@ -321,7 +321,7 @@ impl Operators {
         }
         let holder = self.holder.as_ref().map(|(name, _)| name.as_str());
         let is_so = is_done == should && self.controls.holder() == holder;
-        let words = || format!("{:?} holds the controls, and it should be {holder:?}", self.controls.holder());
+        let words = || format!("{:?} has control, and it should be {holder:?}", self.controls.holder());
         Broken::unless(is_so, Checker::Content, words)
     }
 }
@@ -339,7 +339,7 @@ enum Held {
     Done,
 }
 
-/// Something that will have been done, unless nobody wants it any more.
+/// Work that will be done by then, if it is still wanted.
 #[derive(Copy, Clone, Debug)]
 struct Work {
     number: TaskNumber,
@@ -395,7 +395,7 @@ impl Crew {
             0 => Outcome::Refused,
             1 => Outcome::Failed,
             _ => {
-                // It hangs, until nobody waits any more.
+                // It hangs until after its time-out.
                 let at = now.after(LATE).after(self.draw.time(Duration::from_millis(1), LATE));
                 self.work.push(Work { number, task, at, outcome: Outcome::Done });
                 return Ok(());
@@ -415,7 +415,7 @@ impl Crew {
         self.work.iter().map(|work| work.at).chain(self.own_end.map(|(at, _)| at)).min()
     }
 
-    /// What has happened by now. What nobody waits for any more is told all the same, for people do.
+    /// What has happened by now. Work that is no longer wanted is reported all the same, as people do.
     fn turn(&mut self, now: Instant, is_wanted: impl Fn(TaskNumber) -> bool) -> Vec<Word> {
         let mut words = Vec::new();
         let ended: Vec<_> = self.work.extract_if(.., |work| work.at <= now).collect();
@@ -432,7 +432,7 @@ impl Crew {
 
     fn end(&mut self, now: Instant, Work { number, task, outcome, .. }: Work, is_wanted: bool, words: &mut Vec<Word>) {
         if !is_wanted {
-            // What came too late is given back by whoever has it.
+            // The crew itself gives back what came too late.
             words.push(Word::Ended(number, outcome));
             return;
         }

@@ -114,12 +114,12 @@ pub fn run_watching(scenario: &watching::Scenario) -> Option<Broken> {
     caught(|| watching::watch(scenario))
 }
 
-/// Runs a world to its end; what a checker said, or how somebody panicked.
+/// Runs a world to its end. Returns what a checker found, or the panic.
 fn judged(world: &mut World) -> Option<Broken> {
     caught(|| world.run().and_then(|()| world.judge()))
 }
 
-/// What a checker says, or how somebody panicked: such a world is looked at for its record alone.
+/// What a checker found, or the panic. After a panic only the world's record may be looked at.
 fn caught(run: impl FnOnce() -> Result<(), Broken>) -> Option<Broken> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(verdict) => verdict.err(),
@@ -153,13 +153,13 @@ pub enum Checker {
     TimeOut,
     /// Everything comes to its end, within a bound after the last fault.
     Liveness,
-    /// Nobody speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
+    /// No event manager speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
     Epochs,
     /// A readout unit announces in the order of keys, and begins again only when it is asked to.
     Order,
     /// Sources are masked in the events in which the account says so, and in no others.
     Masks,
-    /// Nobody panics.
+    /// Nothing panics.
     Panic,
 }
 

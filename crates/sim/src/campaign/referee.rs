@@ -37,7 +37,7 @@ pub(super) struct Held {
     pub(super) events: BTreeMap<u64, Vec<Record>>,
 }
 
-/// What was in the files when somebody died.
+/// What was in the files when a member died.
 #[derive(Clone, Debug)]
 pub(super) struct Death {
     pub(super) at: Instant,
@@ -161,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    /// Where there are filters each event has what was said of it: it is accepted by its number, or nobody could decide.
+    /// With filters each event has its decision: it is accepted by its number, or no filter unit could decide.
     fn compare_decision(&self, event: &EventView<'_>) -> Result<(), Broken> {
         let said = event.fragments().find(|fragment| fragment.entry.source == SourceId::FILTER);
         let said = said.map(|said| FilterResult::decode(said.payload)).transpose();
@@ -246,7 +246,7 @@ impl World {
         (begins_late && self.scenario.sources_each() == 1).then_some(event + 1 - first)
     }
 
-    /// The fragment of a source for an event, with this number in it, as it stands in run files.
+    /// The fragment of a source for an event, with this number in it, as in run files.
     fn content(&self, source: usize, event: u64, number: u64) -> Vec<u8> {
         let (contents, id) = (self.scenario.contents(), self.scenario.source_id(source));
         match self.scenario.card_of(source) {
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Somebody dies: takes note of what is in the files.
+    /// A member dies: notes what is in the files.
     pub(super) fn note_safe(&mut self, place: Place, power: bool) {
         let at = self.now();
         let held = self.read_files().unwrap_or_default();
@@ -303,7 +303,7 @@ const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 /// So many numbers in a row prove a gap in front of them.
 const PROOF: usize = 3;
 
-/// A source that begins further behind the run's first event brings left-overs, as far as anybody can tell.
+/// A source that begins further behind the run's first event brings left-overs, as far as a readout unit can tell.
 const NEAR: usize = 16;
 
 /// So many fragments of a source are searched for the run's first number.
@@ -369,8 +369,8 @@ impl World {
         Timeline { begun: begun.collect(), courses }
     }
 
-    /// When a readout unit could know of an event, or a later one, from another of its sources, or from the event
-    /// manager, who has heard of it from another readout unit.
+    /// When a readout unit could know of an event, or a later one: from another of its sources, or from the event
+    /// manager, which heard of it from another readout unit.
     fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
         let readout = self.scenario.readout_of(source);
         let told = self.scenario.time_outs.manager.mul_f64(FASTEST / 8.0);
@@ -448,11 +448,11 @@ impl World {
             if until.since(from) < patience {
                 continue;
             }
-            // What others showed meanwhile and this source had not delivered is what it was waited for with.
+            // The source was waited for with the events that others showed meanwhile and that it had not delivered.
             let next = courses[source].delivered.iter().skip(1).position(|at| at.is_none_or(|at| at > from));
             let asked = next.map_or(Instant::FAR_FUTURE, |next| self.shown_by_others(source, next + 1, courses));
-            // Who is not read is not waited for; whether it was read before anybody asked makes no difference, nor whether
-            // another connection of it, which waits for the end of this one, is.
+            // A source that is not read is not waited for. It makes no difference whether it was read before an event
+            // of it was awaited, nor whether another connection of it, which waits for the end of this one, is read.
             let waited = from.max(asked);
             let over = event.and_then(|event| self.record(source)?.made(event as u64));
             let unread = over.map_or(Duration::ZERO, |made| inlet.unread_between(made.connection, waited, until));

@@ -1,4 +1,4 @@
-//! Event managers come and go: which one leads, which one takes over, which one was told to end the run and has its account.
+//! Event managers come and go: which one leads, which one takes over, which one ends the run and has its account.
 //!
 //! [`Obedience`] checks whom nodes obey: an epoch belongs to one event manager, and no node goes back to a lower one. The
 //! coordination [`Service`] gives leases. It has a clock of its own, loses some requests and answers, is late, and can be cut
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So long after the last fault and the last event somebody wonders why the run does not end.
+/// So long after the last fault and the last event the operator wonders why the run does not end.
 const SURPRISE: Duration = Duration::from_secs(15);
 /// Clocks may be so much too fast: who waits by them gives up earlier.
 const FASTEST: f64 = 0.9;
@@ -31,7 +31,7 @@ type Term = (u16, u32, Epoch);
 /// What is known of event managers.
 #[derive(Debug)]
 pub(super) struct Reign {
-    /// Without a lease: who was started last, and in which epoch.
+    /// Without a lease: the manager that was started last, and its epoch.
     present: u16,
     epoch: Epoch,
     pub(super) service: Option<SharedService>,
@@ -51,14 +51,14 @@ pub(super) struct Reign {
 /// An event manager takes the run over.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Recovery {
-    /// Since when it asked everybody.
+    /// Since when it asked all units.
     from: Instant,
     /// When it went on with what it had heard.
     pub(super) until: Option<Instant>,
 }
 
 impl Recovery {
-    /// Whether it may have gone on without having heard everybody.
+    /// Whether it may have gone on without having heard all units.
     pub(super) fn is_blind(&self, scenario: &Scenario) -> bool {
         let patience = scenario.time_outs.manager.mul_f64(FASTEST);
         self.until.is_none_or(|until| until.since(self.from) >= patience)
@@ -66,7 +66,7 @@ impl Recovery {
 }
 
 impl Reign {
-    /// Nobody has spoken yet.
+    /// No event manager has spoken yet.
     pub(super) fn new(scenario: &Scenario) -> Self {
         let service = match scenario.managers {
             Managers::Standby(lease) => Some(Service::new(scenario, lease.term)),
@@ -115,7 +115,7 @@ impl World {
         self.managers[place].start(begun);
     }
 
-    /// Nobody had the run: somebody begins it, where that is not a matter of leases.
+    /// The operator begins the run, unless that is a matter of leases.
     pub(super) fn command_the_start(&mut self) {
         let CoordinatedRun { run, first, last } = run_of(&self.scenario);
         if self.reign.service.is_none()
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Somebody starts an event manager that takes the run over.
+    /// The operator starts an event manager that takes the run over.
     pub(super) fn take_over(&mut self, index: u16) {
         (self.reign.present, self.reign.epoch) = (index, Epoch(self.reign.epoch.0 + 1));
         // One that was overtaken before and has ended still has the address.
@@ -144,14 +144,14 @@ impl World {
         Place::Manager(self.reign.present)
     }
 
-    /// The place where a successor can be started: nobody lives there.
+    /// The place where a successor can be started, if no event manager lives there.
     pub(super) fn free_manager(&self) -> Option<u16> {
         let is_free = |node: &Node<ManagerMachine>| node.health == Health::Down || node.is_done();
         let other = 1 - self.reign.present;
         self.managers.get(usize::from(other)).is_some_and(is_free).then_some(other)
     }
 
-    /// Who speaks for the run: whoever ended it, or else has the lease, or else was started last.
+    /// The event manager that speaks for the run: it has ended it, or else has the lease, or else was started last.
     pub(super) fn speaker(&self) -> Option<u16> {
         let in_charge = || {
             let speaks =
@@ -164,7 +164,7 @@ impl World {
         self.reign.ended.map(|(index, _)| index).or_else(in_charge)
     }
 
-    /// The machine of whoever speaks for the run.
+    /// The machine of the event manager that speaks for the run.
     pub(super) fn spoken_for(&self) -> Option<&ManagerMachine> {
         self.managers[usize::from(self.speaker()?)].machine()
     }
@@ -181,8 +181,8 @@ impl World {
         Some((index, node.life, node.machine()?.speaks()?))
     }
 
-    /// What ends the run if it does not end by itself, and when: somebody stops a run whose last event got lost on its
-    /// way from every source, since nobody else can know that it will not come.
+    /// What ends the run if it does not end by itself, and when: the operator stops a run whose last event got lost on
+    /// its way from every source, since no member can know that it will not come.
     pub(super) fn end_command(&self) -> (Duration, RunCommand) {
         let stop = RunCommand::Stop { last: None };
         match self.scenario.end {
@@ -194,7 +194,8 @@ impl World {
         }
     }
 
-    /// Tells whoever speaks to end the run when it is time; a successor may not know that its predecessor was told.
+    /// Commands the event manager that speaks to end the run when it is time. A successor may not know of the command
+    /// to its predecessor.
     pub(super) fn command_the_end(&mut self) {
         let (time, command) = self.end_command();
         if self.now() < Instant::ZERO.after(time) || self.reign.ended.is_some() {
@@ -204,7 +205,7 @@ impl World {
         let node = &mut self.managers[usize::from(index)];
         let now = node.around.clock.now();
         let Some(manager) = &mut node.machine else { return };
-        // Who has just come knows of nothing yet; to end that by force would be to leave everybody alone.
+        // A new event manager knows of nothing yet; to end the run by force then would leave all units alone.
         let state = manager.drive().machine().state();
         let is_new = term.2 > Epoch(1) && matches!(state, ManagerState::Idle | ManagerState::Recovering);
         if self.reign.commanded == Some(term) || is_new && command == RunCommand::ForceStop {
@@ -252,15 +253,15 @@ pub(super) struct Obedience {
 }
 
 impl Obedience {
-    /// Nobody has obeyed anybody yet.
+    /// Whether no node has obeyed an event manager yet.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// A member has had a turn.
+    /// Checks a member that has had a turn.
     ///
     /// # Errors
-    /// Where it obeyed somebody whom it should not.
+    /// If it obeyed an event manager that it should not.
     pub(super) fn look(&mut self, member: &dyn Member) -> Result<(), Broken> {
         let Some((life, epoch, incarnation)) = member.obeyed() else { return Ok(()) };
         let place = member.around().place;
@@ -287,7 +288,7 @@ const RARE: u64 = 12;
 const LATE: Duration = Duration::from_secs(1);
 const USUAL: Duration = Duration::from_millis(5);
 
-/// Whoever has the lease.
+/// The event manager that has the lease.
 #[derive(Copy, Clone, Debug)]
 struct Holder {
     manager: u16,
@@ -325,11 +326,11 @@ pub(super) struct Service {
     is_over: bool,
 }
 
-/// The service, for everybody who asks it.
+/// The service, shared by its clients.
 pub(super) type SharedService = Rc<RefCell<Service>>;
 
 impl Service {
-    /// Nobody has the lease.
+    /// A service whose lease is free.
     pub(super) fn new(scenario: &Scenario, term: Duration) -> SharedService {
         let draw = Draw::new(scenario.seed, COORDINATION_STREAM);
         let (answers, reach) = (Vec::new(), [Reach::default(); 2]);
@@ -337,7 +338,7 @@ impl Service {
         Rc::new(RefCell::new(service))
     }
 
-    /// From now on a fault cuts an event manager off, or one does not any more.
+    /// From now on a fault cuts an event manager off, or one fault fewer does.
     pub(super) fn set_cut(&mut self, manager: u16, is_cut: bool) {
         let cuts = &mut self.reach[usize::from(manager)].cuts;
         *cuts = if is_cut { *cuts + 1 } else { cuts.saturating_sub(1) };
@@ -348,12 +349,12 @@ impl Service {
         self.reach[usize::from(manager)].late = late;
     }
 
-    /// The run has ended: nobody is given the lease any more.
+    /// The run has ended: no lease is given any more.
     pub(super) const fn close(&mut self) {
         self.is_over = true;
     }
 
-    /// Who has the lease by the service's own clock, and in which epoch.
+    /// The holder of the lease by the service's own clock, and its epoch.
     fn held(&self, now: Instant) -> Option<(u16, Epoch)> {
         self.holder.filter(|holder| now < holder.until).map(|holder| (holder.manager, Epoch(self.epoch)))
     }
@@ -389,11 +390,11 @@ impl Service {
     }
 }
 
-/// The way of one life of an event manager to the service.
+/// The connection of one life of an event manager to the service.
 pub(super) struct Line {
     service: SharedService,
     manager: u16,
-    /// Answers to an earlier life find nobody.
+    /// The number of this connection: an answer to an earlier life's is never read.
     line: u64,
     clock: NodeClock,
 }

@@ -126,7 +126,7 @@ pub struct Orders {
 }
 
 impl Campaign {
-    /// Runs seeds one after the other; `progress` is told after each, and ends the campaign by saying false.
+    /// Runs seeds one after the other; calls `progress` after each, and ends the campaign if that returns false.
     pub fn run(orders: Orders, mut progress: impl FnMut(&Self) -> bool) -> Self {
         let mut campaign = Self { first: orders.first, ..Self::default() };
         for seed in (orders.first..).take(usize::try_from(orders.seeds).unwrap_or(usize::MAX)) {
@@ -342,7 +342,7 @@ fn without<T: Clone>(faults: &[T], from: usize, count: usize) -> Vec<T> {
 }
 
 /// The report of a campaign.
-// Members stand in the order in which they are printed: that of their names.
+// Members are in the order in which they are printed: by name.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "What a fault campaign found: the last line of `ropewalk simulate --campaign N --json`")]
 pub struct Summary<'a> {

@@ -117,7 +117,7 @@ impl Connection {
         self.is_up
     }
 
-    /// Hears what became of it; connects where it is `wanted` and there is none.
+    /// Handles the events of the connection; connects if `wanted` and there is none.
     pub(super) fn turn(&mut self, now: Instant, wanted: bool) {
         if self.endpoint.is_none() && wanted {
             self.endpoint = self.network.connect(&self.address).ok();
@@ -270,8 +270,8 @@ impl Overseer {
 
 /// How much time passes from turn to turn.
 pub(super) const STEP: Duration = Duration::from_micros(500);
-/// A run is over when all boards have left and nothing has happened for so long: longer than all that is waited for. What no
-/// board shows in the end is not settled, since nobody here tells of it.
+/// A run is over when all boards have left and nothing has happened for so long: longer than any time-out. Events that
+/// no board shows in the end are not settled, since there is no event manager to tell of them.
 const QUIET: Duration = Duration::from_secs(4);
 /// Every run is over by then, with a wide margin.
 const LONGEST: Duration = Duration::from_secs(120);

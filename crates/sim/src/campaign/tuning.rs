@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const SETTINGS: usize = 7;
 /// See [`SETTINGS`].
 const LINKED: usize = 4;
-/// Plans and the host begin with values below this; what somebody else puts there is not below it.
+/// Plans and the host begin with values below this; other programs write values that are not below it.
 const MOST: u64 = 6;
 
-/// Somebody is killed.
+/// The program is killed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Kill {
     /// After so many actions.
@@ -52,16 +52,16 @@ pub enum Act {
         /// What refuses.
         busy: Option<Busy>,
     },
-    /// What was changed is taken back.
+    /// The changes are undone.
     Undo {
         /// Whether it is killed.
         kill: Option<Kill>,
         /// What refuses.
         busy: Option<Busy>,
     },
-    /// Somebody else changes a setting.
+    /// Another program changes a setting.
     Foreign(usize, u8),
-    /// The host is started again: everything is as it was without us, but for a setting that somebody has changed for good.
+    /// The host is started again: settings are as without us, except one that another program has changed for good.
     Restart(Option<(usize, u8)>),
 }
 
@@ -77,7 +77,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The scenario of a seed. In every fourth nobody is killed and nothing refuses.
+    /// The scenario of a seed. In every fourth nothing is killed and nothing refuses.
     pub fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 0x70e0);
         let is_quiet = seed.is_multiple_of(4);
@@ -114,7 +114,7 @@ fn draw_act(draw: &mut Draw, is_quiet: bool) -> Act {
         let is_busy = !is_quiet && draw.one_in(4);
         is_busy.then(|| Busy { setting: draw.below(SETTINGS as u64) as usize, after: draw.below(3) })
     };
-    // Values of somebody else, of a setting that no other one moves.
+    // Values of another program, for a setting that no other one moves.
     let foreign = |draw: &mut Draw| {
         let index = draw.between(LINKED as u64, SETTINGS as u64 - 1);
         (index as usize, draw.between(MOST, 2 * MOST) as u8)
@@ -155,12 +155,13 @@ pub struct World {
     before: Vec<u8>,
     /// Settings whose old values are in the journal, and the host's start in which each was last changed by us.
     held: BTreeMap<usize, u64>,
-    /// What somebody else has put there since it was changed: that must be left.
+    /// Values that another program has put there since we changed the setting: they must be left.
     foreign: BTreeMap<usize, u8>,
-    /// The host's start in which others beside a setting of ours were changed or taken back last, that may have moved it: nobody has looked at
-    /// it since.
+    /// Settings that another change may have moved, and the host's start in which that change was made or undone last:
+    /// they have not been looked at since.
     touched: BTreeMap<usize, u64>,
-    /// Settings with which somebody was killed, or that could not be brought back, since the host was started.
+    /// Settings during whose change the program was killed, or that could not be brought back, since the host was
+    /// started.
     half_way: BTreeSet<usize>,
     counts: [u64; 6],
 }
@@ -189,7 +190,7 @@ impl World {
             match act {
                 Act::Apply { plan, kill, busy } => self.apply(&plan, kill, busy)?,
                 Act::Undo { kill, busy } => self.undo(kill, busy)?,
-                // What somebody puts there right after a kill cannot be told from what was half done.
+                // A foreign value right after a kill cannot be told from a change that was half done.
                 Act::Foreign(index, _) if self.half_way.contains(&index) => {}
                 Act::Foreign(index, value) => self.change(index, value),
                 Act::Restart(surprise) => self.restart(surprise),
@@ -213,7 +214,7 @@ impl World {
         Identity { host, machine, boot: format!("start {}", self.starts), network: String::new() }
     }
 
-    /// Somebody else puts a value there.
+    /// Another program changes a setting.
     fn change(&mut self, index: usize, value: u8) {
         self.open();
         self.host.values[index] = value;
@@ -238,7 +239,7 @@ impl World {
         }
     }
 
-    /// As whoever opens a journal does: one that is taken back is put away.
+    /// Opens the journal as the program does: one that is taken back is put away.
     fn open(&mut self) -> Option<History> {
         let history = History::of(&self.entries).filter(|history| !history.is_taken_back);
         if history.is_none() {
@@ -301,8 +302,9 @@ impl World {
         Ok(())
     }
 
-    /// The old values of a plan are in the journal. What somebody put there since the host was started is one of them, unless
-    /// it was put over a value of ours, or over one that another setting of ours may have moved there.
+    /// The old values of a plan are in the journal. A value that another program has written since the host was started
+    /// is one of them, unless it was put over a value of ours, or over one that another setting of ours may have moved
+    /// there.
     fn hold(&mut self, plan: &[(usize, u8)]) {
         for (index, _) in plan {
             let is_touched = self.touched.get(index) == Some(&self.starts);
@@ -314,7 +316,7 @@ impl World {
         self.touch();
     }
 
-    /// All that is held may be moved from now on, but for what somebody else has there.
+    /// All settings that are held may be moved from now on, except those with a foreign value.
     fn touch(&mut self) {
         for index in self.held.keys() {
             if self.foreign.contains_key(index) {
@@ -331,7 +333,7 @@ impl World {
         self.foreign.retain(|index, _| !settings.contains(index));
     }
 
-    /// All but what somebody else had changed before.
+    /// All but those that another program had changed before.
     fn leave_all_half_way(&mut self) {
         self.half_way.extend(self.held.keys().filter(|index| !self.foreign.contains_key(index)));
     }

@@ -58,23 +58,23 @@ fn rule(draw: &mut Draw, number: u64) -> Rule {
     }
 }
 
-/// What the referee knows of an alarm. Times are since somebody began to count.
+/// What the referee knows of an alarm. Times are those of the simulated clock.
 #[derive(Clone, Default)]
 struct Known {
     /// Since when the condition holds; none while it does not.
     holds_since: Option<Duration>,
     /// It was raised, and is not done with.
     is_open: bool,
-    /// Somebody has acknowledged it since.
+    /// It has been acknowledged since.
     is_acknowledged: bool,
     shelved: Option<Shelved>,
 }
 
-/// How long an alarm is not shown.
+/// How long an alarm is shelved.
 #[derive(Copy, Clone)]
 enum Shelved {
     Until(Duration),
-    /// Nobody knows yet what time it is: from the first look on.
+    /// From the first look on: the time is not known before it.
     For(Duration),
 }
 
@@ -188,7 +188,7 @@ impl AlarmCourse {
         self.has_looked = true;
         if self.draw.one_in(3) {
             self.blocks = self.draw.below(20);
-            // Now and then nobody can tell what limits the run.
+            // Now and then the limit of the run is not known.
             self.limit = self.draw.of(&[
                 None,
                 Some(ALARM_LIMITS[0]),
@@ -244,10 +244,10 @@ impl AlarmCourse {
         Broken::unless(shown == open, Checker::Content, || format!("{shown:?} are shown, and should be {open:?}"))
     }
 
-    /// Somebody reads on where they stopped, as whoever sends alarms on does.
+    /// A client reads on where it stopped, as the sender of alarms does.
     fn hear(&mut self) -> Result<(), Broken> {
         for change in self.alarms.changes_from(self.next) {
-            let words = || format!("change {} is told, and the next one is {}", change.number, self.next);
+            let words = || format!("change {} comes, and the next one is {}", change.number, self.next);
             Broken::unless(change.number == self.next, Checker::Keys, words)?;
             self.next += 1;
             self.heard.push((change.name.clone(), change.from, change.to));
@@ -381,7 +381,7 @@ impl LimitCourse {
         })
     }
 
-    /// Time goes on, and somebody looks.
+    /// Time goes on, and the finder gets a sample.
     fn look(&mut self, trouble: Option<Trouble>) {
         let time = LOOK.mul_f64(share(&mut self.draw, 800, 1_200));
         self.now += time;
@@ -597,7 +597,7 @@ fn node(node: NodeId, numbers: &[(Counter, u64)]) -> NodeSample {
     }
 }
 
-/// A run that takes data, so long after somebody began to count.
+/// A sample of a run that takes data, at this time of the simulated clock.
 fn running(run: u32, at: Duration, nodes: Vec<NodeSample>, sources: Vec<SourceSample>) -> Sample {
     let time = Instant::from_nanoseconds(at.as_nanos() as u64);
     Sample {

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   events, lumisections --> Filing --> SimulatedDisk: torn, refused, slow      Referee: looks at every name that appears
-//!   (in the place of builder and event manager) <--written--+                   (in the place of broker and filter units)
+//!   (replaces builder and event manager) <---------written--+                   (replaces broker and filter units)
 //! ```
-//! What is not acknowledged when the process dies is given to its next life again, as the event manager would.
+//! Events that are not acknowledged when the process dies go to its next life again, as the event manager would do.
 
 use super::content::mixed;
 use super::draw::Draw;
@@ -96,7 +96,7 @@ pub struct World {
     events: u64,
     /// Events that this life has not taken yet.
     waiting: VecDeque<u64>,
-    /// Events that nobody has acknowledged.
+    /// Events that are not acknowledged.
     unacknowledged: BTreeSet<u64>,
     /// Those of them that were given to another life.
     given_again: BTreeSet<u64>,
@@ -200,7 +200,7 @@ impl World {
         Ok(())
     }
 
-    /// Events come, those that were given to a life before first.
+    /// Events come; those that an earlier life had come first.
     fn offer(&mut self) {
         if self.step < self.scenario.steps {
             for _ in 0..self.draw.below(5) {
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// The process dies. Its next life is told again what is over, and given what was not acknowledged.
+    /// The process dies. Its next life hears again what is over, and gets again what was not acknowledged.
     fn die(&mut self) {
         let acknowledged = (1..=self.events).filter(|number| !self.unacknowledged.contains(number));
         self.lost.extend(acknowledged.filter(|&number| !self.referee.has(number)));

@@ -56,11 +56,11 @@ pub fn control(bytes: &[u8]) {
 /// The front ends: the first one is the trigger, the last one may be left out.
 const FRONT_ENDS: u64 = 3;
 
-/// Feeds run control of front ends, and reads words and commands out of bytes that nobody meant.
+/// Feeds run control of front ends, and reads words and commands out of arbitrary bytes.
 ///
 /// # Panics
-/// Where the machine or a reader does, where a trigger is enabled before all that must be there have started, where somebody is held who is no
-/// trigger or does not know what that is, or where more is kept than may be.
+/// If the machine or a reader does, if a trigger is enabled before all required front ends have started, if a front end
+/// is held that is no trigger or does not know the command, or if more is kept than may be.
 pub fn front_ends(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = |number: u64| FrontEndConfig {
@@ -130,11 +130,12 @@ pub fn front_ends(bytes: &[u8]) {
     }
 }
 
-/// The trigger is enabled last: whoever is waited for has started, or is waited for no more. It alone is held, while the run goes on.
+/// Checks that only the trigger is held, while the run goes on, and that it is enabled last: every front end that is
+/// waited for has started by then.
 fn expect_sense(control: &FrontEnds, action: &FrontEndAction) {
     if let FrontEndAction::Tell(place, Command::Hold(_) | Command::Release(_)) = action {
         assert_eq!(*place, 0, "only the trigger is held and released");
-        let hello = control.members()[0].hello().expect("only who is connected is told");
+        let hello = control.members()[0].hello().expect("commands go to connected front ends only");
         assert!(hello.may_be_held(), "version {} knows nothing of it", hello.version);
         assert!((FrontEndPhase::Starting..=FrontEndPhase::Running).contains(&control.phase()));
     }

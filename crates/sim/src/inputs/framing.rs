@@ -253,10 +253,10 @@ fn any_pattern(choices: &mut Choices<'_>) -> Pattern {
 const PACKET_BYTES: usize = 80;
 const SNIFF_LIMITS: Limits = Limits { peers: 4, frames: 64, head_bytes: 48, stream_bytes: 2048 };
 
-/// Lets packets come that are noise, or count and tell the time, and asks what was found.
+/// Feeds the sniffer packets that are noise, or count and tell the time, and asks what was found.
 ///
 /// # Panics
-/// Where the sniffer does, where it believes more than there was, or drafts a layout that is none.
+/// If the sniffer does, believes more than there was, or drafts an invalid layout.
 pub fn sniff(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (mut sniffer, mut packets, mut number) = (Sniffer::new(SNIFF_LIMITS), 0_u64, 0_u32);

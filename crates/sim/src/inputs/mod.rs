@@ -4,9 +4,9 @@
 //! bytes --> Choices --> messages from anybody, fragments, lost connections, time --> one machine
 //!                                                   after each step: accounts balance, bounds hold, no panic
 //! ```
-//! A machine trusts nobody: whatever other nodes say, it must neither panic nor lose count nor keep answering for ever.
-//! Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with bytes that reach new code; the tests here call them
-//! with random ones, so that they cannot rot.
+//! A machine trusts no other node: whatever they send, it must neither panic nor lose count nor keep answering for
+//! ever. Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with
+//! bytes that reach new code; the tests here call them with random ones, so that they cannot rot.
 
 mod choices;
 mod control;
@@ -32,14 +32,13 @@ use std::str::FromStr;
 /// Actions that one input may lead to at most: more means that a machine answers itself.
 const MOST_ACTIONS: usize = 20_000;
 
-/// Begins the part of an input whose lines `key = value` take the place of what stands in the text before it.
+/// Begins the part of an input whose lines `key = value` override values of the text before it.
 const INSTEAD: &str = "\n--set\n";
 
-/// Reads a text as a configuration of a run and as a sizing file; what does not please is told with a place that is
-/// there.
+/// Reads a text as a configuration of a run and as a sizing file. The place that an error names must exist.
 ///
 /// # Panics
-/// Where a reader does, or where an error names a place that the text does not have.
+/// If a reader does, or if an error names a place that the text does not have.
 pub fn configuration(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (text, instead) = text.split_once(INSTEAD).unwrap_or((text, ""));
@@ -89,7 +88,7 @@ pub fn quantity(bytes: &[u8]) {
     }
 }
 
-/// The quantity that a text stands for; an error says something.
+/// Parses a text as a quantity; an error must have a message.
 fn read<T: FromStr<Err: Display> + Debug>(text: &str) -> Option<T> {
     text.parse().map_err(|error: T::Err| assert!(!error.to_string().is_empty())).ok()
 }

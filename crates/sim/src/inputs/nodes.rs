@@ -198,7 +198,7 @@ impl Fed {
         self.builder.super_fragment(now, readout, &entry, &mut fragments);
     }
 
-    /// An answer that nobody asked for, perhaps.
+    /// Answers requests that the builder unit may never have sent.
     fn answer_anything(&mut self, choices: &mut Choices<'_>, now: Instant, readout: u16) {
         let request = choices.request();
         for RequestEntry { key, slot, attempt } in request.entries {
@@ -239,7 +239,7 @@ impl Fed {
                 }
                 Some(_) => {}
             }
-            // What was asked long ago is answered by nobody.
+            // The oldest requests get no answer.
             let surplus = self.asked.len().saturating_sub(64);
             self.asked.drain(..surplus);
         }

@@ -66,10 +66,10 @@ struct Table<'a> {
 /// their minds, read or do not, are relieved, and go.
 ///
 /// # Panics
-/// Where the machine does; where an account does not balance, a queue grows beyond its bound, a chunk goes to somebody who
-/// never asked for it, comes twice, out of order or with other bytes, what a member leaves is lost although another one
-/// could have it, a card waits for nobody, or the machine keeps asking for messages that it does not have; and where at
-/// the end, when nobody is left, a page of a card has not come home.
+/// If the machine does; if an account does not balance, a queue grows beyond its bound, a chunk goes to a subscriber
+/// that never asked for it, comes twice, out of order or with other bytes, what a member leaves is lost although
+/// another one could have it, a card waits without a subscriber, or the machine keeps asking for messages that it does
+/// not have; and if at the end, when all subscribers have left, a page of a card has not come home.
 pub fn router(bytes: &[u8]) {
     let config = RouterConfig {
         subscribers: 4,
@@ -112,7 +112,10 @@ impl Table<'_> {
             11..=13 => {
                 let card = self.choices.below(CARDS as u64) as usize;
                 let is_done = self.cards[card].route(&mut self.router, now);
-                assert!(is_done || self.all.iter().any(Known::must_miss_nothing), "nobody is waited for");
+                assert!(
+                    is_done || self.all.iter().any(Known::must_miss_nothing),
+                    "it waits, although every subscriber may lose chunks"
+                );
             }
             _ => self.offer(now),
         }
@@ -260,14 +263,14 @@ impl Table<'_> {
         let _ = router.next_deadline();
     }
 
-    /// Everybody goes: then nobody has anything of the cards.
+    /// All subscribers leave: then nothing of the cards is in use.
     fn end(mut self) {
         let now = self.choices.now();
         while !self.all.is_empty() {
             self.leave(now);
         }
         for card in &mut self.cards {
-            assert!(card.route(&mut self.router, now), "nobody is there to be waited for");
+            assert!(card.route(&mut self.router, now), "it waits without a subscriber");
             card.check_home();
         }
     }
@@ -345,18 +348,18 @@ impl Card {
         chunk
     }
 
-    /// The number of a chunk that this card may have said, byte by byte.
+    /// The number of a chunk that this card may have sent, compared byte by byte.
     ///
     /// # Panics
-    /// Where it never said that.
+    /// If it never sent that.
     pub(super) fn number_of(&self, chunk: &[u8], elink: ELink, status: Status) -> u32 {
         let number = chunk.first_chunk().map(|word| u32::from_le_bytes(*word)).expect("a chunk has a head");
-        assert_eq!(chunk, self.chunk(number, elink.number(), chunk.len()), "nobody said that");
-        assert_eq!(status, status_of(number), "its flags are others");
+        assert_eq!(chunk, self.chunk(number, elink.number(), chunk.len()), "the card never sent that");
+        assert_eq!(status, status_of(number), "its flags differ");
         number
     }
 
-    /// Routes what is there, a batch at most; false when somebody must be waited for.
+    /// Routes what is there, a batch at most. Returns false if it has to wait for a subscriber.
     fn route(&mut self, router: &mut Router, now: Instant) -> bool {
         self.ring.poll().expect("our own writer");
         if self.cursor.is_none() {
@@ -389,10 +392,10 @@ impl Card {
         }
     }
 
-    /// Nobody has anything of it any more.
+    /// Checks that every page that is done with has come back.
     ///
     /// # Panics
-    /// Where a page is missing that is done with.
+    /// If one is missing.
     fn check_home(&mut self) {
         self.ring.poll().expect("our own writer");
         let pages = self.ring.written().div_ceil(PAGE as u64) - self.ring.done() / PAGE as u64;

@@ -508,7 +508,7 @@ pub(super) const BUSY: f64 = 0.9;
 const OVERLOADED: f64 = 0.99;
 /// A rate this close to what is offered is what is offered.
 pub(super) const ALL: f64 = 0.98;
-/// Somebody who waits for this part of the time is held up.
+/// A unit that waits for this part of the time is held up.
 pub(super) const HELD_UP: f64 = 0.05;
 
 /// Judges by what was counted.
@@ -551,8 +551,8 @@ pub(super) fn judge(outcome: &Outcome) -> Limit {
         .unwrap_or_default()
 }
 
-/// Nothing is busy: what makes somebody wait? Losses first, since everything behind them fills up as well; then from
-/// the builder units backwards, as back-pressure runs.
+/// Nothing is busy: what makes units wait? Losses first, since everything behind them fills up as well; then from the
+/// builder units backwards, as back-pressure runs.
 fn waiting(outcome: &Outcome) -> Option<Limit> {
     let lossy = outcome.networks.iter().find(|network| network.dropped > 0);
     if let Some(network) = lossy {
@@ -570,7 +570,7 @@ fn waiting(outcome: &Outcome) -> Option<Limit> {
     let paused = || {
         let network = outcome.networks.iter().rev().find(|network| network.paused >= HELD_UP)?;
         let because = format!(
-            "senders are paused {} of the time: whoever waits behind the packet of a full port waits too",
+            "senders are paused {} of the time: packets behind one for a full port wait too",
             percent(network.paused)
         );
         Some(Limit { by: format!("switch buffers of the {}", network.name), because })

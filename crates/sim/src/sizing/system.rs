@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use toml::de::DeTable;
 
-/// What stands in a sizing file: one with a `[[flow]]` describes a system in which sources push.
+/// The content of a sizing file: one with a `[[flow]]` describes a system in which sources push.
 #[derive(Clone, Debug)]
 pub enum SizingFile {
     /// Builder units pull.
@@ -24,11 +24,11 @@ pub enum SizingFile {
 }
 
 impl SizingFile {
-    /// Reads and checks a sizing file; the values in `instead` (a key such as `builder.events`, and a value as it would
-    /// stand in the file) take the place of the file's.
+    /// Reads and checks a sizing file. The values in `instead` (a key such as `builder.events`, and a value as in the
+    /// file) override those of the file.
     ///
     /// # Errors
-    /// Where the file cannot be read, or what is in it or in `instead` is no system.
+    /// If the file cannot be read, or if it is no valid system with the values of `instead`.
     pub fn read(path: &Path, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
         let (file, text) = read_text(path)?;
         Self::parse(&file, &text, instead)
@@ -39,7 +39,7 @@ impl SizingFile {
     /// # Errors
     /// As [`SizingFile::read`].
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
-        // What cannot be read is for either reader to complain of.
+        // Either reader can report what cannot be read.
         let pushes = DeTable::parse(text).is_ok_and(|table| table.get_ref().get("flow").is_some());
         if pushes {
             PushSystem::parse(file, text, instead).map(|system| Self::Push(Box::new(system)))
@@ -465,11 +465,11 @@ const fn drain() -> Time {
 }
 
 impl System {
-    /// Reads and checks a sizing file; the values in `instead` (a key such as `builder.events`, and a value as it
-    /// would stand in the file) take the place of the file's.
+    /// Reads and checks a sizing file. The values in `instead` (a key such as `builder.events`, and a value as in the
+    /// file) override those of the file.
     ///
     /// # Errors
-    /// Where the file cannot be read, or what is in it or in `instead` is no system.
+    /// If the file cannot be read, or if it is no valid system with the values of `instead`.
     pub fn read(path: &Path, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
         let (file, text) = read_text(path)?;
         Self::parse(&file, &text, instead)
@@ -506,7 +506,7 @@ impl System {
         let mut given = vec![0_u64; groups.len()];
         let links = u64::from(self.front_ends);
         let next = |link: u64| {
-            // Whoever is the furthest behind its share, in links times links.
+            // The group that is furthest behind its share, in links times links.
             let behind = |at: &usize| {
                 (u64::from(groups[*at].links) * (link + 1)).cast_signed() - (given[*at] * links).cast_signed()
             };

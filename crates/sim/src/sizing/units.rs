@@ -1,8 +1,8 @@
 //! Units of the simulated system: readout units, builder units with filter units and disk, the event manager, and the computers
 //! that they run on. Machines are the real ones, fed with fragments that have lengths and no bytes.
 //!
-//! A computer looks for work in turns, does what has come meanwhile, and hands on the results when the work is done. Under load
-//! turns become longer and batches larger, as in the real drives.
+//! A computer works in turns: it looks for work, does what has come since its last turn, and hands on the results when
+//! the work is done. Under load turns become longer and batches larger, as in the real drives.
 
 use super::front_end::FrontEnds;
 use super::network::Pace;
@@ -583,7 +583,7 @@ impl World<'_> {
                     let in_work = self.manager.assigned - self.manager.ended;
                     self.manager.most_assigned = self.manager.most_assigned.max(in_work);
                 }
-                // Released is what the last readout unit is told of.
+                // An event is released when the last readout unit gets its release.
                 Message::Release(release) if unit == u32::from(self.manager.readouts) => {
                     let ranges = release.entries.iter().map(|entry| (entry.first.number(), u64::from(entry.count)));
                     self.manager.released.extend(ranges);

@@ -578,7 +578,7 @@ mod tuning {
     }
 }
 
-/// Campaigns of those who watch a run.
+/// Campaigns of alarms, and of findings about what limits a run.
 mod watching {
     use super::seeds;
     use ropewalk_sim::campaign::run_watching;

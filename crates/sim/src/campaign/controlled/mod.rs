@@ -36,7 +36,7 @@ const DRAIN: Duration = Duration::from_secs(4);
 pub enum Mishap {
     /// Its control connection breaks.
     Reset,
-    /// Its control connection carries nothing more, and nobody says so.
+    /// Its control connection carries nothing more, without a close or an error.
     HalfOpen,
     /// It is killed, and started anew after this time.
     Kill(Duration),
@@ -217,7 +217,7 @@ impl World {
             self.take(run)?;
         }
         for account in self.drive.pools() {
-            // One is filled at each connection, and one with what is said; leftovers of cut connections are few.
+            // Each connection fills one block, and each outgoing message one; few are left of cut connections.
             let (is_balanced, most) =
                 (account.loans == account.returned + account.held, 2 * self.programs.len() as u64);
             Broken::unless(is_balanced && account.held <= 2 + most, Checker::Pools, || format!("{account:?}"))?;
@@ -465,7 +465,7 @@ impl Referee {
         let is_meant = place == 0 && self.has_trigger && programs[0].setting.version > OLDEST_CONTROL_VERSION;
         let is_late = self.vetoed && self.reliable[0];
         Broken::unless(is_meant && !is_late, Checker::Order, || {
-            format!("run {}: program {place} is told {:?}", self.run, command.kind())
+            format!("run {}: program {place} gets the command {:?}", self.run, command.kind())
         })
     }
 
@@ -499,7 +499,7 @@ impl Referee {
         }
     }
 
-    /// The nodes are told something.
+    /// The nodes get a command.
     fn nodes_told(&mut self, now: Instant, command: &RunCommand, programs: &[Program]) -> Result<(), Broken> {
         match command {
             RunCommand::Start { .. } => {

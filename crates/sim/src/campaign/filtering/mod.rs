@@ -420,14 +420,14 @@ impl World {
         for (event, ending) in &self.assigner.ended {
             let is_right = ending.verdict == Verdict::Quarantined || notes.decided.contains(event);
             Broken::unless(is_right, Checker::Loss, || {
-                format!("event {event} ended as {ending:?}, and nobody decided on it who was to be believed")
+                format!("event {event} ended as {ending:?} without a valid decision")
             })?;
         }
         let ended = &self.assigner.ended;
         judge(&self.scenario, ended, &self.medium, &self.builder, &self.output, notes.lost_connections)
     }
 
-    /// Everybody has a turn.
+    /// Gives every machine a turn.
     fn turn(&mut self) -> Result<usize, Broken> {
         let now = self.clock.now();
         let mut work = self.assigner.turn(now, &mut self.builder);
@@ -475,7 +475,7 @@ impl World {
     }
 }
 
-/// What is accepted goes to one stream, and what nobody could decide to that of errors.
+/// One stream for accepted events, and the error stream for events that no filter unit could decide.
 pub(super) fn streams() -> Streams {
     Streams::new(vec![StreamConfig::everything()], true).expect("they make sense")
 }

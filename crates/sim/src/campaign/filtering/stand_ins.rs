@@ -1,5 +1,5 @@
 //! What surrounds the real builder unit: the processes of filter units, filter nodes on other machines, and one [`Assigner`]
-//! in the place of event manager and readout unit.
+//! in place of event manager and readout unit.
 
 use super::{Mishap, Scenario, TIMEOUT};
 use crate::campaign::content::mixed;
@@ -266,9 +266,9 @@ pub(super) const FILTER: u64 = 4711;
 struct Caller {
     endpoint: Endpoint,
     bytes: ByteQueue,
-    /// It was told that the filter is ready.
+    /// The node has told it that the filter is ready.
     is_welcome: bool,
-    /// The process has ended: what it said is sent, and the connection closed.
+    /// The process has ended: what it said is sent, then the connection is closed.
     is_ending: bool,
     /// Events without a decision, in their order.
     held: VecDeque<EventHead>,
@@ -322,10 +322,10 @@ impl SimulatedNode {
         self.peers.host()
     }
 
-    /// Takes what has come, works, and says what was decided.
+    /// Handles what has arrived, works, and sends the decisions.
     ///
     /// # Errors
-    /// Where a builder unit says what it must not.
+    /// If a builder unit sends what it must not.
     pub(super) fn turn(&mut self, now: Instant) -> Result<usize, Broken> {
         let mut events = std::mem::take(&mut self.events);
         let mut work = self.peers.poll(now, &mut events);
@@ -340,7 +340,7 @@ impl SimulatedNode {
         Ok(work)
     }
 
-    /// When it has something to do even if nobody says anything.
+    /// When it has something to do even if no message arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.peers.next_deadline().into_iter().chain(self.unit.next_deadline()).min()
     }
@@ -357,7 +357,8 @@ impl SimulatedNode {
         }
     }
 
-    /// Somebody calls. Who called before is gone then, whether or not that was heard; its process must have ended first.
+    /// A builder unit connects. The connection before it ends, even if its end was not noticed. The new one is rejected
+    /// until the process of that one has ended.
     fn called(&mut self, endpoint: Endpoint) {
         if let Some(before) = &self.caller {
             self.peers.abort(before.endpoint);
@@ -419,7 +420,7 @@ impl SimulatedNode {
         Ok(())
     }
 
-    /// An event has come: it is the next one, whole, and one of those that there is credit for.
+    /// Checks an event that has come: it is the next one, whole, and within the credit.
     fn event(&mut self, body: &[u8]) -> Result<(), Broken> {
         let Some(caller) = &mut self.caller else { return Ok(()) };
         let (head, mut rest) =
@@ -447,7 +448,7 @@ impl SimulatedNode {
         Ok(())
     }
 
-    /// What has become of the process.
+    /// Looks whether the process is ready, or has ended.
     fn look(&mut self, now: Instant) {
         let sight = self.unit.look(now);
         if sight.is_ready && self.caller.is_some() {
@@ -465,7 +466,7 @@ impl SimulatedNode {
         }
     }
 
-    /// Says what the process has decided.
+    /// Sends what the process has decided.
     fn answer(&mut self) -> usize {
         let mut work = 0;
         while self.caller.as_ref().is_some_and(|caller| caller.is_welcome)

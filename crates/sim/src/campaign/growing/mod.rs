@@ -27,14 +27,14 @@ use std::time::Duration;
 /// What a board does wrong, from some pulse on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Mishap {
-    /// Its clock begins anew, until so many pulses later somebody sets it right.
+    /// Its clock begins anew, and is set right so many pulses later.
     Restart {
         /// For so many pulses.
         pulses: u64,
         /// Over a new connection.
         reconnects: bool,
     },
-    /// It says nothing for so many pulses, which it does not see.
+    /// It sends nothing for so many pulses, which it does not see.
     Silent {
         /// For so many pulses.
         pulses: u64,
@@ -138,23 +138,23 @@ pub struct Scenario {
     pub window: u32,
     /// How the run ends.
     pub ending: Ending,
-    /// How long whoever saves recordings keeps each of them.
+    /// How long the keeper of recordings keeps each of them.
     pub saving: Duration,
 }
 
-/// What clocks show before the first pulse: more than any of them reaches after it began anew.
+/// What clocks show before the first pulse: more than any of them reaches after a restart.
 const BEGIN: u64 = 1 << 40;
-/// How far ahead a clock is that has jumped.
+/// How far ahead a clock jumps.
 const JUMP: u64 = 1 << 50;
-/// How far away times are that are wrong, in a field that wraps, too.
+/// How far off wrong times are, in a field that wraps, too.
 const APART: u64 = 1 << 36;
-/// Frames that are of no pulse are numbered from here on.
+/// Frames that belong to no pulse are numbered from here on.
 const STRAYS: u64 = 1 << 20;
-/// A time-out is so many times as long as a pulse at least.
+/// A time-out lasts at least so many pulses.
 const PAUSE: u32 = 24;
-/// How many pulses it may take until nobody counts wrong any more.
+/// The most pulses that it may take until every board counts right again.
 const AFTERWARDS: u64 = 12;
-/// Between two pulses lie so many ticks at least, and twice as many at most.
+/// Ticks between two pulses: at least so many, at most twice as many.
 const TICKS: u64 = 1000;
 
 impl Scenario {
@@ -273,15 +273,16 @@ impl Scenario {
         pulse * TICKS * 2 - mixed(self.seed, pulse, 3) % TICKS
     }
 
-    /// Whether a board sends a frame of a pulse. All that are not silent see the last one, so that nobody waits for who has nothing.
+    /// Whether a board sends a frame of a pulse. All boards that are not silent see the last pulse, so that the readout
+    /// unit does not wait for one that has nothing to send.
     fn sees(&self, board: usize, pulse: u64) -> bool {
         let setting = &self.boards[board];
         let is_seen = mixed(self.seed, pulse, 100 + board as u64) % 8 < setting.sees || pulse == self.pulses;
         is_seen && !setting.is_silent(pulse)
     }
 
-    /// Whether the numbers of all may begin anew: they are set back, or some have begun anew, and of the others that are there none
-    /// counts right or has for a moment. Behind the last pulse nobody is there.
+    /// Whether event numbers may begin anew: they are set back, or some board's clock is wrong while each of the others
+    /// is wrong or absent, for a moment at least. Behind the last pulse every board is absent.
     fn may_begin_anew(&self) -> bool {
         let is_wrong = |board: &BoardSetting, at: u64| {
             let mut before = at.saturating_sub(self.jump_stays())..=at;
@@ -304,7 +305,7 @@ const UNDER_WAY: Duration = Duration::from_millis(200);
 /// How long everything may take that is waited for behind the last pulse.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Boards, readout unit, overseer, and who keeps recordings.
+/// Boards, readout unit, overseer, and the keepers of recordings.
 pub struct World {
     scenario: Scenario,
     now: Instant,
@@ -313,8 +314,9 @@ pub struct World {
     overseer: Overseer,
     keepers: Vec<Keeper>,
     referee: Referee,
-    /// When the run was told to end, and to drop what is not done.
+    /// When the run was ordered to stop.
     stopped: Option<Instant>,
+    /// When it was ordered to finish and drop unfinished events.
     finished: Option<Instant>,
     /// Since when all boards have left, and nothing is in work.
     quiet: Option<Instant>,
@@ -433,13 +435,14 @@ impl World {
         }
     }
 
-    /// What was told at the end has come.
+    /// Whether the last messages have had time to arrive.
     fn is_over(&self) -> bool {
         self.finished.is_some_and(|at| self.now >= at.after(Duration::from_millis(100)))
     }
 }
 
-/// Whose clock begins anew after no more pulses than these has shown what may be of an earlier run, where no other board can tell.
+/// A board whose clock begins anew after no more pulses than these has shown what may be of an earlier run, if no other
+/// board can tell.
 const BEGINNING: u64 = 40;
 
 /// Which pulses must be in which events, and which may be missing.
@@ -470,7 +473,7 @@ impl Referee {
                 .and_then(|(pulse, board)| Some((pulse, board, boards.get(board)?.journal.sent.get(&pulse)?)))
                 .filter(|(_, _, sent)| sent.frame == frame);
             let Some((pulse, board, sent)) = sent else {
-                let words = format!("event {event}: nobody sent what {:?} has in it", fragment.meta.source);
+                let words = format!("event {event}: no board sent the content of {:?}", fragment.meta.source);
                 return Err(Broken::new(Checker::Content, words));
             };
             let is_damaged = scenario.boards[board].mishaps.get(&pulse) == Some(&Mishap::Damage);
@@ -487,7 +490,7 @@ impl Referee {
                 format!("event {event}: the frame of board {board} and pulse {pulse} is in another one, too")
             })?;
         }
-        // What is of no pulse may be believed for a moment, and is in an event of its own.
+        // A frame of no pulse may be believed for a moment; it is in an event of its own.
         if let Some(time) = time.filter(|_| is_right) {
             Broken::unless(time > self.last || scenario.may_begin_anew(), Checker::Order, || {
                 format!("event {event} is of the time {time}, and the one before of {}", self.last)
@@ -497,7 +500,7 @@ impl Referee {
         Ok(fragments.len() == boards.len())
     }
 
-    /// Nobody holds up the frames of boards with which all is well.
+    /// Checks that nothing holds up the frames of steady boards.
     fn judge_pace(&self, now: Instant, scenario: &Scenario, boards: &[Board]) -> Result<(), Broken> {
         let longest = scenario.timeout * (2 + 2 * boards.len() as u32) + 20 * scenario.pace;
         let steady = boards.iter().enumerate().filter(|(board, _)| scenario.boards[*board].is_steady());
@@ -508,15 +511,17 @@ impl Referee {
                     && !scenario.excuses(board, **pulse, sent)
             };
             if let Some((pulse, sent)) = one.journal.sent.iter().find(waits) {
-                let words =
-                    format!("the frame of board {board} and pulse {pulse} waits since {:?}, until {now:?}", sent.at);
+                let words = format!(
+                    "the frame of board {board} and pulse {pulse} has waited since {:?}, and it is {now:?}",
+                    sent.at
+                );
                 return Err(Broken::new(Checker::Liveness, words));
             }
         }
         Ok(())
     }
 
-    /// What must hold of a board's frames in the end.
+    /// Checks what must hold of a board's frames in the end.
     fn judge(&self, scenario: &Scenario, board: usize, sent: &Board, account: &FragmentAccount) -> Result<(), Broken> {
         is_accounted_for(board, account)?;
         let taken = self.taken.iter().filter(|(whose, _)| *whose == board).count() as u64;
@@ -524,7 +529,7 @@ impl Referee {
         let named = of(Cause::OutOfSync) + of(Cause::Late) + of(Cause::ForcedStop) + of(Cause::ImplausibleJump);
         let named = named + account.late + account.after_stop + account.corrupt;
         let (whole, halves) = (sent.journal.sent.len() as u64, sent.journal.halves);
-        // Behind the run's end nobody reads what is sent, and what is no frame counts as one that waits.
+        // After the end of the run nothing reads what is sent, and noise counts as a frame that waits.
         let noises = sent.journal.wrong.iter().filter(|wrong| wrong.mishap == Mishap::Noise).count() as u64;
         let is_all = |found: u64, sent: u64| found == sent || found <= sent + noises && scenario.ending != Ending::Last;
         Broken::unless(is_all(taken + named, whole), Checker::Ledger, || {
@@ -670,14 +675,15 @@ impl Keeper {
         Broken::unless(journal.begins.contains(&begin), Checker::Content, || {
             format!("board {board}: what was saved for {what} begins with byte {begin}, in the midst of a frame")
         })?;
-        // While others are written, what was wrong may be gone before it can be handed over; the first one never is.
+        // While other recordings are written, the wrong bytes may be gone before they can be handed over. This never
+        // happens to the first recording.
         let end = begin + bytes.len();
         let is_there = journal.wrong.iter().any(|wrong| {
             let is_it = match wrong.mishap {
                 Mishap::Damage => what == "crc_error",
                 _ => what == "skipped_bytes" || what == "sync_lost",
             };
-            // Of bytes that are no frame the first ones are told at once.
+            // Noise is reported at its first bytes.
             is_it && begin <= wrong.begin && wrong.begin < end
         });
         Broken::unless(is_there || !is_first, Checker::Content, || {

@@ -25,7 +25,7 @@ pub(super) const SLOW: u32 = 1000;
 /// How far a counter jumps.
 pub(super) const FAR: u64 = 1_000_000;
 
-/// What a source is told to do wrong.
+/// What a source is ordered to do wrong.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(in crate::campaign) enum Misbehaviour {
     /// Stop within the next fragment, until that time.
@@ -318,7 +318,7 @@ impl FrontEnd {
     fn number_of(&mut self, now: Instant, event: u64) -> (u64, How) {
         if let Some(&Misbehaviour::ResetCounter(count)) = self.orders.front() {
             self.orders.pop_front();
-            // One that has hardly counted repeats itself, rather, and nobody could tell.
+            // A counter that has hardly begun would repeat itself, which no reader could tell.
             if event > 2 {
                 self.reset = Some((event - 1, count));
                 self.record.strayed.push((now, self.connection));
@@ -403,7 +403,7 @@ impl How {
     }
 }
 
-/// What became of one event at its source.
+/// How a source sent one event.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::campaign) struct Made {
     /// When it was sent.
@@ -495,7 +495,7 @@ impl Record {
 /// Pause before the next attempt.
 const STRANGER_RETRY: Duration = Duration::from_millis(30);
 
-/// Somebody who connects again and again, until told to leave.
+/// A client that connects again and again, until it is ordered to leave.
 pub(in crate::campaign) struct Stranger {
     address: String,
     seed: u64,
@@ -508,7 +508,7 @@ pub(in crate::campaign) struct Stranger {
 }
 
 impl Stranger {
-    /// Somebody who bothers this readout unit.
+    /// A stranger that connects to this readout unit.
     pub(in crate::campaign) fn new(
         site: &Site<'_>,
         around: &Surroundings,

@@ -62,7 +62,7 @@ fn pool(name: &str, block: usize, blocks: usize) -> Pool {
     Pool::new_untouched(PoolConfig::heap(name, block, blocks)).expect("there is memory for a small pool")
 }
 
-/// Who a node is: its life is told by its UTC clock, as the program does it.
+/// The identity of a node: its UTC clock numbers its lives, as in the program.
 fn identity(node: NodeId, around: &Surroundings) -> Identity {
     let incarnation = Incarnation(around.clock.utc().0.max(1) as u64);
     Identity { node, incarnation, run: RunNumber(0), epoch: Epoch(u32::from(node == NodeId::MANAGER)) }
@@ -70,9 +70,9 @@ fn identity(node: NodeId, around: &Surroundings) -> Identity {
 
 /// The drive on simulated endpoints.
 pub(super) enum ManagerMachine {
-    /// Nobody asks whether it may speak.
+    /// It needs no lease to speak.
     Free(Box<ManagerDrive<Endpoints>>),
-    /// It speaks while it has the lease.
+    /// It speaks only while it has the lease.
     Contender(Box<StandbyDrive<Endpoints, Line>>),
 }
 
@@ -134,7 +134,7 @@ impl ManagerMachine {
         }
     }
 
-    /// Somebody gives it a command.
+    /// Gives it a command.
     pub(super) fn command(&mut self, now: Instant, command: ropewalk_flow::control::RunCommand) {
         self.drive_mut().command(now, command);
     }
@@ -144,7 +144,7 @@ impl ManagerMachine {
         self.drive_mut().standing()
     }
 
-    /// The lumisections that it closed, in order, each told once.
+    /// The lumisections that it closed, in order, each once.
     pub(super) fn ended_lumisections(&mut self) -> Vec<LumisectionEnd> {
         std::iter::from_fn(|| self.drive_mut().next_ended_lumisection()).collect()
     }

@@ -154,7 +154,8 @@ impl Farm {
         self.waiting.extend((0..packing).map(|event| (flow, finished.number, event)));
     }
 
-    /// Time passes: what nobody decided in time is decided by default, who said nothing for too long loses his events.
+    /// Time passes: events without a decision in time are decided by default, and a node that is silent for too long
+    /// loses its events.
     pub(super) fn pass(&mut self, now: Instant) {
         self.pushes = 0;
         let overdue = self.undecided.iter().filter(|place| self.sets[place].deadline <= now);
@@ -374,7 +375,7 @@ impl Farm {
         Ok(())
     }
 
-    /// Nobody waits for a node while one has room, at the end of a turn in which fewer pushes were sent than it may.
+    /// Checks that no event waits for a node while one has room, at the end of a turn with fewer pushes than allowed.
     pub(super) fn check_rest(&self) -> Result<(), Broken> {
         let willing = self.nodes.iter().position(|node| node.credit() > 0);
         match (willing, self.waiting.first()) {
@@ -402,7 +403,7 @@ impl Farm {
     }
 }
 
-/// So many pushes may be all of a turn, beside what it flushes; what is left follows in the next one.
+/// At most so many pushes in a turn, beside what it flushes; the rest follow in the next turn.
 const PUSHES: usize = 250;
 
 /// What a node, in its present life, heard from one gateway and said to it.
@@ -410,9 +411,9 @@ const PUSHES: usize = 250;
 struct Talk {
     /// Which life of the gateway.
     life: Incarnation,
-    /// No decision is awaited below this number, as far as it was told.
+    /// The gateway has said that no decision is awaited below this number.
     floor: u64,
-    /// Numbers below this one exist, as far as it was told.
+    /// The gateway has said that numbers below this one exist.
     next: u64,
     said: BTreeMap<u64, (Verdict, u32)>,
 }
@@ -451,7 +452,7 @@ pub(super) struct Decided {
     told: Vec<(Incarnation, u64)>,
 }
 
-/// Everybody but gateways.
+/// Nodes, triggers and readers of decisions: every member but the gateways.
 #[derive(Debug)]
 pub(super) struct Voices {
     scenario: Rc<Scenario>,

@@ -60,7 +60,7 @@ pub enum Fault {
         /// How many.
         count: u64,
     },
-    /// Somebody sends nonsense to everybody, under a name of his own and under that of a source.
+    /// A stranger sends nonsense to all members, under a name of its own and under that of a source.
     Stranger,
     /// A node's process is gone; after that time a new one is started, which knows nothing.
     NodeKilled(u16),
@@ -123,7 +123,7 @@ impl Fault {
         }
     }
 
-    /// Whether somebody is away while it lasts whom the run waits for: readers of decisions come and go as they like.
+    /// Whether a member is away meanwhile that the run waits for. Readers of decisions come and go as they like.
     pub(super) const fn keeps_away(&self) -> bool {
         match self {
             Self::Sleeps(place) => !matches!(place, Place::Reader(_)),
@@ -227,7 +227,7 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
     let mut before = Duration::ZERO;
     let mut faults = Vec::new();
     for _ in 0..count {
-        // Nobody is there at first.
+        // Before the begin, nodes are still missing.
         let at = if draw.one_in(6) {
             begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
         } else {

@@ -214,7 +214,7 @@ impl World {
     }
 }
 
-/// The world's time before which no gateway's clock showed this: how it went before it last changed, nobody knows any more.
+/// The world's time before which no gateway's clock showed this. How the clock went before its last change is unknown.
 fn never_before(local: Instant) -> Instant {
     Instant::ZERO.after(local.since(Instant::ZERO).div_f64(1.0 + WORST_DRIFT))
 }
@@ -309,7 +309,7 @@ impl World {
                         })?;
                     }
                     Item::Record { .. } => {}
-                    // Whoever was killed had no time to end what it wrote.
+                    // A gateway that was killed had no time to finish what it wrote.
                     Item::Damaged { .. } if lives.len() > 1 => {}
                     Item::Damaged { offset, .. } => return Err(broken(format!("damaged at {offset}"))),
                 }

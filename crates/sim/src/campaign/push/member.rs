@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How soon somebody has a turn again who found nothing to do.
+/// How soon a member that found nothing to do has a turn again.
 const MOMENT: Duration = Duration::from_micros(50);
 
 /// Who takes part.
@@ -327,11 +327,11 @@ impl Drive for GatewayMachine {
 pub(super) type NodeMachine = FarmNodeDrive<FarmLink>;
 pub(super) type TriggerMachine = PacketSourceDrive<Inlet, Outlet>;
 
-/// How long a gateway waits at the end for what is on its way.
+/// How long a gateway waits at the end for packets in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Bytes that the queue of a connection between gateway and node holds.
 const SEND_QUEUE: usize = 64 << 10;
-/// The longest packet of anybody.
+/// The longest packet that a member sends.
 const LARGEST: usize = 16 << 10;
 /// Above this share of held memory, in percent, packets are copied out of it.
 const EVACUATE_ABOVE: usize = 75;
@@ -361,7 +361,7 @@ impl Site<'_> {
     fn inlet(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, pool: Pool) -> Inlet {
         let batch = self.scenario.rooms.batch;
         let config = ReceiveConfig { batch, largest: LARGEST, ..ReceiveConfig::new(Flow::Udp, at) };
-        let inner = self.network.receiver(config, pool).expect("nobody else receives there");
+        let inner = self.network.receiver(config, pool).expect("no other receiver has this address");
         Inlet::new(inner, place, clock.clone(), self.referee.clone())
     }
 
@@ -391,7 +391,7 @@ impl Site<'_> {
             Place::Node(_) => Connections::connect(endpoints, staging),
             _ => {
                 Connections::listen(endpoints, &at.to_string(), staging, Callers::Speaking)
-                    .expect("nobody else listens there")
+                    .expect("no other listener has this address")
                     .0
             }
         };
@@ -406,7 +406,7 @@ impl Site<'_> {
             let at = self.scenario.gateways_at().decisions(gateway, flow);
             let (endpoints, staging) = (self.endpoints(clock, at, room), Staging::new(pool("told", LARGEST, 64)));
             let listening = Connections::listen(endpoints, &at.to_string(), staging, Callers::Listening);
-            readers[usize::from(flow)] = decision_readers(listening.expect("nobody else listens there").0);
+            readers[usize::from(flow)] = decision_readers(listening.expect("no other listener has this address").0);
         }
         readers
     }

@@ -178,14 +178,14 @@ struct Kind {
     samples: Vec<EventSample>,
 }
 
-/// Who watches a gateway, through all of its lives.
+/// A client that watches a gateway through all of its lives.
 pub(super) struct Watcher {
     pub(super) tap: Tap,
     kinds: [Kind; 2],
 }
 
 impl Watcher {
-    /// Who asks for any event, and for one that lacks something.
+    /// A watcher that asks for any event, and for an incomplete one.
     pub(super) fn new(scenario: &Scenario) -> Self {
         let sources = scenario.flows.iter().map(|flow| usize::from(flow.sources.sources)).max();
         let kinds = [false, true].map(|is_incomplete| Kind {
@@ -199,7 +199,7 @@ impl Watcher {
         watcher
     }
 
-    /// Takes what has come, and asks anew.
+    /// Takes the samples that have come, and asks for more.
     pub(super) fn look(&mut self) {
         for kind in self.kinds.iter_mut().filter(|kind| kind.samples.len() < MOST) {
             if let Some(sample) = kind.asked.as_mut().and_then(Asked::take) {
@@ -215,7 +215,7 @@ impl Watcher {
 }
 
 impl World {
-    /// Whoever watched was shown events as they were.
+    /// Checks that watchers were shown events as they were.
     pub(super) fn judge_samples(&self) -> Result<(), Broken> {
         let referee = self.referee.borrow();
         for (gateway, watcher) in (0u16..).zip(&self.watchers) {
@@ -231,12 +231,12 @@ impl World {
                 let is_wanted = !kind.selection.is_incomplete || !sample.is_complete();
                 let is_named = sample.builder == NodeId::builder(gateway);
                 Broken::unless(is_right && is_wanted && is_named, Checker::Content, || {
-                    format!("gw{gateway}: whoever watches was shown {sample:?}")
+                    format!("gw{gateway}: a watcher was shown {sample:?}")
                 })?;
             }
             let was_something = sets().next().is_some();
             Broken::unless(!was_something || !watcher.kinds[0].samples.is_empty(), Checker::Loss, || {
-                format!("gw{gateway}: whoever watched all the time saw no event")
+                format!("gw{gateway}: a watcher saw no event in the whole run")
             })?;
         }
         Ok(())

@@ -154,7 +154,7 @@ impl Sender for Outlet {
     }
 }
 
-/// Who is where on the network of connections, by the numbers of hosts there. Clones are the same directory.
+/// The address of each host on the network of connections, by the host's number. Clones are the same directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory(Arc<Mutex<Known>>);
 
@@ -182,7 +182,7 @@ impl Directory {
         self.known().addresses.get(host as usize).copied()
     }
 
-    /// All hosts that anybody at an address is or was.
+    /// All hosts that have or had this address.
     pub(super) fn hosts_of(&self, ip: Ipv4Addr) -> Vec<u32> {
         let known = self.known();
         (0..).zip(&known.addresses).filter(|(_, address)| *address.ip() == ip).map(|(host, _)| host).collect()
@@ -249,9 +249,9 @@ impl Dispatcher for Lines {
     }
 
     fn abort(&mut self, endpoint: Endpoint) {
-        // Nobody says anything here that could not be understood.
+        // Every message here can be understood, so a connection is cut off only if it refused one.
         self.directory.keep(Broken::unless(self.refused == Some(endpoint), Checker::Loss, || {
-            format!("{}: somebody was cut off who had room for what he was told", self.at)
+            format!("{}: a peer was cut off although it had room for its messages", self.at)
         }));
         self.inner.abort(endpoint);
     }

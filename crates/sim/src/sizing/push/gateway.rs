@@ -239,7 +239,7 @@ impl InputQueue {
             match message {
                 Outgoing::Progress(node, progress) => self.results.messages.push((node, Message::Progress(progress))),
                 Outgoing::Throttle(throttle) => self.results.throttle = Some(throttle),
-                // Decisions leave in order; nobody here waits for them.
+                // Decisions leave in order; nothing here waits for them.
                 Outgoing::Stream(_) => {}
             }
         }
@@ -391,7 +391,8 @@ impl Node {
         }
     }
 
-    /// What is due is decided: `decided` hears of it, `said` what is to be told to which queue.
+    /// Finishes the tasks that are due. Calls `decided` for each decided event, and `said` with each message and its
+    /// queue.
     pub(super) fn turn(
         &mut self,
         now: u64,

@@ -38,12 +38,13 @@ pub(super) struct FlowSources {
     pace: Pace,
     /// When each source's link is free.
     free_at: Vec<u64>,
-    /// Those of sets that are on their way, in the order of their numbers.
+    /// The flights of sets, in the order of their numbers.
     flights: VecDeque<Flight>,
     first_flight: u64,
     times: Box<[u64]>,
-    /// Sets that were triggered; events that were, and those that found no gateway.
+    /// Sets that were triggered.
     pub(super) sets: u64,
+    /// Events that found no gateway.
     pub(super) vetoed: u64,
     pub(super) load: Load,
 }
@@ -202,7 +203,7 @@ impl PacketMaker {
         let mut encoder = MepEncoder::new(first_event as u32, 0, bytes);
         for _ in 0..*packing {
             let banks = size.next(random).next_multiple_of(4).clamp(BANK_HEADER_BYTES as u32, *most_banks);
-            // What is in a bank nobody looks at.
+            // Nothing reads the content of a bank.
             let fits = encoder.fragment(|out| out.resize(out.len() + banks as usize, 0));
             fits.expect("banks are as long as their share of a packet at most");
         }
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!((port.take(0, 100), port.take(0, 100), port.take(10, 100)), (Some(100), Some(200), None));
         assert_eq!(port.room_for(10, 100), Err(100));
         assert_eq!((port.room_for(100, 100), port.take(100, 100)), (Ok(()), Some(300)));
-        assert_eq!(port.take(1000, 100), Some(1100), "nobody is before it");
+        assert_eq!(port.take(1000, 100), Some(1100), "no packet is before it");
         assert_eq!((port.packets, port.lost, port.most_held, port.load.busy), (5, 1, 200, 400));
     }
 }

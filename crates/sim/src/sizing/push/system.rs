@@ -270,10 +270,10 @@ const fn accept() -> f64 {
 
 impl PushSystem {
     /// Reads and checks a text; errors give `file` as its name. The values in `instead` (a key such as `gateway.queues` or
-    /// `flow[0].packing`, and a value as it would stand in the file) take the place of the file's.
+    /// `flow[0].packing`, and a value as in the file) override those of the file.
     ///
     /// # Errors
-    /// Where what is in it or in `instead` is no system.
+    /// If the text with the values of `instead` is no valid system.
     pub fn parse(file: &str, text: &str, instead: &[(String, String)]) -> Result<Self, ConfigurationError> {
         parse_as(file, text, &|name| std::env::var(name).ok(), instead, |system, faults| {
             faults.keep(check(system));

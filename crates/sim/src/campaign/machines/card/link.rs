@@ -1,5 +1,5 @@
-//! One e-link of a card: what it sends, what became of each chunk in its blocks, and how many fragments must, and may, count
-//! as received.
+//! One e-link of a card: what it sends, how each chunk ends up in its blocks, and how many fragments must, and may,
+//! count as received.
 
 use crate::campaign::cards::{CardSetting, Damage, Trouble};
 use crate::campaign::content::Contents;
@@ -69,7 +69,7 @@ impl UnderWay {
         Self { event, is_again, how, first, last, begins, ends, begun, is_spoilt, is_doubtful, status, bytes }
     }
 
-    /// Whether it is a time-out in one piece, which looks like the end of a chunk to whoever missed something.
+    /// Whether it is a time-out in one piece, which looks like the end of a chunk to a reader that missed something.
     fn may_be_an_end(&self) -> bool {
         self.first == self.last && matches!(self.how, How::Flagged(status, _) if status.has(Status::TIMED_OUT))
     }
@@ -91,7 +91,7 @@ pub(in crate::campaign) struct Link {
     pub(super) id: SourceId,
     pub(super) record: Record,
     pub(super) tally: Tally,
-    /// Every whole chunk, where somebody subscribes to them.
+    /// Every whole chunk, if there are subscribers for them.
     pub(super) said: Vec<Said>,
     is_heard: bool,
     pub(super) next: u64,
@@ -169,7 +169,7 @@ impl Link {
         self.encoder.format()
     }
 
-    /// A new ring: nobody has received anything from it.
+    /// A new ring, from which nothing has been received yet.
     pub(super) fn begin_ring(&mut self) {
         self.tally = Tally::default();
     }
@@ -464,8 +464,9 @@ pub(super) struct Tally {
     begun: Vec<u64>,
     /// Where something ends that may count or not: a piece without a beginning, a time-out after a loss.
     perhaps: Vec<u64>,
-    /// From where to where each chunk was open for the reader; of those that never end, where they begin.
+    /// Where each chunk that has ended was open for the reader: from, to.
     spans: Vec<(u64, u64)>,
+    /// Where chunks begin that have not ended.
     endless: Vec<u64>,
 }
 
@@ -497,14 +498,14 @@ impl Tally {
         self.spans.extend(self.endless.drain(..).map(|start| (start, end)));
     }
 
-    /// Where the oldest chunk begins that is open for who has read so far.
+    /// Where the oldest chunk begins that is open for a reader that has handed on this much.
     pub(super) fn oldest_open(&self, handed_on: u64) -> Option<u64> {
         let spans = self.spans.iter().filter(|&&(_, end)| end > handed_on).map(|&(start, _)| start);
         spans.chain(self.endless.iter().copied()).filter(|&start| start < handed_on).min()
     }
 
-    /// The fewest and the most fragments that count as received where everything was handed on up to the first position,
-    /// and decoded up to the second; and the fewest where the ring has ended there.
+    /// The fewest and the most fragments that count as received if everything was handed on up to the first position
+    /// and decoded up to the second; and the fewest if the ring has ended there.
     pub(super) fn bounds(&self, handed_on: u64, decoded: u64) -> (u64, u64, u64) {
         let until = |ends: &[u64], position: u64| ends.partition_point(|&end| end <= position) as u64;
         let most = until(&self.begun, decoded) + until(&self.perhaps, decoded);
