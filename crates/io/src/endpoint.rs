@@ -434,7 +434,7 @@ pub trait Dispatcher {
 
 /// An object on its way between two endpoints of one process, and how much room it takes in the send queue.
 ///
-/// Whoever sends and whoever receives agree on its type; the endpoints look at the weight alone. An emptied parcel
+/// The sender and the receiver agree on its type; the endpoints look at the weight alone. An emptied parcel
 /// may go back over the same connection and be filled again, so that nothing is allocated while data flow.
 pub struct Parcel {
     content: Box<dyn Any + Send>,

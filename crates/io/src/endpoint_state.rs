@@ -374,7 +374,7 @@ impl Ends {
         self.own = OwnEnd::Shut;
     }
 
-    /// Everything of the peer's direction was received; tells so where the endpoint goes on all the same.
+    /// The peer's direction was received to its end. Reports that where the endpoint goes on nevertheless.
     pub(crate) fn peer_ended(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) {
         if !self.peer_finished && self.half_close && self.own == OwnEnd::Open {
             events.push(Event::Finished { endpoint });
@@ -382,7 +382,7 @@ impl Ends {
         self.peer_finished = true;
     }
 
-    /// Both directions have ended, or nobody wants to go on with the own one.
+    /// Both directions have ended, or the peer's has and the own one is not to go on.
     pub(crate) fn are_over(&self) -> bool {
         self.peer_finished
             && match self.own {

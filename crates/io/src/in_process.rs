@@ -661,7 +661,7 @@ struct Inbox {
     requests: Mutex<Option<Vec<Request>>>,
 }
 
-/// Somebody wants to connect.
+/// A peer's request to connect.
 struct Request {
     service_point: ServicePoint,
     half: Half,
@@ -744,7 +744,7 @@ impl Inbox {
         requests.iter_mut().flat_map(|requests| requests.drain(..)).for_each(&mut each);
     }
 
-    /// Lets nobody in any more; what waits is dropped.
+    /// Refuses all further requests; those that wait are dropped.
     fn shut(&self) {
         let requests = lock(&self.requests).take();
         drop(requests);

@@ -528,23 +528,23 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskCause> {
 fn create_file(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
-    // Says to whoever recovers files that this one has a living writer; where locks are unknown, nothing does.
+    // Tells programs that recover files that this one has a living writer. Without locks there is no such sign.
     let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     if preallocate > 0 {
-        // The size stays what was written, so that a reader never sees zeros at the end. Where it cannot be
-        // done the file grows as it is written; where there is no room the first append will say so.
+        // The size stays what was written, so that a reader never sees zeros at the end. If preallocation fails,
+        // the file grows as it is written; if there is no room, the first append reports that.
         let _ = fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, preallocate);
     }
     Ok(file)
 }
 
-/// The error of a write that the file system or the device does not know (`EINVAL`).
+/// The error of a write that the file system or the device does not support (`EINVAL`).
 const INVALID: i32 = Errno::INVAL.raw_os_error();
 
-/// The error of whoever finds no memory (`ENOMEM`).
+/// The error of a call that gets no memory (`ENOMEM`).
 const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
 
-/// A second way into a file, past the page cache; none where the file system has no such way, or no use for it.
+/// A second descriptor of a file, past the page cache; none where the file system offers none or has no use for it.
 fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Files in memory are their own page cache, whatever their file system says.

@@ -52,7 +52,7 @@ pub(super) struct Gather {
     messages: Vec<msghdr>,
 }
 
-// SAFETY: the pointers are only handed to the kernel; nobody else follows them.
+// SAFETY: the pointers are only handed to the kernel; no other code follows them.
 unsafe impl Send for Gather {}
 
 impl Gather {

@@ -234,27 +234,27 @@ impl Timers {
         Self { untimed: Vec::with_capacity(endpoints), running: Vec::with_capacity(endpoints) }
     }
 
-    /// The endpoint has so long from the next poll on, in place of what it had before.
+    /// Gives the endpoint this time limit from the next poll on, in place of an earlier one.
     pub(super) fn start(&mut self, endpoint: Endpoint, limit: Duration) {
         self.untimed.retain(|(known, _)| *known != endpoint);
         self.running.retain(|(known, _)| *known != endpoint);
         self.untimed.push((endpoint, limit));
     }
 
-    /// Lets time begin for those that wait for it, and forgets those that are no longer awaited: a connection can be
-    /// there as soon as it was asked for.
+    /// Starts the time limits that wait to start, and forgets endpoints that are no longer awaited: a connection can be
+    /// established as soon as it is asked for.
     pub(super) fn begin(&mut self, now: Instant, is_awaited: impl Fn(Endpoint) -> bool) {
         self.running.extend(self.untimed.drain(..).map(|(endpoint, limit)| (endpoint, now.after(limit))));
         self.running.retain(|(endpoint, _)| is_awaited(*endpoint));
     }
 
-    /// One whose time is over, once.
+    /// An endpoint whose time is over; each one once.
     pub(super) fn next_expired(&mut self, now: Instant) -> Option<Endpoint> {
         let place = self.running.iter().position(|(_, deadline)| *deadline <= now)?;
         Some(self.running.swap_remove(place).0)
     }
 
-    /// Whether somebody's time is still to begin.
+    /// Whether a time limit has yet to start.
     pub(super) fn has_untimed(&self) -> bool {
         !self.untimed.is_empty()
     }

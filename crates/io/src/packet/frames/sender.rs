@@ -284,7 +284,8 @@ impl<T: Transmit> Sender for FrameSender<T> {
     }
 }
 
-/// How soon the kernel is looked at again: while somebody's card is not known, and to see whether one has changed.
+/// How soon to read the kernel's table again: while a neighbour's card is unknown, and later, to see whether one has
+/// changed.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_secs(1);
 

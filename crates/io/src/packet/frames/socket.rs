@@ -291,7 +291,7 @@ pub(super) fn attach_program(
 pub(super) unsafe fn call<T>(command: libc::c_int, what: &T) -> io::Result<OwnedFd> {
     // SAFETY: says the caller.
     let descriptor = unsafe { ask(command, what) }?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

@@ -373,7 +373,7 @@ impl Pattern {
         })
     }
 
-    /// Whether nobody holds a slice of it any more.
+    /// Whether none of its slices is held any more.
     pub(crate) fn came_back(self) -> bool {
         let Self { master, mut pool } = self;
         drop(master);
