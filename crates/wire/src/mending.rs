@@ -232,7 +232,7 @@ impl From<Description> for StreamFrames {
 }
 
 impl StreamFrames {
-    /// What stands at the front of some bytes.
+    /// Looks at what some bytes begin with.
     pub fn front(&self, bytes: &[u8], search: &mut Search) -> Front {
         match self {
             Self::Described(description) => description.front(bytes, search),
