@@ -197,7 +197,7 @@ impl<T> SendQueue<T> {
         Self { items: VecDeque::with_capacity(items), ..Self::new(bound) }
     }
 
-    /// Other limits from now on; whoever sets them sends much, and the queue grows here rather than while it does.
+    /// Sets other limits from now on. A user that sets them sends much: the queue grows here, not while it sends.
     pub(crate) fn set_limits(&mut self, limits: SendLimits) {
         self.limits = limits;
         self.items.reserve((limits.bound / USUAL_ITEM_BYTES).min(MOST_RESERVED).saturating_sub(self.items.len()));

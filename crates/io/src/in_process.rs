@@ -252,7 +252,7 @@ impl Dispatcher for InProcess {
         let end = |inbox: &Inbox| (inbox.number, Arc::clone(&inbox.doorbell));
         let (here, there) = pair(end(&self.inbox), end(acceptor), self.config.ring_slices);
         let endpoint = self.add(here, State::Connecting);
-        // Nobody there: the other half is dropped unanswered, and the next poll reports a refusal.
+        // Without a listener, the other half is dropped unanswered, and the next poll reports a refusal.
         if let Some((service_point, inbox)) = listener {
             inbox.leave(Request { service_point, half: there });
         }

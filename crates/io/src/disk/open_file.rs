@@ -46,7 +46,7 @@ pub(super) struct OpenFile {
 /// How appends are packed.
 struct Packing {
     compression: Compression,
-    /// What the writer packs with where nobody else does.
+    /// What the writer packs with where there are no packing threads.
     packer: Packer,
     /// Bytes that are in the file, as they were before they were packed.
     length: u64,
@@ -139,7 +139,7 @@ impl OpenFile {
             let _ = remove(&self.path);
             return Err(DiskCause::Deleted);
         }
-        // Whoever moved it has a file that ends with its last good append.
+        // The program that moved it has a file that ends with its last good append.
         self.cut();
         self.descriptor = again;
         self.name_synced = false;
@@ -237,8 +237,8 @@ impl OpenFile {
         self.conclude(waiting, bytes, failure, done, tally);
     }
 
-    /// The first ones are told to be written while others are still packed, or on their way, so that whoever has more to append
-    /// can bring it before the disk has nothing to do.
+    /// The first ones are reported as written while others are still packed or in flight, so that a user that has more
+    /// to append can bring it before the disk runs out of work.
     fn append_by_helper(
         &mut self,
         mut intake: Intake<'_>,
@@ -267,7 +267,7 @@ impl OpenFile {
             }
             let is_accepted = self.accept_written(&mut pending, helper.written_to(), done);
             if is_accepted {
-                // Whoever waits may have more as soon as it hears of what is written.
+                // A waiting user may have more as soon as it hears of what is written.
                 intake.user_bell.notify();
             }
             if has_next || is_accepted {
@@ -344,7 +344,7 @@ impl OpenFile {
             let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
             match failure {
                 Some(cause) if self.length + written_bytes > reached => {
-                    // Counted once for all of them: whoever knows the new number knows that they come back.
+                    // Counted once for all of them: a user that knows the new number knows that they come back.
                     if self.failures == append.known_failures {
                         self.failures = self.failures.wrapping_add(1);
                         self.last_failure = cause;

@@ -290,7 +290,7 @@ impl Writer {
         if sync {
             file.sync_bytes()?;
         }
-        // Whoever finds the file finds its checksum.
+        // A reader that finds the file also finds its checksum.
         file.write_checksum(final_path, sync)?;
         open_file::rename(&file.path, final_path)?;
         file.is_published = true;

@@ -232,7 +232,7 @@ impl EventDispatcher {
                 }
             }
             Low::Received { endpoint, slice } => self.receive(now, endpoint, slice),
-            // Nobody hands objects over: the layer carries bytes.
+            // No objects are handed over: the layer carries bytes.
             Low::HandedOver { .. } => {}
             Low::SendQueueHigh { endpoint } => self.exchange.tell(Event::QueueHigh { endpoint }),
             Low::SendQueueLow { endpoint } => self.exchange.tell(Event::QueueLow { endpoint }),

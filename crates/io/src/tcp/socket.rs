@@ -156,7 +156,7 @@ pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno>
     Ok((socket, address.ok_or(Errno::CONNABORTED)?.try_into()?))
 }
 
-/// Makes a socket that somebody else made like our own.
+/// Gives a socket made elsewhere the settings of our own.
 pub(super) fn ready_to_adopt(socket: &OwnedFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(socket, FdFlags::CLOEXEC)?;
     Ok(rustix::io::ioctl_fionbio(socket, true)?)
@@ -168,7 +168,7 @@ pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
         Ok(Ok(())) => {}
         Ok(Err(error)) | Err(error) => return Err(connect_cause(error)),
     }
-    // A connection to a free local port can, rarely, meet itself there: nobody listens, so it is refused.
+    // A connection to a free local port can, rarely, meet itself there: there is no listener, so it is refused.
     let local: Option<SocketAddr> = net::getsockname(socket).ok().and_then(|address| address.try_into().ok());
     if local.is_some() && local == peer(socket) { Err(ConnectCause::Refused) } else { Ok(()) }
 }
@@ -278,7 +278,7 @@ mod tests {
         for wrong in ["localhost", ":80", "localhost:http", "[::1]", "localhost:70000"] {
             assert!(matches!(resolve(wrong), Err(EndpointError::BadAddress { .. })), "{wrong}");
         }
-        let error = resolve("board.invalid:80").expect_err("no such name is given to anybody");
+        let error = resolve("board.invalid:80").expect_err("a reserved name that is never assigned");
         assert!(matches!(&error, EndpointError::NoSuchName { name, .. } if name == "board.invalid"), "{error}");
         assert!(error.to_string().contains("does not resolve"), "{error}");
     }

@@ -97,8 +97,9 @@ impl Assembly {
         self.goes_on = if matches!(state, State::Within) { next } else { NEVER };
     }
 
-    /// A good block comes. Returns how many are missing before it, modulo 32: then [`Self::give_up`] was called.
-    /// The first block of all is believed; if it is not number 0, the e-link is joined in the middle.
+    /// A good block comes. Returns how many are missing before it, modulo 32; if any are, the state is as after
+    /// [`Self::give_up`]. The first block of all is believed; if it is not number 0, the e-link is joined in the
+    /// middle.
     #[inline]
     pub fn begin_block(&mut self, header: BlockHeader) -> u8 {
         let behind = (header.sequence + 1) % SEQUENCES;
@@ -113,7 +114,7 @@ impl Assembly {
     }
 
     /// A damaged block comes whose header can be read. If it has the expected number, it is taken to be of this e-link:
-    /// returns true, and [`Self::give_up`] was called. Otherwise it may be of any e-link.
+    /// returns true, and the state is as after [`Self::give_up`]. Otherwise it may be of any e-link.
     pub fn damaged_block(&mut self, header: BlockHeader) -> bool {
         let is_next = self.next == header.sequence;
         if is_next {

@@ -33,7 +33,7 @@ pub const UDP_BYTES: usize = 8;
 /// The protocol number of UDP in an IPv4 header.
 pub const UDP_PROTOCOL: u8 = 17;
 
-/// A number for experiments (RFC 3692) that nobody else has, for data straight in IP packets.
+/// A number for experiments (RFC 3692) that no protocol is assigned, for data straight in IP packets.
 pub const EXPERIMENTAL_PROTOCOL: u8 = 253;
 
 /// The two bytes at `at`, which must be there.

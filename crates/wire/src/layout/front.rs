@@ -197,7 +197,7 @@ impl Trailed<'_> {
         if !search.adrift && !begin.is_in(window) {
             return self.go_adrift(search, *cause);
         }
-        // Whoever lost his way may have lost the rhythm of the words as well.
+        // After a loss the alignment of words may be lost as well.
         let step = if search.adrift { 1 } else { self.step };
         let last = if search.adrift { window.len() } else { window.len().min(self.plan.most) };
         let mut end = (search.seen + 1).max(self.plan.least).div_ceil(step) * step;

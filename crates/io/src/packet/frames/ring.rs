@@ -47,7 +47,7 @@ pub struct RingConfig {
     pub patience: Duration,
     /// Several receivers with this number each get a part of the packets: those of one sender go to the same one.
     pub group: Option<u16>,
-    /// Whether UDP's checksums are looked at that nobody has looked at before: most cards do.
+    /// Whether to verify UDP checksums that were not verified before: most cards do that.
     pub verify_checksums: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct RingReceiver {
     socket: OwnedFd,
     /// Ends the way of what the ring has got, where that may be.
     _spare: Option<OwnedFd>,
-    /// For the kernel somebody listens at the address.
+    /// To the kernel, this is a listener at the address.
     _listener: OwnedFd,
     address: SocketAddrV4,
     wanted: Wanted,
@@ -93,7 +93,7 @@ pub struct RingReceiver {
     /// The block that comes next, or is open.
     block: u32,
     open: Option<Open>,
-    /// Blocks behind that one that nobody holds, up to the first that somebody does.
+    /// Blocks after that one that are not held, up to the first that is.
     ahead: usize,
     counters: ReceiveCounters,
     around: Around,
@@ -295,7 +295,7 @@ fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
 }
 
 /// Shares the packets with the other sockets of a group, or is a group of its own: in either case the kernel puts
-/// fragments together before anybody gets them.
+/// fragments together before any socket gets them.
 fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
     // Who is alone gets everything: then the kernel need not look at each packet for whose it is.
     let kind = match group {
@@ -389,7 +389,7 @@ impl Receiver for RingReceiver {
         MemoryInUse { held: all - self.usable_blocks(), all }
     }
 
-    /// Whole blocks: those that are handed over and were not read, of those that nobody holds.
+    /// Whole blocks: those handed over and not read, of those that are not held.
     fn queue_in_use(&mut self) -> QueueInUse {
         let usable = self.usable_blocks();
         // They are handed over in their order, so that the first one that is not is found by halves.

@@ -156,8 +156,8 @@ fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result
     set(socket, level, name, &program)
 }
 
-/// Lets nothing through to a socket that is bound: for the kernel somebody listens there, so that it does not answer that
-/// nobody does, and a port stays reserved.
+/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that
+/// there is none, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
 }

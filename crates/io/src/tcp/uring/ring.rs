@@ -296,7 +296,7 @@ impl Ring {
     /// The system call, without waiting.
     fn enter(&mut self, queued: usize) {
         let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: what the operations name stays, by the promise of whoever pushed them; no argument is given.
+        // SAFETY: what the operations name stays, by the promise of the code that pushed them; no argument is given.
         let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued as u32, 0, flags, None) };
         if entered.is_ok_and(|entered| entered == queued) {
             self.gather.clear();
@@ -322,7 +322,7 @@ impl Ring {
         !self.has_work()
     }
 
-    /// A bell that nobody hears costs time.
+    /// Stops watching the bell: a bell that is not heard costs time.
     pub(super) fn stop_listening(&mut self) {
         if self.listening {
             self.ring.completion().disable_eventfd();

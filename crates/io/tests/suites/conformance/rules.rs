@@ -307,7 +307,7 @@ pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_h
     world.finish();
 }
 
-/// Where nothing is read, somebody who looks learns of the end, or is told by an event.
+/// Where nothing is read, a look shows the end, or an event reports it.
 pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism>() {
     if !M::HAS_POOL {
         return;

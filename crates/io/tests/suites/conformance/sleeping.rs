@@ -276,7 +276,7 @@ fn a_sleep_is_ended_by_another_thread_and_by_any_bell() {
             std::thread::spawn(move || there.ring());
             assert!(waiter.wait_in(&mut tcp, PATIENCE), "{mechanism}");
             bell.silence();
-            assert!(!waiter.wait_in(&mut tcp, AT_ONCE), "{mechanism}: a bell that is silent wakes nobody");
+            assert!(!waiter.wait_in(&mut tcp, AT_ONCE), "{mechanism}: a silent bell wakes no thread");
         }
     });
 }

@@ -31,7 +31,7 @@ pub(crate) trait Mechanism: Default {
 
     /// An address to listen on, any port.
     const ANY_ADDRESS: &'static str;
-    /// Well-formed, and nobody listens there.
+    /// Well-formed, and without a listener.
     const NOBODY: &'static str;
     /// Whether received bytes lie in the receiver's own pool.
     const HAS_POOL: bool;

@@ -6,7 +6,7 @@
 //!                  │                                                        ▲
 //!   card ─ program ─┴─► receive ring ─► XdpReceiver ─► slices ──────────────┤
 //!             │                                                             │ a received frame can leave as it is
-//!             └► kernel: fragments, everybody else's     FrameSender<XdpTransmit> ─► transmit ring ─► card
+//!             └► kernel: fragments, other packets        FrameSender<XdpTransmit> ─► transmit ring ─► card
 //!                  └► a socket, read by XdpReceiver too       ▲ pool of frames to send ◄── completion ring
 //! ```
 //! One [`XdpCard`] attaches the program, which goes with it, also when the process dies: the kernel's link to the card is a
