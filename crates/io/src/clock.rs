@@ -27,20 +27,20 @@ impl Clock for MonotonicClock {
     }
 
     fn utc(&self) -> Utc {
-        // A clock set before 1970 gives 0 rather than an error that nobody could handle.
+        // A clock set before 1970 gives 0 rather than an error that no caller could handle.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Utc(since.as_nanos() as i64)
     }
 }
 
-/// How far the machine's civil time can be believed, as its kernel has it from whoever sets the clock (NTP, PTP).
+/// How reliable the machine's civil time is, as the kernel knows it from the program that sets the clock (NTP, PTP).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ClockQuality {
-    /// Somebody sets the clock, and has said so lately.
+    /// A program sets the clock, and has done so lately.
     pub is_synchronised: bool,
     /// How far it is probably off.
     pub estimated_error: Duration,
-    /// How far it is off at most; it grows while nobody sets the clock. 16 s is the kernel's greatest: nobody knows.
+    /// How far it is off at most; it grows while no program sets the clock. 16 s is the kernel's greatest: unknown.
     pub maximum_error: Duration,
 }
 

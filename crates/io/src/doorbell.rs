@@ -66,7 +66,7 @@ impl Doorbell {
     pub fn wait_for(&self, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut descriptors = [PollFd::new(&self.bell, PollFlags::IN)];
-        // An interrupted sleep ends early: whoever sleeps looks around and sleeps again.
+        // An interrupted sleep ends early: the caller looks around and sleeps again.
         let _ = rustix::event::poll(&mut descriptors, timeout.as_ref());
     }
 
@@ -100,19 +100,19 @@ impl Sleeper {
 
     /// The thread is about to sleep. What it waits for must be looked at *after* this.
     pub(crate) fn fall_asleep(&self) {
-        // A store would do. Loom does not know that what stands behind a swap in the order of writes is seen by whoever
-        // swapped, reports a bell that nobody rings, and tries every order of swaps without a bound.
+        // A store would do. Loom does not know that a thread that swaps sees what follows the swap in the order of
+        // writes; it reports a bell that is never rung, and tries every order of swaps without a bound.
         self.0.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The thread is awake. Whoever wanted to wake it at this moment costs it one sleep that ends at once.
+    /// The thread is awake. A wake-up at this very moment costs one sleep that ends at once.
     pub(crate) fn wake(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
-/// Run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-io --lib loom`. A bell that nobody rings is a deadlock, which
+/// Run by `RUSTFLAGS="--cfg loom" cargo test -p ropewalk-io --lib loom`. A bell that is never rung is a deadlock, which
 /// fails a model.
 #[cfg(all(loom, test))]
 mod loom_models {

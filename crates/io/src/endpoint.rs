@@ -81,7 +81,7 @@ impl fmt::Display for Peer {
 /// What a dispatcher reports. Events of one endpoint are in order; between endpoints there is none.
 #[derive(Debug)]
 pub enum Event {
-    /// Somebody wants to connect: answer with [`Dispatcher::accept`] or [`Dispatcher::reject`].
+    /// A peer wants to connect: answer with [`Dispatcher::accept`] or [`Dispatcher::reject`].
     ConnectionRequest {
         /// Where the request came in.
         service_point: ServicePoint,
@@ -203,12 +203,12 @@ impl fmt::Display for BrokenCause {
 /// Why a connection did not come to stand.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ConnectCause {
-    /// Nobody listens there.
+    /// There is no listener.
     Refused,
     /// The owner of the service point rejected the request (in-process and simulated; over TCP the peer
     /// of a rejected connection sees `Established`, then [`BrokenCause::Reset`]).
     Rejected,
-    /// Nobody answered in time.
+    /// The peer did not answer in time.
     TimedOut,
     /// The network says that the peer cannot be reached.
     Unreachable,
@@ -219,9 +219,9 @@ pub enum ConnectCause {
 impl fmt::Display for ConnectCause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused => out.write_str("nobody listens there"),
+            Self::Refused => out.write_str("there is no listener"),
             Self::Rejected => out.write_str("the peer rejected the connection"),
-            Self::TimedOut => out.write_str("nobody answered in time"),
+            Self::TimedOut => out.write_str("no answer in time"),
             Self::Unreachable => out.write_str("the peer cannot be reached"),
             Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
         }
@@ -249,7 +249,7 @@ pub enum EndpointError {
         /// What the system's resolver said.
         source: std::io::Error,
     },
-    /// Somebody else listens there.
+    /// Another program listens there.
     #[error("cannot listen on {address}: the address is taken; choose another port, or 0 for any free one")]
     AddressInUse {
         /// What was given.
@@ -351,11 +351,11 @@ pub trait Dispatcher {
     /// goes on by itself when blocks come back, or when another owner has some.
     fn is_dry(&self, endpoint: Endpoint) -> bool;
 
-    /// Copies the first bytes that wait to be received to `head`, as many as have come and fit, and says how many those
-    /// are. Nothing is taken: they are received afterwards as if nobody had looked. This needs no block, so that an
-    /// endpoint whose owner has none ([`is_dry`](Self::is_dry)) can be looked at; of others it may say 0. `None` where
-    /// nothing waits and nothing will come, since the peer has ended or the connection is broken: the endpoint is to be
-    /// closed.
+    /// Copies the first bytes that wait to be received to `head`, as many as have come and fit, and returns how many
+    /// they are. It takes nothing: the bytes are received afterwards as if without this call. This needs no block, so
+    /// that an endpoint whose owner has none ([`is_dry`](Self::is_dry)) can be looked at; of others it may say 0.
+    /// `None` where nothing waits and nothing will come, since the peer has ended or the connection is broken: the
+    /// endpoint is to be closed.
     fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize>;
 
     /// Whether the peer has closed its side, though bytes that it sent before may still wait; false where the transport
@@ -434,7 +434,7 @@ pub trait Dispatcher {
 
 /// An object on its way between two endpoints of one process, and how much room it takes in the send queue.
 ///
-/// Whoever sends and whoever receives agree on its type; the endpoints look at the weight alone. An emptied parcel
+/// The sender and the receiver agree on its type; the endpoints look at the weight alone. An emptied parcel
 /// may go back over the same connection and be filled again, so that nothing is allocated while data flow.
 pub struct Parcel {
     content: Box<dyn Any + Send>,

@@ -197,7 +197,7 @@ impl<T> SendQueue<T> {
         Self { items: VecDeque::with_capacity(items), ..Self::new(bound) }
     }
 
-    /// Other limits from now on; whoever sets them sends much, and the queue grows here rather than while it does.
+    /// Sets other limits from now on. A user that sets them sends much: the queue grows here, not while it sends.
     pub(crate) fn set_limits(&mut self, limits: SendLimits) {
         self.limits = limits;
         self.items.reserve((limits.bound / USUAL_ITEM_BYTES).min(MOST_RESERVED).saturating_sub(self.items.len()));
@@ -374,7 +374,7 @@ impl Ends {
         self.own = OwnEnd::Shut;
     }
 
-    /// Everything of the peer's direction was received; tells so where the endpoint goes on all the same.
+    /// The peer's direction was received to its end. Reports that where the endpoint goes on nevertheless.
     pub(crate) fn peer_ended(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) {
         if !self.peer_finished && self.half_close && self.own == OwnEnd::Open {
             events.push(Event::Finished { endpoint });
@@ -382,7 +382,7 @@ impl Ends {
         self.peer_finished = true;
     }
 
-    /// Both directions have ended, or nobody wants to go on with the own one.
+    /// Both directions have ended, or the peer's has and the own one is not to go on.
     pub(crate) fn are_over(&self) -> bool {
         self.peer_finished
             && match self.own {

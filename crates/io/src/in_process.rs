@@ -252,7 +252,7 @@ impl Dispatcher for InProcess {
         let end = |inbox: &Inbox| (inbox.number, Arc::clone(&inbox.doorbell));
         let (here, there) = pair(end(&self.inbox), end(acceptor), self.config.ring_slices);
         let endpoint = self.add(here, State::Connecting);
-        // Nobody there: the other half is dropped unanswered, and the next poll reports a refusal.
+        // Without a listener, the other half is dropped unanswered, and the next poll reports a refusal.
         if let Some((service_point, inbox)) = listener {
             inbox.leave(Request { service_point, half: there });
         }
@@ -661,7 +661,7 @@ struct Inbox {
     requests: Mutex<Option<Vec<Request>>>,
 }
 
-/// Somebody wants to connect.
+/// A peer's request to connect.
 struct Request {
     service_point: ServicePoint,
     half: Half,
@@ -744,7 +744,7 @@ impl Inbox {
         requests.iter_mut().flat_map(|requests| requests.drain(..)).for_each(&mut each);
     }
 
-    /// Lets nobody in any more; what waits is dropped.
+    /// Refuses all further requests; those that wait are dropped.
     fn shut(&self) {
         let requests = lock(&self.requests).take();
         drop(requests);

@@ -13,7 +13,7 @@ pub enum Scheduling {
     Other,
     /// As all others, but never ahead of one that just woke up.
     Batch,
-    /// When nobody else wants the CPU.
+    /// When no other thread wants the CPU.
     Idle,
     /// Before all that is not real-time, until it sleeps; with a priority of 1 to 99.
     Fifo(u8),

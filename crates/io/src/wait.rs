@@ -205,7 +205,7 @@ pub(crate) fn ring(bell: BorrowedFd<'_>) {
 
 /// Makes the bell unreadable.
 pub(crate) fn silence(bell: BorrowedFd<'_>) {
-    // Fails if nobody rang, which is what is wanted.
+    // Fails if the bell was not rung, which is what is wanted.
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
 

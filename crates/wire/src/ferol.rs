@@ -171,7 +171,7 @@ pub fn encode_fragment(fragment: &[u8], source: SourceId, event_number: u32, out
     }
 }
 
-/// Why a fragment that was being put together is given up. Blocks can still be told apart: the stream goes on.
+/// Why an incomplete fragment is given up. Block boundaries are still known: the stream goes on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FragmentError {
     /// Another fragment begins before this one ended.

@@ -111,7 +111,7 @@ fn message(kind: Kind, following: usize, out: &mut Vec<u8>, write: impl FnOnce(&
     out[begin..begin + FRAME_BYTES].copy_from_slice(&Frame { kind, body }.to_bytes());
 }
 
-/// A hello of whoever wants the filter with this fingerprint.
+/// A hello that asks for the filter with this fingerprint.
 pub fn encode_hello(filter: u64, out: &mut Vec<u8>) {
     message(Kind::Hello, 0, out, |to| {
         to.u16(FILTER_NODE_VERSION);

@@ -6,7 +6,7 @@
 //!                 a whole frame --> Framing::fields --> event, time, source ... (Fields)
 //!                             \-> Splitter::split --> one Piece for each event in it
 //! ```
-//! A frame may lie in several pieces of memory, and nobody copies it together for that: whoever reads asks a [`Window`].
+//! A frame may lie in several pieces of memory, and is not copied together: a [`Window`] reads across them.
 
 use crate::message::FragmentFlags;
 use core::mem::take;
@@ -117,7 +117,7 @@ pub enum Front {
         /// Under which name the frame is counted that was lost in them: once, however many skips follow each other.
         cause: Cause,
     },
-    /// Nobody knows where the next frame begins: a connection must be closed.
+    /// The start of the next frame is unknown: a connection must be closed.
     Lost {
         /// Under which name that is counted.
         cause: Cause,
@@ -129,7 +129,7 @@ pub enum Front {
 /// it alone.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Search {
-    /// In so many bytes at the front there is no end of a frame: whoever has to search for one need not begin anew.
+    /// In so many bytes at the front there is no end of a frame: a search need not begin anew.
     pub seen: usize,
     /// What was in front of it was skipped: it may be the middle of a frame, and what looks like a frame may be none.
     pub adrift: bool,
@@ -245,7 +245,7 @@ pub trait Framing {
         false
     }
 
-    /// The longest frame that the format has, in bytes; whoever reads a stream has a limit of his own besides.
+    /// The longest frame that the format has, in bytes; readers of streams have limits of their own besides.
     fn most(&self) -> usize {
         usize::MAX
     }
@@ -418,7 +418,7 @@ pub struct Piece {
     pub length: usize,
 }
 
-/// The most pieces that a frame falls apart into: more are no frame that anybody believes.
+/// The most pieces that a frame may fall apart into: more are not credible.
 pub const MOST_PIECES: usize = 1 << 16;
 
 /// A format whose frames hold several events each.

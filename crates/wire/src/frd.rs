@@ -29,13 +29,13 @@ pub enum FrdError {
         /// Bytes without which nothing more can be said.
         needed: usize,
     },
-    /// The first word is none that is read here.
+    /// The first word names no version that this reader knows.
     #[error("FRD version {version}, and versions 3 to 6 are read")]
     Version {
-        /// What stands in its place.
+        /// The first word.
         version: u32,
     },
-    /// The header of a file is none of version 1.
+    /// The file's header is not of version 1.
     #[error("the file's header is none of version 1, of 22 bytes")]
     FileHeader,
     /// The event's number does not fit into the header of its version.
@@ -263,7 +263,7 @@ impl<'a> Event<'a> {
         &self.bytes[self.header.data()]
     }
 
-    /// What stands behind the data.
+    /// The bytes after the data.
     pub fn padding(&self) -> &'a [u8] {
         &self.bytes[self.header.data().end..]
     }
@@ -409,7 +409,7 @@ mod tests {
         prop::sample::select(vec![Version::V3, Version::V4, Version::V5, Version::V6])
     }
 
-    /// Words as they stand in an event's header.
+    /// Bytes as little-endian words, as in an event's header.
     fn words(bytes: &[u8]) -> Vec<u32> {
         bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
     }

@@ -58,7 +58,7 @@ impl GenericError {
     }
 }
 
-/// What stands at the front of a stream: a hello, or a fragment.
+/// What a stream begins with: a hello, or a fragment.
 pub fn front(bytes: &[u8]) -> Front {
     if bytes.len() >= 4 && Hello::may_begin_with(bytes) {
         return if bytes.len() < HELLO_BYTES {

@@ -6,9 +6,9 @@
 //!          versions 1 and 3:  trigger mask (u32 x 4) | run (u32) | orbit (u32) | bunch (u32)
 //!          banks, back to back, each padded to 4 B
 //! ```
-//! Little-endian, after LHCb's `MDFHeader.h` and `RawBank.h` ([`mep`](crate::mep) has the banks). The checksum covers everything
-//! behind its own field; 0 says that nobody computed one. It is Jenkins' one-at-a-time hash (`hash32Checksum` in LHCb's
-//! `RawEventHelpers`), with bytes taken as signed.
+//! Little-endian, after LHCb's `MDFHeader.h` and `RawBank.h` ([`mep`](crate::mep) has the banks). The checksum covers
+//! everything behind its own field; 0 means that it was not computed. It is Jenkins' one-at-a-time hash
+//! (`hash32Checksum` in LHCb's `RawEventHelpers`), with bytes taken as signed.
 
 use core::ops::Range;
 

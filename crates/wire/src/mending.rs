@@ -28,7 +28,7 @@ pub struct Hole {
     pub at: u64,
     /// How many are missing.
     pub bytes: u64,
-    /// How many around it belong to frames of which a part is missing, or stand where nobody knows how frames go on.
+    /// How many around it belong to frames with a missing part, or are where the next frame's start is unknown.
     pub dropped: u64,
 }
 
@@ -232,7 +232,7 @@ impl From<Description> for StreamFrames {
 }
 
 impl StreamFrames {
-    /// What stands at the front of some bytes.
+    /// Looks at what some bytes begin with.
     pub fn front(&self, bytes: &[u8], search: &mut Search) -> Front {
         match self {
             Self::Described(description) => description.front(bytes, search),

@@ -114,22 +114,22 @@ pub enum Policy {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Balance {
-    /// One after the other; whoever has no room is passed over.
+    /// In turn; a member without room is passed over.
     RoundRobin = 0,
-    /// All chunks of an event the same one.
+    /// All chunks of an event go to the same member.
     ByEvent = 1,
 }
 
 /// With whom a subscriber shares its chunks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Share {
-    /// With nobody: it gets every chunk of its e-links.
+    /// With no other subscriber: it gets every chunk of its e-links.
     Alone,
     /// With the other members of this group: each chunk goes to one of them.
     Group(u16, Balance),
 }
 
-/// Which e-links, and how.
+/// Which e-links, and in what way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subscribe {
     /// At most [`MOST_RANGES`].
@@ -199,7 +199,7 @@ pub struct DownRefused {
 
 /// A message that is not chunks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+#[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Message {
     Hello(Hello),
     Welcome,

@@ -141,7 +141,7 @@ impl Helper {
                 self.idle.push(buffer);
             }
         }
-        // The file may be closed when nobody writes it any more.
+        // The file may be closed once it is no longer written.
         while self.is_at_work() {
             self.wait();
         }
@@ -201,8 +201,8 @@ impl Helper {
 impl Job {
     fn carry_out(self) -> Ended {
         let Self { file, mut buffer, length, offset } = self;
-        // SAFETY: whoever submitted the job holds the file open, by reference, until it has taken its end; and where it
-        // panics in between, this thread is joined before any file is closed, because the helper is dropped first.
+        // SAFETY: the thread that submitted the job holds the file open, by reference, until it has taken its end; if
+        // it panics in between, this thread is joined before any file is closed, because the helper is dropped first.
         let file = unsafe { BorrowedFd::borrow_raw(file) };
         let result = write_all(file, &buffer.spare()[..length], offset);
         Ended { buffer, result }

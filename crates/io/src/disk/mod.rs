@@ -3,9 +3,10 @@
 //! Every call that is queued ends in exactly one [`Completion`], in the order of the calls. Slices are
 //! written from where they lie; they go back to their pool when they are written.
 //!
-//! What somebody else deletes or moves while it is written is not lost: a disk looks for the file before it says that an append, a
-//! sync or a publication has gone well, and writes what stood in it once more where it is not there. A directory that was
-//! entered and is gone is made again, unless its whole file system is gone: nothing may fill another disk instead.
+//! A file that another program deletes or moves while it is written is not lost. Before a disk reports an append, a
+//! sync or a publication as successful, it looks for the file, and if it is gone, writes its content once more. A
+//! directory that was entered and is gone is made again, unless its whole file system is gone: the data must not fill
+//! another disk instead.
 
 mod helper;
 mod open_file;
@@ -57,7 +58,7 @@ pub enum DiskCause {
     Denied,
     /// The file was never created, or has been published.
     NotOpen,
-    /// Somebody deleted or moved the file while it was written, and it could not be written once more.
+    /// Another program deleted or moved the file while it was written, and it could not be written once more.
     Deleted,
     /// Any other error of the operating system, by its number.
     System(i32),

@@ -46,7 +46,7 @@ pub(super) struct OpenFile {
 /// How appends are packed.
 struct Packing {
     compression: Compression,
-    /// What the writer packs with where nobody else does.
+    /// What the writer packs with where there are no packing threads.
     packer: Packer,
     /// Bytes that are in the file, as they were before they were packed.
     length: u64,
@@ -139,7 +139,7 @@ impl OpenFile {
             let _ = remove(&self.path);
             return Err(DiskCause::Deleted);
         }
-        // Whoever moved it has a file that ends with its last good append.
+        // The program that moved it has a file that ends with its last good append.
         self.cut();
         self.descriptor = again;
         self.name_synced = false;
@@ -237,8 +237,8 @@ impl OpenFile {
         self.conclude(waiting, bytes, failure, done, tally);
     }
 
-    /// The first ones are told to be written while others are still packed, or on their way, so that whoever has more to append
-    /// can bring it before the disk has nothing to do.
+    /// The first ones are reported as written while others are still packed or in flight, so that a user that has more
+    /// to append can bring it before the disk runs out of work.
     fn append_by_helper(
         &mut self,
         mut intake: Intake<'_>,
@@ -267,7 +267,7 @@ impl OpenFile {
             }
             let is_accepted = self.accept_written(&mut pending, helper.written_to(), done);
             if is_accepted {
-                // Whoever waits may have more as soon as it hears of what is written.
+                // A waiting user may have more as soon as it hears of what is written.
                 intake.user_bell.notify();
             }
             if has_next || is_accepted {
@@ -344,7 +344,7 @@ impl OpenFile {
             let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
             match failure {
                 Some(cause) if self.length + written_bytes > reached => {
-                    // Counted once for all of them: whoever knows the new number knows that they come back.
+                    // Counted once for all of them: a user that knows the new number knows that they come back.
                     if self.failures == append.known_failures {
                         self.failures = self.failures.wrapping_add(1);
                         self.last_failure = cause;
@@ -528,23 +528,23 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskCause> {
 fn create_file(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
-    // Says to whoever recovers files that this one has a living writer; where locks are unknown, nothing does.
+    // Tells programs that recover files that this one has a living writer. Without locks there is no such sign.
     let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     if preallocate > 0 {
-        // The size stays what was written, so that a reader never sees zeros at the end. Where it cannot be
-        // done the file grows as it is written; where there is no room the first append will say so.
+        // The size stays what was written, so that a reader never sees zeros at the end. If preallocation fails,
+        // the file grows as it is written; if there is no room, the first append reports that.
         let _ = fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, preallocate);
     }
     Ok(file)
 }
 
-/// The error of a write that the file system or the device does not know (`EINVAL`).
+/// The error of a write that the file system or the device does not support (`EINVAL`).
 const INVALID: i32 = Errno::INVAL.raw_os_error();
 
-/// The error of whoever finds no memory (`ENOMEM`).
+/// The error of a call that gets no memory (`ENOMEM`).
 const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
 
-/// A second way into a file, past the page cache; none where the file system has no such way, or no use for it.
+/// A second descriptor of a file, past the page cache; none where the file system offers none or has no use for it.
 fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // Files in memory are their own page cache, whatever their file system says.

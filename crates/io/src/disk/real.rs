@@ -420,15 +420,15 @@ impl Lane {
         self.done.is_empty()
     }
 
-    /// Whether the writer has everything, or takes nothing any more although nobody asked it to end.
+    /// Whether the writer has taken every command, or has ended on its own and takes no more.
     fn is_handed_over(&self) -> bool {
         self.backlog.is_empty() || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the writer, which was told to stop, has ended.
+    /// Waits for the end of the writer, which has been asked to stop.
     pub(super) fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A writer that panicked has said so on its own.
+            // A writer that panicked has reported that itself.
             let _ = thread.join();
         }
     }

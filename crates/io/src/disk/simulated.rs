@@ -85,7 +85,7 @@ struct Medium {
     directories: BTreeSet<PathBuf>,
     /// By present name.
     files: BTreeMap<PathBuf, Content>,
-    /// Files that were deleted, by the name that they had: whoever has one open can still write it.
+    /// Deleted files, by their former names: they can still be written through a descriptor that was open.
     unlinked: BTreeMap<PathBuf, Content>,
     /// How many of those were written once more.
     restored: u64,
@@ -125,7 +125,7 @@ impl Medium {
         })
     }
 
-    /// The content of an open file, which gets its name back where somebody has deleted it.
+    /// The content of an open file, which gets its name back if it has been deleted.
     fn open_file(&mut self, path: &Path) -> Result<&mut Content, DiskCause> {
         if let Some(content) = self.unlinked.remove(path) {
             if self.name_change().is_err() || !self.has_directory_of(path) {
@@ -173,7 +173,7 @@ impl SimulatedStorage {
         self.lock().directories.insert(path.to_owned());
     }
 
-    /// Somebody removes a directory with everything in it.
+    /// Removes a directory with everything in it, as another program would.
     pub fn remove_directory(&self, path: &Path) {
         let medium = &mut *self.lock();
         medium.directories.retain(|directory| !directory.starts_with(path));
@@ -296,7 +296,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// What has lost its name goes with whoever had it open.
+    /// Drops the deleted files that this disk had open.
     fn forget_unlinked(&mut self) {
         let medium = &mut *self.storage.lock();
         for (path, _) in self.files.iter().filter_map(|open| open.place.as_ref()) {

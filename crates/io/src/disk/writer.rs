@@ -1,9 +1,9 @@
-//! The writer thread: takes commands in order, and appends to one file that follow each other together.
+//! The writer thread: executes commands in order, and writes successive appends to one file together.
 //!
-//! A pass over a file takes its appends from an [`Intake`]: those that came together, and those that come while they are
-//! written. zstd and LZ4 take all of a thread's time, so threads of their own pack ([`Packers`]); the writer gathers what is
-//! to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of one kind in their order,
-//! for another thread that goes on meanwhile.
+//! A pass over a file takes its appends from an [`Intake`]: those that arrived together, and those that arrive while it
+//! writes. zstd and LZ4 take all of a thread's time, so separate threads pack ([`Packers`]); the writer collects what
+//! is to be packed, and takes it back in the same order. A [`Worker`] is such a thread: it does jobs of one kind in
+//! order, while the thread that hands them over goes on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -151,10 +151,10 @@ pub(super) struct Writer {
     pub(super) sync_on_publish: bool,
     mode: WriteMode,
     tally: Arc<Tally>,
-    /// What writes past the page cache, and what is packed; none where nobody wants that, or it cannot be started. Dropped before
+    /// What writes past the page cache, and what is packed; none where that is not wanted, or it cannot be started. Dropped before
     /// the files.
     helper: Option<Helper>,
-    /// Those who pack; none where nobody wants that, or they cannot be started.
+    /// The packing threads; none where none are wanted, or they cannot be started.
     packers: Option<Packers>,
     packing_threads: u8,
     files: Vec<OpenFile>,
@@ -290,7 +290,7 @@ impl Writer {
         if sync {
             file.sync_bytes()?;
         }
-        // Whoever finds the file finds its checksum.
+        // A reader that finds the file also finds its checksum.
         file.write_checksum(final_path, sync)?;
         open_file::rename(&file.path, final_path)?;
         file.is_published = true;
@@ -330,16 +330,16 @@ impl Writer {
     }
 }
 
-/// Appends that came together.
+/// Appends that arrived together.
 pub(super) type Batch<'a> = std::vec::Drain<'a, Append>;
 
-/// Where a pass takes its appends from, and whom it tells.
+/// Where a pass takes its appends from, and which bells belong to it.
 pub(super) struct Intake<'a> {
     pub(super) first: Batch<'a>,
     pub(super) file: FileToken,
     /// Where more come from; none where what comes now is the next pass's.
     pub(super) commands: Option<&'a mut Consumer<Command>>,
-    /// Who packs; none where there is nobody but the writer.
+    /// The packing threads; none where none are wanted, or they cannot be started.
     pub(super) packers: Option<&'a mut Packers>,
     /// Rung for the writer when there is a command, when something is packed, and when something is written.
     pub(super) own_bell: &'a Doorbell,
@@ -493,7 +493,7 @@ impl Packing {
     }
 }
 
-/// Such a thread as whoever gives it jobs sees it. Dropping it ends it, after what it has to do.
+/// A worker thread, as seen by the thread that gives it jobs. Dropping it ends the thread, after the jobs that it has.
 pub(super) struct Worker<J, E> {
     /// None as soon as the thread is to end.
     jobs: Option<Producer<J>>,

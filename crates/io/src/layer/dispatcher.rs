@@ -232,7 +232,7 @@ impl EventDispatcher {
                 }
             }
             Low::Received { endpoint, slice } => self.receive(now, endpoint, slice),
-            // Nobody hands objects over: the layer carries bytes.
+            // No objects are handed over: the layer carries bytes.
             Low::HandedOver { .. } => {}
             Low::SendQueueHigh { endpoint } => self.exchange.tell(Event::QueueHigh { endpoint }),
             Low::SendQueueLow { endpoint } => self.exchange.tell(Event::QueueLow { endpoint }),
@@ -493,12 +493,12 @@ struct Buffer {
 
 /// One end point's work.
 struct EndpointWork {
-    /// That of the connect request.
+    /// The connect request's cookie.
     pub(super) connect: Option<Cookie>,
-    /// It was closed from here: what comes is thrown away.
+    /// The user has closed it: incoming data are discarded.
     pub(super) is_closing: bool,
     hello: Hello,
-    /// It stands in the dispatcher's list of those to look after.
+    /// It is in the dispatcher's list of end points to look after.
     is_listed: bool,
     pub(super) framer: Option<Box<dyn Framer>>,
     /// How long bytes wait for more.
@@ -510,7 +510,7 @@ struct EndpointWork {
     /// Whether buffers are posted, and the first of them is being filled.
     is_posted: bool,
     buffers: VecDeque<Buffer>,
-    /// What has come and was not told yet, and since when it waits.
+    /// What has arrived and has not been reported, and since when it waits.
     piece: Payload,
     since: Instant,
 }
@@ -533,7 +533,7 @@ impl EndpointWork {
         }
     }
 
-    /// So many bytes were queued of which nobody wants to know.
+    /// Counts queued bytes that do not belong to a message of the user.
     fn said(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
@@ -566,7 +566,7 @@ impl EndpointWork {
     /// Bytes have come.
     ///
     /// # Errors
-    /// They are no message; what came before was told.
+    /// The bytes are no message; what came before them has been reported.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -606,18 +606,18 @@ impl EndpointWork {
         tell(Completion::Received(Received { cookie, payload, why, is_last: done.is_some() }));
     }
 
-    /// When it is to be looked after even if nothing comes.
+    /// When it is to be looked after even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadline().into_iter().chain(self.hello.deadline).min()
     }
 
-    /// When what waits is to be told. With provided buffers and a framer a message waits until it is whole.
+    /// When waiting bytes are to be reported. With provided buffers and a framer, a message waits until it is whole.
     fn deadline(&self) -> Option<Instant> {
         let waits = !self.piece.is_empty() && (self.is_posted || self.framer.is_none());
         waits.then(|| self.since.after(self.patience))
     }
 
-    /// Tells of what has waited long enough.
+    /// Reports what has waited long enough.
     pub(super) fn expire(&mut self, now: Instant, tell: &mut impl FnMut(Completion)) {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             self.complete(Why::Deadline, tell);

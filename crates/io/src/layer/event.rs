@@ -10,7 +10,7 @@ use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, EndpointError, Peer, 
 /// What has happened. Each event is taken exactly once; those of one end point and one [`Task`] are in order.
 #[derive(Debug)]
 pub enum Event {
-    /// Somebody wants to connect: accept or reject.
+    /// A peer wants to connect: accept or reject.
     ConnectionRequested {
         /// Where the request came in.
         service_point: ServicePoint,

@@ -1,12 +1,12 @@
 //! Where messages end in a stream of bytes, as the user defines it.
 //!
-//! A framer is told every byte once, in order, where it lies; it copies nothing but headers that were cut. Nearly all
-//! messages have a header that says how long they are ([`ByHeader`]). There are framers for what is around: lengths in
+//! A framer sees every byte once, in order, where it lies; it copies nothing but headers that were cut. Nearly all
+//! messages have a header that says how long they are ([`ByHeader`]). There are framers for common cases: lengths in
 //! front, fixed sizes, and the formats of this field.
 
 use ropewalk_wire::{ferol, generic, message};
 
-/// The bytes are no message. The end point ends, since nobody knows where the next one begins.
+/// The bytes are no message. The end point ends, since the start of the next message is unknown.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FramingError {
     /// The header makes no sense.
@@ -146,7 +146,7 @@ impl Framer for FixedSize {
     }
 }
 
-/// The length stands in the header, as a number.
+/// A length field in the header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LengthField {
     /// Bytes of the header, 1 to 64.
@@ -157,7 +157,7 @@ pub struct LengthField {
     pub width: usize,
     /// The most significant byte comes first.
     pub is_big_endian: bool,
-    /// Bytes that a length of 1 stands for.
+    /// How many bytes one unit of the length means.
     pub unit: u64,
     /// The length counts the header too.
     pub counts_header: bool,
@@ -189,7 +189,7 @@ impl HeaderRule for LengthField {
     }
 }
 
-/// I2O private frames (FORMATS section 2): the size in 32-bit words stands in the first one's upper half.
+/// I2O private frames (FORMATS section 2): the upper half of the first 32-bit word is the size in 32-bit words.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct I2o;
 

@@ -6,7 +6,8 @@
 //!     │◄── accepted or rejected ───────│
 //!  Established, or Ended: Rejected
 //! ```
-//! Eight bytes each. Whoever does not greet in time, or with other bytes, was none of ours and is shut out in silence.
+//! Eight bytes each. A peer that does not greet in time, or sends other bytes, is no Ropewalk program: it is shut out
+//! silently.
 
 use core::mem::replace;
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl Words {
 /// How far two sides are.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nobody greets, or it is done: bytes are the user's.
+    /// There is no greeting, or it is done: bytes are the user's.
     Done,
     /// The greeting is awaited.
     Accepting { service_point: ServicePoint, peer: Peer },

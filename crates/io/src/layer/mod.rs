@@ -11,9 +11,9 @@
 //!  WorkLoop: a named thread that serves dispatchers, waiting or polling
 //! ```
 //!
-//! It stands on [`Dispatcher`], which moves the bytes, and adds what a user of the paper's layer
+//! It is built on [`Dispatcher`], which moves the bytes, and adds what a user of the paper's layer
 //! expects: cookies, buffers that are posted and come back, messages with boundaries of the user's own, deadlines, and
-//! queues between threads. Drives of the event builder, which are dispatchers' direct users, need none of that.
+//! queues between threads. The event builder's drives use dispatchers directly and need none of that.
 //!
 //! | Paper 3, uDAPL | Here |
 //! |---|---|
@@ -77,8 +77,9 @@ impl InterfaceAdapter {
         Self { address: name.to_owned(), mechanism: Mechanism::Simulated(network, config), greets: false }
     }
 
-    /// Both sides greet each other with eight bytes, so that a rejection is told as one also over TCP. Both have to,
-    /// so this is for connections of ours alone. Whoever connects posts buffers when the connection stands.
+    /// Both sides greet each other with eight bytes, so that a rejection is reported as one over TCP too. Both have to
+    /// do so: this is for connections between Ropewalk programs only. The connecting side posts buffers once the
+    /// connection is established.
     #[must_use]
     pub fn with_hello(mut self) -> Self {
         self.greets = true;
@@ -106,11 +107,11 @@ impl InterfaceAdapter {
     }
 }
 
-/// Takes events. Whatever is not of interest can be left out; whoever does not override
-/// [`connection_requested`](Self::connection_requested) rejects everybody.
-#[expect(unused_variables, reason = "the names are for those who override")]
+/// Receives events. Methods for events of no interest may be left out. The default
+/// [`connection_requested`](Self::connection_requested) rejects every connection.
+#[expect(unused_variables, reason = "the names are for implementers")]
 pub trait EventHandler {
-    /// Somebody wants to connect.
+    /// A peer wants to connect.
     fn connection_requested(
         &mut self,
         requests: &mut dyn Requests,

@@ -168,7 +168,7 @@ impl Exchange {
         }
     }
 
-    /// Whether somebody does not take events: then nothing more is to be received or completed.
+    /// Whether there are events that their users do not take: then nothing more is to be received or completed.
     pub(super) fn is_clogged(&self) -> bool {
         !self.own.is_empty() || self.outlets.iter().flatten().any(|outlet| !outlet.waiting.is_empty())
     }
@@ -217,7 +217,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // Whoever sleeps at a queue has to see that its dispatcher is gone.
+        // Threads that sleep at a queue have to see that its dispatcher is gone.
         for outlet in self.outlets.iter_mut() {
             if let Some(Outlet { events, bell, .. }) = outlet.take() {
                 drop(events);

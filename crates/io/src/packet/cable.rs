@@ -230,13 +230,13 @@ impl Host {
 }
 
 impl Cable {
-    /// Has a thread of the kernel's do its part of receiving at the sink, for programs at the card too, on this CPU and behind
-    /// the calling thread (threaded NAPI): while nobody else wants the CPU, or at the lowest real-time priority where the
-    /// caller has one. Then what is more than the sink can take is lost at the card, where that costs nothing, and no work is
-    /// put into a packet that nobody will have time for.
+    /// Has a kernel thread do its part of receiving at the sink, for programs at the card too, on this CPU and behind
+    /// the calling thread (threaded NAPI): while no other thread wants the CPU, or at the lowest real-time priority
+    /// where the caller has one. Then packets beyond what the sink can take are lost at the card, where that costs
+    /// nothing; no work is put into a packet that would find no time for its processing.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn receive_by_thread(&self, cpu: u32) -> io::Result<()> {
         // Without these two a card of this kind has no queue of its own.
         self.source.set_feature(CUT_LATER, false)?;

@@ -176,7 +176,7 @@ pub enum PacketError {
         /// For which address.
         address: SocketAddr,
     },
-    /// Somebody else receives there.
+    /// Another program receives there.
     #[error("cannot receive at {address}: the address is taken; choose another port, or 0 for any free one")]
     AddressInUse {
         /// What was given.

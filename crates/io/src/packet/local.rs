@@ -96,7 +96,7 @@ impl LocalFeed {
         is_taken
     }
 
-    /// Whether nobody takes anything any more.
+    /// Whether the receiving side has gone.
     pub fn is_abandoned(&self) -> bool {
         self.queue.is_abandoned()
     }
@@ -116,7 +116,7 @@ impl std::fmt::Debug for LocalFeed {
 
 impl Drop for LocalFeed {
     fn drop(&mut self) {
-        // Nobody looks any more how much is held, and nothing waits for it.
+        // How much is held is no longer asked for, and nothing waits for it.
         self.shared.held.store(0, Ordering::Relaxed);
         self.shared.has_ended.store(true, Ordering::Release);
         self.shared.bell.notify();
@@ -169,7 +169,7 @@ impl Receiver for LocalReceiver {
     }
 
     fn is_over(&self) -> bool {
-        // In this order: whoever is gone put in everything before.
+        // In this order: a feed has put in everything before it ends.
         self.shared.has_ended.load(Ordering::Acquire) && self.queue.is_empty()
     }
 }

@@ -15,7 +15,7 @@ pub enum PacketMemory {
     /// in the cache.
     Pool(PoolMemory),
     /// Paper 1's own: one area that is filled round and round, behind a pointer `next_packet`. What is freed is only
-    /// counted; the pointer waits where somebody still holds what it would overwrite.
+    /// counted; the pointer waits while what it would overwrite is still held.
     Ring(NextPacket),
     /// The C library: as much as the largest packet may have is allocated, cut down to what came, and freed with it.
     Stdlib(PacketAllocator),

@@ -96,10 +96,10 @@ pub trait Receiver {
     /// What came and what was lost, since the receiver was made. Asks the kernel: once a second, not once a batch.
     fn counters(&mut self) -> ReceiveCounters;
 
-    /// How much of the memory that packets come into is held by those who got them. While it is all held, packets wait
+    /// How much of the memory for incoming packets is still held by their users. While all of it is held, packets wait
     /// in the kernel, and are lost there when that has no room either. A ring that the kernel fills in order stops at the
-    /// first block that is held, so its user copies what he has held longest out of it
-    /// ([`Payload::evacuate`]) before there is too little left.
+    /// first block that is held, so its user copies what has been held longest out of it
+    /// ([`Payload::evacuate`]) before too little is left.
     fn memory_in_use(&mut self) -> MemoryInUse;
 
     /// How much waits where packets come in before they are received, as [`receive`](Self::receive) left it. Sockets ask the
@@ -144,14 +144,14 @@ impl MemoryInUse {
     }
 }
 
-/// How full the queue is in which packets wait until they are received, in bytes as whoever keeps it counts them: a socket's
-/// packet of 1 KiB has 2.3 KiB. A packet that finds less room than it needs is lost.
+/// How full the queue is in which packets wait until they are received, in bytes as the owner of the queue counts them:
+/// a socket counts a packet of 1 KiB as 2.3 KiB. A packet that finds less room than it needs is lost.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct QueueInUse {
     /// What waits.
     pub used: u64,
-    /// How much can wait. Where packets wait in the memory that they are handed on in (rings, AF_XDP) it is less, the more of
-    /// that is held.
+    /// How much can wait. Where packets wait in the memory in which they are handed on (rings, AF_XDP), it shrinks as
+    /// more of that memory is held.
     pub room: u64,
     /// What one of the longest packets is counted as.
     pub packet: u64,
@@ -179,8 +179,8 @@ pub struct ReceiveCounters {
     pub lost: ByCause,
     /// How often the multicast group was lost with its network card.
     pub groups_lost: u64,
-    /// Packets that the machine lost, of whatever flow, as its interfaces and protocols count them. What is here may
-    /// stand in `lost` too.
+    /// Packets of any flow that the machine lost, as its interfaces and protocols count them. They may be counted in
+    /// `lost` too.
     pub around: ByCause,
 }
 

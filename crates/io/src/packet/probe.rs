@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ropewalk_terms::{ByCause, Cause};
 
-/// The port of the service that throws everything away (RFC 863), and that nobody has open.
+/// The port of the discard service (RFC 863), which no machine is expected to have open.
 const DISCARD: u16 = 9;
 /// Sizes of packets that networks have, largest first, in bytes.
 const SIZES: [u32; 8] = [65535, 16110, 9216, 9000, 8192, 4096, 4000, 1500];
@@ -38,7 +38,7 @@ pub fn stamping_of(socket: impl AsFd) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// Has the kernel note the time of every packet, as `ping` does, so that tests have somebody to find.
+/// Has the kernel note the time of every packet, as `ping` does, so that tests find a program that does so.
 ///
 /// # Errors
 /// When it is no socket.
@@ -46,8 +46,8 @@ pub fn stamp(socket: impl AsFd) -> io::Result<()> {
     set_number(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)
 }
 
-/// The largest packet in bytes, of the sizes that networks have and of `most`, that came to another machine. Asked by
-/// datagrams to a port that nobody has open, for which the other machine answers that it got them. None where it never
+/// The largest packet in bytes, of the usual sizes of networks and of `most`, that reached another machine. Sends
+/// datagrams to a port that is not open, for which the other machine answers that it got them. None if it never
 /// answers.
 ///
 /// # Errors
@@ -94,12 +94,12 @@ fn came(socket: &UdpSocket, bytes: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether the other machine says that nobody is at the port: then the packet came.
+/// Whether the other machine answers that the port is closed: then the packet arrived.
 fn is_answered(socket: &UdpSocket) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         match socket.recv(&mut [0; 1]) {
-            // Somebody is there, and even answers.
+            // The port is open, and even answers.
             Ok(_) => return true,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return true,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -227,11 +227,11 @@ mod tests {
     fn a_socket_tells_whether_it_wants_times() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
         assert_eq!(stamping_of(&socket).expect("a socket"), None);
-        stamp(&socket).expect("anybody may");
+        stamp(&socket).expect("no right is needed");
         assert_eq!(stamping_of(&socket).expect("a socket"), Some("SO_TIMESTAMP"));
         let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
         let software = (libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE) as i32;
-        set_number(&other, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, software).expect("anybody may");
+        set_number(&other, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, software).expect("no right is needed");
         assert_eq!(stamping_of(&other).expect("a socket"), Some("SO_TIMESTAMPING"));
         assert!(stamping_of(std::fs::File::open("/dev/null").expect("a file")).is_err());
     }

@@ -1,7 +1,7 @@
 //! Packets on a simulated network: virtual time, one seed, and what networks do to packets.
 //!
-//! Time is what the calls are told. A driver serves everybody at one instant until nobody has work, then moves to the
-//! earliest [`next_deadline`](crate::packet::Receiver::next_deadline).
+//! The caller passes the time to each call. A driver serves all users at one instant until none has work, then moves to
+//! the earliest [`next_deadline`](crate::packet::Receiver::next_deadline).
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -59,14 +59,14 @@ pub struct PacketNetwork {
     state: Arc<Mutex<State>>,
 }
 
-/// What became of the packets of a network. Cumulative.
+/// What happened to the packets of a network. Cumulative.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct NetworkCounters {
     /// Packets sent.
     pub sent: u64,
     /// Lost on their way, by chance.
     pub lost: u64,
-    /// Sent to where nobody receives.
+    /// Sent to an address without a receiver.
     pub unreachable: u64,
     /// Arrived a second time.
     pub doubled: u64,
@@ -129,7 +129,7 @@ type Place = (Flow, SocketAddrV4);
 struct State {
     faults: PacketFaults,
     rules: Rules,
-    /// What happened since it was asked for; nothing is kept where nobody watches.
+    /// What happened since the last request; none where nothing is to be recorded.
     passages: Option<Vec<Passage>>,
     random: Random,
     inboxes: BTreeMap<Place, Inbox>,
@@ -195,17 +195,17 @@ impl PacketNetwork {
         self.lock().rules = Rules(paths);
     }
 
-    /// From now on it is remembered what becomes of each packet, until [`take_passages`](Self::take_passages).
+    /// Records what happens to each packet from now on, for [`take_passages`](Self::take_passages).
     pub fn watch(&self) {
         self.lock().passages.get_or_insert_default();
     }
 
-    /// What became of packets since this was asked last; nothing where nobody [watches](Self::watch).
+    /// What happened to packets since the last call; empty without [`watch`](Self::watch).
     pub fn take_passages(&self) -> Vec<Passage> {
         self.lock().passages.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// What became of the packets.
+    /// Counts what happened to the packets.
     pub fn counters(&self) -> NetworkCounters {
         self.lock().counters
     }
@@ -260,7 +260,7 @@ impl State {
         self.faults.queue
     }
 
-    /// What has come to a receiver by now.
+    /// A receiver's inbox, with all packets that have arrived by now.
     fn inbox(&mut self, place: Place, now: Option<Instant>) -> Option<&mut Inbox> {
         let room = self.faults.queue;
         let inbox = self.inboxes.get_mut(&place)?;
@@ -274,7 +274,7 @@ impl State {
         Some(inbox)
     }
 
-    /// Nobody receives there any more.
+    /// Removes the receiver at this place.
     fn leave(&mut self, place: Place) {
         self.inboxes.remove(&place);
     }
@@ -283,33 +283,33 @@ impl State {
 /// The way from some hosts to others.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PacketPath {
-    /// Who sends.
+    /// The senders' addresses.
     pub from: RangeInclusive<Ipv4Addr>,
-    /// Who receives.
+    /// The receivers' addresses.
     pub to: RangeInclusive<Ipv4Addr>,
-    /// What goes wrong between them; the room at receivers is of no account here.
+    /// What goes wrong between them; the room at receivers is ignored here.
     pub faults: PacketFaults,
 }
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Passage {
     /// It was sent.
     Sent {
         /// When.
         at: Instant,
-        /// By whom.
+        /// The sender.
         from: SocketAddrV4,
-        /// To whom.
+        /// The destination.
         to: SocketAddrV4,
         /// What was in it.
         payload: Vec<u8>,
-        /// When it arrives, and when a second time: never where it is lost, or nobody receives there.
+        /// When it arrives, and when a second time: never if it is lost, or there is no receiver.
         arrivals: [Option<Instant>; 2],
     },
     /// It arrived where too many waited already, and was lost.
     Overflown {
-        /// By whom it was sent.
+        /// The sender.
         from: SocketAddrV4,
         /// Where there was no room.
         to: SocketAddrV4,
@@ -429,7 +429,7 @@ fn store(memory: &mut PacketMemory, bytes: &[u8]) -> Option<Payload> {
         return Some(Payload::default());
     }
     let (start, _) = memory.room(bytes.len())?;
-    // SAFETY: the room has at least so many bytes, and nobody else refers to them; then they are written.
+    // SAFETY: the room has at least so many bytes, and nothing else refers to them; then they are written.
     let slice = unsafe {
         start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         memory.take(bytes.len(), 0)

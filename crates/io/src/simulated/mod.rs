@@ -312,11 +312,11 @@ pub struct Faults {
     pub window: usize,
     /// The most that travels as one segment, in bytes.
     pub segment: usize,
-    /// How often a connection is refused although somebody listens.
+    /// How often a connection is refused although there is a listener.
     pub refuse: f64,
     /// How often a segment is answered by a reset of its connection, which breaks at both ends.
     pub reset: f64,
-    /// How often a segment is the last that its connection carries: the peer is gone and says nothing.
+    /// How often a segment is the last that its connection carries: the peer is gone without notice.
     pub half_open: f64,
     /// How often a read gives less than there is, in half of the cases one byte.
     pub short_read: f64,

@@ -17,7 +17,7 @@ pub(super) struct Gathered {
     slices: Vec<IoSlice<'static>>,
 }
 
-/// Whoever moves it moves no list.
+/// A move of it moves no list.
 const _: () = assert!(size_of::<Gathered>() <= 32);
 
 impl Gathered {
@@ -29,7 +29,7 @@ impl Gathered {
     pub(super) fn list<'a>(&'a mut self, slices: impl Iterator<Item = &'a Slice>) -> (&'a [IoSlice<'a>], usize) {
         self.slices.clear();
         // SAFETY: the list is empty, and types that differ in a lifetime alone are laid out alike. What is put in here is
-        // seen only through this borrow, which ends before what it points to: whoever comes next begins with an empty list.
+        // seen only through this borrow, which ends before what it points to: the next user begins with an empty list.
         let list = unsafe { &mut *(&raw mut self.slices).cast::<Vec<IoSlice<'a>>>() };
         let mut bytes = 0;
         list.extend(slices.take(MOST).map(|slice| {
@@ -52,7 +52,7 @@ pub(super) struct Gather {
     messages: Vec<msghdr>,
 }
 
-// SAFETY: the pointers are only handed to the kernel; nobody else follows them.
+// SAFETY: the pointers are only handed to the kernel; no other code follows them.
 unsafe impl Send for Gather {}
 
 impl Gather {

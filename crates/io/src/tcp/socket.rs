@@ -156,7 +156,7 @@ pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno>
     Ok((socket, address.ok_or(Errno::CONNABORTED)?.try_into()?))
 }
 
-/// Makes a socket that somebody else made like our own.
+/// Gives a socket made elsewhere the settings of our own.
 pub(super) fn ready_to_adopt(socket: &OwnedFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(socket, FdFlags::CLOEXEC)?;
     Ok(rustix::io::ioctl_fionbio(socket, true)?)
@@ -168,7 +168,7 @@ pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
         Ok(Ok(())) => {}
         Ok(Err(error)) | Err(error) => return Err(connect_cause(error)),
     }
-    // A connection to a free local port can, rarely, meet itself there: nobody listens, so it is refused.
+    // A connection to a free local port can, rarely, meet itself there: there is no listener, so it is refused.
     let local: Option<SocketAddr> = net::getsockname(socket).ok().and_then(|address| address.try_into().ok());
     if local.is_some() && local == peer(socket) { Err(ConnectCause::Refused) } else { Ok(()) }
 }
@@ -234,27 +234,27 @@ impl Timers {
         Self { untimed: Vec::with_capacity(endpoints), running: Vec::with_capacity(endpoints) }
     }
 
-    /// The endpoint has so long from the next poll on, in place of what it had before.
+    /// Gives the endpoint this time limit from the next poll on, in place of an earlier one.
     pub(super) fn start(&mut self, endpoint: Endpoint, limit: Duration) {
         self.untimed.retain(|(known, _)| *known != endpoint);
         self.running.retain(|(known, _)| *known != endpoint);
         self.untimed.push((endpoint, limit));
     }
 
-    /// Lets time begin for those that wait for it, and forgets those that are no longer awaited: a connection can be
-    /// there as soon as it was asked for.
+    /// Starts the time limits that wait to start, and forgets endpoints that are no longer awaited: a connection can be
+    /// established as soon as it is asked for.
     pub(super) fn begin(&mut self, now: Instant, is_awaited: impl Fn(Endpoint) -> bool) {
         self.running.extend(self.untimed.drain(..).map(|(endpoint, limit)| (endpoint, now.after(limit))));
         self.running.retain(|(endpoint, _)| is_awaited(*endpoint));
     }
 
-    /// One whose time is over, once.
+    /// An endpoint whose time is over; each one once.
     pub(super) fn next_expired(&mut self, now: Instant) -> Option<Endpoint> {
         let place = self.running.iter().position(|(_, deadline)| *deadline <= now)?;
         Some(self.running.swap_remove(place).0)
     }
 
-    /// Whether somebody's time is still to begin.
+    /// Whether a time limit has yet to start.
     pub(super) fn has_untimed(&self) -> bool {
         !self.untimed.is_empty()
     }
@@ -278,7 +278,7 @@ mod tests {
         for wrong in ["localhost", ":80", "localhost:http", "[::1]", "localhost:70000"] {
             assert!(matches!(resolve(wrong), Err(EndpointError::BadAddress { .. })), "{wrong}");
         }
-        let error = resolve("board.invalid:80").expect_err("no such name is given to anybody");
+        let error = resolve("board.invalid:80").expect_err("a reserved name that is never assigned");
         assert!(matches!(&error, EndpointError::NoSuchName { name, .. } if name == "board.invalid"), "{error}");
         assert!(error.to_string().contains("does not resolve"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Limits of a process: of its descriptors, of the memory that it may lock, and of the size of files, which stands in for a
+//! Limits of a process: on its descriptors, on the memory that it may lock, and on the size of files, in place of a
 //! small disk. Each test that changes one runs alone, in a process of its own.
 #![allow(unsafe_code)]
 
@@ -112,7 +112,7 @@ impl Side {
         Self { tcp: Tcp::new(config, pool).expect("the mechanism"), events: Vec::new() }
     }
 
-    /// One poll; accepts whoever comes, and tells the rest.
+    /// One poll: accepts every connection, and passes other events on.
     fn poll(&mut self, mut each: impl FnMut(Event)) {
         self.tcp.poll(MonotonicClock.now(), &mut self.events);
         for event in self.events.drain(..) {
@@ -260,7 +260,7 @@ fn a_full_disk_cuts_back_gives_back_and_goes_on() {
     }
 }
 
-/// Where what is packed ends nobody can say before; but it unpacks to everything, in order.
+/// Where packed data reach the limit cannot be predicted; but they unpack to everything, in order.
 fn pack_to_the_limit(mode: WriteMode, compression: Compression, packing_threads: u8) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-full-packed-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);

@@ -47,7 +47,7 @@ fn stack_bytes<F: FnMut() + Send>(work: F) -> usize {
     let mut stack = vec![Page([PAINT; 4096]); STACK / 4096];
     let mut job = Job { work, began: 0 };
     let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the stack and the job outlive the thread, which is waited for; nobody else touches either meanwhile.
+    // SAFETY: the stack and the job outlive the thread, which is waited for; nothing else touches either meanwhile.
     unsafe {
         assert_eq!(libc::pthread_attr_init(attributes.as_mut_ptr()), 0);
         assert_eq!(libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack.as_mut_ptr().cast(), STACK), 0);

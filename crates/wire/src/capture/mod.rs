@@ -64,10 +64,10 @@ pub enum CaptureError {
     /// The file begins with something else.
     #[error("neither pcap nor pcapng: the file begins with another number")]
     Magic,
-    /// The version is none that is known.
+    /// The version is not known.
     #[error("version {0}.{1} of this kind of capture is not known")]
     Version(u16, u16),
-    /// A block or record has an impossible length, so that nobody knows where the next one begins.
+    /// A block or record has an impossible length, so that the start of the next one is unknown.
     #[error("a block states an impossible length")]
     Length,
     /// A block or record is longer than [`MOST_BLOCK_BYTES`].
@@ -79,7 +79,7 @@ pub enum CaptureError {
     /// A packet is of an interface that was not described before.
     #[error("a packet names an interface that the capture does not describe")]
     Interface,
-    /// There are more interfaces than anybody has.
+    /// There are more interfaces than any machine has.
     #[error("more than 1,024 interfaces")]
     Interfaces,
 }
@@ -121,33 +121,33 @@ impl Packet<'_> {
     }
 }
 
-/// What stands at the front of the bytes that are left.
+/// What the remaining bytes begin with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Found<'a> {
-    /// So many bytes must be there before more can be said.
+    /// This many bytes are needed before more can be said.
     Needs(usize),
     /// A packet.
     Packet {
-        /// Bytes that are done with.
+        /// Bytes that the caller may drop.
         bytes: usize,
         /// What they hold.
         packet: Packet<'a>,
     },
-    /// A header, a description, statistics, or a block that nobody here knows.
+    /// A header, a description, statistics, or a block of an unknown type.
     Other {
-        /// Bytes that are done with.
+        /// Bytes that the caller may drop.
         bytes: usize,
     },
     /// A block that contradicts itself, but ends where it says.
     Damaged {
-        /// Bytes that are done with.
+        /// Bytes that the caller may drop.
         bytes: usize,
         /// What is wrong.
         error: CaptureError,
     },
 }
 
-/// Reads a capture. Whoever has its bytes shows them from the front, and takes away what is done with.
+/// Reads a capture. The caller shows its bytes from the front, and drops what has been read.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureReader {
     kind: Kind,
@@ -176,10 +176,10 @@ impl CaptureReader {
         first.first_chunk().is_some_and(|magic| is_magic(*magic) || order_and_unit(*magic).is_some())
     }
 
-    /// What `bytes` begin with. They are the rest of the file as far as it is there.
+    /// What `bytes` begin with: the rest of the file, as far as the caller has it.
     ///
     /// # Errors
-    /// Where nobody can tell any more where the next packet begins.
+    /// The start of the next packet can no longer be found.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Found<'a>, CaptureError> {
         match &mut self.kind {
             Kind::Pcap(file) => file.next(bytes),
@@ -298,7 +298,7 @@ const PACKET_HEAD_BYTES: usize = 20;
 const OPTION_UNIT: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
 
-/// What was said of the section so far.
+/// What the capture has said about the section so far.
 #[derive(Clone, Debug)]
 struct Section {
     order: ByteOrder,

@@ -168,7 +168,7 @@ impl LinkType {
     const OTHER_RAW: [Self; 2] = [Self(12), Self(14)];
 }
 
-/// What stands behind the link's header.
+/// What follows the link's header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Network<'a> {
     /// An IPv4 or IPv6 packet, perhaps with padding behind it.
@@ -177,7 +177,7 @@ pub enum Network<'a> {
     Other(EtherType),
     /// The packet ends within the link's header.
     Short,
-    /// Nobody here knows this link.
+    /// The link's type is not known.
     UnknownLink,
 }
 
@@ -201,7 +201,7 @@ pub fn network(link: LinkType, packet: &[u8]) -> Network<'_> {
     }
 }
 
-/// What stands at `payload`, where `kind` holds its Ethernet type, in front of any number of VLAN tags.
+/// The packet at `payload`, whose Ethernet type is at `kind`. Skips VLAN tags, [`MOST_TAGS`] at most.
 fn behind(packet: &[u8], kind: usize, mut payload: usize) -> Network<'_> {
     let number = |at: usize| packet.get(at..)?.first_chunk().copied().map(u16::from_be_bytes);
     let Some(mut ether_type) = number(kind) else { return Network::Short };
@@ -249,9 +249,9 @@ pub struct Part {
 /// A view of a packet whose lengths are right.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct IpPacket<'a> {
-    /// Who sent it.
+    /// The sender's address.
     pub source: IpAddr,
-    /// Who is to get it.
+    /// The destination's address.
     pub destination: IpAddr,
     /// What it carries: 6 TCP, 17 UDP.
     pub protocol: u8,
@@ -362,7 +362,7 @@ struct Reassembly {
 struct Open {
     whose: Whose,
     bytes: Vec<u8>,
-    /// What has come, as ranges in order that do not touch each other: at most one for each 8 bytes.
+    /// The ranges that have come, in order; they do not touch each other: at most one for each 8 bytes.
     come: Vec<(usize, usize)>,
     /// How long it is, as soon as its last part has come.
     length: Option<usize>,
@@ -403,7 +403,7 @@ impl Reassembly {
         self.open.len() - 1
     }
 
-    /// Datagrams whose other parts did not come, those that are still waited for included.
+    /// Datagrams of which parts did not come, including those that still wait for parts.
     pub(super) fn unfinished(&self) -> u64 {
         self.given_up + self.open.len() as u64
     }

@@ -106,7 +106,7 @@ impl Header {
         if word >> 60 == Self::NIBBLE { Ok(Self(word)) } else { Err(FedError::Header) }
     }
 
-    /// The header as it stands in a fragment.
+    /// The header's bytes in a fragment.
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
@@ -203,7 +203,7 @@ impl Trailer {
         if word >> 60 == Self::NIBBLE { Ok(Self(word)) } else { Err(FedError::Trailer) }
     }
 
-    /// The trailer as it stands in a fragment.
+    /// The trailer's bytes in a fragment.
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
@@ -424,7 +424,7 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// A fragment as a value. Length and CRC of its trailer are those that came; [`OwnedFragment::encode`] sets them.
+/// A fragment as a value. Its trailer has the length and CRC that were received; [`OwnedFragment::encode`] sets them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedFragment {
     /// The first word.

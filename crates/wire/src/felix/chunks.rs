@@ -97,8 +97,9 @@ impl Assembly {
         self.goes_on = if matches!(state, State::Within) { next } else { NEVER };
     }
 
-    /// A good block comes. Returns how many are missing before it, modulo 32: then [`Self::give_up`] was called.
-    /// The first block of all is believed; if it is not number 0, the e-link is joined in the middle.
+    /// A good block comes. Returns how many are missing before it, modulo 32; if any are, the state is as after
+    /// [`Self::give_up`]. The first block of all is believed; if it is not number 0, the e-link is joined in the
+    /// middle.
     #[inline]
     pub fn begin_block(&mut self, header: BlockHeader) -> u8 {
         let behind = (header.sequence + 1) % SEQUENCES;
@@ -112,8 +113,8 @@ impl Assembly {
         missing
     }
 
-    /// A damaged block comes whose header can be read. If it has the number that is expected, it is believed to be of
-    /// this e-link: true, and [`Self::give_up`] was called. Else it may be anybody's.
+    /// A damaged block comes whose header can be read. If it has the expected number, it is taken to be of this e-link:
+    /// returns true, and the state is as after [`Self::give_up`]. Otherwise it may be of any e-link.
     pub fn damaged_block(&mut self, header: BlockHeader) -> bool {
         let is_next = self.next == header.sequence;
         if is_next {
@@ -399,8 +400,8 @@ impl Encoder {
         self.block[..HEADER_BYTES].copy_from_slice(&self.header.to_bytes(self.format));
     }
 
-    /// A chunk, in as many blocks as it takes. Its flags stand in its last trailer; with [`Status::TIMED_OUT`] that is
-    /// a time-out trailer, and [`Status::TRUNCATED`] is set as well.
+    /// Appends a chunk, in as many blocks as it takes. Its last trailer carries its flags; with [`Status::TIMED_OUT`]
+    /// that is a time-out trailer, and [`Status::TRUNCATED`] is set as well.
     pub fn chunk(&mut self, mut chunk: &[u8], status: Status, out: &mut Vec<u8>) {
         let (mut whole, mut next) = (SubChunkType::Both, SubChunkType::First);
         while self.room() < self.padded(chunk.len()) + self.format.trailer_bytes() {

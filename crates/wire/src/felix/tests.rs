@@ -442,7 +442,7 @@ fn any_format() -> impl Strategy<Value = BlockFormat> {
     ]
 }
 
-/// What must come out of what was said, in this kind of block.
+/// What the decoder must return for what the e-link said, in this kind of block.
 fn expected(said: &[Said], format: BlockFormat, elink: ELink) -> Vec<Decoded> {
     let is_narrow = format.trailer_bytes() == 2;
     let one = |said: &Said| match said {

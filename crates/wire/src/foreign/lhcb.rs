@@ -126,7 +126,7 @@ impl Describe for Mep {
         MEP_HEADER.iter().for_each(|place| place.tell(packet, to));
         let view = match mep::MepView::parse(packet) {
             Ok(view) => view,
-            Err(_) => return to.fault(MEP_HEADER_BYTES, "the fragments are not those that the header promises"),
+            Err(_) => return to.fault(MEP_HEADER_BYTES, "the fragments do not match the header"),
         };
         let mut at = MEP_HEADER_BYTES;
         for (event, banks) in view.fragments() {

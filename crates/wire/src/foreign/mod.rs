@@ -59,12 +59,12 @@ pub enum Counting {
 /// Declares the formats: each with its name, unit, counting, whether it travels in datagrams, and what it is.
 macro_rules! formats {
     ($($variant:ident = $name:literal, $unit:expr, $counting:ident, datagrams: $datagrams:literal, $help:literal;)*) => {
-        /// A format of somebody else.
+        /// A format that other software or hardware defines.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum ForeignFormat { $(#[doc = $help] $variant),* }
 
         impl ForeignFormat {
-            /// All of them, those first that are least likely to be taken for another one.
+            /// All of them, those least likely to be mistaken for another format first.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Its name on the command line and in configurations.
@@ -185,12 +185,12 @@ impl ForeignFormat {
         Self::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// Which format a file that begins with these bytes is of, if that can be told.
+    /// The format of a file that begins with these bytes, if they show it.
     pub fn recognise(first: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| !format.needs_datagrams() && format.looks_like(first))
     }
 
-    /// Which format a datagram is of, if that can be told.
+    /// The format of a datagram, if its bytes show it.
     pub fn recognise_datagram(datagram: &[u8]) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.looks_like(datagram))
     }
@@ -218,7 +218,7 @@ impl ForeignFormat {
         matches!(self, Self::LhcbMep)
     }
 
-    /// Whether each of its frames is a whole event, put together by whoever wrote it.
+    /// Whether each of its frames is a whole event, already built by the software that wrote it.
     pub const fn holds_whole_events(self) -> bool {
         matches!(self, Self::Midas | Self::Eudaq | Self::Atlas | Self::Nscldaq | Self::Mdf | Self::Frd)
     }
@@ -337,7 +337,7 @@ pub enum Value<'a> {
     Number(u64),
     /// A pattern of bits.
     Hex(u64),
-    /// A text, or the name that a number stands for.
+    /// A text, or the name of a number's meaning.
     Text(&'a str),
 }
 
@@ -351,18 +351,18 @@ impl Display for Value<'_> {
     }
 }
 
-/// Is told what stands in a frame, from its front to its end.
+/// Receives the contents of a frame, from its front to its end.
 pub trait Inspector {
     /// What the frame is: `event`, `begin of run`.
     fn kind(&mut self, name: &str);
 
-    /// A field of a header: its name, where it stands in the frame, how long it is, and what it holds.
+    /// A field of a header: its name, its place in the frame, its length, and what it holds.
     fn field(&mut self, name: &str, at: usize, bytes: usize, value: Value<'_>);
 
-    /// A part: what it is called (parts of one kind are counted together), where it stands and how long it is.
+    /// A part: its name (parts of one kind are counted together), its place and its length.
     fn part(&mut self, name: Arguments<'_>, at: usize, bytes: usize);
 
-    /// Whether a text for every small part is wanted: putting them together takes time.
+    /// Whether a text for every small part is wanted: composing them takes time.
     fn wants_details(&self) -> bool {
         false
     }
@@ -371,12 +371,12 @@ pub trait Inspector {
     fn fault(&mut self, at: usize, what: &'static str);
 }
 
-/// What a frame says of those that follow it in its file.
+/// What a frame announces about the frames after it in its file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Announced {
-    /// How many there are, to the file's end or to the next frame that says so.
+    /// How many there are, to the file's end or to the next frame that announces some.
     pub frames: u64,
-    /// How many bytes there are until then, those of the frame that says so included.
+    /// How many bytes there are until then, including those of the announcing frame.
     pub bytes: u64,
 }
 

@@ -8,9 +8,10 @@
 //!   text    length in bytes (u16) | UTF-8              list   entries (u16) | entry, entry, ...
 //! ```
 //! One connection lives over several runs. Each command names its run and is answered by one word, the same one however
-//! often it comes: Configure by Ready or Failed, Start by Started, Enable by Enabled, Hold by Held, Release by Released, Veto by
-//! Vetoed, Stop by Stopped, Ping by Status. Hold and Release are of version 2: who speaks version 1 is never told them. Data travel over a connection of their own, as generic fragments ([`generic`](crate::generic)).
-//! `docs/front-end-control.md` shows the bytes.
+//! often it comes: Configure by Ready or Failed, Start by Started, Enable by Enabled, Hold by Held, Release by
+//! Released, Veto by Vetoed, Stop by Stopped, Ping by Status. Hold and Release belong to version 2: run control never
+//! sends them to a front end of version 1. Data travel over a connection of their own, as generic fragments
+//! ([`generic`](crate::generic)). `docs/front-end-control.md` shows the bytes.
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,7 @@ const fn is_spoken(version: u16) -> bool {
 /// An event number that stands for "unknown": no event has it.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The longest body of a message, in bytes: settings are a text that somebody wrote.
+/// The longest body of a message, in bytes: settings are text that people write.
 pub const LARGEST_BODY_BYTES: usize = 64 * 1024;
 
 const MAGIC: [u8; 3] = *b"RWC";
@@ -54,15 +55,15 @@ kinds! {
     Veto = 19,
     /// The run ends with this event.
     Stop = 20,
-    /// Is anybody there?
+    /// Asks for a Status, to see that the front end is still there.
     Ping = 21,
     /// To the trigger source alone: no trigger for now, since the run is paused.
     Hold = 22,
     /// To the trigger source alone: triggers may come again.
     Release = 23,
-    /// It is configured, and its data connection stands.
+    /// It is configured, and its data connection is established.
     Ready = 32,
-    /// It cannot do what it was told, and says why.
+    /// It cannot execute the command, and says why.
     Failed = 33,
     /// It is in the run.
     Started = 34,
@@ -217,15 +218,15 @@ pub struct Hello {
     pub source: SourceId,
     /// What its times count from.
     pub clock: ClockKind,
-    /// How far it is in `run`: where it comes back, what it was told before counts.
+    /// How far it is in `run`: after a reconnection, the commands that it received before still count.
     pub stage: Stage,
-    /// The run that it was told of last; 0 for none.
+    /// The run of the last command that it received; 0 for none.
     pub run: RunNumber,
     /// Its name, for people; padded with zeros.
     pub name: [u8; NAME_BYTES],
     /// Versions of firmware and library, for people; at most [`LARGEST_TEXT_BYTES`].
     pub versions: String,
-    /// It issues no trigger since it was told to hold, and was not released since. Version 1 cannot say so.
+    /// It issues no trigger: it was told to hold and has not been released since. Version 1 cannot express this.
     pub is_held: bool,
 }
 
@@ -263,7 +264,7 @@ impl Hello {
     }
 }
 
-/// It cannot do what it was told.
+/// It cannot execute a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     /// The run.
@@ -272,7 +273,7 @@ pub struct Failed {
     pub text: String,
 }
 
-/// No trigger comes for now; those that would have come count as vetoed.
+/// No trigger comes for now; suppressed triggers count as vetoed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The run.
@@ -291,7 +292,7 @@ pub struct Vetoed {
     pub last: u64,
     /// Triggers that there were.
     pub issued: u64,
-    /// Those that were not let through, by cause.
+    /// Triggers that were vetoed, by cause.
     pub vetoed: Vec<Named>,
 }
 
@@ -319,7 +320,7 @@ pub struct Status {
     pub sent: u64,
     /// Their bytes, heads included.
     pub bytes: u64,
-    /// How long it waited because nobody took its data, in nanoseconds.
+    /// How long it waited for its data to be taken, in nanoseconds.
     pub waited_ns: u64,
     /// What it says of itself; at most [`LARGEST_TEXT_BYTES`].
     pub text: String,
@@ -342,7 +343,7 @@ pub struct Reading {
 
 /// A word.
 #[derive(Clone, PartialEq, Debug)]
-#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+#[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Word {
     Hello(Hello),
     Ready(RunNumber),
@@ -566,13 +567,13 @@ pub struct Start {
 pub struct Stop {
     /// The run.
     pub run: RunNumber,
-    /// The number of its last event; none where nobody knows it. The event before the first one: there is none.
+    /// The number of its last event; none if it is unknown. The number before the first event's: the run had none.
     pub last: Option<u64>,
 }
 
 /// A command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+#[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Command {
     /// With the version of what follows: the one that the front end said.
     Welcome(u16),

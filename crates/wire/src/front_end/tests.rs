@@ -162,7 +162,7 @@ fn what_a_field_cannot_mean_is_refused() {
     assert_eq!(Word::decode(Kind::Hello, &strange), Err(FrameError::Meaning), "neither held nor not");
     for version in [0_u16, 3] {
         let welcome = Command::decode(Kind::Welcome, &version.to_le_bytes());
-        assert_eq!(welcome, Err(FrameError::Meaning), "nobody speaks version {version}");
+        assert_eq!(welcome, Err(FrameError::Meaning), "version {version} is not spoken");
     }
     let no_text = [&[2, 0][..], &[0xff, 0xfe]].concat();
     let failed = [&7_u32.to_le_bytes()[..], &no_text].concat();

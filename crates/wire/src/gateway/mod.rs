@@ -6,7 +6,7 @@
 //!   gateway -> node     Push        events, or parts of them, each with its sequence number
 //!                       Progress    which sequence numbers there are, when nothing is pushed
 //!   gateway -> trigger  Throttle    may triggers come? absolute, repeated
-//!   gateway -> whoever  Stream      decisions in the order of events
+//!   gateway -> clients  Stream      decisions in the order of events
 //!
 //!   frame    "RG" | version (u8) | kind (u8) | body length (u32)        8 bytes, little-endian
 //!   Push     frame | gateway (u16) | pieces (u16) | 0 (u32) | incarnation (u64) | floor (u64) | pieces
@@ -18,14 +18,14 @@
 //! twice and in any order:
 //! - A gateway gives each event that it pushes to a node a *sequence number*, from 0, one more for each. Parts of one event
 //!   have the same one, and each says where it lies: they need no order.
-//! - What a node decided is told in three ways: every sequence number below `cumulative`; those behind it in a bitmap; and
-//!   the decisions themselves, of which each message repeats the latest ones of those before. So a lost message loses no
+//! - A node reports its decisions in three ways: every sequence number below `cumulative`; those behind it in a bitmap;
+//!   and the decisions themselves, of which each message repeats the latest earlier ones. So a lost message loses no
 //!   credit, and seldom a decision.
 //! - A node sees by the numbers that a push was lost, and says so as a decision ([`Verdict::NotReceived`]).
 //! - *Floor*: no decision is awaited any more for sequence numbers below it. The node forgets them, and says so: it answers
 //!   progress by decisions, with entries or without, since what it may still have counts against its credit.
-//! - Whoever starts again has a larger incarnation; what comes from or is meant for an earlier one is ignored.
-//! - An event may go to another node when the first one is silent, with the next *attempt*.
+//! - A node or gateway that restarts has a larger incarnation; messages from an earlier one, or for it, are ignored.
+//! - If a node does not answer, its event may go to another one, with the next *attempt*.
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,7 @@ kinds! {
     Progress = 3,
     /// Node to gateway: what was decided.
     Decisions = 4,
-    /// Gateway to whoever wants them: decisions in the order of events.
+    /// Gateway to any client that wants them: decisions in the order of events.
     Stream = 5,
     /// Gateway to trigger: may triggers come?
     Throttle = 6,
@@ -65,7 +65,7 @@ const fn longest(_: Kind) -> usize {
 frame!(MAGIC, longest);
 
 impl Frame {
-    /// Splits a message off the front of a datagram, or of what has come of a stream so far: its kind, its body, the rest.
+    /// Splits a message off the front of a datagram, or of the received part of a stream: its kind, its body, the rest.
     ///
     /// # Errors
     /// As [`Frame::parse`], and [`FrameError::Short`] where the message is not whole.
@@ -315,7 +315,7 @@ impl Verdict {
 pub struct Decision {
     /// The number under which the event was pushed.
     pub sequence: u64,
-    /// What is said of it.
+    /// The node's verdict on it.
     pub verdict: Verdict,
     /// The trigger word: why.
     pub word: u32,
@@ -523,7 +523,7 @@ pub struct Throttle {
 
 /// A message that is not events.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+#[expect(missing_docs, reason = "see its type and its kind")]
 pub enum Message {
     Credit(Credit),
     Progress(Progress),

@@ -33,7 +33,7 @@ pub const UDP_BYTES: usize = 8;
 /// The protocol number of UDP in an IPv4 header.
 pub const UDP_PROTOCOL: u8 = 17;
 
-/// A number for experiments (RFC 3692) that nobody else has, for data straight in IP packets.
+/// A number for experiments (RFC 3692) that no protocol is assigned, for data straight in IP packets.
 pub const EXPERIMENTAL_PROTOCOL: u8 = 253;
 
 /// The two bytes at `at`, which must be there.
@@ -115,7 +115,7 @@ impl Sum {
         u16::from_be(fold(self.words) as u16)
     }
 
-    /// The checksum: what is to stand in the header. Over a header that has its right checksum it is 0.
+    /// The checksum to put into the header. Over a header that has its right checksum it is 0.
     pub fn checksum(self) -> u16 {
         !self.folded()
     }
@@ -140,7 +140,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// Everybody on the network.
+    /// All cards on the network.
     pub const BROADCAST: Self = Self([0xFF; 6]);
 }
 
@@ -176,9 +176,9 @@ impl VlanTag {
 /// An Ethernet header.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EthernetHeader {
-    /// Who is to get the frame.
+    /// The destination's address.
     pub destination: MacAddress,
-    /// Who sent it.
+    /// The sender's address.
     pub source: MacAddress,
     /// The tag, if there is one.
     pub vlan: Option<VlanTag>,
@@ -287,9 +287,9 @@ pub struct Ipv4Header {
     pub time_to_live: u8,
     /// What it carries.
     pub protocol: u8,
-    /// Who sent it.
+    /// The sender's address.
     pub source: Ipv4Addr,
-    /// Who is to get it.
+    /// The destination's address.
     pub destination: Ipv4Addr,
     /// Options, a multiple of 4 bytes, at most [`MOST_OPTION_BYTES`].
     pub options: ArrayVec<u8, MOST_OPTION_BYTES>,
@@ -387,13 +387,13 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { header, payload })
     }
 
-    /// Who sent it.
+    /// The sender's address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         self.address(12)
     }
 
-    /// Who is to get it.
+    /// The destination's address.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         self.address(16)

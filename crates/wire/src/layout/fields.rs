@@ -8,8 +8,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 use super::{End, LayoutFault, MOST_PARTS, MOST_PATTERN_BYTES, Number, Pattern, Pieces, Place};
 use crate::framing::{PieceHead, Window};
 
-/// A number, ready to be read: eight bytes are loaded at once, so that it needs no loop. Those that end with the field, or
-/// the frame's first ones, are there in every frame of eight bytes; shorter ones are read byte by byte.
+/// A number's place, prepared for reading: one load of eight bytes replaces a loop. The eight bytes end with the field,
+/// or are the frame's first ones, so that every frame of eight bytes has them; shorter frames are read byte by byte.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Field {
     /// Where the eight bytes begin: from the frame's begin, or from its end.
@@ -240,7 +240,7 @@ impl Constant {
         self.value
     }
 
-    /// Bytes from the frame's begin to its own end; 0 where it stands at the frame's end.
+    /// Bytes from the frame's begin to its own end; 0 if its place is counted from the frame's end.
     pub(super) const fn end(&self) -> usize {
         let number = &self.field.number;
         if number.at < 0 { 0 } else { number.at as usize + number.bytes as usize }
@@ -258,7 +258,8 @@ impl Constant {
         self.field.of(frame) == self.value
     }
 
-    /// The first place from `from` on where a frame that has it may begin. It must be one that stands at the begin.
+    /// The first place from `from` on where a frame that has it may begin. It must be
+    /// counted from the begin.
     pub(super) fn find(&self, window: &(impl Window + ?Sized), from: usize) -> Option<usize> {
         let Number { at, bytes, .. } = self.field.number;
         let (at, length) = (at.unsigned_abs() as usize, usize::from(bytes));

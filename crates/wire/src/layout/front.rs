@@ -197,7 +197,7 @@ impl Trailed<'_> {
         if !search.adrift && !begin.is_in(window) {
             return self.go_adrift(search, *cause);
         }
-        // Whoever lost his way may have lost the rhythm of the words as well.
+        // After a loss the alignment of words may be lost as well.
         let step = if search.adrift { 1 } else { self.step };
         let last = if search.adrift { window.len() } else { window.len().min(self.plan.most) };
         let mut end = (search.seen + 1).max(self.plan.least).div_ceil(step) * step;
@@ -427,8 +427,8 @@ impl Plan {
         self.mark.as_ref().is_none_or(|(mark, _)| mark.value() == 0)
     }
 
-    /// What stands at the front where that are zeros, or where zeros were. A frame of nothing but zeros is none: behind them two
-    /// frames are looked for that number each other, or one whose checksum is right.
+    /// Looks at the front where it is zeros, or follows skipped zeros. A frame of nothing but zeros is not accepted:
+    /// after them, the search looks for two frames with consecutive numbers, or one whose checksum is right.
     #[inline]
     fn pass_zeros(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Option<Front> {
         if window.array(0) == Some([0]) && zeros::leading(window, self.least) == self.least {
@@ -468,8 +468,9 @@ impl Plan {
         Some(zeros::skip(window, self.least - 1, search))
     }
 
-    /// Zeros in the place of frames of `bytes` bytes leave those behind them where they were, which two show that number each other. None
-    /// where that is not so: bytes were lost as well, or zeros came in between.
+    /// Skips zeros in the place of frames of `bytes` bytes if the frames after them are still aligned, which two with
+    /// consecutive numbers show, or a right checksum. None where they are not: bytes were lost as well, or zeros came
+    /// in between.
     fn keep_alignment(&self, window: &(impl Window + ?Sized), bytes: usize) -> Option<Front> {
         let zeros = zeros::leading(window, window.len());
         let blank = zeros / bytes * bytes;

@@ -139,7 +139,7 @@ pub enum Size {
 pub struct Number {
     /// Bytes before it; where negative, counted from the frame's end.
     pub at: i32,
-    /// Bytes that it stands in, 1 to 8.
+    /// Its bytes, 1 to 8.
     pub bytes: u8,
     /// Whether its first byte is the most significant one.
     pub is_big_endian: bool,
@@ -318,7 +318,7 @@ pub struct LayoutError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutFault {
     /// A number has no such width.
-    #[error("a number stands in 1 to 8 bytes, not in {0}")]
+    #[error("a number has 1 to 8 bytes, not {0}")]
     Width(u8),
     /// A mask has no bits, gaps, or bits that are not there.
     #[error("the mask {mask:#x} must have neighbouring bits of the {bits} that are there, one at least")]
@@ -378,7 +378,7 @@ pub enum LayoutFault {
     /// Frames with a trailer cannot be found without something at their begin.
     #[error("a frame that says its length at its end needs a `match` at its begin, or it cannot be found again")]
     TrailerWithoutMatch,
-    /// A range that is none.
+    /// A range whose end is before its begin.
     #[error("the range ends before it begins")]
     Range,
     /// The checksum's field is not as wide as the checksum.
@@ -416,7 +416,7 @@ const LINE: usize = 8;
 const CELL: usize = 10;
 
 impl fmt::Display for Plan {
-    /// The bytes from a frame's begin, and those before its end, eight in a line with what stands in each.
+    /// The bytes from a frame's begin, and those before its end, eight to a line, with the fields in each.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:>6} ", "")?;
         (0..LINE).try_for_each(|byte| write!(out, "{byte:^width$}", width = CELL + 1))?;
@@ -441,11 +441,11 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What stands in each byte.
+/// The fields in each byte.
 struct Cells<'a>(&'a Extents);
 
 impl Cells<'_> {
-    /// Bytes from the begin, or before the end, in which something stands.
+    /// Bytes from the begin, or before the end, up to the last one that has a field.
     fn end(&self, from_end: bool) -> usize {
         let distances = self.0.taken().iter().filter(|(_, field)| (field.number().at < 0) == from_end);
         let reach = distances.map(|(_, field)| {
@@ -473,7 +473,7 @@ impl Cells<'_> {
         writeln!(out)
     }
 
-    /// The names of what stands in a byte, and whether anything does.
+    /// The names of the fields in a byte, and whether there are any.
     fn at(&self, at: i64) -> (String, bool) {
         let stands = |field: &Field| {
             let number = field.number();

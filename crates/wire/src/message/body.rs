@@ -7,7 +7,7 @@ use ropewalk_terms::{
     AcknowledgementLevel, Attempt, Cause, Ending, EventKey, Incarnation, Outcome, Parameter, SourceId, Verdict,
 };
 
-/// First message of whoever opens a connection. Who it is stands in the header.
+/// First message on a connection, from the side that opens it. The header says which node it is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// [`PROTOCOL_VERSION`] of the sender.
@@ -40,8 +40,8 @@ pub enum RefuseReason {
     OldEpoch,
     /// This event manager is not the active one.
     StandBy,
-    /// This life of the same node looks younger, and is gone. Its successor may have a clock that was set back: whoever
-    /// was never welcomed takes a higher incarnation and says hello again.
+    /// This life of the same node looks younger, and is gone. Its successor may have a clock that was set back: a node
+    /// that was never welcomed takes a higher incarnation and says hello again.
     LateIncarnation(Incarnation),
     /// The run that the node is in, as its header says, is over and accounted for.
     RunOver,
@@ -94,7 +94,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// The run begins with this key, for everybody.
+    /// The run begins with this key, for all units.
     pub const fn of_run(first: EventKey) -> Self {
         Self { first, origin: first }
     }
@@ -233,7 +233,7 @@ pub struct Release {
     pub entries: Batch<ReleaseEntry>,
 }
 
-/// EVM to BU: whether a readout unit takes part. Requests to one that left are answered by nobody.
+/// EVM to BU: whether a readout unit takes part. Requests to one that left are not answered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReadoutState {
     /// The readout unit's index.

@@ -89,9 +89,9 @@ kinds! {
     Unreleased = 18,
     /// BU to EVM: the verdict about a source's synchrony changed.
     Synchrony = 19,
-    /// EVM to RU and BU: no event will come any more; close what you have open.
+    /// EVM to RU and BU: no further event will come; close what you have open.
     Finish = 20,
-    /// RU and BU to EVM: closed, all reports are sent. EVM to RU and BU: all is known, nobody needs to stay.
+    /// RU and BU to EVM: closed, all reports are sent. EVM to RU and BU: the EVM knows everything, the units may leave.
     Finished = 21,
     /// RU and BU to EVM: cumulative counters; also the heartbeat.
     Report = 22,
@@ -124,9 +124,9 @@ pub struct Header {
     pub run: RunNumber,
     /// The event manager that the sender obeys (or is).
     pub epoch: Epoch,
-    /// Who sends.
+    /// The sending node.
     pub sender: NodeId,
-    /// In which life.
+    /// The sender's incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -185,7 +185,7 @@ pub const SUPER_FRAGMENT_ENTRY_BYTES: usize = 32;
 /// Bytes of a fragment's entry.
 pub const FRAGMENT_ENTRY_BYTES: usize = 40;
 
-/// What is known about a fragment beside its bytes, as bits. The same bits stand in run files.
+/// What is known about a fragment besides its bytes, as bits. Run files contain the same bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FragmentFlags(pub u32);
 
@@ -264,7 +264,7 @@ impl FragmentFlags {
         self.0 & 0x1fe != 0
     }
 
-    /// The places in [`FragmentFlags::DOUBTS`] of those that are set.
+    /// The indexes in [`FragmentFlags::DOUBTS`] of the flags that are set.
     pub fn doubts(self) -> impl Iterator<Item = usize> {
         (0..Self::DOUBTS.len()).filter(move |&doubt| self.contains(Self::DOUBTS[doubt].0))
     }

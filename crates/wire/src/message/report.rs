@@ -325,8 +325,9 @@ pub struct Report {
     pub last: bool,
 }
 
-/// How the events ended that nobody holds any more. The event manager leaves it with every RU; a successor is told, and
-/// so accounts for what it never saw. What was neither unselected, rejected nor quarantined of what was kept was accepted.
+/// The outcome of events that no unit holds any more. The event manager stores it at every RU; its successor receives
+/// it, and so accounts for events that it never saw. Events that were kept are accepted, unless they are unselected,
+/// rejected or quarantined.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
     /// Every event below this key has ended and is released, by the event manager that says so or an earlier one.

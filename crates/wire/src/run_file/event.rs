@@ -432,7 +432,7 @@ pub fn encode_event(
 
 /// Bytes in front of the packed ones in their record.
 pub const PACKED_HEAD_BYTES: usize = 40;
-/// Bytes of a stretch at most: whoever unpacks one needs as much memory.
+/// The most bytes of a stretch: a reader needs this much memory to unpack one.
 pub const MAX_STRETCH_BYTES: usize = 16 << 20;
 /// Bytes of a stretch that is written, at least, where so many are appended at once; fewer than twice as many. Shorter ones stay
 /// nearer to the core, but zstd packs them more slowly: it takes other tables for 256 KiB (measured: 0.36 and 0.40 GB/s).
@@ -500,11 +500,11 @@ impl Packer {
         Some(Self { zstd })
     }
 
-    /// Appends records that hold these bytes, which stand in the segment from `offset` on: in stretches of the same length, so
-    /// that no short one is left over.
+    /// Packs these bytes, which begin at `offset` in the segment, and appends the records. All stretches have the same
+    /// length, so that no short one is left over.
     ///
     /// # Errors
-    /// [`RecordError::Room`] where the library finds no room, which it is given enough of.
+    /// [`RecordError::Room`] if the library finds no room, although it is given enough.
     pub fn pack(&mut self, mut offset: u64, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
         let stretches = (bytes.len() / STRETCH_BYTES).max(1);
         for stretch in bytes.chunks(bytes.len().div_ceil(stretches).max(1)) {
@@ -552,7 +552,7 @@ impl Packer {
 /// A packed stretch.
 #[derive(Copy, Clone, Debug)]
 pub struct PackedStretch<'a> {
-    /// Where its first byte stands in the segment.
+    /// Where its first byte is in the segment.
     pub offset: u64,
     /// Its bytes, unpacked: [`MAX_STRETCH_BYTES`] at most.
     pub length: usize,

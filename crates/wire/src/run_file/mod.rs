@@ -166,7 +166,7 @@ pub enum RecordError {
     #[error("the record's checksum is wrong")]
     Checksum,
     /// The record is whole, but of another kind than the one that was asked for.
-    #[error("a record of another kind stands here")]
+    #[error("the record here is of another kind")]
     Kind,
     /// The file was written in a major version that this reader does not know.
     #[error("run file version {major}.{minor}, this program reads version {known}.x", known = MAJOR_VERSION)]

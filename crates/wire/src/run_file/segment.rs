@@ -593,7 +593,7 @@ impl<'a> FooterView<'a> {
 /// Why bytes belong to no readable record.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Damage {
-    /// A record stands here, but its checksum is wrong.
+    /// There is a record here, but its checksum is wrong.
     Checksum,
     /// A record begins here, but the file ends before it does: the writer was stopped in the middle. Or zeros fill the last
     /// piece of a file that was written past the page cache, and not closed.
@@ -602,7 +602,7 @@ pub enum Damage {
     NoHeader,
 }
 
-/// What stands at the front of a window.
+/// What a window begins with.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// A whole record of `length` bytes, its checksum right: take it with [`Record::parse_unchecked`].
@@ -627,7 +627,7 @@ pub enum Step {
     End,
 }
 
-/// Fewer zeros than this may stand behind the last record of a file that was not closed.
+/// A file that was not closed may have zeros behind its last record: fewer than this.
 const FILLED: usize = 4096;
 
 /// Looks at the front of `window`; `at_end` says that nothing follows it.

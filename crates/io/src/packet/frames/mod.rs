@@ -5,7 +5,7 @@
 //!   card -> driver ─┬─► xdp::XdpReceiver (AF_XDP): a program picks the frames before the kernel makes packets of them
 //!                   ├─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
 //!                   ├─► ring::spare: what the ring has ends here, where the right is there to say so
-//!                   └─► IP, UDP: a mute socket, so that nobody is told that nobody listens
+//!                   └─► IP, UDP: a mute socket, so that the kernel reports no closed port
 //!
 //!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the queues of the card
 //!            ├───► xdp::XdpTransmit, from frames that were received too

@@ -45,8 +45,8 @@ impl Wanted {
         Self::new(vec![Input { flow, address, to: 0 }], largest)
     }
 
-    /// Looks at a packet that begins with its IP header, and may have padding behind it. Nothing where it is somebody else's,
-    /// or a fragment, which the kernel has to put together first.
+    /// Looks at a packet that begins with its IP header, and may have padding behind it. Nothing if the packet is for
+    /// another receiver, or is a fragment, which the kernel has to put together first.
     ///
     /// # Errors
     /// Why a packet that is wanted cannot be had.

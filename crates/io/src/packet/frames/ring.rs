@@ -47,7 +47,7 @@ pub struct RingConfig {
     pub patience: Duration,
     /// Several receivers with this number each get a part of the packets: those of one sender go to the same one.
     pub group: Option<u16>,
-    /// Whether UDP's checksums are looked at that nobody has looked at before: most cards do.
+    /// Whether to verify UDP checksums that were not verified before: most cards do that.
     pub verify_checksums: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct RingReceiver {
     socket: OwnedFd,
     /// Ends the way of what the ring has got, where that may be.
     _spare: Option<OwnedFd>,
-    /// For the kernel somebody listens at the address.
+    /// To the kernel, this is a listener at the address.
     _listener: OwnedFd,
     address: SocketAddrV4,
     wanted: Wanted,
@@ -93,7 +93,7 @@ pub struct RingReceiver {
     /// The block that comes next, or is open.
     block: u32,
     open: Option<Open>,
-    /// Blocks behind that one that nobody holds, up to the first that somebody does.
+    /// Blocks after that one that are not held, up to the first that is.
     ahead: usize,
     counters: ReceiveCounters,
     around: Around,
@@ -295,7 +295,7 @@ fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
 }
 
 /// Shares the packets with the other sockets of a group, or is a group of its own: in either case the kernel puts
-/// fragments together before anybody gets them.
+/// fragments together before any socket gets them.
 fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
     // Who is alone gets everything: then the kernel need not look at each packet for whose it is.
     let kind = match group {
@@ -389,7 +389,7 @@ impl Receiver for RingReceiver {
         MemoryInUse { held: all - self.usable_blocks(), all }
     }
 
-    /// Whole blocks: those that are handed over and were not read, of those that nobody holds.
+    /// Whole blocks: those handed over and not read, of those that are not held.
     fn queue_in_use(&mut self) -> QueueInUse {
         let usable = self.usable_blocks();
         // They are handed over in their order, so that the first one that is not is found by halves.
@@ -500,14 +500,15 @@ impl Blocks {
     }
 }
 
-/// A program that looks at what came in at a card, before protocols do but behind those who want everything (tcx, Linux 6.6).
+/// A program that sees a card's incoming packets before protocols do, but after sockets that receive everything
+/// (tcx, Linux 6.6).
 const INGRESS: ProgramKind = ProgramKind { kind: 3, attachment: 46, flags: 0 };
 
-/// What the program says of a packet: others may look at it, or nobody.
+/// The program's verdict on a packet: leave it to other receivers, or drop it.
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
 
-/// Where things stand in what the program is told (`struct __sk_buff`), and in the frame.
+/// Offsets in the program's context (`struct __sk_buff`), and in the frame.
 const KIND: i16 = 4;
 const HAS_VLAN: i16 = 20;
 const BEGIN: i16 = 76;
@@ -524,10 +525,10 @@ const SEEN: i32 = 38;
 /// IPv4 without options: with them a packet takes the kernel's way.
 const PLAIN: i32 = 0x45;
 
-/// Drops a ring's packets behind it, as long as what is returned is there.
+/// Drops a ring's packets behind the ring, as long as the returned descriptor is open.
 ///
 /// # Errors
-/// What the kernel says: mostly that the right is missing, or that it is an old one. Nothing is wrong then, but slower.
+/// The kernel's error: mostly a missing right, or an old kernel. Nothing is wrong then, but slower.
 fn drop_behind(card: &Card, flow: Flow, address: SocketAddrV4) -> io::Result<OwnedFd> {
     let instructions: Vec<u8> = program(flow, address).into_iter().flatten().collect();
     attach_program(card, INGRESS, b"ropewalk_spare", &instructions, 0)
@@ -546,22 +547,22 @@ const DIFFERS: u8 = 0x56;
 const ANSWER: u8 = 0xB7;
 const RETURN: u8 = 0x95;
 
-/// One instruction: operation, registers (the one that is read in the upper half), distance, number.
+/// One instruction: operation, registers (the source in the upper half), distance, number.
 const fn step(operation: u8, registers: u8, distance: i16, number: i32) -> [u8; 8] {
     let ([a, b], [c, d, e, f]) = (distance.to_le_bytes(), number.to_le_bytes());
     [operation, registers, a, b, c, d, e, f]
 }
 
-/// Loads something of the frame and goes on if it has this value, as it stands there.
+/// Loads a part of the frame and goes on if it has this value, in the frame's byte order.
 const fn expect(load: u8, place: i16, value: i32) -> [[u8; 8]; 2] {
     [step(load, 0x25, place, 0), step(DIFFERS, 0x05, 0, value)]
 }
 
-/// The instructions, in whose end it says that others may look, and in front of that that nobody may.
+/// The instructions. The last verdict leaves a packet to other receivers; the one before it drops the packet.
 fn program(flow: Flow, address: SocketAddrV4) -> Vec<[u8; 8]> {
     let big_endian = |number: u16| i32::from(number.to_be());
     let mut steps = vec![
-        // Frames of somebody else, and of a network of its own.
+        // Leaves alone frames for other hosts, and frames of a VLAN.
         step(LOAD_WORD, 0x15, KIND, 0),
         step(DIFFERS, 0x05, 0, libc::PACKET_HOST.into()),
         step(LOAD_WORD, 0x15, HAS_VLAN, 0),
@@ -606,7 +607,7 @@ const BLOCK: usize = 64 << 10;
 pub struct TransmitRing {
     socket: OwnedFd,
     frames: Frames,
-    /// The frame that is filled next, and the first of those that are on their way.
+    /// The next frame to fill, and the first frame in flight.
     next: u32,
     first: u32,
     in_flight: usize,
@@ -681,8 +682,8 @@ impl Transmit for TransmitRing {
         if self.in_flight == self.frames.blocks() {
             return None;
         }
-        // SAFETY: behind the description, within the frame, which is not on its way: the kernel does not look at it, and
-        // nobody else here refers to it. The kernel gave the memory initialised.
+        // SAFETY: behind the description, within the frame. The frame is not in flight: the kernel does not look at it,
+        // and nothing else here refers to it. The kernel gave the memory initialised.
         Some(unsafe { core::slice::from_raw_parts_mut(self.frames.address(self.next).as_ptr().add(DATA), self.room) })
     }
 
@@ -697,7 +698,7 @@ impl Transmit for TransmitRing {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // SAFETY: sends what stands in the ring: there are no bytes of its own.
+        // SAFETY: sends what is in the ring; the call takes no bytes of its own.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT) };
         let result = if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
         self.reclaim();

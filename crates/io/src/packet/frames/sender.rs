@@ -56,7 +56,7 @@ pub trait Transmit {
     /// front of the slice on, which can be written as the rest.
     ///
     /// # Errors
-    /// The slice comes back where its frame is none of this ring's, somebody else refers to it, or has too little in front.
+    /// The slice comes back if its frame is none of this ring's, is referred to elsewhere, or has too little in front.
     fn adopt(&mut self, slice: Slice, before: usize) -> Result<&mut [u8], Slice> {
         let _ = before;
         Err(slice)
@@ -284,7 +284,8 @@ impl<T: Transmit> Sender for FrameSender<T> {
     }
 }
 
-/// How soon the kernel is looked at again: while somebody's card is not known, and to see whether one has changed.
+/// How soon to read the kernel's table again: while a neighbour's card is unknown, and later, to see whether one has
+/// changed.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_secs(1);
 

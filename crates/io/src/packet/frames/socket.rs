@@ -156,8 +156,8 @@ fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result
     set(socket, level, name, &program)
 }
 
-/// Lets nothing through to a socket that is bound: for the kernel somebody listens there, so that it does not answer that
-/// nobody does, and a port stays reserved.
+/// Lets nothing through to a bound socket. To the kernel it is a listener, so that the kernel does not answer that
+/// there is none, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
     attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
 }
@@ -291,7 +291,7 @@ pub(super) fn attach_program(
 pub(super) unsafe fn call<T>(command: libc::c_int, what: &T) -> io::Result<OwnedFd> {
     // SAFETY: says the caller.
     let descriptor = unsafe { ask(command, what) }?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

@@ -327,7 +327,7 @@ impl Batch {
     }
 }
 
-/// What has become of a membership since it was looked at last.
+/// How a membership has changed since the last look.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum MembershipChange {
     /// The card is gone, and the group with it: nothing comes.
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!((membership.look(), membership.index, losses.load(Ordering::Relaxed)), (None, here, 1));
         drop(socket);
         membership.index = u32::MAX;
-        assert_eq!(membership.look(), None, "nobody receives any more");
+        assert_eq!(membership.look(), None, "the receiver is gone");
     }
 
     #[test]

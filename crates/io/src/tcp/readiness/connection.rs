@@ -232,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Stands alone, for its buffer would be room on the stack for whoever sends, too.
+    /// Stands alone: otherwise its buffer would take room on the stack when sending, too.
     #[inline(never)]
     fn serve_closing(&mut self, endpoint: Endpoint, gathered: &mut Gathered) -> (usize, Option<Event>) {
         let mut work = 0;

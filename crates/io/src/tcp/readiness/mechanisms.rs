@@ -53,7 +53,7 @@ impl Epoll {
     }
 }
 
-/// Bells are told once for each time that they are rung, as sockets are: nobody has to silence them here.
+/// As for sockets, each ring of a bell is reported once: no bell has to be silenced here.
 impl OwnWait for ReadyTcp<Epoll> {
     fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()> {
         let rung = EventFlags::IN | EventFlags::ET;
@@ -201,7 +201,7 @@ impl Readiness for Select {
         Err(io::Error::other(format!("{words}, and this one is {number}: choose epoll, or fewer connections")))
     }
 
-    #[expect(unsafe_code, reason = "select is told numbers, and cannot know that they are open")]
+    #[expect(unsafe_code, reason = "select takes numbers, and cannot know that they are open")]
     fn take<'a>(&mut self, asked: impl Iterator<Item = Asked<'a>>, ready: &mut Vec<(u64, Ready)>) {
         self.read.fill(FdSetElement::default());
         self.write.fill(FdSetElement::default());

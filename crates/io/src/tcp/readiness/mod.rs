@@ -54,7 +54,7 @@ pub(super) struct Ready {
 pub(super) struct Asked<'a> {
     socket: BorrowedFd<'a>,
     token: u64,
-    /// Whether it can be read (otherwise that is known, or nobody wants to know).
+    /// Whether to ask if it can be read (otherwise that is known, or not of interest).
     read: bool,
     /// Whether it can be written.
     write: bool,
@@ -153,7 +153,7 @@ impl<R: Readiness> ReadyTcp<R> {
     /// Lets the kernel report what happens at the connection.
     fn register(&mut self, endpoint: Endpoint) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(endpoint) else { return Ok(()) };
-        // Whoever tells levels is asked only when the first attempt to write has failed.
+        // A level-triggered mechanism is asked only when the first attempt to write has failed.
         connection.writable |= R::LEVELS && connection.state == State::Open;
         self.readiness.add(connection.socket.as_fd(), token(endpoint.0, endpoint.generation()))
     }

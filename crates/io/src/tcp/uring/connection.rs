@@ -301,7 +301,7 @@ impl Connection {
             }
             return;
         }
-        // Whoever has a quota of its own takes nothing from others by having one more in reserve.
+        // An owner with a quota of its own takes nothing from others by having one more in reserve.
         let reserve = usize::from(self.owner != Owner::SHARED);
         let wanted = wanted.min(batch.div_ceil(tools.pool.block_size()).max(1) + reserve).min(MOST_POSTED);
         while buffers.posted() < wanted
@@ -372,7 +372,7 @@ impl Connection {
                 self.discarded(completion.result);
             }
             Operation::Send => self.sent(completion),
-            // Listeners' and nobody's.
+            // Operations of listeners, or of no connection.
             Operation::Accept | Operation::Cancel => {}
         }
     }

@@ -225,9 +225,9 @@ impl UringTcp {
             listener.stopped(completion.result.err(), self.now);
         }
         let Ok(descriptor) = completion.result else { return };
-        // SAFETY: the kernel made this descriptor for us just now, and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for us just now, and nothing else knows it.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor as i32) };
-        // One that is gone already is nobody's.
+        // A connection that has already gone has no peer.
         let Some(peer) = socket::peer(&socket) else { return };
         let connection = Connection::new(socket, State::Requested, self.config.send_queue_bytes);
         let endpoint = self.connections.insert(connection);

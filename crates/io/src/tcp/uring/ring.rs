@@ -296,7 +296,7 @@ impl Ring {
     /// The system call, without waiting.
     fn enter(&mut self, queued: usize) {
         let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: what the operations name stays, by the promise of whoever pushed them; no argument is given.
+        // SAFETY: what the operations name stays, by the promise of the code that pushed them; no argument is given.
         let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued as u32, 0, flags, None) };
         if entered.is_ok_and(|entered| entered == queued) {
             self.gather.clear();
@@ -322,7 +322,7 @@ impl Ring {
         !self.has_work()
     }
 
-    /// A bell that nobody hears costs time.
+    /// Stops watching the bell: a bell that is not heard costs time.
     pub(super) fn stop_listening(&mut self) {
         if self.listening {
             self.ring.completion().disable_eventfd();
@@ -445,7 +445,7 @@ impl BufferRing {
     fn put(&mut self, block: &Posted) {
         let place = self.tail as usize % MOST_POSTED;
         // SAFETY: within the page, which has room for all entries. The kernel reads and writes entries only during the
-        // polling thread's system calls, so nobody else refers to this one.
+        // polling thread's system calls, so nothing else refers to this one.
         let entry = unsafe { self.entries.add(place).as_mut() };
         entry.set_addr(block.address().as_ptr() as u64);
         entry.set_len(block.capacity() as u32);
@@ -469,12 +469,12 @@ impl BufferRing {
 
 impl Drop for BufferRing {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; whoever drops it has made sure that the kernel is done with it.
+        // SAFETY: allocated with this layout; the owner has made sure that the kernel is done with it.
         unsafe { dealloc(self.entries.as_ptr().cast(), self.layout) };
     }
 }
 
-/// The blocks of one endpoint: what the kernel fills, and what it has filled and nobody has taken yet.
+/// The blocks of one endpoint: those that the kernel fills, and filled bytes that have not been taken yet.
 ///
 /// ```text
 ///  full: slices ─► posted: the first one partly filled, some of it not yet split off ─► others, empty
@@ -535,7 +535,7 @@ impl Buffers {
         true
     }
 
-    /// Moves fresh bytes to those that are full.
+    /// Moves fresh bytes to `full`.
     fn split(&mut self, bytes: usize) {
         let Some(first) = self.posted.front_mut() else { return };
         // SAFETY: the kernel said that it has received so many bytes, and only ever goes on behind them.

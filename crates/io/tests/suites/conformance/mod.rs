@@ -31,7 +31,7 @@ macro_rules! tcp_mechanism {
             type D = Tcp;
 
             const ANY_ADDRESS: &'static str = "127.0.0.1:0";
-            // The discard port, below the ephemeral range: nobody listens there on a machine of this century.
+            // The discard port, below the ephemeral range: no modern machine listens there.
             const NOBODY: &'static str = "127.0.0.1:9";
             const HAS_POOL: bool = true;
             const TELLS_REJECTION: bool = false;
@@ -417,7 +417,7 @@ fn nasty_run(seed: u64) -> Vec<String> {
         trace.push(format!("{:?} {received:?}", world.mechanism.now()));
     }
     let silence = world.mechanism.now().after(Duration::from_secs(3));
-    world.run_until("those that give up have given up", |world| world.mechanism.now() > silence);
+    world.run_until("time-outs have expired", |world| world.mechanism.now() > silence);
     let ends: Vec<_> = endpoints.iter().map(|&(node, endpoint)| world.seen(node, endpoint).last).collect();
     trace.push(format!("{ends:?}"));
     world.finish();

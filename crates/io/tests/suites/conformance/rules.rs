@@ -307,7 +307,7 @@ pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_h
     world.finish();
 }
 
-/// Where nothing is read, somebody who looks learns of the end, or is told by an event.
+/// Where nothing is read, a look shows the end, or an event reports it.
 pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism>() {
     if !M::HAS_POOL {
         return;
@@ -528,7 +528,7 @@ pub(crate) fn posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte<M
         assert_eq!((filled, is_full(pool)), (size, false));
     }
     drop(kept);
-    assert!(pools.iter_mut().all(is_full), "the endpoint holds none of those that are full");
+    assert!(pools.iter_mut().all(is_full), "the endpoint holds no full block");
     world.nodes[1].keeps = false;
     let mut larger = pool("larger", total + 1, 2);
     for _ in 0..2 {
@@ -672,7 +672,7 @@ pub(crate) fn a_peer_that_finished_and_then_aborts_breaks_the_connection<M: Mech
     world.nodes[0].dispatcher.finish(here);
     world.run_until("the peer's end", |world| world.seen(1, there).finished);
     world.abort(0, here);
-    world.send(1, there, 4 << 20, 10_000).expect("nobody knows yet");
+    world.send(1, there, 4 << 20, 10_000).expect("the reset is not known yet");
     assert_eq!(world.until_ended(1, there), Last::Broken(BrokenCause::Reset));
     world.finish();
 }

@@ -17,7 +17,7 @@ fn next_events(dispatcher: &mut impl Dispatcher, waiter: &Waiter, events: &mut V
     while events.is_empty() {
         dispatcher.poll(MonotonicClock.now(), events);
         if events.is_empty() && dispatcher.prepare_wait() {
-            assert!(waiter.wait_in(dispatcher, Some(Duration::from_secs(20))), "nobody woke a sleeper");
+            assert!(waiter.wait_in(dispatcher, Some(Duration::from_secs(20))), "a sleeper was not woken");
         }
     }
 }
@@ -215,7 +215,7 @@ fn next_event(tcp: &mut Tcp, waiter: &Waiter) -> Event {
             return event;
         }
         if tcp.prepare_wait() {
-            assert!(waiter.wait_in(tcp, PATIENCE), "nobody woke a sleeper");
+            assert!(waiter.wait_in(tcp, PATIENCE), "a sleeper was not woken");
         }
     }
 }
@@ -276,7 +276,7 @@ fn a_sleep_is_ended_by_another_thread_and_by_any_bell() {
             std::thread::spawn(move || there.ring());
             assert!(waiter.wait_in(&mut tcp, PATIENCE), "{mechanism}");
             bell.silence();
-            assert!(!waiter.wait_in(&mut tcp, AT_ONCE), "{mechanism}: a bell that is silent wakes nobody");
+            assert!(!waiter.wait_in(&mut tcp, AT_ONCE), "{mechanism}: a silent bell wakes no thread");
         }
     });
 }

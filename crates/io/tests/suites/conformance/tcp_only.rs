@@ -48,7 +48,7 @@ fn connecting_to_one_that_never_answers_times_out(mechanism: Mechanism) {
     assert_eq!(cause, ConnectCause::TimedOut);
 }
 
-/// The kernel of the other side has no room at first; it answers when somebody has taken those that came before.
+/// The kernel of the other side has no room at first; it answers once the earlier connections are accepted.
 fn connecting_to_one_that_answers_late_succeeds(mechanism: Mechanism) {
     let listener = listener_without_room();
     let address = listener.local_addr().expect("a bound address").to_string();
@@ -143,7 +143,7 @@ fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting(mechanis
     assert!(events.is_empty(), "it is open, and stays so: {events:?}");
 }
 
-/// A listener whose queue is as short as it can be and which nobody empties.
+/// A listener whose queue is as short as possible and never emptied.
 fn listener_without_room() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     rustix::net::listen(&listener, 0).expect("listening again with another backlog");
@@ -202,7 +202,7 @@ fn one_end_of_a_local_pair_is_an_endpoint_like_any_other(mechanism: Mechanism) {
     let endpoint = tcp.adopt(ours.into()).expect("it is a socket");
     let writer = std::thread::spawn(move || {
         let bytes: Vec<u8> = (0..BYTES).map(|place| (place % 251) as u8).collect();
-        theirs.write_all(&bytes).expect("somebody reads");
+        theirs.write_all(&bytes).expect("a reader");
         theirs.shutdown(std::net::Shutdown::Write).expect("it is open");
         let mut answer = [0; 4];
         theirs.read_exact(&mut answer).expect("an answer comes");

@@ -31,7 +31,7 @@ pub(crate) trait Mechanism: Default {
 
     /// An address to listen on, any port.
     const ANY_ADDRESS: &'static str;
-    /// Well-formed, and nobody listens there.
+    /// Well-formed, and without a listener.
     const NOBODY: &'static str;
     /// Whether received bytes lie in the receiver's own pool.
     const HAS_POOL: bool;
@@ -373,7 +373,7 @@ impl Pattern {
         })
     }
 
-    /// Whether nobody holds a slice of it any more.
+    /// Whether none of its slices is held any more.
     pub(crate) fn came_back(self) -> bool {
         let Self { master, mut pool } = self;
         drop(master);

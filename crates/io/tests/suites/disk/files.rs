@@ -88,7 +88,7 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
         );
     }
     assert_eq!(write(WriteMode::Auto, &[1000, 1000]), 0);
-    // What stands in the last piece of the file is copied and written once more.
+    // The content of the file's last piece is copied and written once more.
     assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20));
     assert_eq!(write(WriteMode::Buffered, &[2 << 20]), 0);
 }

@@ -193,7 +193,7 @@ pub(crate) trait Medium: Default {
     /// An existing directory.
     fn directory(&self) -> PathBuf;
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
-    /// Somebody else removes a directory with everything in it.
+    /// Another program removes a directory with everything in it.
     fn remove_directory(&self, path: &Path);
     /// Nothing was done: lets time go on.
     fn idle(&mut self);

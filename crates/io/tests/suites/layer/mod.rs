@@ -1,4 +1,4 @@
-//! The layer over every mechanism: what is posted comes back once, messages have boundaries, nobody is held back.
+//! The layer over every mechanism: posted work comes back once, messages have boundaries, no end point is held back.
 
 mod rules;
 mod threads;

@@ -85,7 +85,7 @@ pub(crate) fn bytes_without_a_message_end_the_connection_and_what_came_before_is
     });
     assert_eq!(told, [(Why::Boundary, 104)]);
     assert_eq!(how, Ended::Framing(FramingError::TooLong { bytes: (1 << 32) + 3, most: 1 << 20 }));
-    assert_eq!(scene.until_ended(0), Ended::Broken(BrokenCause::Reset), "the peer is told too");
+    assert_eq!(scene.until_ended(0), Ended::Broken(BrokenCause::Reset), "the peer sees the end too");
 }
 
 pub(crate) fn without_a_framer_bytes_are_received_with_the_turn_or_after_the_deadline(mut scene: Scene) {
@@ -299,7 +299,7 @@ fn a_stranger_is_shut_out_and_nobody_hears_of_it() {
     for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"RWHELLO1 and out of turn"] {
         let mut scene = greeting();
         let address = scene.listen(1);
-        let mut stranger = TcpStream::connect(address).expect("somebody listens");
+        let mut stranger = TcpStream::connect(address).expect("a listener");
         stranger.write_all(bytes).expect("room");
         stranger.set_nonblocking(true).expect("a socket");
         let mut events = Vec::new();
@@ -315,7 +315,7 @@ fn a_stranger_is_shut_out_and_nobody_hears_of_it() {
         let out_of_turn = Ended::Framing(FramingError::Malformed("no hello"));
         match events[..] {
             [] => assert!(bytes.starts_with(b"GET")),
-            // Whoever greets is announced, and then found wrong.
+            // A stranger that sends a greeting is announced first, and found wrong afterwards.
             [Event::ConnectionRequested { .. }, Event::Ended { how, .. }] => assert_eq!(how, out_of_turn),
             _ => panic!("{events:?}"),
         }

@@ -143,7 +143,7 @@ fn loops_that_poll_need_no_waking() {
     ping_pong(Mechanism::Auto, Dispatch::Poll);
 }
 
-/// Tells what it was given to whoever listens.
+/// Reports what it was given to a channel.
 struct Teller {
     task: Task,
     told: Sender<(Task, u64)>,

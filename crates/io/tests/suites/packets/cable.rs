@@ -253,7 +253,7 @@ fn as_many_packets_wait_as_frames_are_posted_and_more_can_be_held() {
         // Posts others.
         let look = |receiver: &mut XdpReceiver| receiver.receive(MonotonicClock.now(), &mut Vec::new());
         assert_eq!(look(&mut receiver), 0);
-        assert_eq!(receiver.counters().lost.get(Cause::NoFrame), 36, "nobody was there to post frames");
+        assert_eq!(receiver.counters().lost.get(Cause::NoFrame), 36, "no receiver posted frames");
         for waiting in [64, 64, 64] {
             send(waiting);
             held.extend(receive(&mut receiver, waiting));
@@ -303,7 +303,7 @@ fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
             let pair = card.open(0, staging()).expect("a socket of its queue");
             (card, pair)
         });
-        // Nobody wants these.
+        // No receiver wants these.
         let other = XdpInput { flow: Flow::Ip(252), ..card.inputs()[2] };
         for (number, input) in card.inputs().iter().chain([&other]).enumerate() {
             // Whole, and in fragments.
@@ -519,7 +519,7 @@ fn a_card_is_as_before_when_who_held_it_was_killed() {
             source.send_to(b"packet", to).expect("a way");
             assert_eq!(socket.recv(&mut [0; 10]).ok(), Some(6), "{name}: the kernel gets packets again");
             assert_eq!(seen_by_ip(&cable) - before, 1, "{name}");
-            // And somebody else may have the card.
+            // And another socket may have the card.
             let (mut receiver, _sender) = sink_queue(&cable, |_| {});
             source.send_to(b"frame", receiver.address_v4()).expect("a way");
             assert_eq!(receive(&mut receiver, 1)[0].payload.to_vec(), b"frame", "{name}");
@@ -597,7 +597,7 @@ fn a_group_of_ipv6_is_heard_at_the_card_with_an_address() {
             cable.sink.inside(|| SocketReceiver::new(config, pool("group", 64 << 10, 4))).expect("a group at the card");
         assert!(matches!(receiver.address(), SocketAddr::V6(bound) if bound.scope_id() == index));
         let to = SocketAddrV6::new(*group.ip(), receiver.address().port(), 0, scope);
-        // Addresses are in use when the kernel has asked whether anybody else has them.
+        // Addresses are usable once the kernel has asked whether any other machine has them.
         let source = cable.source.inside(|| {
             loop {
                 if let Ok(socket) = UdpSocket::bind(SocketAddrV6::new(sender, 0, 0, scope)) {

@@ -18,7 +18,7 @@ use ropewalk_io::{Clock, MonotonicClock, SimulatedClock};
 use ropewalk_memory::{NextPacket, Owner, PacketAllocator, Pool, PoolConfig, Slice, Staging};
 use ropewalk_terms::Instant;
 
-/// An address of this host that nobody else has: a raw socket gets all packets of its protocol that come to its address.
+/// An address of this host for one test alone: a raw socket gets all packets of its protocol that come to its address.
 fn here() -> SocketAddrV4 {
     static NEXT: AtomicU16 = AtomicU16::new(2);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();

@@ -148,7 +148,7 @@ fn a_wrong_checksum_in_the_last_fragment_of_a_file_costs_no_fragment() {
     }
 }
 
-/// What is told about a frame of which these bytes were changed.
+/// What the inspector receives for a frame with these bytes changed.
 fn damaged(format: ForeignFormat, event: u32, at: usize, bytes: &[u8]) -> Told {
     let mut frame = sample(format, 3, event).concat();
     frame[at..at + bytes.len()].copy_from_slice(bytes);
@@ -182,7 +182,7 @@ fn lengths_that_contradict_each_other_are_faults() {
     assert_eq!(told(ForeignFormat::Srs, &datagram).faults, ["the datagram ends within a word"]);
     assert!(ForeignFormat::Srs.fields(&datagram[..]).flags.has_error());
     let packet = damaged(ForeignFormat::LhcbMep, 1, 4, &5_u16.to_le_bytes());
-    assert_eq!(packet.faults, ["the fragments are not those that the header promises"]);
+    assert_eq!(packet.faults, ["the fragments do not match the header"]);
     let header = damaged(ForeignFormat::Atlas, 1, 8, &3_u32.to_le_bytes());
     assert_eq!(header.faults, ["the header's lengths contradict each other"]);
     let frd = damaged(ForeignFormat::Frd, 1, 24 + 7, &[0x60]);
@@ -366,7 +366,7 @@ fn ask(format: ForeignFormat, bytes: &[u8]) {
         assert!(lengths == whole.data.len() && whole.data.end <= bytes.len(), "the fragments fill the data");
     }
     let told = told(format, bytes);
-    assert!(told.parts.len() <= bytes.len() + 2, "what is told is bounded by what came");
+    assert!(told.parts.len() <= bytes.len() + 2, "the input bounds what is reported");
 }
 
 /// So many of each format; a million by hand with `PROPTEST_CASES=1000000`.

@@ -42,7 +42,8 @@ fn walk(plan: &Plan, stream: &[u8], cuts: &[usize]) -> Vec<Found> {
             }
             Front::Needs { bytes } => {
                 assert!(bytes > window.len(), "more than there is");
-                // Whoever waits holds no more than the longest frame and what is needed to believe it, and is asked for no more.
+                // While it waits, it holds and asks for no more than the longest frame and what is needed to believe
+                // it.
                 assert!(window.len().max(bytes) <= plan.most() + 64, "{} of {bytes} bytes are held", window.len());
                 if end == stream.len() {
                     return found;
@@ -57,7 +58,7 @@ fn frames(found: &[Found]) -> Vec<&[u8]> {
     found.iter().filter_map(|found| if let Found::Frame(frame) = found { Some(&frame[..]) } else { None }).collect()
 }
 
-/// Without the number of bytes that were skipped at the end: whoever sees more of them at once skips more of them.
+/// Without the number of bytes that were skipped at the end: it is larger if more of them are seen at once.
 fn open_ended(mut found: Vec<Found>) -> Vec<Found> {
     if let Some(Found::Skipped(bytes, _)) = found.last_mut() {
         *bytes = 0;
@@ -261,7 +262,7 @@ fn a_wrong_checksum_in_a_trailer_is_believed_if_a_begin_follows() {
     let stream = made.concat();
     assert_eq!(frames(&walk(&plan, &stream, &[8])), made);
     assert_eq!(plan.checksum(&made[0][..]), Some(false));
-    assert_eq!(frames(&walk(&plan, &stream[..made[0].len()], &[8])).len(), 0, "nobody knows yet");
+    assert_eq!(frames(&walk(&plan, &stream[..made[0].len()], &[8])).len(), 0, "not decided yet");
     let at_end = |bytes: &[u8]| plan.front_at_end(bytes, &mut Search::default());
     assert_eq!(at_end(&made[0]), Some(Front::Frame { bytes: made[0].len() }), "the stream ends with it");
     assert_eq!(at_end(&made[0][..made[0].len() - 8]), None);

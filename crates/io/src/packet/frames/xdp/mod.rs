@@ -6,7 +6,7 @@
 //!                  │                                                        ▲
 //!   card ─ program ─┴─► receive ring ─► XdpReceiver ─► slices ──────────────┤
 //!             │                                                             │ a received frame can leave as it is
-//!             └► kernel: fragments, everybody else's     FrameSender<XdpTransmit> ─► transmit ring ─► card
+//!             └► kernel: fragments, other packets        FrameSender<XdpTransmit> ─► transmit ring ─► card
 //!                  └► a socket, read by XdpReceiver too       ▲ pool of frames to send ◄── completion ring
 //! ```
 //! One [`XdpCard`] attaches the program, which goes with it, also when the process dies: the kernel's link to the card is a
@@ -93,12 +93,12 @@ pub struct XdpConfig {
     pub frame_size: usize,
     /// Frames of one queue to receive into. A packet that is held keeps its frames.
     pub receive_frames: usize,
-    /// Frames that the kernel has to receive into, at most: so many packets can wait while the receiver is away. They are used
-    /// in turns, so that few stay in the cache; those that are left are for packets that are held.
+    /// The most frames that the kernel has to receive into: so many packets can wait while the receiver is away. They
+    /// are used in turn, so that few stay in the cache; the remaining frames are for packets that are held.
     pub posted_frames: usize,
     /// Frames to send from.
     pub send_frames: usize,
-    /// Whether UDP's checksums are looked at in what is received, and made for what is sent.
+    /// Whether UDP checksums are verified in received packets and computed for sent ones.
     pub checksums: bool,
 }
 
@@ -452,7 +452,7 @@ impl Program {
     }
 }
 
-/// What the program makes of a packet to this address, to look for it: address and port as they stand there, the protocol.
+/// The key under which the program looks for packets to this address: address and port in network byte order, protocol.
 fn key_of(input: &XdpInput) -> [u8; 8] {
     let ([a, b, c, d], [high, low]) = (input.address.ip().octets(), input.address.port().to_be_bytes());
     [a, b, c, d, high, low, input.flow.protocol(), 0]

@@ -303,7 +303,8 @@ impl Receiver for XdpReceiver {
         MemoryInUse { held: out - self.with_kernel, all: self.pool.blocks() }
     }
 
-    /// Frames that are filled, of those that the kernel has; or of the sockets beside them, where one has less room.
+    /// Filled frames, of those that the kernel has; or the queue of the listening socket beside them that has less
+    /// room.
     fn queue_in_use(&mut self) -> QueueInUse {
         let (frame, largest) = (self.frame_size() as u64, self.umem.card.config.largest);
         let filled = u64::from(self.receive.all_available());
@@ -334,7 +335,7 @@ pub struct XdpTransmit {
     frames: usize,
     /// The frame that is filled next, and where in it the packet begins.
     current: Option<(InFlight, usize)>,
-    /// By frame: those that are on their way.
+    /// The packets in flight, by frame.
     in_flight: Vec<Option<InFlight>>,
     count: usize,
 }
@@ -366,7 +367,7 @@ impl XdpTransmit {
         let mut left = self.transmit.untaken();
         while left > 0 {
             let socket = self.umem.socket().as_raw_fd();
-            // SAFETY: sends what stands in the ring: there are no bytes of its own.
+            // SAFETY: sends what is in the ring; the call takes no bytes of its own.
             let sent = unsafe { libc::sendto(socket, core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
             let now = self.transmit.untaken();
             if sent < 0 {
@@ -562,7 +563,7 @@ impl<T: Copy> Ring<T> {
         self.other.wrapping_sub(self.own)
     }
 
-    /// The same, all of those that are there by now.
+    /// As the consumer: how many entries there are by now, read from the kernel each time.
     fn all_available(&mut self) -> u32 {
         // Acquire: what the kernel wrote before is seen.
         self.other = self.shared(self.producer).load(Ordering::Acquire);
@@ -585,7 +586,7 @@ impl<T: Copy> Ring<T> {
         self.shared(self.consumer).store(self.own, Ordering::Release);
     }
 
-    /// Whether the kernel sleeps and must be told.
+    /// Whether the kernel sleeps and needs a wake-up.
     fn needs_wakeup(&self) -> bool {
         self.shared(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
@@ -607,7 +608,7 @@ pub(super) fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offse
     Ok(offsets)
 }
 
-/// Asks an AF_XDP socket for numbers; those that it does not know stay as they are.
+/// Asks an AF_XDP socket for numbers; the ones that it does not know keep their values.
 pub(super) fn ask<T: Copy>(socket: BorrowedFd<'_>, name: i32, numbers: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let numbers = core::ptr::from_mut(numbers).cast();
