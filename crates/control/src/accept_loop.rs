@@ -1,6 +1,6 @@
 //! Accepts connections: a limit on their number, then TLS if the server has a certificate. Every step has a time limit, and refused
-//! connections are counted. A connection whose other side does not read is closed, so that no response waits for ever. What this process
-//! may have open must be enough for the run's own connections beside those of who watch.
+//! connections are counted. A connection whose other side does not read is closed, so that no response waits for ever. The
+//! descriptor limit of the process must be enough for the run's own connections besides those of clients.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -60,27 +60,28 @@ struct Counts {
 /// Counters of connections, as the API returns them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Connections {
-    /// Whether they are encrypted.
+    /// Whether connections are encrypted.
     pub(crate) tls: bool,
-    /// Connections that are there now, those that are being made included.
+    /// Connections that are open now, including those in their handshake.
     pub(crate) open: u64,
-    /// Connections that there may be at once.
+    /// The maximum number of open connections.
     pub(crate) most: u64,
-    /// Connections that were made.
+    /// Accepted connections.
     pub(crate) accepted: u64,
     /// Of these, those closed at once because there were too many.
     pub(crate) crowded: u64,
-    /// Of these, those without TLS where it is spoken.
+    /// Of these, those without TLS although the server uses TLS.
     pub(crate) plain: u64,
-    /// Of these, those that went away during the handshake, or with whom there was no agreement.
+    /// Of these, those whose TLS handshake failed, or whose client disconnected during it.
     pub(crate) handshakes_failed: u64,
     /// Of these, those whose handshake took too long.
     pub(crate) handshakes_late: u64,
-    /// Of these, those closed because nobody read what was answered.
+    /// Of these, those closed because the client did not read its responses.
     pub(crate) stalled: u64,
-    /// Streams of views, and of samples, that were refused because there were too many; an eighth of all places is for others.
+    /// View and sample streams refused because there were too many; an eighth of all connections is reserved for other
+    /// requests.
     pub(crate) streams_crowded: u64,
-    /// Requests that were not heard because too many came, from one address or from everybody.
+    /// Requests refused by the rate limits, that of one address or that of all clients together.
     pub(crate) requests_too_many: u64,
 }
 
@@ -88,7 +89,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Lets connections in.
+/// Accepts connections and limits their number.
 pub(crate) struct AcceptLoop {
     acceptor: Option<TlsAcceptor>,
     patience: Duration,
@@ -101,8 +102,8 @@ pub(crate) struct AcceptLoop {
 }
 
 impl AcceptLoop {
-    /// One that speaks TLS where there is somebody to be, gives a handshake and a request's head so long, and as long whoever is to take an
-    /// answer, and lets so many in at once.
+    /// Creates an accept loop for at most `most` connections. It uses TLS if there is an `identity`. `patience` limits
+    /// a handshake, the head of a request, and the time in which a client does not read its response.
     pub(crate) fn new(identity: Option<&Identity>, patience: Duration, most: usize) -> Self {
         let (places, streams) = [most, most - most / KEPT].map(|most| Arc::new(Semaphore::new(most))).into();
         let samples = Arc::new(Semaphore::new(streams::STREAMS));
@@ -111,7 +112,7 @@ impl AcceptLoop {
         Self { acceptor, patience, most, places, streams, samples, requests, counts: Counts::default() }
     }
 
-    /// What became of connections so far.
+    /// Returns the connection counters.
     pub(crate) fn connections(&self) -> Connections {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Connections {
@@ -129,13 +130,13 @@ impl AcceptLoop {
         }
     }
 
-    /// Gives a connection a place and a conversation of its own, which ends with `ending`; whoever calls does not wait.
+    /// Accepts a connection and serves it in a task of its own, until `ending`. The caller does not wait.
     pub(crate) fn admit(self: &Arc<Self>, stream: TcpStream, app: &Router, ending: &watch::Receiver<()>) {
         count(&self.counts.accepted);
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return count(&self.counts.crowded) };
-        // Small answers go out at once; without that they only come later.
+        // Send small responses at once. If this fails, they only arrive later.
         let _ = stream.set_nodelay(true);
-        // One that is gone already asks for nothing.
+        // A client that has already disconnected needs no response.
         let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip())) else { return };
         let (accept_loop, app, ending) = (Arc::clone(self), app.clone(), ending.clone());
         tokio::spawn(async move {
@@ -144,21 +145,21 @@ impl AcceptLoop {
         });
     }
 
-    /// Whether a request of this address is heard.
+    /// Checks the rate limits for a request of this address.
     ///
     /// # Errors
-    /// Where there are too many, which is counted.
+    /// If a limit is exceeded, which is counted.
     pub(crate) fn hear(&self, peer: Peer) -> Result<(), TooMany> {
         let heard = self.requests.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now(), peer);
         heard.inspect_err(|_| count(&self.counts.too_many))
     }
 
-    /// A place for a stream, as long as it is kept; none where there are too many.
+    /// Returns a permit for a stream; none if there are too many streams.
     pub(crate) fn place_of_stream(&self) -> Option<OwnedSemaphorePermit> {
         self.place_in(&self.streams)
     }
 
-    /// A place for a stream of samples, as long as it is kept; none where there are too many.
+    /// Returns a permit for a sample stream; none if there are too many.
     pub(crate) fn place_of_samples(&self) -> Option<OwnedSemaphorePermit> {
         self.place_in(&self.samples)
     }
@@ -171,9 +172,9 @@ impl AcceptLoop {
         place
     }
 
-    /// Waits until everybody has left.
+    /// Waits until all connections are closed.
     pub(crate) async fn left(&self) {
-        // It is never closed.
+        // The semaphore is never closed.
         let _ = self.places.acquire_many(self.most as u32).await;
     }
 
@@ -194,7 +195,7 @@ impl AcceptLoop {
         }
     }
 
-    /// Answers one client until one of them has had enough.
+    /// Serves one client until either side closes the connection.
     async fn converse(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -210,7 +211,7 @@ impl AcceptLoop {
             request
         });
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
-        // Whatever is wrong with a connection is its client's.
+        // An error of a connection concerns only its client.
         tokio::select! {
             _ = connection.as_mut() => {}
             _ = ending.changed() => {
@@ -221,14 +222,14 @@ impl AcceptLoop {
     }
 }
 
-/// How a client that reached a TLS server spoke.
+/// How a client of a TLS server began its connection.
 enum Arrived {
     Encrypted(Box<TlsStream<TcpStream>>),
     Plain(TcpStream),
     Gone,
 }
 
-/// Whoever speaks plain HTTP is known by the first byte, and can be told what is wrong.
+/// Accepts a TLS handshake. The first byte identifies a client that speaks plain HTTP, which then gets an explanation.
 async fn arrive(acceptor: &TlsAcceptor, stream: TcpStream) -> Arrived {
     let mut first = [0];
     match stream.peek(&mut first).await {

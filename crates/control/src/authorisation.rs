@@ -62,12 +62,12 @@ impl Token {
         Ok(Self(text))
     }
 
-    /// What is shown.
+    /// Returns the text that a client sends.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Takes as long for a wrong one as for the right one.
+    /// Compares tokens in a time that does not depend on where they differ.
     fn is(&self, shown: &str) -> bool {
         let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
         let different = own.iter().zip(shown).fold(0, |sum, (one, other)| sum | (one ^ other));
@@ -75,10 +75,10 @@ impl Token {
     }
 }
 
-/// The text of a file that nobody else may read: a token, or a private key.
+/// Reads a secret, a token or a private key, from a file that only its owner may read.
 ///
 /// # Errors
-/// What the system says, or that others may read it.
+/// If the file cannot be read, or if other users may read it.
 pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     let mut file = std::fs::File::open(path)?;
     let mode = file.metadata()?.permissions().mode();
@@ -91,14 +91,14 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Requests that change something: so many at once, and so many a second.
+/// The limit of requests that change something: a burst, and requests a second.
 const BURST: f64 = 50.0;
 const PER_SECOND: f64 = 20.0;
 
-/// Looks at each request before anybody else does.
+/// Checks each request before any handler sees it.
 #[derive(Debug)]
 pub(crate) struct Authorisation {
-    /// None where only this machine can ask.
+    /// None if the server listens on a loopback address only.
     token: Option<Token>,
     allowance: Mutex<(Instant, f64)>,
 }

@@ -1,4 +1,4 @@
-//! Asking a server of run control, from a program.
+//! A client of the run control server.
 
 use crate::accept_loop::SPEAK_TLS;
 use crate::authorisation::Token;
@@ -9,53 +9,54 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a connection may take; an answer to a command takes as long as a run takes to drain.
+/// The time limit for a connection. A response to a command has none: it takes as long as a run takes to drain.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// How long an answer to whoever only looks may take: it is there already, and from a server that stands still none comes.
+/// The time limit for responses to queries. The server has their data at hand, so that a late response means that it
+/// hangs.
 const LOOKING: Duration = Duration::from_secs(10);
-/// The longest answer that is read.
+/// The maximum length of a response, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers, or not in a way that makes sense.
+    /// The server does not respond, or its response is not one of run control.
     #[error("{url}: {why}; is there a `ropewalk run ... --control ADDRESS`?")]
     NoAnswer {
-        /// Where was asked.
+        /// The server's URL.
         url: String,
         /// What went wrong.
         why: String,
     },
-    /// Client and server do not agree on TLS, or do not believe each other.
+    /// The TLS handshake fails, or the client does not trust the server's certificate.
     #[error("{url}: {why}")]
     Tls {
-        /// Where was asked.
+        /// The server's URL.
         url: String,
         /// What went wrong.
         why: String,
     },
-    /// Nobody could be believed.
-    #[error("{0}; --ca FILE names a certificate to be believed")]
+    /// There are no certificates that the client could trust.
+    #[error("{0}; --ca FILE names a certificate to trust")]
     Trust(#[from] TlsError),
-    /// Certificates are of no use there.
+    /// A file of certificates is given for a connection without TLS.
     #[error("{url}: only https:// has certificates, which --ca is for")]
     Plain {
-        /// Where was to be asked.
+        /// The server's URL.
         url: String,
     },
 }
 
-/// What a server said.
+/// The response of a server.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Replied {
-    /// HTTP's status.
+    /// The HTTP status.
     pub status: u16,
-    /// What came with it.
+    /// The JSON body.
     pub body: Value,
 }
 
-/// Asks one server.
+/// A client of one server.
 #[derive(Debug)]
 pub struct Client {
     agent: ureq::Agent,
@@ -65,11 +66,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks the server at this address, such as `http://127.0.0.1:8900`. One at `https://` is believed where its certificate, or that of who
-    /// signed it, is in the file `authorities`, or where there is no such file the system believes it.
+    /// Creates a client for the server at this URL, such as `http://127.0.0.1:8900`. With `https://`, the client trusts
+    /// the server if its certificate, or that of its issuer, is in the file `authorities`, or, without such a file, if
+    /// the system trusts it.
     ///
     /// # Errors
-    /// Where there is nobody to be believed, or a file of certificates where none is asked for.
+    /// If there are no certificates to trust, or if `authorities` is given for a URL without `https://`.
     pub fn new(url: &str, token: Option<Token>, authorities: Option<&Path>) -> Result<Self, ClientError> {
         let believed = match (is_encrypted(url), authorities) {
             (true, _) => trust(authorities)?,
@@ -77,25 +79,25 @@ impl Client {
             (false, Some(_)) => return Err(ClientError::Plain { url: url.to_owned() }),
         };
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECTING));
-        // Whoever asks for a machine of the experiment means it, and its token is for nobody on the way.
+        // Connect to the server itself: a proxy would see the token.
         let config = config.tls_config(believed).proxy(None);
         Ok(Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token, looking: LOOKING })
     }
 
-    /// Looks at something, such as `state`.
+    /// Queries a resource, such as `state`.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn look(&self, what: &str) -> Result<Replied, ClientError> {
         let url = format!("{}/api/v1/{what}", self.url);
         read(&url, self.agent.get(&url).config().timeout_global(Some(self.looking)).build().call())
     }
 
-    /// Samples of events as they are built, of what a query says: for as long as somebody takes them. Where there are none what the server
-    /// says of that.
+    /// Returns a stream of event samples, selected by `query`, which lasts as long as the caller reads it. If the
+    /// server refuses the stream, returns its response.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn samples(&self, query: &[(&str, String)]) -> Result<Result<Samples, Replied>, ClientError> {
         let url = format!("{}/api/v1/events/stream", self.url);
         let query = query.iter().map(|(name, value)| (*name, value.as_str()));
@@ -110,10 +112,10 @@ impl Client {
         }
     }
 
-    /// All files of a run, or of the one that goes on or was last: as many answers as it takes, put together.
+    /// Returns all files of a run, by default of the current or last one, combined from as many responses as needed.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn files(&self, run: Option<u32>) -> Result<Replied, ClientError> {
         let what = run.map_or_else(|| "files".to_owned(), |run| format!("runs/{run}/files"));
         let mut all = self.look(&format!("{what}?limit=500"))?;
@@ -121,7 +123,7 @@ impl Client {
         let mut before = last(&all.body["files"]);
         while let Some(place) = before {
             let mut page = self.look(&format!("{what}?limit=500&before={place}"))?;
-            // It may be another run's turn by now.
+            // The current run may have changed in between.
             if page.status != 200 || page.body["run"] != all.body["run"] {
                 break;
             }
@@ -133,91 +135,92 @@ impl Client {
         Ok(all)
     }
 
-    /// Gives a command in somebody's name, and waits until it has ended. `fields` are what is said of the run that a start begins, each
-    /// `NAME=VALUE`.
+    /// Sends a command in the name of the operator `by`, and waits until it has ended. `fields` are the fields of the
+    /// run that a start begins, each `NAME=VALUE`.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn command(&self, command: &str, fields: &[String], by: &str) -> Result<Replied, ClientError> {
         let fields = fields.iter().map(|field| ("field", field.as_str()));
         let query: Vec<_> = [("by", by)].into_iter().chain(fields).collect();
         self.post(&format!("commands/{command}"), &query)
     }
 
-    /// Takes the controls in somebody's name, `is_forced` also from somebody else.
+    /// Takes control for the operator `by`; with `is_forced`, even if another operator has it.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn take_controls(&self, by: &str, is_forced: bool) -> Result<Replied, ClientError> {
         self.post("operator/take", &[("by", by), ("force", if is_forced { "true" } else { "false" })])
     }
 
-    /// Gives the controls that somebody holds to somebody else, or up.
+    /// Passes control from the operator `by` to the operator `to`, or releases it.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn give_controls(&self, by: &str, to: Option<&str>) -> Result<Replied, ClientError> {
         let query: Vec<_> = [("by", by)].into_iter().chain(to.map(|to| ("to", to))).collect();
         self.post("operator/give", &query)
     }
 
-    /// Says something of a run in somebody's name.
+    /// Adds a note to a run in the name of the operator `by`.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn note(&self, run: u32, text: &str, by: &str) -> Result<Replied, ClientError> {
         self.post_as(&format!("runs/{run}/notes"), &[("by", by)], text, "text/plain; charset=utf-8")
     }
 
-    /// Compares with this run from now on, or with none.
+    /// Selects the reference run for comparisons, or none.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn compare_with(&self, run: Option<u32>, by: &str) -> Result<Replied, ClientError> {
         let body = serde_json::json!({ "run": run }).to_string();
         self.post_as("reference", &[("by", by)], &body, "application/json")
     }
 
-    /// Somebody knows of an alarm.
+    /// Acknowledges an alarm in the name of the operator `by`.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn acknowledge(&self, alarm: &str, by: &str) -> Result<Replied, ClientError> {
         self.post_as(&format!("alarms/{}/acknowledge", segment(alarm)), &[("by", by)], "", "text/plain")
     }
 
-    /// An alarm is not shown for so long, as somebody wants it; no time shows it again.
+    /// Shelves an alarm for this time in the name of the operator `by`; a time of zero shows it again.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn shelve(&self, alarm: &str, time: Duration, by: &str) -> Result<Replied, ClientError> {
         let seconds = time.as_secs().to_string();
         let query = [("seconds", seconds.as_str()), ("by", by)];
         self.post_as(&format!("alarms/{}/shelve", segment(alarm)), &query, "", "text/plain")
     }
 
-    /// Masks sources in somebody's name, or takes them in again.
+    /// Masks sources in the name of the operator `by`, or unmasks them.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn mask(&self, sources: &[u32], is_masked: bool, by: &str) -> Result<Replied, ClientError> {
         let body = serde_json::json!({ "sources": sources, "is_masked": is_masked }).to_string();
         self.post_as("masks", &[("by", by)], &body, "application/json")
     }
 
-    /// Takes sources out in somebody's name and, when it is known from which event on they were out, in again.
+    /// Restarts sources in the name of the operator `by`: masks them, and unmasks them when it is known from which
+    /// event on they were out.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn restart(&self, sources: &[u32], by: &str) -> Result<Replied, ClientError> {
         let body = serde_json::json!({ "sources": sources }).to_string();
         self.post_as("masks/restart", &[("by", by)], &body, "application/json")
     }
 
-    /// Changes parameters in somebody's name, each `NAME=VALUE`.
+    /// Changes parameters in the name of the operator `by`, each a name and a value.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no response.
     pub fn change(&self, changes: &[(&str, &str)], by: &str) -> Result<Replied, ClientError> {
         let body: serde_json::Map<String, Value> =
             changes.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
@@ -226,7 +229,7 @@ impl Client {
         read(&url, self.signed(request).send(Value::Object(body).to_string()))
     }
 
-    /// With the token of whoever has one.
+    /// Adds the token, if there is one, to a request.
     fn signed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
         match &self.token {
             Some(token) => request.header("Authorization", format!("Bearer {}", token.text())),
@@ -245,7 +248,7 @@ impl Client {
     }
 }
 
-/// Samples of events as they come.
+/// A stream of event samples.
 pub struct Samples {
     lines: BufReader<ureq::BodyReader<'static>>,
     url: String,
@@ -260,7 +263,7 @@ impl fmt::Debug for Samples {
 impl Iterator for Samples {
     type Item = Result<Value, ClientError>;
 
-    /// The next one; none where the server has ended.
+    /// Returns the next sample; none if the server has ended.
     fn next(&mut self) -> Option<Self::Item> {
         let no_answer = |why: String| ClientError::NoAnswer { url: self.url.clone(), why };
         loop {
@@ -278,7 +281,7 @@ impl Iterator for Samples {
     }
 }
 
-/// A name as it may stand in a path, or in a query.
+/// Escapes a name for a URL path or query.
 fn segment(name: &str) -> String {
     let letter = |byte: u8| match byte {
         b'_' | b'-' => char::from(byte).to_string(),
@@ -312,10 +315,10 @@ mod tests {
 
     #[test]
     fn whoever_looks_at_a_server_that_says_nothing_hears_of_it() {
-        // The system accepts, and nobody answers.
+        // The kernel accepts the connection, but no server responds.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("it has one"));
-        let mut client = Client::new(&url, None, None).expect("nobody need be believed");
+        let mut client = Client::new(&url, None, None).expect("plain HTTP needs no certificates");
         client.looking = Duration::from_millis(100);
         let (sender, receiver) = channel();
         std::thread::spawn(move || sender.send(client.look("state")));

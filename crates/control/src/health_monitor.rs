@@ -44,28 +44,28 @@ struct Readers {
     alarms: Alarms,
     heard: Heard,
     history: History,
-    /// None where it cannot be kept.
+    /// None if it cannot be written.
     history_file: Option<RateHistoryFile>,
     pace: Pace,
     wrong: Wrong,
     /// The run that the present one is compared with.
     reference: Option<Arc<RunTrend>>,
-    /// The last run that was closed, whose trend is kept.
+    /// The last closed run whose trend was kept.
     closed: Option<u32>,
 }
 
-/// What those who are told of alarms have heard.
+/// The alarm messages already sent.
 #[derive(Debug, Default)]
 struct Heard {
-    /// Changes before this one were told, or were nobody's to hear.
+    /// The number of the first change that has not been processed.
     next: u64,
-    /// How each alarm was when somebody was told of it last.
+    /// The state of each alarm in its last message.
     states: BTreeMap<String, State>,
 }
 
 impl Heard {
-    /// What there is to tell since this was asked last. Nobody is told of an alarm that is shelved; when it is no longer, of how it is by then,
-    /// where that is not what was told last.
+    /// Returns the messages since the last call. A shelved alarm causes none; when its shelf time is over, its state is
+    /// sent if it differs from the last message.
     fn news(&mut self, alarms: &Alarms, at: Utc, run: Option<RunNumber>) -> Vec<Message> {
         let mut news = Vec::new();
         for change in alarms.changes_from(self.next) {
@@ -77,7 +77,7 @@ impl Heard {
             }
         }
         for alarm in alarms.all().iter().filter(|alarm| alarm.shelved_until.is_none()) {
-            // What is not raised yet is nothing to tell.
+            // A pending alarm is not reported before it is raised.
             let state = if alarm.state == State::Pending { State::Normal } else { alarm.state };
             let heard = self.states.insert(alarm.rule.name.clone(), state).unwrap_or(State::Normal);
             if heard != state {
@@ -88,7 +88,7 @@ impl Heard {
     }
 }
 
-/// What went wrong, by what counts, by alarms, and by what the journal tells.
+/// Incidents, collected from counters, alarms and the journal.
 #[derive(Debug)]
 struct Wrong {
     observer: IncidentObserver,
@@ -100,7 +100,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Incidents that are kept.
+    /// The maximum number of incidents kept.
     const MOST: usize = 1_000;
 
     fn new() -> Self {
@@ -108,7 +108,7 @@ impl Wrong {
         Self { observer: IncidentObserver::default(), incidents, change: 0, entry: 0 }
     }
 
-    /// How it goes cannot be kept in a file.
+    /// Records that the history cannot be written to its file.
     fn not_kept(&mut self, error: &io::Error) {
         let text =
             format!("{FILE} cannot be kept beside the runs ({error}): after a restart nothing is known of before");
@@ -117,14 +117,14 @@ impl Wrong {
         self.incidents.note(occurrence, Utc(since.as_nanos() as i64));
     }
 
-    /// A run's trend cannot be kept beside its account.
+    /// Records that a run's trend cannot be written beside its account.
     fn no_course(&mut self, trend: &RunTrend, error: &io::Error, at: Utc) {
         let text = format!("the trend of run {} cannot be kept ({error}): nothing can be compared with it", trend.run);
         let occurrence = Occurrence { cause: "course_not_kept", subject: "run control", text: &text, data: &[] };
         self.incidents.note(occurrence, at);
     }
 
-    /// Takes note of alarms that were raised since it looked last.
+    /// Records alarms raised since the last call.
     fn look_at_alarms(&mut self, alarms: &Alarms) {
         for change in alarms.changes_from(self.change) {
             self.change = change.number + 1;
@@ -238,7 +238,8 @@ impl HealthMonitor {
             if let Some(notifier) = &self.notifier {
                 let news = self.with(|Readers { alarms, heard, .. }| heard.news(alarms, view.at, view.run));
                 news.iter().for_each(|message| notifier.tell(message));
-                // Whoever conducts the runs renews the view; where nobody does, nothing goes on.
+                // The run control thread renews the view. If the view does not change, that thread hangs: send no sign
+                // of life.
                 let is_due = Instant::now() >= alive_due && alive_at != Some(view.at);
                 if let Some(every) = self.alive_every.filter(|_| is_due) {
                     notifier.tell(&Message::alive(view.at, view.run, view.state.name()));
@@ -249,7 +250,7 @@ impl HealthMonitor {
         }
     }
 
-    /// Keeps the trend of a run that was closed since this was called last beside its account.
+    /// Writes the trend of a run that was closed since the last call beside its account.
     pub(crate) fn keep_course(&self, view: &SessionView) {
         let Some(account) = &view.last else { return };
         let trend = self.with(|readers| {
@@ -263,12 +264,12 @@ impl HealthMonitor {
         }
     }
 
-    /// The run that the present one is compared with.
+    /// Returns the trend of the reference run.
     pub(crate) fn reference(&self) -> Option<Arc<RunTrend>> {
         self.with(|readers| readers.reference.clone())
     }
 
-    /// Compares with this run from now on, or with none.
+    /// Selects the reference run, or none.
     ///
     /// # Errors
     /// If the run has no trend, or an unreadable one. The comparison then stays as it was.
@@ -278,53 +279,53 @@ impl HealthMonitor {
         Ok(trend)
     }
 
-    /// What became of messages about alarms; none where nobody is to hear of them.
+    /// Returns the counts of alarm messages; none if neither a command nor a webhook is configured.
     pub(crate) fn told(&self) -> Option<Told> {
         self.notifier.as_ref().map(Notifier::told)
     }
 
-    /// What limits the run; none before it was looked at twice.
+    /// Returns what limits the run; none before the second sample.
     pub(crate) fn limit(&self) -> Option<Limited> {
         self.with(|readers| readers.finder.finding().map(Limited::of))
     }
 
-    /// How fast everything is; none before a run was looked at twice.
+    /// Returns the rates of the run; none before the second sample.
     pub(crate) fn rates(&self) -> Option<Rates> {
         self.with(|readers| readers.pace.rates.clone())
     }
 
-    /// How it went from the second `since` on, in steps of so many seconds.
+    /// Returns the history from the second `since` on, in steps of `step_seconds`.
     pub(crate) fn history(&self, since: i64, step_seconds: u32) -> Stretch {
         self.with(|readers| readers.history.stretch(since, step_seconds))
     }
 
-    /// What went wrong in which all words stand, the latest first, at most so much of it.
+    /// Returns the incidents that contain all words, latest first, at most `most` of them.
     pub(crate) fn incidents(&self, words: &str, most: usize) -> api_types::Incidents {
         self.with(|readers| api_types::Incidents::found(&readers.wrong.incidents, words, most))
     }
 
-    /// All alarms.
+    /// Returns all alarms.
     pub(crate) fn alarms(&self) -> Vec<Alarm> {
         self.with(|Readers { alarms, .. }| alarms.all().iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
     }
 
-    /// Those that somebody should see.
+    /// Returns the alarms to show: raised and not shelved.
     pub(crate) fn shown(&self) -> Vec<Alarm> {
         self.with(|Readers { alarms, .. }| alarms.shown().into_iter().map(|alarm| Alarm::of(alarm, alarms)).collect())
     }
 
-    /// Somebody knows of it.
+    /// Acknowledges an alarm in the name of the operator `by`.
     ///
     /// # Errors
-    /// Where there is none of this name, or it is not raised.
+    /// If there is no alarm of this name, or it is not raised.
     pub(crate) fn acknowledge(&self, name: &str, by: &str) -> Result<(), AlarmError> {
         self.with(|readers| readers.alarms.acknowledge(name, by))
     }
 
-    /// It is not shown for a while, as somebody wants it.
+    /// Shelves an alarm for `time` in the name of the operator `by`.
     ///
     /// # Errors
-    /// Where there is none of this name.
+    /// If there is no alarm of this name.
     pub(crate) fn shelve(&self, name: &str, time: Duration, by: &str) -> Result<(), AlarmError> {
         self.with(|readers| readers.alarms.shelve(name, time, by))
     }
@@ -415,16 +416,16 @@ mod tests {
         };
         let told = |state: &str| vec![("disk_full".to_owned(), state.to_owned())];
         assert_eq!(after(&mut alarms, 100, Limit::Sources), []);
-        // Raised while it is shelved, and still so when that is over.
+        // Raised while shelved, and still raised when the shelf time is over.
         alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
         assert_eq!(after(&mut alarms, 101, Limit::DiskFull), []);
         assert_eq!(after(&mut alarms, 103, Limit::DiskFull), told("active"));
         assert_eq!(after(&mut alarms, 104, Limit::DiskFull), []);
-        // Over while it is shelved: who was told that it is raised is told.
+        // Over while shelved: reported after the shelf time, because the raise was reported.
         alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
         assert_eq!(after(&mut alarms, 105, Limit::Sources), []);
         assert_eq!(after(&mut alarms, 108, Limit::Sources), told("normal"));
-        // Raised and over again: nobody heard of it, and nobody need.
+        // Raised and over within the shelf time: neither was reported, and neither needs to be.
         alarms.shelve("disk_full", Duration::from_secs(3), "Ada").expect("there is one");
         assert_eq!(after(&mut alarms, 109, Limit::DiskFull), []);
         assert_eq!(after(&mut alarms, 110, Limit::Sources), []);

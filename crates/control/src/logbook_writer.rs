@@ -52,7 +52,7 @@ impl LogbookWriter {
         Ok(Self { logbook, notifier, is_over, thread: Some(thread) })
     }
 
-    /// Adds what somebody says of a run, which is on the disk when this returns.
+    /// Adds a note to a run in the name of the operator `by`. The note is on disk when this returns.
     ///
     /// # Errors
     /// As [`Logbook::add`].
@@ -62,15 +62,15 @@ impl LogbookWriter {
         Ok(note)
     }
 
-    /// All entries of a run, the oldest first.
+    /// Returns all entries of a run, oldest first.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub(crate) fn notes_of(&self, run: u32) -> io::Result<Vec<Note>> {
         self.logbook.notes_of(ropewalk_terms::RunNumber(run))
     }
 
-    /// The newest of what people say of runs, by run, the oldest first.
+    /// Returns the newest notes of operators, by run, oldest first.
     ///
     /// # Errors
     /// As [`Logbook::newest_said`].
@@ -84,7 +84,7 @@ impl LogbookWriter {
         Ok(by_run)
     }
 
-    /// What became of what was handed on; none where nobody is to have it.
+    /// Returns the counts of entries sent; none if neither a command nor a webhook is configured.
     pub(crate) fn told(&self) -> Option<Told> {
         self.notifier.as_deref().map(Notifier::told)
     }
@@ -94,20 +94,20 @@ impl Drop for LogbookWriter {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so on its own.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Reader {
     logbook: Logbook,
     notifier: Option<Arc<Notifier>>,
     control: ControlHandle,
-    /// The last entry of the journal that was read.
+    /// Number of the last journal entry read.
     last: u64,
-    /// What the disk did not take yet.
+    /// Entries not written to disk yet.
     unwritten: Vec<Note>,
 }
 

@@ -1,5 +1,5 @@
-//! Who hears of alarms, or has the logbook, without looking: a command and a webhook of the user's, on a thread of its own, so that nobody
-//! waits for them.
+//! Notifications: sends alarms or logbook entries to the user's command and webhook. A thread of its own does this, so
+//! that the server does not wait for them.
 
 use crate::tls::{distrust, explain, is_encrypted, trust};
 use ropewalk_monitor::alarms::{Alarm, Change, State};
@@ -16,36 +16,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Messages that wait; further ones are dropped, and counted.
+/// The maximum number of waiting messages; further ones are dropped and counted.
 const WAITING: usize = 64;
 
-/// What is told, as a line of JSON.
+/// A message, sent as a line of JSON.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// An alarm is raised, over, or somebody knows of it.
+    /// An alarm is raised, over, or acknowledged.
     Alarm {
         utc_ns: i64,
         run: Option<u32>,
         name: String,
         severity: String,
-        /// What it looks at, as a configuration has it.
+        /// The monitored quantity, as in the configuration.
         quantity: String,
         value: Option<f64>,
-        /// `active`, `acknowledged`, `latched` (over, and nobody knows of it), `normal`.
+        /// `active`, `acknowledged`, `latched` (over, but not acknowledged), `normal`.
         state: String,
-        /// Who acknowledged it.
+        /// The operator who acknowledged it.
         by: Option<String>,
     },
-    /// All goes on. Where none of these comes any more, nothing does.
+    /// Sign of life. If these messages stop, so has run control.
     Alive { utc_ns: i64, run: Option<u32>, state: &'static str },
 }
 
 impl Message {
-    /// A change of an alarm; none where nobody need hear of it.
+    /// Creates the message for a change of an alarm; none if the change is not reported.
     pub(crate) fn of(change: &Change, alarm: &Alarm, run: Option<RunNumber>) -> Option<Self> {
         use ropewalk_monitor::alarms::State::{Normal, Pending};
-        // What was not raised is not over.
+        // An alarm that was only pending is neither raised nor over.
         let is_raised_or_over = change.to != Pending && !(change.from == Pending && change.to == Normal);
         (is_raised_or_over && alarm.shelved_until.is_none()).then(|| Self::Alarm {
             utc_ns: change.utc_nanoseconds,
@@ -59,7 +59,7 @@ impl Message {
         })
     }
 
-    /// How an alarm is, of which nobody was told when it became so.
+    /// Creates the message for the state of an alarm whose change was not reported when it happened.
     pub(crate) fn standing(alarm: &Alarm, state: State, at: Utc, run: Option<RunNumber>) -> Self {
         Self::Alarm {
             utc_ns: at.0,
@@ -73,26 +73,26 @@ impl Message {
         }
     }
 
-    /// All goes on.
+    /// Creates a sign of life.
     pub(crate) fn alive(utc: Utc, run: Option<RunNumber>, state: &'static str) -> Self {
         Self::Alive { utc_ns: utc.0, run: run.map(|run| run.0), state }
     }
 }
 
-/// What became of messages.
+/// Counts of sent, failed and dropped messages.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Told {
-    /// Messages that were taken by everybody who was to hear of them.
+    /// Messages that every configured receiver accepted.
     pub(crate) told: u64,
-    /// Messages that a command or a webhook did not take.
+    /// Messages that the command or the webhook did not accept.
     pub(crate) failed: u64,
-    /// Messages for which too many others waited.
+    /// Messages dropped because too many were waiting.
     pub(crate) dropped: u64,
-    /// Why the last one that failed did.
+    /// The reason of the last failure.
     pub(crate) last_failure: Option<String>,
 }
 
-/// The thread, and the way to it. When this is dropped the command that runs is ended.
+/// Handle of the notification thread. Dropping it ends a command that is running.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     sender: SyncSender<String>,
@@ -101,10 +101,10 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Starts the thread of this name; none where nobody is to hear anything.
+    /// Starts a thread of this name; returns none if neither a command nor a webhook is configured.
     ///
     /// # Errors
-    /// Where there is no thread to be had.
+    /// If the thread cannot be created.
     pub(crate) fn start(
         name: &str,
         command: &[String],
@@ -127,7 +127,7 @@ impl Notifier {
         Ok(Some(Self { sender, told, is_halted }))
     }
 
-    /// Tells everybody, at some time; whoever calls does not wait.
+    /// Queues a message for the command and the webhook. The caller does not wait.
     pub(crate) fn tell(&self, message: &impl Serialize) {
         let line = serde_json::to_string(message).unwrap_or_default();
         if self.sender.try_send(line).is_err() {
@@ -135,7 +135,7 @@ impl Notifier {
         }
     }
 
-    /// What became of messages so far.
+    /// Returns the counts of messages so far.
     pub(crate) fn told(&self) -> Told {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -147,7 +147,7 @@ impl Drop for Notifier {
     }
 }
 
-/// Those who hear.
+/// The receivers of messages.
 struct Hearers {
     command: Vec<String>,
     webhook: Option<String>,
@@ -170,7 +170,7 @@ impl Hearers {
         }
     }
 
-    /// Gives the command a message on its standard input.
+    /// Runs the command with a message on its standard input.
     fn run(&self, message: &str) -> Result<(), String> {
         let program = &self.command[0];
         let mut command = user_command::of_words(self.command.iter().map(String::as_str));
@@ -185,7 +185,8 @@ impl Hearers {
     }
 }
 
-/// A message as a command's standard input. It is a file, because whoever fills a pipe waits for whoever reads it.
+/// Returns a message as standard input of a command. It is a file, because writing to a pipe would wait for the
+/// command.
 fn input(message: &str) -> std::io::Result<Stdio> {
     let mut file = File::from(memfd_create("message", MemfdFlags::CLOEXEC)?);
     writeln!(file, "{message}")?;
@@ -193,13 +194,14 @@ fn input(message: &str) -> std::io::Result<Stdio> {
     Ok(file.into())
 }
 
-/// Who posts; one at `https://` is believed where the system believes it. Why nobody can, otherwise.
+/// Creates the HTTP client for the webhook. An `https://` server is trusted if the system trusts it. Otherwise returns
+/// why there is no client.
 fn agent(webhook: Option<&str>, timeout: Duration) -> Result<ureq::Agent, String> {
     let believed = if webhook.is_some_and(is_encrypted) { trust(None) } else { Ok(distrust()) };
     let believed = believed.map_err(|error| error.to_string())?;
-    // One that sends elsewhere has taken nothing, and whoever follows asks for something and says nothing any more.
+    // A server that redirects has not accepted the message, and following a redirect would send a GET without it.
     let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).max_redirects(0);
-    // As `ctl`: the address is as good as a password, and nobody on the way is told it because of a variable that somebody set for others.
+    // As for `ctl`: the address may be a secret, so that no proxy may see it because an environment variable names one.
     Ok(config.tls_config(believed).proxy(None).build().into())
 }
 
@@ -210,7 +212,7 @@ fn post(agent: &Result<ureq::Agent, String>, address: &str, message: &str) -> Re
     let posted = agent.post(address).header("Content-Type", "application/json").send(message);
     let answer = posted.map_err(|error| {
         failed(&match &error {
-            // It quotes the address.
+            // The library's message would quote the address.
             ureq::Error::BadUri(_) => "this is no address".to_owned(),
             error => explain(error).unwrap_or_else(|| error.to_string()),
         })
@@ -219,7 +221,7 @@ fn post(agent: &Result<ureq::Agent, String>, address: &str, message: &str) -> Re
     if status.is_success() { Ok(()) } else { Err(failed(&format!("http status: {}", status.as_u16()))) }
 }
 
-/// What anybody may know of a webhook's address: whoever knows all of it speaks there as we do.
+/// Returns the public part of a webhook's address. The whole address is a secret: it suffices to post messages.
 fn host_of(address: &str) -> String {
     let host = address.parse::<ureq::http::Uri>().ok().and_then(|address| {
         let port = address.port().map_or_else(String::new, |port| format!(":{port}"));
@@ -237,7 +239,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A webhook that answers everybody so.
+    /// Starts a webhook that sends this response to every request.
     fn hook(answer: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it has one");
@@ -252,7 +254,7 @@ mod tests {
     }
 
     fn failure(url: &str) -> String {
-        post(&agent(Some(url), PATIENCE), url, "{}").expect_err("nobody was told")
+        post(&agent(Some(url), PATIENCE), url, "{}").expect_err("the message is not accepted")
     }
 
     #[test]
@@ -274,7 +276,7 @@ mod tests {
         assert!(why.contains("302") && !why.contains("login"), "{why}");
     }
 
-    /// What became of a long message to this command.
+    /// Sends a long message to this command and returns the result.
     fn run(words: &[&str], timeout: Duration) -> Result<(), String> {
         let command = words.iter().map(|&word| word.to_owned()).collect();
         let hearers = Hearers { command, webhook: None, timeout, told: Arc::default(), is_halted: Arc::default() };
@@ -287,7 +289,7 @@ mod tests {
     fn a_command_that_does_not_read_is_ended_when_its_time_is_over() {
         let why = run(&["sleep", "600"], Duration::from_millis(100)).expect_err("it was ended");
         assert!(why.contains("took longer than 100ms"), "{why}");
-        // One that does not listen may be right all the same, and one that does hears all of it.
+        // A command that does not read its input may succeed; one that reads gets the whole message.
         assert_eq!(run(&["true"], PATIENCE), Ok(()));
         assert_eq!(run(&["sh", "-c", "test $(wc -c) = 200001"], PATIENCE), Ok(()));
     }

@@ -1,8 +1,9 @@
 //! Limits of requests and responses.
 //!
-//! Requests are counted, of everybody together and of each address, so that an address which asks as fast as it can leaves others their
-//! part of the one thread that serves. A dashboard asks for about thirty files and numbers when it is opened, and then six times a second
-//! at most. Fifty of them may come from one address, through a tunnel: 1,500 at once and 300 a second, which is heard. A stream counts once.
+//! Requests are limited in total and for each address, so that one busy client leaves other clients their share of the
+//! single server thread. A dashboard sends about thirty requests when it is opened, and then at most six a second.
+//! Fifty dashboards behind one address, for example through a tunnel, send 1,500 requests at once and 300 a second,
+//! which the limits allow. A stream counts as one request.
 //!
 //! The body of a request is complete before a handler sees it, so that no handler waits for a slow sender. The memory of responses that
 //! clients have not read yet is limited.
@@ -25,27 +26,27 @@ use tokio::time::timeout;
 use crate::accept_loop::AcceptLoop;
 use crate::api_types::Problem;
 
-/// Requests of everybody.
+/// The limit of all clients together.
 const REQUESTS_TOGETHER: Rate = Rate { burst: 4000.0, per_second: 2000.0 };
-/// Requests of one address.
+/// The limit of one address.
 const OF_ONE: Rate = Rate { burst: 2000.0, per_second: 500.0 };
-/// Addresses that are told apart; further ones share what one of them may.
+/// Addresses with a limit of their own; all further addresses share one.
 const MOST_PEERS: usize = 1024;
-/// Bits of an IPv6 address that say whose it is: the rest its owner may choose anew for each request.
+/// The network part of an IPv6 address. A client can choose the remaining bits anew for each request.
 const NETWORK: u128 = u128::MAX << 64;
 
-/// Whoever sent a request.
+/// The sender of a request.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// So many at once, and so many a second.
+/// A rate limit: a burst, and requests a second.
 #[derive(Copy, Clone, Debug)]
 struct Rate {
     burst: f64,
     per_second: f64,
 }
 
-/// What is left of a rate.
+/// The remaining allowance of a rate limit.
 #[derive(Copy, Clone, Debug)]
 struct Bucket {
     left: f64,
@@ -62,23 +63,23 @@ impl Bucket {
         (self.left + passed * rate.per_second).min(rate.burst)
     }
 
-    /// How long it is until there is one; none where there is.
+    /// Returns the time until the next request is allowed; none if it is allowed now.
     fn wait(&mut self, rate: Rate, now: Instant) -> Option<Duration> {
         (self.left, self.at) = (self.left(rate, now), now);
         (self.left < 1.0).then(|| Duration::from_secs_f64((1.0 - self.left) / rate.per_second))
     }
 }
 
-/// Why a request is not heard.
+/// Why a request is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TooMany {
-    /// There are too many of one address, or of everybody.
+    /// Whether the limit of one address was exceeded, rather than that of all clients together.
     is_of_one: bool,
-    /// When there is room for one again.
+    /// Time until the next request is allowed.
     after: Duration,
 }
 
-/// What everybody may still ask.
+/// The remaining allowances of all clients together and of each address.
 #[derive(Debug)]
 pub(crate) struct Requests {
     everybody: Bucket,
@@ -95,14 +96,14 @@ impl Requests {
         }
     }
 
-    /// A request has come.
+    /// Counts a request.
     ///
     /// # Errors
-    /// Where there are too many. One that is not heard counts for nobody.
+    /// If a limit is exceeded. A refused request does not count.
     pub(crate) fn take(&mut self, now: Instant, Peer(address): Peer) -> Result<(), TooMany> {
         let address = owner(address);
         if self.peers.len() >= MOST_PEERS && !self.peers.contains_key(&address) {
-            // Those who have asked for nothing lately are as good as new.
+            // An address whose allowance is full again needs no entry.
             self.peers.retain(|_, bucket| bucket.left(OF_ONE, now) < OF_ONE.burst);
         }
         let is_known = self.peers.len() < MOST_PEERS || self.peers.contains_key(&address);
@@ -120,7 +121,8 @@ impl Requests {
     }
 }
 
-/// Whoever has this address has all that begin as this does.
+/// Returns the address that stands for its owner: of an IPv6 address only the network part, which one client owns
+/// whole.
 fn owner(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
@@ -128,14 +130,14 @@ fn owner(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Lets a request through, or says when to ask again.
+/// Passes a request on, or refuses it and says when to retry.
 pub(crate) async fn bound(State(accept_loop): State<Arc<AcceptLoop>>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get().copied();
     let Some(TooMany { is_of_one, after }) = peer.and_then(|peer| accept_loop.hear(peer).err()) else {
         return next.run(request).await;
     };
     let (rate, whose) =
-        if is_of_one { (OF_ONE, "from one address") } else { (REQUESTS_TOGETHER, "from everybody together") };
+        if is_of_one { (OF_ONE, "from one address") } else { (REQUESTS_TOGETHER, "from all clients together") };
     let seconds = after.as_secs() + 1;
     let error =
         format!("more than {} requests a second {whose}: ask again in {seconds} s, and less often", rate.per_second);
@@ -143,10 +145,10 @@ pub(crate) async fn bound(State(accept_loop): State<Arc<AcceptLoop>>, request: R
     (StatusCode::TOO_MANY_REQUESTS, headers, Json(Problem { error })).into_response()
 }
 
-/// Bytes of a request's body.
+/// The maximum length of a request's body, in bytes.
 pub(crate) const BODY_BYTES: usize = 64 << 10;
 
-/// What a request's body says, as JSON. One that is not of this form is told so (400).
+/// The JSON body of a request. A body of another form is refused with status 400.
 pub(crate) struct Said<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Said<T> {
@@ -160,12 +162,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Said<T> {
     }
 }
 
-/// Has longer bodies refused, and those that have not come after so long a time.
+/// Refuses bodies that are too long, and bodies that have not arrived completely within `patience`.
 pub(crate) fn bounded(app: Router, patience: Duration) -> Router {
     app.layer(from_fn_with_state(patience, whole)).layer(DefaultBodyLimit::max(BODY_BYTES))
 }
 
-/// Waits until all of a body is there.
+/// Waits until the body is complete.
 async fn whole(State(patience): State<Duration>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let reading = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
@@ -177,7 +179,7 @@ async fn whole(State(patience): State<Duration>, request: Request, next: Next) -
         Ok(Err(error)) => (error.status(), error.body_text()),
         Err(_) => (StatusCode::REQUEST_TIMEOUT, format!("the request's body did not come within {patience:?}")),
     };
-    // What is left of the body would be taken for the next request.
+    // Otherwise the rest of the body would be read as the next request.
     (status, [(header::CONNECTION, "close")], Json(Problem { error })).into_response()
 }
 
@@ -228,7 +230,7 @@ pub(crate) async fn hold(State(memory): State<ResponseBudget>, response: Respons
         return (StatusCode::SERVICE_UNAVAILABLE, Json(Problem { error })).into_response();
     };
     let (head, body) = response.into_parts();
-    // It is there as a whole: its length is known.
+    // The response is complete, since its length is known.
     match to_bytes(body, usize::MAX).await {
         Ok(bytes) => Response::from_parts(head, Body::from(Bytes::from_owner(Held { bytes, _part: part }))),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, Json(Problem { error: error.to_string() })).into_response(),
@@ -244,7 +246,7 @@ mod tests {
         Peer(text.parse().expect("an address"))
     }
 
-    /// How many of so many requests at once are heard.
+    /// Returns how many of `count` simultaneous requests are allowed.
     fn heard(requests: &mut Requests, now: Instant, peer: Peer, count: usize) -> usize {
         (0..count).filter(|_| requests.take(now, peer).is_ok()).count()
     }
@@ -284,11 +286,11 @@ mod tests {
             assert!(requests.take(now, Peer(std::net::Ipv4Addr::from_bits(network).into())).is_ok());
             assert!(requests.peers.len() <= MOST_PEERS);
         }
-        // The whole network is one's.
+        // All addresses of a network share one limit.
         let of_network = |host: u32| peer(&format!("2001:db8::{host:x}"));
         let heard = (1..=5000).filter(|host| requests.take(now, of_network(*host)).is_ok()).count();
         assert_eq!(heard, 2000);
-        // Where there is no room because all are busy, the rest share.
+        // When all entries are busy, further addresses share one limit.
         let mut requests = Requests::new(now);
         for host in 0..MOST_PEERS as u32 {
             assert!(requests.take(now, Peer(std::net::Ipv4Addr::from_bits(host).into())).is_ok());
@@ -308,12 +310,12 @@ mod tests {
             assert_eq!(first.status(), 200);
             assert_eq!(give(200_000).await.status(), 503);
             assert_eq!(give(SMALL).await.status(), 200);
-            // It is counted until its bytes are gone, not until somebody has them.
+            // A response counts until its bytes are freed, not only until they are read.
             let bytes = to_bytes(first.into_body(), usize::MAX).await.expect("it is there");
             assert_eq!((bytes.len(), give(200_000).await.status().as_u16()), (200_000, 503));
             drop(bytes);
             assert_eq!(give(200_000).await.status(), 200);
-            // The longest is given to whoever asks alone.
+            // A response larger than the budget is sent if no other one is held.
             let longest = give(1_000_000).await;
             assert_eq!((longest.status().as_u16(), give(100_000).await.status().as_u16()), (200, 503));
         });

@@ -28,54 +28,55 @@ use crate::{api, streams};
 pub struct ControlConfig {
     /// Where it listens. Port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Needed where that is not loopback.
+    /// The token for commands; required unless `listen` is a loopback address.
     pub token: Option<Token>,
-    /// With it TLS is spoken, and nothing else.
+    /// The server's certificate; with it the server uses TLS only.
     pub identity: Option<Identity>,
-    /// Where the runs' directories are.
+    /// The directory that contains the run directories.
     pub output: PathBuf,
-    /// When there is an alarm: `Configuration::alarm_rules`.
+    /// The alarm rules: `Configuration::alarm_rules`.
     pub alarms: Vec<Rule>,
-    /// With which run the present one is compared from the beginning.
+    /// The initial reference run for comparisons.
     pub reference: Option<u32>,
-    /// Who hears of it without looking.
+    /// The command and webhook that receive alarms.
     pub hearers: AlarmsSection,
-    /// Who has what is written into the logbook.
+    /// The command and webhook that receive logbook entries.
     pub logbook: LogbookSection,
 }
 
-/// Why it cannot be served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Anybody could give commands.
-    #[error("{0}: whoever reaches this address could stop the run; give a token file, or listen on 127.0.0.1")]
+    /// The address is not loopback and there is no token, so that other machines could send commands.
+    #[error("{0}: any client that reaches this address could stop the run; give a token file, or listen on 127.0.0.1")]
     Open(SocketAddr),
-    /// The address cannot be had.
+    /// The server cannot listen on its address.
     #[error("{address}: cannot listen here: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The rules of alarms do not fit together.
+    /// The alarm rules are inconsistent.
     #[error(transparent)]
     Alarms(#[from] ropewalk_monitor::alarms::AlarmError),
-    /// There is nothing to compare with.
+    /// The reference run has no readable trend.
     #[error("[monitor] reference: {0}")]
     Reference(#[from] NoRunTrend),
-    /// There is no thread or no runtime to be had.
+    /// A thread or the runtime cannot be created.
     #[error("the thread of run control: {0}")]
     Thread(io::Error),
 }
 
-/// How long connections may go on when the server ends.
+/// The time that open connections have when the server ends.
 const FAREWELL: Duration = Duration::from_millis(300);
 
-/// Threads that read accounts and notes, and so how many of them are in memory before it is known how long they are together.
+/// Threads that read accounts and notes. This also bounds how many of them are in memory before their total size is
+/// known.
 const READERS: usize = 4;
 
-/// Serves until it is dropped.
+/// The run control server. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -84,10 +85,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and serves from now on.
+    /// Starts the server.
     ///
     /// # Errors
-    /// Where the address cannot be had, or is open to others without a token.
+    /// If the server cannot listen on the address, or if other machines can reach it and there is no token.
     pub fn start(config: ControlConfig, control: ControlHandle) -> Result<Self, ControlError> {
         let given = config.listen;
         if !given.ip().is_loopback() && config.token.is_none() {
@@ -118,7 +119,7 @@ impl Server {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens, port filled in.
+    /// Returns the address on which the server listens, with its actual port.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -127,11 +128,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A server that has ended hears nothing any more.
+            // This fails only if the server has already ended.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so on its own.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -144,7 +145,7 @@ async fn serve(
     (health, logbook): (Arc<HealthMonitor>, Arc<LogbookWriter>),
     mut stopped: oneshot::Receiver<()>,
 ) {
-    // It was bound and is not blocking: the runtime takes it.
+    // The listener is bound and non-blocking, as the runtime requires.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (sender, receiver) = watch::channel(Bytes::new());
     let publisher = tokio::spawn(streams::publish(control.clone(), Arc::clone(&health), sender));
@@ -162,14 +163,14 @@ async fn serve(
             _ = &mut stopped => break,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of descriptors, most likely: somebody will close a connection.
+            // Most likely out of descriptors: wait until a connection closes.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         accept_loop.admit(stream, &app, &ending);
     }
     last.keep_course(&runs.view());
-    // Who was promised an answer, to a shutdown for example, has it; streams of views end.
+    // Pending requests, such as a shutdown, still get their response; view streams end.
     publisher.abort();
     drop(end);
     let _ = tokio::time::timeout(FAREWELL, accept_loop.left()).await;

@@ -1,8 +1,9 @@
-//! Streams: views of the run, written as JSON once for all clients, and samples, copies of events, so many a second and no more.
+//! Streams: views of the run, serialised as JSON once for all clients, and samples, which are copies of events at a
+//! limited rate.
 //!
-//! Each stream of samples has one wish at the tap at a time, and has it only while its client has taken what came before. So builder units
-//! do no more for it than for somebody who asks for one event after the other, a slow reader misses events, and what it has not read is one
-//! sample.
+//! Each sample stream has at most one request at the tap, and only after its client has read the previous sample. So a
+//! stream costs the builder units no more than a client that requests single events one after the other, a slow client
+//! misses events, and at most one sample waits for it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,55 +22,58 @@ use tokio_stream::wrappers::{ReceiverStream, WatchStream};
 use crate::api_types::{Live, SampledEvent};
 use crate::health_monitor::HealthMonitor;
 
-/// How often a view is sent.
+/// The interval between views.
 const LIVE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Writes views while somebody looks.
+/// Publishes views while clients are connected.
 pub(crate) async fn publish(control: ControlHandle, health: Arc<HealthMonitor>, sender: watch::Sender<Bytes>) {
     loop {
         tokio::time::sleep(LIVE_PERIOD).await;
         if sender.receiver_count() > 1
             && let Ok(text) = serde_json::to_string(&Live::of(&control.view(), &health))
         {
-            // One receiver lives as long as the server.
+            // The server keeps one receiver, so that this cannot fail.
             let _ = sender.send(format!("event: live\ndata: {text}\n\n").into());
         }
     }
 }
 
-/// The stream of views for one client, which shares them with all others. A slow one misses some, and holds nobody up.
+/// Returns the stream of views for one client; all clients share the views. A slow client misses some and delays no
+/// other.
 pub(crate) fn live_stream(receiver: watch::Receiver<Bytes>, place: OwnedSemaphorePermit) -> Response {
     let views = WatchStream::from_changes(receiver).map(move |view| {
-        // It is given back with the stream.
+        // The permit is returned when the stream ends.
         let _place = &place;
         Ok::<_, Infallible>(view)
     });
     ([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], Body::from_stream(views)).into_response()
 }
 
-/// Streams at once: the tap has places for two more, for those who want a single event.
+/// The maximum number of sample streams. The tap has two more places, for requests of single events.
 pub(crate) const STREAMS: usize = 6;
-/// Samples a second that may be asked for.
+/// The range of sample rates, in samples a second.
 pub(crate) const LEAST_RATE: f64 = 0.01;
 pub(crate) const MOST_RATE: f64 = 20.0;
-/// Bytes of all fragments of one sample: twenty a second for every stream have to be written by the one thread that serves.
+/// The maximum bytes of all fragments of one sample: the single server thread must write twenty samples a second for
+/// every stream.
 const MOST_BYTES: usize = 256 << 10;
-/// Where nothing came for so long, whoever listens hears that somebody is there.
+/// After this time without a sample, the server sends a comment, so that clients know that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 const ALIVE: &str = ": no such event was built lately\n\n";
-/// How often one looks whether an event has come.
+/// The interval at which the tap is polled for an event.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What somebody goes on watching.
+/// The parameters of a sample stream.
 pub(crate) struct Watched {
     pub(crate) selection: EventSelection,
-    /// Bytes of each fragment.
+    /// The maximum bytes of each fragment.
     pub(crate) front: usize,
-    /// From one sample to the next, at least.
+    /// The minimum time between two samples.
     pub(crate) period: Duration,
 }
 
-/// A stream of samples, for as long as somebody listens and the server is there. It has these places until it ends.
+/// Returns a stream of samples, which runs until its client disconnects or the server ends. It holds `places` until
+/// then.
 pub(crate) fn sample_stream(
     control: ControlHandle,
     watched: Watched,
@@ -89,10 +93,10 @@ pub(crate) fn sample_stream(
     ([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], Body::from_stream(samples)).into_response()
 }
 
-/// Sends samples until nobody takes them.
+/// Sends samples until the client disconnects.
 async fn serve(control: &ControlHandle, watched: &Watched, sender: &mpsc::Sender<Bytes>) {
     loop {
-        // An event is asked for when there is room for it: it is of now, and not of when somebody began to read slowly.
+        // Request an event only when there is room for it: a slow client then gets a recent event, not an old one.
         let Ok(room) = sender.reserve().await else { return };
         let until = Instant::now() + KEEP_ALIVE;
         match come(control, watched, until).await {
@@ -112,12 +116,12 @@ async fn serve(control: &ControlHandle, watched: &Watched, sender: &mpsc::Sender
     }
 }
 
-/// The next event of the run that is under way then; none where there is none until then.
+/// Returns the next event of the current run; none if no event arrives before `until`.
 async fn come(control: &ControlHandle, watched: &Watched, until: Instant) -> Option<Bytes> {
     let mut wish: Option<(Tap, Asked)> = None;
     while Instant::now() < until {
         let view = control.view();
-        // One run follows another, and each has its own tap.
+        // Each run has its own tap.
         if wish.as_ref().map(|(tap, _)| tap) != view.tap.as_ref() {
             wish = None;
             if let Some(tap) = &view.tap {

@@ -165,7 +165,7 @@ fn a_run_is_started_watched_and_stopped() {
             && source["last_event"].as_u64() > Some(0)
     };
     while !is_paced(&setup.json("GET", "/api/v1/live").1) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "nobody says how fast it is");
+        assert!(begun.elapsed() < Duration::from_secs(30), "no rates are reported");
     }
     let (status, event) = setup.json("GET", "/api/v1/events/sample?source=1&front=4");
     let shown = &event["sources"][0];
@@ -176,11 +176,11 @@ fn a_run_is_started_watched_and_stopped() {
     let (status, metrics) = setup.ask("GET", "/metrics");
     assert!(status == 200 && metrics.contains("# TYPE ropewalk_"), "{metrics}");
     while setup.json("GET", "/api/v1/limit").1["sentence"].as_str().is_none_or(str::is_empty) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "nobody says what limits the run");
+        assert!(begun.elapsed() < Duration::from_secs(30), "no limit is reported");
     }
     let is_plotted = |history: &Value| history["series"]["events_per_second"][0].as_f64() > Some(0.0);
     while !is_plotted(&setup.json("GET", "/api/v1/history").1) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "nobody knows how it went");
+        assert!(begun.elapsed() < Duration::from_secs(30), "there is no history");
     }
     let (_, history) = setup.json("GET", "/api/v1/history?since=1000&step=90");
     assert_eq!((&history["step_seconds"], history["times"][0].as_i64().map(|time| time % 60)), (&120.into(), Some(0)));
@@ -272,12 +272,12 @@ fn views_come_as_events_and_many_who_look_hold_nobody_up() {
     assert_eq!(account["ledger"]["balanced"], true, "{account}");
 }
 
-/// As many open files as a thousand clients and their server in one process need.
+/// Raises the descriptor limit for a thousand clients and their server in one process.
 fn allow_descriptors(wanted: u64) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| current < wanted) {
         let raised = Rlimit { current: maximum.map_or(Some(wanted), |most| Some(most.min(wanted))), maximum };
-        setrlimit(Resource::Nofile, raised).expect("up to the maximum anybody may");
+        setrlimit(Resource::Nofile, raised).expect("every process may raise it up to the maximum");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who a server is, and whom a client believes: certificates, their keys, and the one library that speaks TLS with them.
+//! TLS: the certificate and key of a server, and the certificates that a client trusts.
 
 use crate::authorisation::read_secret;
 use ropewalk_node::configuration::ControlSection;
@@ -12,14 +12,14 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, CertificateError, InvalidMessage, ServerConfig};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// Where systems keep the certificates of the authorities that they believe: Debian, Fedora, SUSE, Alpine.
+/// Files with the trusted certificate authorities of a system: Debian, Fedora, SUSE, Alpine.
 const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
-/// The variable that names another such file, as elsewhere.
+/// The environment variable that names another such file, as for other programs.
 const AUTHORITIES_VARIABLE: &str = "SSL_CERT_FILE";
 
 /// Why there is no TLS.
@@ -28,22 +28,22 @@ pub enum TlsError {
     /// A file cannot be read, or others may read a key.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file has something else in it.
+    /// A file does not contain what it should.
     #[error("{path}: there is no {what} in it: a PEM file has lines such as `-----BEGIN {label}-----`")]
     Nothing {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// What was looked for.
+        /// What it should contain.
         what: &'static str,
-        /// What it begins with.
+        /// The PEM label of that.
         label: &'static str,
     },
-    /// Key and certificate do not go together, or one of them is of a kind that nobody understands.
+    /// Key and certificate do not match, or one of them is of an unsupported kind.
     #[error("{certificate} and {key}: {why}")]
     Unfit {
         /// The certificate's file.
@@ -53,20 +53,20 @@ pub enum TlsError {
         /// What is wrong.
         why: String,
     },
-    /// There is nobody to be believed.
+    /// There is no file of certificate authorities.
     #[error("there are no certificates of authorities on this machine, in {AUTHORITIES_VARIABLE} or {AUTHORITIES:?}")]
     NoAuthorities,
 }
 
-/// Who a server is: its certificate, and the key that shows that it is its own.
+/// The identity of a server: its certificate and private key.
 #[derive(Clone, Debug)]
 pub struct Identity(Arc<ServerConfig>);
 
 impl Identity {
-    /// What a configuration says; none where it says nothing.
+    /// Loads the configured certificate and key; none if none are configured.
     ///
-    /// # Errors
-    /// Where a file cannot be read or is something else, others may read the key, or the two do not go together.
+    /// # Errors If a file cannot be read or has other content, other users may read the key, or key and certificate do
+    /// not match.
     pub fn configured(section: &ControlSection) -> Result<Option<Self>, TlsError> {
         match (&section.certificate, &section.key) {
             (Some(certificate), Some(key)) => Self::of_files(certificate, key).map(Some),
@@ -97,7 +97,7 @@ impl Identity {
         let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
         let config = config.map_err(unfit)?.with_no_client_auth().with_single_cert(chain, secret);
         let mut config = config.map_err(unfit)?;
-        // What is spoken inside; browsers would ask for a later version first.
+        // The server supports HTTP/1.1 only; browsers would offer a later version first.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -111,15 +111,16 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Whether whoever asks there speaks TLS.
+/// Returns whether this URL uses TLS.
 pub(crate) fn is_encrypted(url: &str) -> bool {
     url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
 }
 
-/// Whom a client believes: those in this file alone, or where none is given those whom the system believes.
+/// Returns a client configuration that trusts only the certificates in `file`, or, without it, those that the system
+/// trusts.
 ///
 /// # Errors
-/// Where the file cannot be read or has no certificate in it.
+/// If the file cannot be read or contains no certificate.
 pub(crate) fn trust(file: Option<&Path>) -> Result<TlsConfig, TlsError> {
     let path = match file {
         Some(path) => path.to_owned(),
@@ -138,7 +139,8 @@ pub(crate) fn trust(file: Option<&Path>) -> Result<TlsConfig, TlsError> {
     Ok(believing(&certificates))
 }
 
-/// Believes nobody: for whoever asks without TLS, and may be sent where it is spoken.
+/// Returns a client configuration that trusts no certificate, for a plain HTTP client, which a server may redirect to
+/// `https://`.
 pub(crate) fn distrust() -> TlsConfig {
     believing(&[])
 }
@@ -153,7 +155,7 @@ fn of_the_system() -> Option<PathBuf> {
     named.or_else(|| AUTHORITIES.into_iter().map(PathBuf::from).find(|path| path.is_file()))
 }
 
-/// What is wrong between client and server, where that is TLS, for whoever has to do something about it.
+/// Explains a TLS error and says what to do about it; none for other errors.
 pub(crate) fn explain(error: &ureq::Error) -> Option<String> {
     let error = match error {
         ureq::Error::Rustls(error) => error,
@@ -161,16 +163,17 @@ pub(crate) fn explain(error: &ureq::Error) -> Option<String> {
         _ => return None,
     };
     let why = match error {
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => "whoever answers there speaks no TLS",
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => "the server there does not speak TLS",
         rustls::Error::InvalidCertificate(wrong) => match wrong {
             CertificateError::UnknownIssuer => {
-                "nobody who is believed here has signed its certificate; --ca FILE names a certificate to be believed"
+                "its certificate is not signed by a trusted authority; --ca FILE names a certificate to trust"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "its certificate is for another name; ask under one that is in it"
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
-            // The library has no name of its own for the mistake that is made most: `openssl req -x509` without a word on that.
+            // The most common mistake, which the library reports without a variant of its own: `openssl req -x509`
+            // creates a certificate authority by default.
             CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
                 "its certificate is that of an authority; make one with basicConstraints=CA:FALSE"
             }

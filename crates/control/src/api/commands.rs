@@ -1,5 +1,5 @@
-//! What may be done to the sequence of runs and by whom (one operator at a time holds the controls, or nobody), sources that operators
-//! mask, and parameters that may be changed while a run goes on.
+//! Run control commands, the operator who has control (at most one), masked sources, and parameters that can be changed
+//! during a run.
 
 use std::collections::BTreeMap;
 
@@ -54,28 +54,28 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/parameters", get(all_parameters).patch(change))
 }
 
-/// Where the sequence of runs is.
+/// Returns the state of the run sequence.
 #[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = State)))]
 async fn state(Of(shared): Of<Shared>) -> Json<State> {
     Json(State::of(&shared.control.view()))
 }
 
-/// Gives a command and waits until it has ended: what was asked for is so, was so, cannot be had now, or went wrong.
+/// Executes a command and waits until it has ended: done, already so, not possible now, or failed.
 #[utoipa::path(
     post,
     path = "/api/v1/commands/{command}",
     params(
         ("command" = String, Path, description = "configure, start, pause, resume, stop, reset, shutdown; conf, enable, halt"),
-        ("by" = Option<String>, Query, description = "in whose name, for the journal"),
-        ("field" = Option<Vec<String>>, Query, description = "of a start: what is said of the run, NAME=VALUE, as often as wanted"),
-        ("wait" = Option<bool>, Query, description = "false: the command is taken, and its end not waited for"),
+        ("by" = Option<String>, Query, description = "name of the operator, for the journal"),
+        ("field" = Option<Vec<String>>, Query, description = "of a start: a field of the run, NAME=VALUE; can be repeated"),
+        ("wait" = Option<bool>, Query, description = "false: answer as soon as the command is accepted"),
     ),
     responses(
         (status = 200, body = Reply),
-        (status = 202, description = "taken"),
-        (status = 400, body = Problem, description = "a field that is none, or a `wait` that is neither true nor false"),
+        (status = 202, description = "accepted"),
+        (status = 400, body = Problem, description = "an invalid field, or a `wait` that is neither true nor false"),
         (status = 404, body = Problem),
-        (status = 409, body = Reply, description = "not now, refused, overtaken, or another operator holds the controls"),
+        (status = 409, body = Reply, description = "not now, refused, overtaken, or another operator has control"),
         (status = 410, body = Problem, description = "run control has ended"),
         (status = 500, body = Reply),
     )
@@ -102,7 +102,7 @@ async fn command(
     let by = manner.by();
     let (sender, receiver) = oneshot::channel();
     shared.control.operator_command(command, fields, &by, move |told| {
-        // Whoever asked may be gone.
+        // The client may have gone.
         let _ = sender.send(told);
     });
     if manner.wait == Some(false) {
@@ -122,11 +122,11 @@ struct Since {
     after: Option<u64>,
 }
 
-/// What happened, the oldest first: the last thousand entries are kept.
+/// Returns the journal, oldest entry first. The last thousand entries are kept.
 #[utoipa::path(
     get,
     path = "/api/v1/journal",
-    params(("after" = Option<u64>, Query, description = "entries behind the one with this number")),
+    params(("after" = Option<u64>, Query, description = "only entries after the one with this number")),
     responses((status = 200, body = [JournalEntry]))
 )]
 async fn journal(Of(shared): Of<Shared>, Query(since): Query<Since>) -> Json<Vec<JournalEntry>> {
@@ -134,8 +134,8 @@ async fn journal(Of(shared): Of<Shared>, Query(since): Query<Since>) -> Json<Vec
     Json(entries.into_iter().map(JournalEntry::of).collect())
 }
 
-/// The configuration by which runs are set up, as it is kept with each of them: with what the command line said otherwise, and without
-/// comments and addresses of webhooks.
+/// Returns the configuration of the runs, as it is stored with each run: with the overrides of the command line,
+/// without comments and webhook addresses.
 #[utoipa::path(
     get,
     path = "/api/v1/configuration",
@@ -145,7 +145,7 @@ async fn written_configuration(Of(shared): Of<Shared>) -> String {
     shared.control.view().configuration.as_ref().to_owned()
 }
 
-/// Who holds the controls.
+/// Returns the operator who has control.
 #[utoipa::path(get, path = "/api/v1/operator", responses((status = 200, body = Operator)))]
 async fn operator(Of(shared): Of<Shared>) -> Json<Operator> {
     Json(Operator { operator: shared.control.view().operator.as_ref().map(Holder::of) })
@@ -158,18 +158,18 @@ struct Taking {
     force: bool,
 }
 
-/// Takes the controls: from now on commands of others are not heard. Whoever holds them already gives a sign of life.
+/// Takes control: commands of other operators are refused from now on. The operator who already has control renews it.
 #[utoipa::path(
     post,
     path = "/api/v1/operator/take",
     params(
-        ("by" = String, Query, description = "who takes them"),
-        ("force" = Option<bool>, Query, description = "true: also from whoever holds them"),
+        ("by" = String, Query, description = "the operator who takes control"),
+        ("force" = Option<bool>, Query, description = "true: take control even if another operator has it"),
     ),
     responses(
         (status = 200, body = Operator),
-        (status = 400, body = Problem, description = "nobody is named"),
-        (status = 409, body = Problem, description = "another operator holds the controls"),
+        (status = 400, body = Problem, description = "`by` is missing or empty"),
+        (status = 409, body = Problem, description = "another operator has control"),
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
@@ -183,25 +183,25 @@ struct Giving {
     to: Option<String>,
 }
 
-/// Gives the controls to somebody, or up: then everybody's commands are heard.
+/// Passes control to another operator, or releases it; once it is released, every operator may send commands.
 #[utoipa::path(
     post,
     path = "/api/v1/operator/give",
     params(
-        ("by" = String, Query, description = "who holds them"),
-        ("to" = Option<String>, Query, description = "who is to hold them; nobody where it is left out"),
+        ("by" = String, Query, description = "the operator who has control"),
+        ("to" = Option<String>, Query, description = "the operator who gets control; without it, control is released"),
     ),
     responses(
         (status = 200, body = Operator),
-        (status = 400, body = Problem, description = "somebody without a name"),
-        (status = 409, body = Problem, description = "whoever asks does not hold the controls"),
+        (status = 400, body = Problem, description = "`by` is missing, or `by` or `to` is empty"),
+        (status = 409, body = Problem, description = "the operator in `by` does not have control"),
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
 async fn give(Of(shared): Of<Shared>, Query(Giving { by, to }): Query<Giving>) -> Response {
     let to = to.map(|to| shown(&to));
     if to.as_ref().is_some_and(String::is_empty) {
-        return problem(StatusCode::BAD_REQUEST, "`to` is empty: name somebody, or leave it out");
+        return problem(StatusCode::BAD_REQUEST, "`to` is empty: name an operator, or leave it out");
     }
     ask(&shared, &by, ControlsRequest::Give { to }).await
 }
@@ -219,24 +219,24 @@ async fn ask(shared: &Shared, by: &str, request: ControlsRequest) -> Response {
     }
 }
 
-/// Sources that are masked, or were in this run, and from which event to which.
+/// Returns the sources that are masked or were masked during this run, with the first and last event of each mask.
 #[utoipa::path(get, path = "/api/v1/masks", responses((status = 200, body = [Mask])))]
 async fn all_masks(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
     Json(masks(&shared.control.view()))
 }
 
-/// Masks sources, or takes them in again: in the run that goes on, from an event on that their readout unit chooses and reports, and in
-/// those that follow. All of it is done, or nothing.
+/// Masks or unmasks sources, in the current run and in the following ones. In the current run, the readout unit of a
+/// source chooses the first event concerned and reports it. The request is applied as a whole or not at all.
 #[utoipa::path(
     post,
     path = "/api/v1/masks",
-    params(("by" = Option<String>, Query, description = "in whose name")),
+    params(("by" = Option<String>, Query, description = "name of the operator")),
     request_body = Masking,
     responses(
-        (status = 200, body = [Mask], description = "the run has been told; what has come of it is seen a moment later"),
-        (status = 400, body = Problem, description = "not that form"),
+        (status = 200, body = [Mask], description = "the request was passed to the run; the new masks appear shortly afterwards"),
+        (status = 400, body = Problem, description = "the body has another form"),
         (status = 404, body = Problem, description = "there is no such source"),
-        (status = 409, body = Problem, description = "it cannot be had, or another operator holds the controls"),
+        (status = 409, body = Problem, description = "the request cannot be met, or another operator has control"),
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]
@@ -251,20 +251,21 @@ async fn mask(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(masking
     }
 }
 
-/// Takes sources out of the run that goes on and, as soon as their readout units have said from which event on they are out, in again: they
-/// take part from the first fragment on that goes on with the run's numbers. Answered then, or when the readout units take too long.
+/// Restarts sources: masks them in the current run and unmasks them as soon as their readout units have reported from
+/// which event on they are out. A source takes part again from its first fragment that continues the run's event
+/// numbers. The response is sent then, or when the readout units take too long.
 #[utoipa::path(
     post,
     path = "/api/v1/masks/restart",
-    params(("by" = Option<String>, Query, description = "in whose name")),
+    params(("by" = Option<String>, Query, description = "name of the operator")),
     request_body = Restarting,
     responses(
         (status = 200, body = Restarted),
-        (status = 400, body = Problem, description = "not that form"),
+        (status = 400, body = Problem, description = "the body has another form"),
         (status = 404, body = Problem, description = "there is no such source"),
-        (status = 409, body = Problem, description = "no run goes on, it cannot be had, or another operator holds the controls"),
+        (status = 409, body = Problem, description = "there is no current run, the request cannot be met, or another operator has control"),
         (status = 410, body = Problem, description = "run control has ended"),
-        (status = 500, body = Restarted, description = "it is not known of every source from which event on it was out"),
+        (status = 500, body = Restarted, description = "for some source, the first event without it is unknown"),
     )
 )]
 async fn restart(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(restarting): Said<Restarting>) -> Response {
@@ -281,23 +282,23 @@ async fn restart(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(rest
     }
 }
 
-/// What can be changed while a run goes on, and how it is now.
+/// Returns the parameters that can be changed during a run, with their current values.
 #[utoipa::path(get, path = "/api/v1/parameters", responses((status = 200, body = [Parameter])))]
 async fn all_parameters(Of(shared): Of<Shared>) -> Json<Vec<Parameter>> {
     Json(parameters(&shared.control.view()))
 }
 
-/// Changes parameters: of the run that goes on, and of those that follow. All of them are changed, or none.
+/// Changes parameters of the current run and of the following ones: all of them, or none.
 #[utoipa::path(
     patch,
     path = "/api/v1/parameters",
-    params(("by" = Option<String>, Query, description = "in whose name")),
+    params(("by" = Option<String>, Query, description = "name of the operator")),
     request_body(content = BTreeMap<String, String>, description = "names and values, as in a configuration"),
     responses(
         (status = 200, body = [Parameter]),
-        (status = 400, body = Problem, description = "not that form"),
-        (status = 404, body = Problem, description = "no parameter of this name can be changed"),
-        (status = 409, body = Problem, description = "it does not fit, or another operator holds the controls"),
+        (status = 400, body = Problem, description = "the body has another form"),
+        (status = 404, body = Problem, description = "there is no parameter of this name that can be changed"),
+        (status = 409, body = Problem, description = "a value does not fit, or another operator has control"),
         (status = 410, body = Problem, description = "run control has ended"),
     )
 )]

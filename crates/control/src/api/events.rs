@@ -17,10 +17,10 @@ use super::{Shared, problem};
 use crate::api_types::{Problem, SampledEvent};
 use crate::streams::{self, LEAST_RATE, MOST_RATE, STREAMS, Watched};
 
-/// Bytes of each fragment that are shown where nobody says how many, and at most.
+/// The default and maximum number of bytes shown of each fragment.
 const FRONT: usize = 256;
 const MOST_FRONT: usize = 64 << 10;
-/// How long an event is waited for, and how often one looks.
+/// The time limit for an event, and the interval at which the tap is polled.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -32,7 +32,7 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new().route("/events/sample", get(sample)).route("/events/stream", get(stream))
 }
 
-/// Which events, and how much of each.
+/// Query parameters: which events, and how much of each.
 #[derive(Deserialize)]
 struct Wanted {
     rate: Option<f64>,
@@ -60,7 +60,7 @@ impl Wanted {
     }
 }
 
-/// The next event that is built, or the next such one. Waits three seconds for it; the run never waits.
+/// Returns the next event that is built and matches the query. Waits at most three seconds; the run never waits.
 #[utoipa::path(
     get,
     path = "/api/v1/events/sample",
@@ -69,8 +69,8 @@ impl Wanted {
         ("doubtful" = Option<bool>, Query, description = "true: one with a fragment whose content is in doubt"),
         ("source" = Option<u32>, Query, description = "one in which this source has a fragment"),
         ("trigger_type" = Option<u16>, Query, description = "one of this trigger type"),
-        ("least_bytes" = Option<u64>, Query, description = "one with so many bytes of payload at least"),
-        ("front" = Option<usize>, Query, description = "bytes of each fragment, 256 by itself, 65536 at most"),
+        ("least_bytes" = Option<u64>, Query, description = "one with at least this many bytes of payload"),
+        ("front" = Option<usize>, Query, description = "bytes of each fragment: by default 256, at most 65536"),
     ),
     responses(
         (status = 200, body = SampledEvent),
@@ -91,19 +91,20 @@ async fn sample(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Respons
     }
 }
 
-/// Such events as they are built, as server-sent events named `sample`, at most so many a second, for as long as somebody listens: of this
-/// run and of those that follow. Where none comes for three seconds there is a comment. Who reads slowly misses some; the run never waits.
+/// Streams matching events as they are built, as server-sent events named `sample`, at a limited rate. The stream
+/// continues over following runs, until the client disconnects. After three seconds without an event, the server sends
+/// a comment. A slow client misses events; the run never waits.
 #[utoipa::path(
     get,
     path = "/api/v1/events/stream",
     params(
-        ("rate" = Option<f64>, Query, description = "at most so many a second: 0.01 to 20, 1 by itself"),
+        ("rate" = Option<f64>, Query, description = "maximum number of events a second: 0.01 to 20, by default 1"),
         ("incomplete" = Option<bool>, Query, description = "true: those that lack required sources"),
         ("doubtful" = Option<bool>, Query, description = "true: those with a fragment whose content is in doubt"),
         ("source" = Option<u32>, Query, description = "those in which this source has a fragment"),
         ("trigger_type" = Option<u16>, Query, description = "those of this trigger type"),
-        ("least_bytes" = Option<u64>, Query, description = "those with so many bytes of payload at least"),
-        ("front" = Option<usize>, Query, description = "bytes of each fragment, 256 by itself; 65536 at most, and 256 KiB of all fragments"),
+        ("least_bytes" = Option<u64>, Query, description = "those with at least this many bytes of payload"),
+        ("front" = Option<usize>, Query, description = "bytes of each fragment: by default 256, at most 65536, and at most 256 KiB for all fragments"),
     ),
     responses(
         (status = 200, body = SampledEvent, content_type = "text/event-stream", description = "the data of each event"),

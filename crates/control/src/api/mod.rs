@@ -1,4 +1,4 @@
-//! What can be asked for, by topic. Each topic has its routes and their part of the OpenAPI document.
+//! The HTTP API, by topic. Each topic has its routes and its part of the OpenAPI document.
 
 mod commands;
 mod events;
@@ -28,24 +28,25 @@ use crate::logbook_writer::LogbookWriter;
 use crate::page;
 use crate::request_limits::{self, BODY_BYTES, ResponseBudget, bounded, hold};
 
-/// The longest name in the journal.
+/// The maximum length of a name in the journal, in characters.
 const MOST_NAME: usize = 64;
 
-/// What belongs to every topic.
+/// The part of the OpenAPI document that concerns all topics.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Ropewalk run control",
         version = "1",
-        description = "Anything may also be answered with a Problem: 400 where it is wrong in itself, 401 without the token, 403 from elsewhere, 404 and 405 \
-                       where there is nothing of the kind, 408 where its body did not come in time, 413 where that is too long, 429 after too many commands or requests, \
-                       503 while too many large responses wait to be read."
+        description = "Any request may also be answered with a Problem: 400 for a malformed request, 401 without the token, \
+                       403 for a foreign origin or host, 404 and 405 for an unknown path or method, 408 if the body did not \
+                       arrive in time, 413 if it is too long, 429 after too many commands or requests, 503 while too many \
+                       large responses wait to be read."
     ),
     components(schemas(Problem))
 )]
 struct Document;
 
-/// What every handler has.
+/// State shared by all handlers.
 #[derive(Clone)]
 struct Shared {
     control: ControlHandle,
@@ -54,27 +55,27 @@ struct Shared {
     health: Arc<HealthMonitor>,
     logbook: Arc<LogbookWriter>,
     accept_loop: Arc<AcceptLoop>,
-    /// Changes, or is gone, when the server ends.
+    /// Changes, or is closed, when the server ends.
     ending: watch::Receiver<()>,
 }
 
-/// How a command is given.
+/// Query parameters of a command.
 #[derive(Deserialize)]
 pub(super) struct Manner {
-    /// In whose name, for the journal.
+    /// Name of the operator, for the journal.
     by: Option<String>,
-    /// `false`: the answer is not waited for.
+    /// `false`: do not wait for the end of the command.
     wait: Option<bool>,
 }
 
 impl Manner {
-    /// In whose name, as it is shown.
+    /// Returns the name of the operator as it is shown.
     fn by(&self) -> String {
         shown(self.by.as_deref().unwrap_or("somebody"))
     }
 }
 
-/// All ways in.
+/// Returns the router of the dashboard, the API and the metrics.
 pub(crate) fn router(
     control: ControlHandle,
     output: PathBuf,
@@ -94,13 +95,13 @@ pub(crate) fn router(
         .route("/api/docs", get(document))
         .nest("/api/v1", api)
         .fallback(nothing);
-    // Whoever may not ask is not waited for.
+    // Check the authorisation before the body: a client without it cannot make the server wait.
     let app = bounded(app, PATIENCE).layer(from_fn_with_state(authorisation, authorise));
     app.layer(from_fn_with_state(bounds, request_limits::bound))
         .layer(map_response_with_state(ResponseBudget::new(), hold))
 }
 
-/// The OpenAPI document of all topics.
+/// Returns the OpenAPI document of all topics.
 fn openapi() -> utoipa::openapi::OpenApi {
     let topics = [
         commands::Document::openapi(),
@@ -126,7 +127,8 @@ fn problem(status: StatusCode, error: impl Into<String>) -> Response {
     (status, Json(Problem { error: error.into() })).into_response()
 }
 
-/// A request that is wrong in itself is refused with plain words before anybody here sees it: they become what the document promises.
+/// Converts plain-text errors into the documented Problem. The framework sends them for malformed requests, before any
+/// handler runs.
 async fn as_problem(response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_plain = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
@@ -138,17 +140,17 @@ async fn as_problem(response: Response) -> Response {
     problem(status, String::from_utf8_lossy(&words))
 }
 
-/// What the thread that has the runs answers to what `ask` asks of it; none where it has ended.
+/// Sends a request to the run control thread with `ask` and returns its answer; none if the thread has ended.
 async fn answer<T: Send + 'static>(ask: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> Option<T> {
     let (sender, receiver) = oneshot::channel();
     ask(Box::new(move |told| {
-        // Whoever asked may be gone.
+        // The client may have gone.
         let _ = sender.send(told);
     }));
     receiver.await.ok()
 }
 
-/// Why what an operator asked for was not done.
+/// Returns the response for a request that was refused.
 fn refused(refusal: RequestRefusal) -> Response {
     match refusal {
         RequestRefusal::Unknown(why) => problem(StatusCode::NOT_FOUND, why),
@@ -161,7 +163,7 @@ async fn nothing() -> Response {
     problem(StatusCode::NOT_FOUND, "there is nothing here; /api/docs lists what there is")
 }
 
-/// What somebody wrote, bounded and without control characters.
+/// Returns a client's text, truncated and without control characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(MOST_NAME).collect()
 }

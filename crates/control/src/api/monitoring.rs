@@ -1,5 +1,5 @@
-//! How the present run stands: views, what limits it and what is wrong with it, how it went, how long things take and how large they are,
-//! histograms of fragments, and what became of connections.
+//! Monitoring of the current run: views, its limit, alarms and incidents, rate history, distributions of times and
+//! sizes, fragment histograms, and connection counters.
 
 use std::time::Duration;
 
@@ -127,29 +127,29 @@ pub(super) async fn metrics(Of(shared): Of<Shared>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// What limits the run; null where that is not known yet.
+/// Returns what limits the run; null while that is not known.
 #[utoipa::path(get, path = "/api/v1/limit", responses((status = 200, body = Option<Limited>)))]
 async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
     Json(shared.health.limit())
 }
 
-/// All alarms, raised or not.
+/// Returns all alarms, raised or not.
 #[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = [Alarm])))]
 async fn alarms(Of(shared): Of<Shared>) -> Json<Vec<Alarm>> {
     Json(shared.health.alarms())
 }
 
-/// What became of messages to the command and the webhook of `[alarms]`; null where nobody is to hear of them.
+/// Counts the messages sent to the command and the webhook of `[alarms]`; null if neither is configured.
 #[utoipa::path(get, path = "/api/v1/alarms/told", responses((status = 200, body = Option<Told>)))]
 async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
     Json(shared.health.told())
 }
 
-/// Somebody knows of an alarm that is raised.
+/// Acknowledges a raised alarm.
 #[utoipa::path(
     post,
     path = "/api/v1/alarms/{name}/acknowledge",
-    params(("name" = String, Path), ("by" = Option<String>, Query, description = "who knows")),
+    params(("name" = String, Path), ("by" = Option<String>, Query, description = "name of the operator")),
     responses(
         (status = 200, body = [Alarm]),
         (status = 404, body = Problem, description = "there is no such alarm"),
@@ -167,21 +167,21 @@ struct Shelf {
     by: Option<String>,
 }
 
-/// Seconds for which an alarm is shelved at most: a day.
+/// The longest time for which an alarm can be shelved, in seconds: a day.
 const LONGEST_SHELF: u64 = 24 * 3600;
 
-/// An alarm is not shown for so many seconds, a day at most.
+/// Shelves an alarm: it is not shown for this many seconds, a day at most.
 #[utoipa::path(
     post,
     path = "/api/v1/alarms/{name}/shelve",
     params(
         ("name" = String, Path),
         ("seconds" = u64, Query, description = "a day at most; 0 shows it again"),
-        ("by" = Option<String>, Query, description = "who wants it")
+        ("by" = Option<String>, Query, description = "name of the operator")
     ),
     responses(
         (status = 200, body = [Alarm]),
-        (status = 400, body = Problem, description = "no number of seconds"),
+        (status = 400, body = Problem, description = "`seconds` is missing or not a number"),
         (status = 404, body = Problem, description = "there is no such alarm"),
     )
 )]
@@ -192,7 +192,7 @@ async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): 
     after_alarm(&shared, shared.health.shelve(&name, time, &by), &by, said)
 }
 
-/// Who silences an alarm stands in the journal.
+/// Writes the operator's action on an alarm into the journal, and returns all alarms.
 fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, by: &str, said: impl FnOnce() -> String) -> Response {
     match done {
         Ok(()) => {
@@ -204,9 +204,9 @@ fn after_alarm(shared: &Shared, done: Result<(), AlarmError>, by: &str, said: im
     }
 }
 
-/// Incidents in one answer.
+/// The maximum number of incidents in a response.
 const MOST_INCIDENTS: usize = 500;
-/// Bytes of words that are searched for: everybody waits meanwhile, alarms too.
+/// The maximum length of a search text, in bytes. All clients, and the alarms, wait during a search.
 const MOST_WORDS: usize = 256;
 
 #[derive(Deserialize)]
@@ -215,15 +215,15 @@ struct WantedIncidents {
     limit: Option<usize>,
 }
 
-/// What went wrong since the program began, once for each cause and subject, the latest first.
+/// Returns the incidents since the program started: one for each cause and subject, latest first.
 #[utoipa::path(
     get,
     path = "/api/v1/incidents",
     params(
-        ("search" = Option<String>, Query, description = "words that all have to stand in it, in whatever field and case, 256 bytes at most"),
-        ("limit" = Option<usize>, Query, description = "at most so many, 500 at most"),
+        ("search" = Option<String>, Query, description = "words that an incident must all contain, in any field, ignoring case; 256 bytes at most"),
+        ("limit" = Option<usize>, Query, description = "maximum number of incidents, at most 500"),
     ),
-    responses((status = 200, body = Incidents), (status = 400, body = Problem, description = "too many words, or no number"))
+    responses((status = 200, body = Incidents), (status = 400, body = Problem, description = "`search` is too long, or `limit` is not a number"))
 )]
 async fn incidents(Of(shared): Of<Shared>, Query(wanted): Query<WantedIncidents>) -> Response {
     let (words, most) = (wanted.search.unwrap_or_default(), wanted.limit.unwrap_or(MOST_INCIDENTS).min(MOST_INCIDENTS));
@@ -239,13 +239,13 @@ struct Part {
     step: Option<u32>,
 }
 
-/// How it went: rates, occupancies and live time, ready for a plot.
+/// Returns the history of rates, occupancies and live time, ready for a plot.
 #[utoipa::path(
     get,
     path = "/api/v1/history",
     params(
-        ("since" = Option<i64>, Query, description = "from this second of 1970-01-01T00:00:00Z on; without it, all that is kept"),
-        ("step" = Option<u32>, Query, description = "seconds from one time to the next: below 60 for the last hour, otherwise whole minutes for the last seven days; 1 without it"),
+        ("since" = Option<i64>, Query, description = "start, in seconds since 1970-01-01T00:00:00Z; by default everything that is kept"),
+        ("step" = Option<u32>, Query, description = "seconds from one time to the next: below 60 for the last hour, otherwise whole minutes for the last seven days; by default 1"),
     ),
     responses((status = 200, body = History))
 )]
@@ -253,7 +253,7 @@ async fn history(Of(shared): Of<Shared>, Query(part): Query<Part>) -> Json<Histo
     Json(History::of(shared.health.history(part.since.unwrap_or(i64::MIN), part.step.unwrap_or(1))))
 }
 
-/// How sizes and times of the present run are distributed: of all nodes, then of each.
+/// Returns the distributions of sizes and times in the current run: of all nodes together, then of each node.
 #[utoipa::path(get, path = "/api/v1/measures", responses((status = 200, body = [Measured])))]
 async fn all_measures(Of(shared): Of<Shared>) -> Json<Vec<Measured>> {
     Json(measures(&shared.control.view().sample))
@@ -265,13 +265,13 @@ struct WantedHistograms {
     source: Option<u32>,
 }
 
-/// The histograms of sources that the configuration asks for, as they are filled in the present run, renewed once a second.
+/// Returns the configured source histograms of the current run, updated once a second.
 #[utoipa::path(
     get,
     path = "/api/v1/histograms",
     params(
-        ("name" = Option<String>, Query, description = "the one of this name"),
-        ("source" = Option<u32>, Query, description = "those that this source has, and of them its own alone"),
+        ("name" = Option<String>, Query, description = "only the histogram of this name"),
+        ("source" = Option<u32>, Query, description = "only the histograms of this source, without the counts of other sources"),
     ),
     responses((status = 200, body = [Histogram]))
 )]
@@ -279,7 +279,7 @@ async fn all_histograms(Of(shared): Of<Shared>, Query(wanted): Query<WantedHisto
     Json(histograms(&shared.control.view(), wanted.name.as_deref(), wanted.source.map(SourceId)))
 }
 
-/// How many connections there are, and what became of those that were made.
+/// Returns the connection counters: open, accepted, refused and failed connections.
 #[utoipa::path(get, path = "/api/v1/connections", responses((status = 200, body = Connections)))]
 async fn connections(Of(shared): Of<Shared>) -> Json<Connections> {
     Json(shared.accept_loop.connections())

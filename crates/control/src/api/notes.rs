@@ -26,19 +26,19 @@ pub(super) fn routes() -> Router<Shared> {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "what the document says of `ropewalk_node::run::Note`")]
 pub(super) struct Note {
-    /// When, in nanoseconds since 1970 UTC.
+    /// Its time, in nanoseconds since 1970 UTC.
     at_ns: i64,
-    /// Of which run; null outside of runs.
+    /// The run; null outside of runs.
     run: Option<u32>,
-    /// `note` of somebody; `state`, `command`, `fault`, `incident` of the program itself.
+    /// `note`, written by an operator; `state`, `command`, `fault`, `incident`, written by the program.
     kind: String,
-    /// Who.
+    /// The author.
     by: String,
-    /// What.
+    /// The text.
     text: String,
 }
 
-/// Refuses a run that there is not.
+/// Checks that a run exists.
 fn expect_run(shared: &Shared, run: u32) -> io::Result<()> {
     let runs = Registry::open(&shared.output)?.runs()?;
     if runs.iter().any(|known| known.run.0 == run) {
@@ -47,7 +47,7 @@ fn expect_run(shared: &Shared, run: u32) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::NotFound, format!("there is no run {run}")))
 }
 
-/// What came of work on the logbook, done where waiting for a disk holds nobody up.
+/// Works on the logbook on a blocking thread, so that no other request waits for the disk, and returns the response.
 async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Response {
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(done)) => Json(done).into_response(),
@@ -60,7 +60,7 @@ async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result
     }
 }
 
-/// What stands in the logbook of a run, the oldest first.
+/// Returns the logbook entries of a run, oldest first.
 #[utoipa::path(
     get,
     path = "/api/v1/runs/{run}/notes",
@@ -74,7 +74,7 @@ async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result
 async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
     answer(move || {
         let notes = shared.logbook.notes_of(run)?;
-        // Of a run whose directory was taken away it is still known what was said.
+        // The logbook still has entries of runs whose directory was removed.
         if notes.is_empty() {
             expect_run(&shared, run)?;
         }
@@ -83,18 +83,18 @@ async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
     .await
 }
 
-/// Says something of a run. The entry is on the disk when this is answered.
+/// Adds a note to a run. The entry is on disk before the response is sent.
 #[utoipa::path(
     post,
     path = "/api/v1/runs/{run}/notes",
     params(
         ("run" = u32, Path, description = "its number"),
-        ("by" = Option<String>, Query, description = "in whose name"),
+        ("by" = Option<String>, Query, description = "name of the operator"),
     ),
     request_body(content = String, description = "the text, 1 B to 16 KiB, without control characters but line breaks and tabs", content_type = "text/plain"),
     responses(
         (status = 200, body = Note),
-        (status = 400, body = Problem, description = "no text, too much, or control characters in it; no number"),
+        (status = 400, body = Problem, description = "the text is empty, too long or contains control characters, or the run is not a number"),
         (status = 404, body = Problem, description = "there is no such run"),
         (status = 500, body = Problem)
     )
@@ -116,7 +116,7 @@ async fn note(
     .await
 }
 
-/// What became of entries that a command or a webhook of `[logbook]` is to have; null where there is none.
+/// Counts the entries sent to the command and the webhook of `[logbook]`; null if neither is configured.
 #[utoipa::path(get, path = "/api/v1/logbook/told", responses((status = 200, body = Option<Told>)))]
 async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
     Json(shared.logbook.told())

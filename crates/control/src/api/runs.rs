@@ -115,11 +115,11 @@ async fn run(Of(shared): Of<Shared>, Path(number): Path<u32>) -> Response {
     }
 }
 
-/// Files that are told of where nobody says how many.
+/// The default number of files in a response.
 const FILES: usize = 50;
 
-/// How far a file is: `open` (being written, or left behind by a process that was killed), `closed`, `transferred` (its checksum was
-/// confirmed where it was taken to), `set_aside` (filter units that work on files ended over it).
+/// The state of a file: `open` (being written, or left behind by a process that was killed), `closed`, `transferred`
+/// (the destination confirmed its checksum), `set_aside` (it made file-based filter units crash).
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "what the document says of `ropewalk_node::run::FileState`")]
@@ -134,38 +134,38 @@ enum RunFileState {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "what the document says of `ropewalk_node::run::StoredFile`")]
 struct RunFile {
-    /// Where it is, from the output directory on; the whole path where it is on another disk.
+    /// Its path, relative to the output directory; absolute if it is on another disk.
     path: String,
-    /// Who wrote it: `bu0` is builder unit 0; null where nobody knows.
+    /// The node that wrote it: `bu0` is builder unit 0; null if that is unknown.
     writer: Option<String>,
-    /// Of which stream; null where the run is not divided into streams.
+    /// The stream; null if the run is not divided into streams.
     stream: Option<String>,
-    /// Of which lumisection, from 1; null where one file has events of several.
+    /// The lumisection, from 1; null if files contain events of several.
     lumisection: Option<u32>,
-    /// How long it is.
+    /// The length of the file.
     bytes: u64,
-    /// Events in it; null while it is open, and where its end says nothing of them.
+    /// Number of events; null while the file is open, or if its trailer does not contain the number.
     events: Option<u64>,
-    /// How far it is.
+    /// Whether it is still being written, closed, transferred or set aside.
     state: RunFileState,
 }
 
-/// Files of a run, the newest first.
+/// Files of a run, newest first.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "what the document says of `ropewalk_node::run::StoredFiles`")]
 struct RunFiles {
-    /// Of which run; null where there is none.
+    /// The run; null if there is none.
     run: Option<u32>,
-    /// It has its account: it has ended in order.
+    /// Whether the run has its account, which it gets when it ends in order.
     has_account: bool,
-    /// How many files of it there are, whether they are among these or not.
+    /// Number of all files of the run, not only of those listed.
     found: u64,
-    /// Files, the newest first.
+    /// The files, newest first.
     files: Vec<RunFile>,
-    /// Files that were deleted to stay within `keep`, as the account says; null without one.
+    /// Files deleted to stay within `keep`, from the account; null without an account.
     #[schema(value_type = Option<Object>)]
     deleted: (),
-    /// What became of files that are taken away, as the account says; null without one, and where none are.
+    /// Results of file transfers, from the account; null without an account, or if files are not transferred.
     #[schema(value_type = Option<Object>)]
     transfer: (),
 }
@@ -176,13 +176,13 @@ struct FilePage {
     limit: Option<usize>,
 }
 
-/// The files of the run that goes on, or of the last one, the newest first.
+/// Returns the files of the current run, or of the last one if there is none, newest first.
 #[utoipa::path(
     get,
     path = "/api/v1/files",
     params(
-        ("before" = Option<String>, Query, description = "files that are older than the one with this path, which need not be there any more"),
-        ("limit" = Option<usize>, Query, description = "at most so many; 50 by itself, 500 at most"),
+        ("before" = Option<String>, Query, description = "only files older than the one with this path, which need not exist any more"),
+        ("limit" = Option<usize>, Query, description = "maximum number of files: by default 50, at most 500"),
     ),
     responses((status = 200, body = RunFiles), (status = 400, body = Problem), (status = 500, body = Problem))
 )]
@@ -195,14 +195,14 @@ async fn present(Of(shared): Of<Shared>, Query(page): Query<FilePage>) -> Respon
     .await
 }
 
-/// The files of a run, the newest first.
+/// Returns the files of a run, newest first.
 #[utoipa::path(
     get,
     path = "/api/v1/runs/{run}/files",
     params(
         ("run" = u32, Path, description = "its number"),
-        ("before" = Option<String>, Query, description = "files that are older than the one with this path, which need not be there any more"),
-        ("limit" = Option<usize>, Query, description = "at most so many; 50 by itself, 500 at most"),
+        ("before" = Option<String>, Query, description = "only files older than the one with this path, which need not exist any more"),
+        ("limit" = Option<usize>, Query, description = "maximum number of files: by default 50, at most 500"),
     ),
     responses(
         (status = 200, body = RunFiles),
@@ -215,7 +215,8 @@ async fn of_run(Of(shared): Of<Shared>, Path(run): Path<u32>, Query(page): Query
     list(page, move |before, limit| StoredFiles::of_run(&shared.output, RunNumber(run), before, limit)).await
 }
 
-/// The run that goes on; of those that do not the last one. One that is only set up has no files.
+/// Returns the current run, or the last one if there is none. A run that is only set up has no files and does not
+/// count.
 fn present_run(output: &Directory, view: &SessionView) -> io::Result<Option<RunNumber>> {
     let has_begun = !matches!(view.state, OperationState::Initial | OperationState::Configured);
     if let Some(run) = view.run.filter(|_| has_begun) {
@@ -228,7 +229,7 @@ fn present_run(output: &Directory, view: &SessionView) -> io::Result<Option<RunN
     Ok(runs.iter().rev().map(|known| known.run).find(|&run| Some(run) != view.run))
 }
 
-/// Lists files where waiting for a disk holds nobody up.
+/// Lists files on a blocking thread, so that no other request waits for the disk.
 async fn list(
     page: FilePage,
     list: impl FnOnce(Option<&FileName>, usize) -> io::Result<StoredFiles> + Send + 'static,
@@ -246,29 +247,29 @@ async fn list(
     }
 }
 
-/// Which run is compared with.
+/// The reference run for comparisons.
 #[derive(Deserialize, ToSchema)]
 struct Choice {
-    /// Its number; null: none.
+    /// Its number; null for no comparison.
     run: Option<u32>,
 }
 
-/// The run that the present one is compared with, by its age.
+/// Returns the trend of the reference run, with which the current run is compared by its age.
 #[utoipa::path(get, path = "/api/v1/reference", responses((status = 200, body = Reference)))]
 async fn reference(Of(shared): Of<Shared>) -> Json<Reference> {
     Json(Reference::of(shared.health.reference().as_deref()))
 }
 
-/// Compares with this run from now on, or with none: on the dashboard's plots, and where alarms look at `reference:`.
+/// Selects the reference run, or none, for the dashboard's plots and for alarms on `reference:` quantities.
 #[utoipa::path(
     post,
     path = "/api/v1/reference",
-    params(("by" = Option<String>, Query, description = "in whose name")),
+    params(("by" = Option<String>, Query, description = "name of the operator")),
     request_body = Choice,
     responses(
         (status = 200, body = Reference),
-        (status = 400, body = Problem, description = "not that form"),
-        (status = 404, body = Problem, description = "that run has no trend; which have one"),
+        (status = 400, body = Problem, description = "the body has another form"),
+        (status = 404, body = Problem, description = "this run has no trend; the error lists the runs that have one"),
         (status = 500, body = Problem, description = "its trend cannot be read"),
     )
 )]

@@ -1,5 +1,5 @@
-//! What limits a run, what is wrong with it and how it went; what is measured of events, batches and fragments; a single event; and the
-//! run that the present one is compared with.
+//! Limits, alarms, incidents and history of a run; distributions and histograms of events, batches and fragments; event
+//! samples; and the reference run.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use utoipa::ToSchema;
 pub(crate) struct Limited {
     /// The kind: `sources`, `pool_full`, `disk_full`, ...
     kind: String,
-    /// Which node or source it is; empty where it is none.
+    /// The node or source concerned; empty if there is none.
     subject: String,
-    /// For people.
+    /// An explanation in one sentence.
     sentence: String,
-    /// The numbers that say so.
+    /// The measured values behind the finding.
     evidence: BTreeMap<String, f64>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn name_of(variant: &impl Serialize) -> String {
     name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// An alarm as it is.
+/// An alarm and its state.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Alarm {
     /// Its name.
@@ -54,15 +54,15 @@ pub(crate) struct Alarm {
     severity: String,
     /// `normal`, `pending`, `active`, `acknowledged`, `latched`.
     state: String,
-    /// The value that it looked at last.
+    /// The value at its last evaluation.
     value: Option<f64>,
-    /// Who knows of it, where it is acknowledged.
+    /// The operator who acknowledged it.
     known_by: Option<String>,
-    /// Whether it is shelved: not shown for a while.
+    /// Whether it is shelved: not shown for some time.
     is_shelved: bool,
-    /// Who shelved it.
+    /// The operator who shelved it.
     shelved_by: Option<String>,
-    /// For how many seconds still.
+    /// Seconds until it is shown again.
     shelved_seconds: Option<u64>,
 }
 
@@ -82,22 +82,22 @@ impl Alarm {
     }
 }
 
-/// What went wrong, of one cause and one subject.
+/// An incident: everything that went wrong with one cause and one subject.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Incident {
-    /// Why, by a stable name.
+    /// The cause, a stable name.
     cause: String,
-    /// Of what: `source 12`, `bu0`.
+    /// The subject: `source 12`, `bu0`.
     subject: String,
-    /// What was said of it last.
+    /// The latest message about it.
     text: String,
-    /// How often.
+    /// Number of occurrences.
     count: u64,
-    /// When first, in nanoseconds since 1970 UTC.
+    /// Time of the first occurrence, in nanoseconds since 1970 UTC.
     first_ns: i64,
-    /// When last.
+    /// Time of the last occurrence, in nanoseconds since 1970 UTC.
     last_ns: i64,
-    /// The first bytes that showed it, in hexadecimal digits; empty where there are none.
+    /// The first bytes of the data concerned, in hexadecimal digits; empty without data.
     hex: String,
 }
 
@@ -115,19 +115,19 @@ impl Incident {
     }
 }
 
-/// What went wrong, the latest first.
+/// Incidents, latest first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Incidents {
-    /// How many there are that were looked for.
+    /// Number of incidents that match the search.
     found: usize,
-    /// How many were forgotten for others since the program began.
+    /// Number of incidents dropped to make room for others since the program started.
     forgotten: u64,
-    /// As many as were wanted, the latest first.
+    /// The matching incidents up to the requested limit, latest first.
     incidents: Vec<Incident>,
 }
 
 impl Incidents {
-    /// Those in which all words stand, at most so many.
+    /// Returns the incidents that contain all words, at most `most` of them.
     pub(crate) fn found(known: &AllKnown, words: &str, most: usize) -> Self {
         let found = known.search(words);
         let incidents = found.iter().take(most).map(|incident| Incident::of(incident)).collect();
@@ -135,14 +135,14 @@ impl Incidents {
     }
 }
 
-/// A part of the past: times with the same distance, and for each of them a value of each series, or null.
+/// A part of the history: equidistant times, and a value or null of each series for each time.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct History {
     /// Seconds from one time to the next.
     step_seconds: u32,
-    /// Seconds since 1970-01-01T00:00:00Z in which each step begins.
+    /// Start of each step, in seconds since 1970-01-01T00:00:00Z.
     times: Vec<i64>,
-    /// By name: `events_per_second`, ... ; each as long as `times`.
+    /// Values by name of the series (`events_per_second`, ...); each as long as `times`.
     series: BTreeMap<&'static str, Vec<Option<f32>>>,
 }
 
@@ -153,16 +153,16 @@ impl History {
     }
 }
 
-/// How what was measured in the present run is distributed. Percentiles are known to an eighth.
+/// The distribution of a measure in the current run. Percentiles are accurate to one eighth.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Measured {
-    /// What: `event_size`, `build_latency`, `filter`, `disk_write`.
+    /// The measure: `event_size`, `build_latency`, `filter`, `disk_write`.
     measure: &'static str,
     /// `bytes` or `seconds`.
     unit: &'static str,
-    /// Of which node; null for all of them together.
+    /// The node; null for all nodes together.
     node: Option<String>,
-    /// How many values there are.
+    /// Number of values.
     count: u64,
     mean: f64,
     p50: f64,
@@ -189,7 +189,7 @@ impl Measured {
     }
 }
 
-/// Every measure of which there is something: of all nodes, then of each.
+/// Returns every measure that has values: of all nodes together, then of each node.
 pub(crate) fn measures(sample: &Sample) -> Vec<Measured> {
     let of_all = |&measure: &Measure| Measured::of(measure, None, &sample.distribution(measure));
     let of_nodes = sample.nodes.iter().flat_map(|node| {
@@ -199,24 +199,25 @@ pub(crate) fn measures(sample: &Sample) -> Vec<Measured> {
     MEASURES.iter().filter_map(of_all).chain(of_nodes).collect()
 }
 
-/// A histogram of the configuration, with what was counted of each of its sources in the present run.
+/// A configured histogram, with the counts of each of its sources in the current run.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Histogram {
     name: String,
     /// What is counted: `size`, `interval` or `field`.
     of: &'static str,
-    /// What `edges` are in: `bytes`, `nanoseconds`, or `count`, which is the plain number of a field.
+    /// The unit of `edges`: `bytes`, `nanoseconds`, or `count`, the plain number of a field.
     unit: &'static str,
-    /// Where bins begin, each with its lower edge and not its upper one, and where the last one ends.
+    /// The lower edge of each bin, then the upper edge of the last one. A bin includes its lower edge, not its upper
+    /// one.
     edges: Vec<u64>,
-    /// By id.
+    /// Counts by source id.
     sources: BTreeMap<u32, Filled>,
 }
 
-/// What was counted of one source.
+/// The counts of one source.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 struct Filled {
-    /// By bin.
+    /// Counts by bin.
     counts: Vec<u64>,
     /// Values below the first bin.
     underflow: u64,
@@ -237,7 +238,7 @@ impl From<SourceHistograms> for Histogram {
     }
 }
 
-/// The histograms of this name or of all names, of one source or of all.
+/// Returns the histograms of this name or of all names, for one source or for all.
 pub(crate) fn histograms(view: &SessionView, name: Option<&str>, source: Option<SourceId>) -> Vec<Histogram> {
     let wanted = view.histograms.iter().filter(|one| name.is_none_or(|name| name == one.name));
     let wanted = wanted.filter(|one| source.is_none_or(|source| one.sources.contains(&source)));
@@ -249,51 +250,51 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// A copy of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct SampledEvent {
-    /// When it was copied, in nanoseconds since 1970 UTC.
+    /// Time of the copy, in nanoseconds since 1970 UTC.
     pub(crate) taken_ns: i64,
     /// `17`, or `2:17` after two resynchronisations.
     pub(crate) key: String,
-    /// The lumisection, from 1; 0 where a gateway built it, which knows of none.
+    /// The lumisection, from 1; 0 if a gateway built the event, since gateways have no lumisections.
     pub(crate) lumisection: u32,
-    /// The how manieth attempt to build it; 0 where a gateway has not given it to a node yet.
+    /// Number of the attempt to build it; 0 if a gateway has not assigned it to a node yet.
     pub(crate) attempt: u16,
-    /// Who built it: `bu0` is builder unit 0.
+    /// The node that built it: `bu0` is builder unit 0.
     pub(crate) builder: String,
-    /// 0 where no fragment has one, and of a gateway's events, which are copied before they are decided.
+    /// The trigger type; 0 if no fragment has one, and for events of a gateway, which are copied before their decision.
     pub(crate) trigger_type: u16,
-    /// No required source is missing.
+    /// Whether all required sources are present.
     pub(crate) is_complete: bool,
     /// Bytes of all payloads.
     pub(crate) bytes: u64,
-    /// A source each: fragments first, then what is missing.
+    /// One entry for each source: fragments first, then missing sources.
     pub(crate) sources: Vec<SampledSource>,
 }
 
-/// What a source has in an event.
+/// The part of one source in an event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct SampledSource {
     /// Its number.
     pub(crate) id: u32,
     /// Bytes of its payload.
     pub(crate) bytes: u32,
-    /// It should have a fragment, and has none.
+    /// Whether the source should have a fragment and has none.
     pub(crate) missing: bool,
-    /// Something is wrong with its content, or with the front end.
+    /// Whether the fragment is flagged because of its content or its front end.
     pub(crate) doubtful: bool,
-    /// Why it is missing, or what is said of its content: empty where there is nothing to say.
+    /// The reason why it is missing, or remarks about its content.
     pub(crate) remarks: Vec<String>,
-    /// What its header says.
+    /// The fields of its header.
     pub(crate) fields: Vec<Field>,
-    /// The first bytes, two digits each.
+    /// The first bytes of the payload, two hexadecimal digits each.
     pub(crate) hex: String,
 }
 
 /// A field of a header.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Field {
-    /// What it is.
+    /// Its name.
     pub(crate) name: &'static str,
-    /// A number, as text: it may have 64 bits.
+    /// Its number as text, since it may have 64 bits.
     pub(crate) value: String,
 }
 
@@ -350,14 +351,14 @@ impl SampledSource {
     }
 }
 
-/// The run that the present one is compared with; its numbers by its age.
+/// The reference run, with which the current run is compared; values by the age of the run.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Reference {
-    /// Its number; null where there is none.
+    /// Its number; null without a reference run.
     run: Option<u32>,
     /// Seconds of one step.
     step_seconds: u32,
-    /// By name, as in the history: a value or null for each step from the run's start on.
+    /// Values by name, as in the history: one, or null, for each step since the start of the run.
     series: BTreeMap<String, Vec<Option<f32>>>,
 }
 

@@ -133,12 +133,12 @@ impl Restarted {
     }
 }
 
-/// The operator whose commands alone are heard.
+/// The operator who has control: commands of other operators are refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Holder {
-    /// What they call themselves.
+    /// The name that the operator gave.
     name: String,
-    /// Since when they hold the controls, in nanoseconds since 1970 UTC.
+    /// Time at which the operator took control, in nanoseconds since 1970 UTC.
     since_ns: i64,
 }
 
@@ -148,10 +148,10 @@ impl Holder {
     }
 }
 
-/// Who holds the controls.
+/// The operator who has control.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Operator {
-    /// Null where nobody does, and everybody may give commands.
+    /// Null if control is free: every operator may send commands.
     pub(crate) operator: Option<Holder>,
 }
 
@@ -162,13 +162,13 @@ pub(crate) struct Parameter {
     name: String,
     /// Its value now, as in a configuration: `2s`, `10`.
     value: String,
-    /// As it was configured.
+    /// Its configured value.
     configured: String,
-    /// What it is, for people.
+    /// Its description.
     help: &'static str,
 }
 
-/// All of them.
+/// Returns all parameters that can be changed during a run.
 pub(crate) fn parameters(view: &SessionView) -> Vec<Parameter> {
     let parameter = |one: &ropewalk_node::session::LiveParameter| Parameter {
         name: one.name.clone(),
@@ -179,7 +179,7 @@ pub(crate) fn parameters(view: &SessionView) -> Vec<Parameter> {
     view.parameters.iter().map(parameter).collect()
 }
 
-/// What a parameter is. Values are told with their unit, and not in that of the program.
+/// Returns the description of a parameter without the internal unit, since values are shown with their own unit.
 fn explanation(help: &'static str) -> &'static str {
     help.trim().trim_end_matches("In nanoseconds.").trim_end()
 }

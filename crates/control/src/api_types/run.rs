@@ -1,5 +1,5 @@
-//! Where the sequence of runs is, what was done to it, and what a run has: sources, nodes, addresses, counters; and everything at once,
-//! for clients that look all the time.
+//! The state of the run sequence, command replies and the journal; sources, nodes, addresses and counters of a run; and
+//! the live view, which combines them for clients that poll.
 
 use std::collections::BTreeMap;
 
@@ -15,32 +15,33 @@ use super::operating::Taking;
 use super::{Alarm, Balance, Holder, Incidents, Limited};
 use crate::health_monitor::HealthMonitor;
 
-/// Where a sequence of runs is.
+/// The state of the run sequence.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct State {
-    /// When it was so, in nanoseconds since 1970 UTC.
+    /// Time of this state, in nanoseconds since 1970 UTC.
     pub(crate) at_ns: i64,
     /// `initial`, `configured`, `running`, `paused`, `draining`, `error`, `over`.
     pub(crate) state: &'static str,
-    /// Since when, in nanoseconds since 1970 UTC.
+    /// Time of the last state change, in nanoseconds since 1970 UTC.
     pub(crate) since_ns: i64,
-    /// What is being done: `prepare`, `begin`, `pause`, `resume`, `drain`, `force`, `close`, `discard`; null where nothing is.
+    /// The task in progress: `prepare`, `begin`, `pause`, `resume`, `drain`, `force`, `close`, `discard`; null if there
+    /// is none.
     pub(crate) task: Option<&'static str>,
-    /// Commands that can be given now.
+    /// Commands that are allowed now.
     pub(crate) allowed: Vec<&'static str>,
-    /// What was wrong last; null where nothing was.
+    /// The last error; null if there was none.
     pub(crate) trouble: Option<String>,
     /// The run that is set up or under way.
     pub(crate) run: Option<u32>,
     /// Its directory.
     pub(crate) directory: Option<String>,
-    /// How long it has gone on, in seconds.
+    /// Its age, in seconds.
     pub(crate) age_s: f64,
-    /// The operator whose commands alone are heard; null where everybody's are.
+    /// The operator who has control; null if every operator may send commands.
     pub(crate) operator: Option<Holder>,
-    /// What has to be said of a run when it is started, with `field=NAME=VALUE`.
+    /// Fields that a start command must set, with `field=NAME=VALUE`.
     pub(crate) required_fields: Vec<String>,
-    /// What was said of the run that is under way.
+    /// The fields of the current run.
     pub(crate) fields: BTreeMap<String, String>,
     /// The number of the last entry in the journal.
     pub(crate) last_entry: u64,
@@ -75,9 +76,9 @@ pub(crate) struct Reply {
     pub(crate) answer: &'static str,
     /// The state now.
     pub(crate) state: &'static str,
-    /// What there is to say beside it.
+    /// An explanation; null if there is none.
     pub(crate) text: Option<String>,
-    /// Commands that can be given now.
+    /// Commands that are allowed now.
     pub(crate) allowed: Vec<&'static str>,
 }
 
@@ -88,7 +89,7 @@ impl Reply {
         Self { command: command.name(), answer: answer.name(), state: state.name(), text, allowed }
     }
 
-    /// The status that says the same.
+    /// Returns the HTTP status of an answer.
     pub(crate) const fn status(answer: Answer) -> u16 {
         match answer {
             Answer::Done | Answer::AlreadySo => 200,
@@ -98,25 +99,25 @@ impl Reply {
     }
 }
 
-/// Something that cannot be had.
+/// An error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// What, why, and what would have been right.
+    /// What is wrong, why, and what would be right.
     pub(crate) error: String,
 }
 
-/// What happened.
+/// An entry of the journal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct JournalEntry {
-    /// They are numbered from 1.
+    /// Its number, counted from 1.
     number: u64,
-    /// When, in nanoseconds since 1970 UTC.
+    /// Its time, in nanoseconds since 1970 UTC.
     at_ns: i64,
     /// `state`, `command`, `fault`, `incident`.
     kind: &'static str,
-    /// During which run.
+    /// The run during which it was written.
     run: Option<u32>,
-    /// For people.
+    /// The message.
     text: String,
 }
 
@@ -126,7 +127,7 @@ impl JournalEntry {
     }
 }
 
-/// The names that a command may have.
+/// Returns the names of all commands.
 pub(crate) fn command_names() -> String {
     let names: Vec<_> = Command::ALL.iter().map(|command| command.name()).collect();
     names.join(", ")
@@ -137,17 +138,17 @@ pub(crate) fn command_names() -> String {
 pub(crate) struct Source {
     /// Its id.
     id: u32,
-    /// The readout unit that receives it; null where none has told of it.
+    /// The readout unit that receives it; null if none has reported it.
     readout: Option<String>,
-    /// A connection of it is open. Always false for sources that send datagrams.
+    /// Whether it has an open connection. Always false for sources that send datagrams.
     is_connected: bool,
-    /// Nothing more is expected of it: it has ended in order, or is masked.
+    /// Whether no more data is expected: the source has ended in order, or is masked.
     has_ended: bool,
-    /// Whether it takes part in the run that goes on.
+    /// Whether it takes part in the current run.
     taking: Taking,
-    /// The number of the latest event that it has shown; null where none has come.
+    /// The number of its latest event; null if none has arrived.
     last_event: Option<u64>,
-    /// Seconds since something came of it; null where nobody told.
+    /// Seconds since its last data; null if no readout unit has reported that.
     silent_s: Option<f64>,
     #[serde(flatten)]
     fragments: Fragments,
@@ -172,7 +173,7 @@ impl PartialSchema for Counts {
 
 impl ToSchema for Counts {}
 
-/// All front ends that have been heard of, by id.
+/// Returns all front ends known so far, by id.
 pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     let snapshot = &view.snapshot;
     let source = |(id, account): (&ropewalk_terms::SourceId, &FragmentAccount)| {
@@ -193,16 +194,16 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     snapshot.sources.iter().map(source).collect()
 }
 
-/// Where something of the run that is set up or under way listens.
+/// An address on which the run that is set up or under way listens.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Address {
-    /// Whose it is: `ru0`, for front ends of that readout unit, `front-ends`, ...
+    /// Its name: `ru0`, for front ends of that readout unit, `front-ends`, ...
     name: String,
     /// Host and port.
     address: String,
 }
 
-/// Everything that listens.
+/// Returns all listening addresses.
 pub(crate) fn addresses(view: &SessionView) -> Vec<Address> {
     let address = |(name, address): &(String, String)| Address { name: name.clone(), address: address.clone() };
     view.addresses.iter().map(address).collect()
@@ -217,11 +218,11 @@ pub(crate) struct Node {
     role: &'static str,
     /// Its number among those of its role.
     index: u16,
-    /// Whether it is there.
+    /// Whether it is connected.
     connected: bool,
 }
 
-/// All readout and builder units.
+/// Returns all readout and builder units.
 pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
     let role = |role| match role {
         Role::Readout => "readout",
@@ -243,7 +244,7 @@ pub(crate) struct Count {
     value: u64,
 }
 
-/// Every counter.
+/// Returns every counter.
 pub(crate) fn counters(view: &SessionView) -> Vec<Count> {
     let count = |&counter: &Counter| Count {
         name: counter.name(),
@@ -253,10 +254,10 @@ pub(crate) fn counters(view: &SessionView) -> Vec<Count> {
     COUNTERS.iter().map(count).collect()
 }
 
-/// Incidents that everybody sees; there may be more.
+/// Number of incidents in the live view.
 const LATEST: usize = 10;
 
-/// What happens several times a second.
+/// The live view, sent several times a second.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Live {
     #[serde(flatten)]
@@ -264,22 +265,22 @@ pub(crate) struct Live {
     pub(crate) ledger: Balance,
     pub(crate) sources: Vec<Source>,
     pub(crate) nodes: Vec<Node>,
-    /// How fast everything is, as it was during the last second; null before a run was looked at twice.
+    /// Rates during the last second; null before the second sample of a run.
     #[schema(value_type = Option<Object>)]
     rates: Option<Rates>,
-    /// What limits the run; null where that is not known yet.
+    /// What limits the run; null while that is not known.
     limit: Option<Limited>,
-    /// Alarms that somebody should see.
+    /// Alarms to show to the operator.
     alarms: Vec<Alarm>,
-    /// What went wrong lately.
+    /// The latest incidents.
     incidents: Incidents,
-    /// Bytes of fragments that came.
+    /// Received fragment bytes.
     bytes_received: u64,
-    /// Bytes that were written.
+    /// Written bytes.
     bytes_written: u64,
-    /// Free bytes on the disks; null where nothing is known.
+    /// Free bytes on the disks; null if unknown.
     disk_free_bytes: Option<u64>,
-    /// How long they last at the present rate, in seconds; null where that is not known.
+    /// Seconds until the disks are full at the present rate; null if unknown.
     disk_left_s: Option<u64>,
 }
 

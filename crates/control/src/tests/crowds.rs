@@ -84,7 +84,7 @@ fn streams_leave_places_for_commands() {
 #[test]
 fn answers_that_nobody_reads_are_bounded_and_commands_go_on() {
     let setup = Setup::new("unread");
-    // What an account is nobody looks at on the way; this one takes no place on the disk.
+    // The server does not parse accounts. This one is a sparse file.
     let directory = setup.output.join("run000007");
     std::fs::create_dir(&directory).expect("it can be made");
     let account = std::fs::File::create(directory.join("run.json")).expect("it can be made");
@@ -126,8 +126,8 @@ fn whoever_asks_as_fast_as_it_can_is_told_to_ask_less_often_and_commands_of_othe
 /// The time limit of connections in these tests.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends the parts of a request, one after each pause, as long as somebody takes them; how long all of it took, and what was answered
-/// until the connection was closed.
+/// Sends the parts of a request, with a pause after each, until the server closes the connection. Returns the time that
+/// took and the response.
 fn ask_slowly(address: SocketAddr, pause: Duration, parts: Vec<String>) -> (Duration, String) {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -143,16 +143,16 @@ fn ask_slowly(address: SocketAddr, pause: Duration, parts: Vec<String>) -> (Dura
         }
     });
     let mut answer = Vec::new();
-    // It ends with an error where something of the request was on its way.
+    // The read fails if a part of the request was in flight when the server closed the connection.
     let _ = stream.read_to_end(&mut answer);
     let took = begun.elapsed();
-    // Nobody reads any more what it still has to send.
+    // Close the socket, so that the sender thread stops.
     drop(stream);
     sender.join().expect("no panic");
     (took, String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A server whose handler says how long the body was, while somebody asks it.
+/// Runs `work` with a server whose handler returns the length of the body.
 fn while_it_serves<T: Send + 'static>(work: impl FnOnce(SocketAddr) -> T + Send + 'static) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
     runtime.block_on(async {
@@ -182,7 +182,7 @@ fn a_head_that_comes_bit_by_bit_is_ended_in_time() {
         let endless = format!("POST / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(1000));
         ask_slowly(address, PATIENCE / 20, one_by_one(&endless).collect())
     });
-    // At its end it would have taken fifty times as long.
+    // Sending everything would have taken fifty times as long.
     assert!(took >= PATIENCE && took < 20 * PATIENCE, "{took:?}");
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
 }
@@ -220,7 +220,7 @@ fn a_body_that_is_too_long_is_refused_and_the_server_goes_on() {
         let (status, answer) = asked(path, BODY_BYTES + 1);
         assert!(status == 413 && answer.contains("65536 bytes at most"), "{path}: {status} {answer}");
         assert_ne!(asked(path, BODY_BYTES).0, 413, "{path}");
-        // Whoever has not sent everything may not hear why.
+        // A client that has not sent everything may not get the response.
         let status = asked(path, 10 << 20).0;
         assert!([413, 0].contains(&status), "{path}: {status}");
     }

@@ -1,6 +1,6 @@
-//! TLS as it is configured, with certificates that were made once by `openssl ca`, for the years 2020 to 2119: `server.pem` for localhost and
-//! 127.0.0.1, signed by `authority.pem`, whose key is gone; `alone.pem` for the same names, signed by itself. Their keys are known to
-//! everybody.
+//! Tests of the TLS configuration, with certificates that `openssl ca` created for the years 2020 to 2119: `server.pem`
+//! for localhost and 127.0.0.1, signed by `authority.pem`, whose key was deleted; `alone.pem` for the same names,
+//! self-signed. Their keys are public.
 
 use super::Setup;
 use crate::accept_loop::{AcceptLoop, SPEAK_TLS};
@@ -54,13 +54,13 @@ impl Certificates {
         Identity::configured(&self.section(certificate, key)).expect_err("it is wrong").to_string()
     }
 
-    /// A session that is served under one of the certificates.
+    /// Serves a session with one of the certificates.
     fn serve(&self, test: &str, name: &str) -> Setup {
         let (certificate, key) = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
         Setup::with(test, &format!("[control]\ncertificate = {certificate:?}\nkey = {key:?}\n"))
     }
 
-    /// What somebody who believes this certificate, or what the system believes, sees of the state.
+    /// Queries the state with a client that trusts this certificate, or, without it, those that the system trusts.
     fn look(&self, url: &str, believed: Option<&str>) -> Result<Value, ClientError> {
         let path = believed.map(|name| self.path(name));
         let replied = Client::new(url, None, path.as_deref())?.look("state")?;
@@ -103,9 +103,9 @@ fn whoever_does_not_believe_the_certificate_asks_nothing() {
     let port = setup.address().port();
     for (host, believed, why) in [
         ("127.0.0.1", Some("alone.pem"), "--ca FILE"),
-        // Nobody whom systems believe has signed it; a system without authorities believes nobody.
+        // No authority of the system has signed it, or the system has no authorities.
         ("127.0.0.1", None, "--ca FILE"),
-        // Another name of this machine, which leads there and is not in the certificate.
+        // Another address of this machine, which is not in the certificate.
         ("0.0.0.0", Some("authority.pem"), "another name"),
     ] {
         let refused = certificates.look(&format!("https://{host}:{port}"), believed).expect_err("it is not believed");
@@ -114,7 +114,7 @@ fn whoever_does_not_believe_the_certificate_asks_nothing() {
     let connections = connections(&certificates, &setup);
     assert_eq!(connections["tls"], true);
     assert!(connections["handshakes_failed"].as_u64() >= Some(1), "{connections}");
-    // Certificates would be of no use: what is said there everybody can read.
+    // Certificates would be useless: plain HTTP is not encrypted.
     let plain = certificates.look(&format!("http://127.0.0.1:{port}"), Some("authority.pem"));
     assert!(matches!(plain, Err(ClientError::Plain { .. })), "{plain:?}");
     let none = certificates.look(&format!("https://127.0.0.1:{port}"), Some("server.key"));
@@ -130,7 +130,7 @@ fn plain_http_is_told_to_speak_tls_and_harms_nobody() {
     let refused = certificates.look(&format!("http://{}", setup.address()), None).expect_err("it speaks no TLS");
     assert!(matches!(&refused, ClientError::Tls { why, .. } if why == SPEAK_TLS), "{refused}");
     assert_eq!(setup.say(b"\x00\xff\x16 anything\r\n\r\n").0, 400);
-    // What begins like a handshake and is none.
+    // Data that begin like a handshake but are none.
     assert_eq!(setup.say(b"\x16\x03\x01\xff\xff").0, 0);
     assert_eq!(setup.say(b"\x16 GET / HTTP/1.1\r\n\r\n").0, 0);
     drop(TcpStream::connect(setup.address()).expect("it listens"));
@@ -139,7 +139,7 @@ fn plain_http_is_told_to_speak_tls_and_harms_nobody() {
     super::wait("all are counted", || {
         let connections = connections(&certificates, &setup);
         let is_all = connections["plain"] == 3 && connections["handshakes_failed"] == 3;
-        // Whoever asks is the one that is left.
+        // The only open connection is the one of this request.
         (is_all && connections["open"] == 1).then_some(())
     });
 }
@@ -150,7 +150,7 @@ fn a_client_that_expects_tls_says_so_where_there_is_none() {
     let setup = Setup::new("without-tls");
     let refused = certificates.look(&format!("https://{}", setup.address()), Some("authority.pem"));
     let refused = refused.expect_err("there is no TLS").to_string();
-    assert!(refused.ends_with("speaks no TLS"), "{refused}");
+    assert!(refused.ends_with("does not speak TLS"), "{refused}");
     let (_, connections) = setup.json("GET", "/api/v1/connections");
     assert_eq!((&connections["tls"], &connections["plain"]), (&false.into(), &0.into()));
 }
@@ -236,5 +236,8 @@ fn an_encrypted_webhook_is_asked_only_where_it_is_believed() {
         (told["failed"].as_u64() >= Some(1)).then_some(told)
     });
     let why = told["last_failure"].as_str().expect("a failure");
-    assert!(why.contains("nobody who is believed here") || why.contains("no certificates of authorities"), "{why}");
+    assert!(
+        why.contains("not signed by a trusted authority") || why.contains("no certificates of authorities"),
+        "{why}"
+    );
 }

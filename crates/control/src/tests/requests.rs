@@ -86,7 +86,7 @@ impl Document {
         path
     }
 
-    /// One of the paths, with whatever words and bytes.
+    /// A request for one of the paths, with arbitrary words and bytes.
     fn anything<'a>(&'a self, path: Index, method: &'a str, words: &[Index], bytes: Vec<u8>) -> Asked<'a> {
         let template = *path.get(&self.paths());
         let operation = self.operation(template, method);
@@ -94,7 +94,7 @@ impl Document {
         Asked { template, method, path, operation, body: Body { kind: None, bytes } }
     }
 
-    /// One of those that take a body, with one as it is described, or nearly, from whoever may give commands now.
+    /// A request with a body that fits its description, or nearly does, in the name of the operator who has control.
     fn described(&self, setup: &Setup, place: Index, numbers: &[u16]) -> Asked<'_> {
         let (template, method) = *place.get(&self.with_bodies());
         let operation = self.operation(template, method);
@@ -107,7 +107,7 @@ impl Document {
         Asked { template, method, path, operation, body }
     }
 
-    /// Whether a value is what a schema asks for: types, required fields, elements.
+    /// Returns whether a value fits a schema: types, required fields, elements.
     fn fits(&self, value: &Value, schema: &Value) -> bool {
         if let Some(name) = schema["$ref"].as_str().and_then(|place| place.strip_prefix("#/components/schemas/")) {
             return self.fits(value, &self.0["components"]["schemas"][name]);
@@ -141,7 +141,7 @@ impl Document {
         }
     }
 
-    /// Asks, and looks at the answer; its status.
+    /// Sends a request and checks the response; returns its status.
     fn check(&self, setup: &Setup, asked: &Asked<'_>) -> Result<u16, TestCaseError> {
         let Asked { method, path, operation, body, .. } = asked;
         let kind = body.kind.as_ref().map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
@@ -153,7 +153,7 @@ impl Document {
         let bytes = [request.as_bytes(), &body.bytes].concat();
         let (mut status, mut answer) = setup.say(&bytes);
         if status == 429 {
-            // So many commands a second are too many: the next one is not.
+            // The rate limit of commands was exceeded: retry after a pause.
             std::thread::sleep(Duration::from_millis(60));
             (status, answer) = setup.say(&bytes);
         }
@@ -161,7 +161,7 @@ impl Document {
         let response = &operation["responses"][status.to_string()];
         prop_assert!(!response.is_null() || ALWAYS.contains(&status), "{status} for {}: {answer}", said());
         let schema = &response["content"]["application/json"]["schema"];
-        // What is no address is refused before anybody reads it, without a word.
+        // The HTTP library refuses an invalid address by itself, with an empty body.
         let is_unread = status == 400 && answer.is_empty();
         if !schema.is_null() && *method != "HEAD" && !is_unread {
             let value: Value = serde_json::from_str(&answer)
@@ -183,7 +183,7 @@ fn every_request_is_answered_as_the_document_says() {
         prop_oneof![5 => Just(0), 3 => Just(1), 1 => 2..METHODS.len()],
         proptest::collection::vec(any::<Index>(), 1..8),
         proptest::collection::vec(any::<u8>(), 0..40),
-        // Every fourth one has a body that somebody might mean.
+        // Every fourth request has a plausible body.
         proptest::option::weighted(0.25, proptest::collection::vec(any::<u16>(), 12)),
     );
     let statuses = RefCell::new(BTreeMap::<_, BTreeSet<u16>>::new());

@@ -1,5 +1,5 @@
-//! What is told of runs: their files, histograms of sources from the configuration to the account, the logbook, and streams of samples: so
-//! many a second, for clients that read and for those that do not.
+//! Tests of what the API returns for runs: files, source histograms from the configuration to the account, the logbook,
+//! and sample streams, their rate, and clients that do or do not read them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ fn files_of_the_present_run_and_of_past_ones_are_told_with_their_events() {
     assert_eq!(Some(events), account["events"]["written"].as_u64(), "{closed}");
     let path = &closed["files"][0]["path"];
     assert_eq!((path, &closed["files"][0]["state"]), (&"run000001/run000001-bu0-000001.rwk".into(), &"closed".into()));
-    // What is only set up has no files: the last one is told of.
+    // A run that is only set up has no files, so that the files of the last run are returned.
     assert_eq!(setup.json("GET", "/api/v1/files"), (200, closed.clone()));
     let before = |path: &str| setup.json("GET", &format!("/api/v1/runs/1/files?before={path}")).1["files"].clone();
     assert_eq!(before("run000001%2Frun000001-bu0-000001.rwk"), json!([]), "nothing is older");
@@ -148,7 +148,7 @@ fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
     );
     assert_eq!(setup.say(choice.as_bytes()).0, 200);
     assert_eq!(setup.json("POST", "/api/v1/commands/stop?by=ada").0, 200);
-    // Who gives a command has said so; what comes of it the program says.
+    // A command is recorded with the operator's name, its effects with the program's.
     let wanted = [
         ("note", "ada", "target moved\nby 2 mm"),
         ("command", "ada", "stop, by ada"),
@@ -165,13 +165,13 @@ fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
         notes.as_array().filter(|notes| is_whole(notes)).cloned()
     });
     assert!(kept.iter().all(|note| note["run"] == 1 && note["at_ns"].as_i64() > Some(0)), "{kept:?}");
-    // What was set up before there was a run is nobody's.
+    // Entries before the first run belong to no run.
     let text = std::fs::read_to_string(setup.output.join("logbook.jsonl")).expect("it is there");
     let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(all.iter().any(|note| note["run"].is_null() && note["text"] == "configure, by ada"), "{text}");
-    // In the list of runs stands what people said, and nothing of the program's own.
+    // The list of runs contains the notes of operators, but no entries of the program.
     let (status, runs) = setup.json("GET", "/api/v1/runs");
-    // The directory of the run that is set up next may be there already.
+    // The directory of the next run may exist already.
     let first = runs.as_array().and_then(|runs| runs.iter().find(|run| run["run"] == 1)).expect("run 1 is there");
     assert_eq!((status, &first["notes"]), (200, &serde_json::json!([note])), "{runs}");
     let mut handed = Vec::new();
@@ -282,7 +282,7 @@ fn streams_are_bounded_and_those_who_do_not_read_hold_nobody_up() {
     assert!(streams.iter().all(|(status, _)| status == "200"));
     assert_eq!(setup.samples("").0, "503");
     assert_eq!(setup.json("GET", "/api/v1/connections").1["streams_crowded"], 1);
-    // Nobody reads any of them. Single samples and commands have places of their own.
+    // No client reads these streams. Single samples and commands have places of their own.
     assert_eq!(setup.json("GET", "/api/v1/events/sample").0, 200);
     let before = setup.built();
     wait("the run goes on", || (setup.built() > before + 10_000).then_some(()));
