@@ -1,6 +1,6 @@
 //! Headers of frames: numbers at fixed places, frames that begin with a marker, and frames that begin without one.
 
-use super::{Describe, Inspector, MOST_FRAME_BYTES, Value, alice, artdaq, cms, ess, eudaq, lhcb, midas, nscldaq};
+use super::{Describe, Inspector, MOST_FRAME_BYTES, Value, alice, artdaq, caen, cms, ess, eudaq, lhcb, midas, nscldaq};
 use crate::framing::{Framing, Front, Part, Search, Window};
 use crate::zeros::{self, Begin, Headed};
 use ropewalk_terms::Cause;
@@ -369,6 +369,24 @@ impl Unmarked for cms::FerolBlocks {
 
     fn judge(&self, window: &(impl Window + ?Sized)) -> Judged {
         Judged::possible_if(looks_like(self, window))
+    }
+}
+
+impl Unmarked for caen::Caen {
+    /// The marker is in the first word.
+    const ZEROS: usize = 4;
+    const HEADER: usize = caen::HEADER_BYTES;
+
+    fn cut(&self, window: &(impl Window + ?Sized)) -> Front {
+        Self::cut(self, window)
+    }
+
+    fn judge(&self, window: &(impl Window + ?Sized)) -> Judged {
+        Judged::possible_if(caen::is_header(window))
+    }
+
+    fn may_follow(&self, frame: &(impl Window + ?Sized), rest: &(impl Window + ?Sized)) -> bool {
+        zeros::leading(rest, Self::ZEROS) == Self::ZEROS || caen::may_follow(frame, rest)
     }
 }
 

@@ -6,6 +6,7 @@
 //!  cms lhcb atlas alice                          experiments at the LHC
 //!  midas nscldaq eudaq dune artdaq               data acquisition systems
 //!  srs ess ejfat                                 datagrams
+//!  caen                                          boards
 //! ```
 //! Each format is a unit that implements [`Framing`] (for streams and datagrams) and [`Describe`]
 //! (for people), and has an encoder for tests and emulators. `docs/formats.md` has every table, and says what each was checked
@@ -14,6 +15,7 @@
 pub mod alice;
 pub mod artdaq;
 pub mod atlas;
+pub mod caen;
 pub mod cms;
 pub mod dune;
 pub mod ejfat;
@@ -177,6 +179,7 @@ formats! {
     Nscldaq = "nscldaq", nscldaq::Nscldaq, Nothing, datagrams: false, "NSCLDAQ ring items (version 11)";
     Artdaq = "artdaq", artdaq::Artdaq, Events, datagrams: false, "artdaq fragments (version 2), back to back";
     Fed = "fed", cms::FedFragments, Events, datagrams: false, "CMS FED fragments (S-LINK64), back to back";
+    Caen = "caen", caen::Caen, Events, datagrams: false, "Events of CAEN digitizers with waveforms";
 }
 
 impl ForeignFormat {
@@ -203,7 +206,7 @@ impl ForeignFormat {
     /// The number of a run's first event, as the format's writers count.
     pub const fn first(self) -> u64 {
         match self {
-            Self::Eudaq => 0,
+            Self::Eudaq | Self::Caen => 0,
             _ => 1,
         }
     }
@@ -257,6 +260,7 @@ impl ForeignFormat {
             Self::Nscldaq => &[("item", nscldaq::HEADER)],
             Self::Artdaq => &[("fragment", artdaq::HEADER)],
             Self::Fed => &[("first word", cms::HEADER), ("last word", cms::TRAILER)],
+            Self::Caen => &[("event", caen::HEADER)],
         }
     }
 
@@ -446,6 +450,7 @@ impl ForeignFormat {
             Self::Nscldaq => item(wish, out),
             Self::Artdaq => artdaq_fragment(wish, out),
             Self::Fed => fed_fragment(wish, out)?,
+            Self::Caen => waveforms(wish, out),
         }
         Some(vec![frame])
     }
@@ -579,4 +584,11 @@ fn artdaq_fragment(wish: Wish<'_>, out: &mut Vec<u8>) {
     let header = Header::new().with(artdaq::FRAGMENT, wish.source.into()).with(artdaq::SEQUENCE, wish.event.into());
     let header = header.with(artdaq::TYPE, 3).with(artdaq::VALID, 1).with(artdaq::COMPLETE, 1);
     artdaq::encode(header.with(artdaq::TIMESTAMP, wish.event.into()), &[*b"metadata"], wish.payload, out);
+}
+
+/// Two channels of the same waveform.
+fn waveforms(wish: Wish<'_>, out: &mut Vec<u8>) {
+    let samples: Vec<u8> = wish.payload.iter().flat_map(|&byte| u16::from(byte).to_le_bytes()).collect();
+    let header = Header::new().with(caen::BOARD, wish.source.into()).with(caen::EVENT, wish.event.into());
+    caen::encode(header.with(caen::TIME, wish.event.into()), &[&samples, &samples], out);
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::*;
 use crate::framing::{Framing, Front, Search};
 use crate::mep::{Bank, encode_bank, encode_mep};
+use crate::message::FragmentFlags;
 use ropewalk_terms::Cause;
 
 /// What an inspector was told.
@@ -164,8 +165,11 @@ fn frames_say_whose_they_are_and_which_event() {
                 assert_eq!(fields.event, (format == ForeignFormat::Frd).then_some(event.into()));
                 continue;
             }
-            // 4 bits hold a FEC's id.
-            let expected = if format == ForeignFormat::Srs { source & 0xF } else { source };
+            let expected = match format {
+                ForeignFormat::Srs => source & 0xF,
+                ForeignFormat::Caen => source & 0x1F,
+                _ => source,
+            };
             assert_eq!(fields.source, Some(expected.into()), "{format:?}");
             let step = match format {
                 ForeignFormat::LhcbMep => 4,
@@ -207,6 +211,7 @@ fn parts_are_told_by_name() {
     assert_eq!(parts(ForeignFormat::LhcbMep, 1), ["event", "bank of type 12"].repeat(4));
     assert_eq!(parts(ForeignFormat::Fed, 1), ["payload"]);
     assert_eq!(parts(ForeignFormat::Frd, 1), ["FED fragment"; 2]);
+    assert_eq!(parts(ForeignFormat::Caen, 1), ["channel 0", "channel 1"]);
     assert_eq!(parts(ForeignFormat::Mdf, 1), ["bank of type 12"; 3]);
 }
 
@@ -354,6 +359,25 @@ fn segments_say_which_piece_of_which_event_they_are() {
         assert_eq!(ForeignFormat::Ejfat.piece(&segments[0][..header - 1]), None);
     }
     assert!(ForeignFormat::Ejfat.comes_in_pieces() && !ForeignFormat::Srs.comes_in_pieces());
+}
+
+/// The header of UM3148, table 9.3, for a board with 8 of 16 channels, whose clock has lost its lock.
+#[test]
+fn a_digitizers_header_has_its_numbers_where_the_manual_has_them() {
+    let words = [0xA000_000C_u32, 0x1C00_02F0, 0x0F12_3456, 0x8000_0007, 1, 2, 3, 4, 5, 6, 7, 8];
+    let event: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let fields = ForeignFormat::Caen.fields(&event[..]);
+    assert_eq!((fields.source, fields.event, fields.time), (Some(3), Some(0x12_3456), Some(7)));
+    assert_eq!(fields.flags, FragmentFlags::STATUS_ERROR);
+    let told = told(ForeignFormat::Caen, &event);
+    assert!(told.fields.contains("channels 0-7=0xf0;trigger options=0x2;event format=0;board fail=1;board id=3;"));
+    assert!(told.fields.ends_with("channels 8-15=0xf;trigger time tag=7;time has wrapped=1;"), "{}", told.fields);
+    assert_eq!(told.faults, ["the board reports a fault"]);
+    assert_eq!(told.parts, [4, 5, 6, 7, 8, 9, 10, 11].map(|channel| format!("channel {channel}")));
+    // Zero suppression: the channels' parts have lengths of their own.
+    let mut suppressed = event;
+    suppressed[7] |= 1;
+    assert_eq!(self::told(ForeignFormat::Caen, &suppressed).parts, ["data"]);
 }
 
 /// As in the files of BES III: version 3.0, with the number of its own words in front of them.

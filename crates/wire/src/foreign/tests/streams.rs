@@ -51,6 +51,24 @@ fn behind_damage_the_next_frame_with_a_marker_is_found() {
 }
 
 #[test]
+fn events_of_a_digitizer_are_found_again_behind_damage() {
+    let events = samples(ForeignFormat::Caen, 3, 0xFF_FFFC, 12);
+    let damaged = |at: usize, byte: u8| {
+        let mut broken = events[4].clone();
+        broken[at] = byte;
+        [&events[..4].concat()[..], &broken, &events[5..].concat()].concat()
+    };
+    // The marker, then a length that is shorter or longer than the event.
+    for (at, byte) in [(3, 0x20), (0, events[4][0] - 2), (0, events[4][0] + 2)] {
+        for step in [1, 7, 10_000] {
+            let found = cut(ForeignFormat::Caen, &damaged(at, byte), step);
+            assert_eq!((&found.frames[..4], found.lost), (&events[..4], None), "byte {at} = {byte:#x}");
+            assert!(found.frames.ends_with(&events[6..]), "byte {at} = {byte:#x}: at most the next event is lost");
+        }
+    }
+}
+
+#[test]
 fn a_length_that_cannot_be_true_is_damage() {
     let format = ForeignFormat::Dune;
     let [first, second] = [1, 2].map(|event| sample(format, 3, event).concat());
