@@ -312,6 +312,8 @@ counters! {
     RivalHellos = "rival_hellos", Count, Total, [Incident];
     /// Times a multicast group was lost because its network card went away; it is joined again when the card is back.
     GroupsLost = "groups_lost", Count, Total, [Incident];
+    /// Fragments without a payload byte.
+    FragmentsEmpty = "fragments_empty", Count, Total, [Account, Summary];
 }
 
 impl Counter {

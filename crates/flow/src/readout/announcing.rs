@@ -208,7 +208,7 @@ fn entries(
     {
         COUNTERS
             + 2 * Cause::COUNT
-            + 1
+            + 2
             + FragmentFlags::DOUBTS.len()
             + ReportEntry::CORRUPT_WORDS
             + 1
@@ -271,11 +271,12 @@ fn entries(
 /// Counters that are left out while they are zero, to keep reports short.
 fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
     let (id, statistics) = (source.id, &source.statistics);
-    let before_start = Some(statistics.before_start).filter(|&count| count > 0);
-    let what = Counter::FragmentsBeforeStart as u16;
-    let before_start = before_start.map(|value| ReportEntry { source: Some(id), what, value });
+    let counters =
+        [(Counter::FragmentsBeforeStart, statistics.before_start), (Counter::FragmentsEmpty, statistics.empty)];
+    let counters = counters.into_iter().filter(|&(_, count)| count > 0);
+    let counters = counters.map(move |(counter, value)| ReportEntry { source: Some(id), what: counter as u16, value });
     let doubts = statistics.doubts.into_iter().enumerate().filter(|&(_, count)| count > 0);
-    before_start.into_iter().chain(doubts.map(move |(doubt, count)| ReportEntry::doubt(id, doubt, count)))
+    counters.chain(doubts.map(move |(doubt, count)| ReportEntry::doubt(id, doubt, count)))
 }
 
 /// What the source's numbers did that they should not.

@@ -7,7 +7,7 @@ use super::sequence::Sequence;
 use super::table::{NEVER, ORIGIN, Position};
 use super::{OnClose, ReadoutConfig, SourceConfig};
 use crate::histogram::{Histogram, Histogrammed};
-use crate::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, Received, ReportEntry};
+use crate::messages::{FragmentFlags, FragmentMeta, Gap, NumberingAnomaly, NumberingKind, Received, ReportEntry};
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -53,6 +53,8 @@ pub(super) enum Presence {
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Statistics {
     pub(super) payload_bytes: u64,
+    /// Fragments without a payload byte.
+    pub(super) empty: u64,
     /// Fragments that came before the run began.
     pub(super) before_start: u64,
     /// Fragments with each of `FragmentFlags::DOUBTS`.
@@ -69,6 +71,15 @@ pub(super) struct Statistics {
     pub(super) frames_divided: u64,
     pub(super) frames_gathered: u64,
     pub(super) back_pressure: Duration,
+}
+
+impl Statistics {
+    /// Counts the payload of a fragment.
+    #[inline]
+    pub(super) fn add_payload(&mut self, fragment: &FragmentMeta) {
+        self.payload_bytes += u64::from(fragment.length);
+        self.empty += u64::from(fragment.length == 0 && fragment.missing_cause().is_none());
+    }
 }
 
 /// One source.
@@ -210,12 +221,11 @@ impl Source {
 
     /// Counts what fragments say of themselves that came.
     pub(super) fn note_contents(&mut self, fragments: &[Received]) {
-        let (mut flags, mut bytes) = (FragmentFlags::default(), 0);
+        let mut flags = FragmentFlags::default();
         for fragment in fragments {
             flags = flags.with(fragment.meta.flags);
-            bytes += u64::from(fragment.meta.length);
+            self.statistics.add_payload(&fragment.meta);
         }
-        self.statistics.payload_bytes += bytes;
         if flags.has_error() {
             self.note_doubts(fragments);
         }

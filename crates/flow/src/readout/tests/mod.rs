@@ -357,6 +357,21 @@ fn fragments_come_in_before_the_start_and_are_stale() {
 }
 
 #[test]
+fn fragments_without_a_payload_are_counted_but_not_missing_ones() {
+    let mut rig = Rig::started(config(1));
+    let length = |raw, length| {
+        let mut fragment = fragment(0, raw);
+        fragment.meta.length = length;
+        fragment
+    };
+    let missing = Received { meta: FragmentMeta::missing(SourceId(0), Cause::Skipped), ..fragment(0, 2) };
+    rig.feed_fragments(0, vec![length(1, 0), missing, length(3, 1), length(4, 0)]);
+    let is_it = |entry: &ReportEntry| entry.as_counter() == Some(Counter::FragmentsEmpty);
+    let empty: Vec<u64> = rig.readout.report(rig.now).filter(is_it).map(|entry| entry.value).collect();
+    assert_eq!(empty, [2]);
+}
+
+#[test]
 fn ids_from_before_the_run_are_stale() {
     let mut settings = config(1);
     settings.sources[0].first = 50;
