@@ -5,10 +5,10 @@ use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_doctor::run::scratch;
+use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice, Staging};
-use ropewalk_node::drive::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::run_file::{
     Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource, STRETCH_BYTES,

@@ -1,11 +1,11 @@
 //! Exit statuses and errors, as `docs/cli.md` promises them. Those of runs and files follow from what was found: `terms::status`.
 
 use crate::grouped;
-use ropewalk_node::configuration::ConfigurationError;
-use ropewalk_node::file_based::FilesError;
-use ropewalk_node::offline::OfflineError;
-use ropewalk_node::run::{RunError, StreamRunError};
-use ropewalk_node::status::StatusSummary;
+use ropewalk_config::ConfigurationError;
+use ropewalk_run::{RunError, StreamRunError};
+use ropewalk_tools::OfflineError;
+use ropewalk_tools::file_based::FilesError;
+use ropewalk_tools::status::StatusSummary;
 use ropewalk_tune::change::JournalError;
 use ropewalk_tune::{Forbidden, FoundError, SettingError};
 use std::fmt;

@@ -15,7 +15,7 @@ use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Record, Stretch};
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
 use ropewalk_monitor::{Rates, RunTrend, Sample};
-use ropewalk_node::session::{ControlHandle, Entry, EntryKind, SessionView};
+use ropewalk_run::session::{ControlHandle, Entry, EntryKind, SessionView};
 use ropewalk_terms::{RunNumber, Utc};
 use tokio::time::Instant;
 

@@ -3,9 +3,9 @@
 //! longer than the journal remembers, the logbook says which entries are missing.
 
 use crate::notify::{Notifier, Told};
-use ropewalk_node::configuration::LogbookSection;
-use ropewalk_node::run::{Logbook, Note, NoteKind};
-use ropewalk_node::session::{ControlHandle, Entry, EntryKind};
+use ropewalk_config::LogbookSection;
+use ropewalk_run::session::{ControlHandle, Entry, EntryKind};
+use ropewalk_run::{Logbook, Note, NoteKind};
 use ropewalk_terms::Utc;
 use std::collections::BTreeMap;
 use std::io;

@@ -3,7 +3,7 @@
 
 use crate::tls::{distrust, explain, is_encrypted, trust};
 use ropewalk_monitor::alarms::{Alarm, Change, State};
-use ropewalk_node::user_command;
+use ropewalk_run::user_command;
 use ropewalk_terms::{RunNumber, Utc};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;

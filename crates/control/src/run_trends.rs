@@ -1,8 +1,8 @@
 //! Trends of finished runs: stored beside their accounts, read again when a later run is compared with one of them.
 
 use ropewalk_monitor::RunTrend;
-use ropewalk_node::run::{Registry, RunDirectory};
-use ropewalk_node::whole_file;
+use ropewalk_run::whole_file;
+use ropewalk_run::{Registry, RunDirectory};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

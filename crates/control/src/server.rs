@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use ropewalk_config::{AlarmsSection, LogbookSection};
 use ropewalk_monitor::alarms::Rule;
-use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
-use ropewalk_node::session::ControlHandle;
+use ropewalk_run::session::ControlHandle;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use ropewalk_node::configuration::{AlarmsSection, LogbookSection, alarm_rules, parse};
-use ropewalk_node::fields::Fields;
-use ropewalk_node::session::{AfterRun, Launcher, Patience, Session, SessionConfig};
+use ropewalk_config::fields::Fields;
+use ropewalk_config::{AlarmsSection, LogbookSection, alarm_rules, parse};
+use ropewalk_run::session::{AfterRun, Launcher, Patience, Session, SessionConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -105,7 +105,7 @@ impl Setup {
 
 impl Drop for Setup {
     fn drop(&mut self) {
-        let _ = self.session.control().ask(ropewalk_node::session::Command::Shutdown, "the test");
+        let _ = self.session.control().ask(ropewalk_run::session::Command::Shutdown, "the test");
         let _ = std::fs::remove_dir_all(&self.output);
     }
 }

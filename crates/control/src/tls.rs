@@ -1,7 +1,7 @@
 //! TLS: the certificate and key of a server, and the certificates that a client trusts.
 
 use crate::authorisation::read_secret;
-use ropewalk_node::configuration::ControlSection;
+use ropewalk_config::ControlSection;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

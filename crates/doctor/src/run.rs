@@ -4,8 +4,8 @@
 use crate::DoctorError;
 use crate::front_ends::{SlinkConfig, SlinkSender};
 use crate::processor::pin_to_cpu;
-use ropewalk_node::configuration::{Configuration, parse};
-use ropewalk_node::run::{RunHandle, launch};
+use ropewalk_config::{Configuration, parse};
+use ropewalk_run::{RunHandle, launch};
 use ropewalk_terms::{Counter, EventKey};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+pub mod choosing;
 pub mod control;
 pub mod files;
 pub mod filter;

@@ -1,7 +1,7 @@
 //! The command line of the laboratory.
 
 use clap::{Args, Parser, Subcommand};
-use ropewalk_node::quantity::Time;
+use ropewalk_config::quantity::Time;
 use std::path::PathBuf;
 
 /// The laboratory of Ropewalk: benches, simulations, and bare probes of the machine.

@@ -3,7 +3,7 @@
 //! To update the files: `ROPEWALK_BLESS=1 cargo test -p ropewalk-lab --bin ropewalk-lab schemas`.
 
 use crate::sizing::SizingReport;
-use ropewalk_node::schemas::schema_of;
+use ropewalk_run::schemas::schema_of;
 use ropewalk_sim::campaign::Summary;
 use schemars::Schema;
 

@@ -3,9 +3,9 @@
 use crate::arguments::SimulateOptions;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use ropewalk_config::quantity::{Bandwidth, Bytes, Time};
 use ropewalk_console::exit::{self, Failure};
 use ropewalk_console::grouped;
-use ropewalk_node::quantity::{Bandwidth, Bytes, Time};
 use ropewalk_sim::sizing::{Buffer, Chart, Curve, FlowOutcome, Latency, Outcome, Resource, SizingFile, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;

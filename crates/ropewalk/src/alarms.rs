@@ -1,7 +1,7 @@
 //! Alarms, for `ctl`.
 
+use ropewalk_config::quantity::Time;
 use ropewalk_control::{Client, ClientError, Replied};
-use ropewalk_node::quantity::Time;
 use serde_json::Value;
 
 /// Says that somebody knows of an alarm.

@@ -1,8 +1,8 @@
 //! What can be asked for on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ropewalk_node::configuration::{FileBasedSection, StreamSection, TriggerChoice};
-use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
+use ropewalk_config::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
+use ropewalk_config::{FileBasedSection, StreamSection, TriggerChoice};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::path::PathBuf;
 
@@ -501,7 +501,7 @@ pub(crate) struct RunLimits {
     pub(crate) keep: Option<Bytes>,
     /// What is to be said of the run in its account, such as beam=120GeV; as often as wanted. `required_fields` of the section run have to be said.
     #[arg(long = "field", value_name = "NAME=VALUE")]
-    pub(crate) fields: Vec<ropewalk_node::fields::Field>,
+    pub(crate) fields: Vec<ropewalk_config::fields::Field>,
     /// Print the account as JSON; the last line is one object.
     #[arg(long)]
     pub(crate) json: bool,

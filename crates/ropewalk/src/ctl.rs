@@ -2,8 +2,8 @@
 
 use crate::exit::{self, Failure};
 use clap::Args;
+use ropewalk_config::quantity::Time;
 use ropewalk_control::{Client, ClientError, Replied, Token};
-use ropewalk_node::quantity::Time;
 use ropewalk_terms::Utc;
 use std::path::PathBuf;
 

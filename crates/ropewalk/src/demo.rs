@@ -3,11 +3,11 @@
 use crate::arguments::{DemoOptions, InitKind, InitOptions};
 use crate::exit::{self, Failure};
 use crate::running::{Controlled, Limits, take_run};
+use ropewalk_config::fields::Fields;
+use ropewalk_config::quantity::{Bytes, Time};
+use ropewalk_config::{Emulate, alarm_rules, parse};
 use ropewalk_control::ControlConfig;
-use ropewalk_node::configuration::{Emulate, alarm_rules, parse};
-use ropewalk_node::fields::Fields;
-use ropewalk_node::quantity::{Bytes, Time};
-use ropewalk_node::session::{AfterRun, Launcher, Patience};
+use ropewalk_run::session::{AfterRun, Launcher, Patience};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, IsTerminal, Write};

@@ -8,15 +8,16 @@ use crate::running::Interrupts;
 use clap::{Args, Subcommand, ValueEnum};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ropewalk_config::ByteOrigin;
+use ropewalk_config::quantity::{Bandwidth, Bytes, ChunkBytes, Time};
+use ropewalk_config::{Blocks, ServeSection};
+use ropewalk_engine::stream::{ClientConfig, ClientReport};
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::source::felix::{EmulatedCardConfig, FaultShare, Faults};
 use ropewalk_flow::stream::SubscriberAccount;
-use ropewalk_node::configuration::{self, Blocks, ServeSection};
-use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
-use ropewalk_node::offline::felix::{self, DecodeReport, ELinks};
-use ropewalk_node::offline::{ByteOrigin, OfflineError};
-use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Time};
-use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving};
+use ropewalk_run::{CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving};
+use ropewalk_tools::OfflineError;
+use ropewalk_tools::felix::{self, DecodeReport, ELinks};
 use ropewalk_wire::felix::{ELINKS, ELink};
 use ropewalk_wire::stream::{
     Balance, Down, DownRefusal, End, LARGEST_DOWN_BYTES, MOST_RANGES, Policy, Range, Share, Subscribe,
@@ -152,7 +153,7 @@ fn serve(options: &ServeOptions) -> Result<u8, Failure> {
     let offers = offers(options)?;
     let interrupts = interrupts()?;
     let begin = Instant::now();
-    let served = run::serve(&offers, |serving| {
+    let served = ropewalk_run::serve(&offers, |serving| {
         if let Serving::Listens(name, address) = serving {
             say!("ready {name} {address}");
         }
@@ -181,7 +182,7 @@ fn serve(options: &ServeOptions) -> Result<u8, Failure> {
 fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
     let is_configuration = options.file.extension().is_some_and(|extension| extension == "toml");
     let mut offers = if is_configuration {
-        CardOffer::of_configuration(&configuration::read_pull(&options.file)?)?
+        CardOffer::of_configuration(&ropewalk_config::read_pull(&options.file)?)?
     } else {
         let origin = ByteOrigin::File(options.file.clone());
         vec![CardOffer {
@@ -225,10 +226,10 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
 
 /// Writes a card's blocks for the run that started this process.
 fn card(options: &CardOptions) -> Result<u8, Failure> {
-    let configuration = configuration::read_pull(&options.config)?;
+    let configuration = ropewalk_config::read_pull(&options.config)?;
     let interrupts = interrupts()?;
     tell!("{} is written by process {}", options.name, std::process::id());
-    run::write_card(&configuration, &options.name, options.events, || interrupts.count() == 0)?;
+    ropewalk_run::write_card(&configuration, &options.name, options.events, || interrupts.count() == 0)?;
     Ok(exit::GOOD)
 }
 
@@ -263,7 +264,7 @@ fn subscribe(options: &SubscribeOptions) -> Result<u8, Failure> {
     let mut came: BTreeMap<u16, ELinkCounts> = BTreeMap::new();
     let (interrupts, begin, duration) = (interrupts()?, Instant::now(), options.duration.map(|time| time.0));
     let is_over = || interrupts.count() > 0 || duration.is_some_and(|most| begin.elapsed() >= most);
-    let report = run::subscribe(
+    let report = ropewalk_run::subscribe(
         config,
         |head, payload| {
             let elink = head.elink.number();

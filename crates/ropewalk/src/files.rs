@@ -8,14 +8,14 @@ use crate::foreign::{self, is_meant};
 use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use crate::running::{Limits, take_run};
-use ropewalk_node::configuration::{self, written_version};
-use ropewalk_node::fields::Fields;
-use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
-use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
-use ropewalk_node::offline::{self, segment_files};
-use ropewalk_node::run::Registry;
-use ropewalk_node::session::{AfterRun, Launcher, Patience};
+use ropewalk_config::fields::Fields;
+use ropewalk_config::written_version;
+use ropewalk_run::Registry;
+use ropewalk_run::session::{AfterRun, Launcher, Patience};
 use ropewalk_terms::SourceId;
+use ropewalk_tools::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
+use ropewalk_tools::foreign::{Converted, Recorded, of_recordings};
+use ropewalk_tools::segment_files;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     if foreign::is_meant(&options.directories, options.format.as_ref())? {
         return foreign::verify(options);
     }
-    let report = offline::verify(&options.directories)?;
+    let report = ropewalk_tools::verify(&options.directories)?;
     if options.json {
         print_json(&report)?;
     } else {
@@ -63,7 +63,7 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     if foreign::is_meant(&[&options.path], options.format.as_ref())? {
         return foreign::inspect(options);
     }
-    offline::segment_files(&[&options.path])?;
+    ropewalk_tools::segment_files(&[&options.path])?;
     if options.json || options.record.is_some() {
         let text =
             "--record and --json are for files of other formats; a run file has --event KEY, and `verify --json`";
@@ -71,15 +71,15 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     }
     let mut out = std::io::stdout().lock();
     if options.readings {
-        offline::show_readings(&options.path, &mut out)?;
+        ropewalk_tools::show_readings(&options.path, &mut out)?;
         return Ok(exit::GOOD);
     }
-    let wanted = offline::InspectOptions {
+    let wanted = ropewalk_tools::InspectOptions {
         event: options.event,
         records: options.records,
-        ..offline::InspectOptions::default()
+        ..ropewalk_tools::InspectOptions::default()
     };
-    offline::inspect(&options.path, &wanted, &mut out)?;
+    ropewalk_tools::inspect(&options.path, &wanted, &mut out)?;
     Ok(exit::GOOD)
 }
 
@@ -92,19 +92,19 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
             "a rate, --port and --format are for captures and files of other formats: --to udp://... or tcp://...";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let wanted = offline::ReplayOptions {
+    let wanted = ropewalk_tools::ReplayOptions {
         sources: options.sources.iter().copied().map(SourceId).collect(),
         in_time: options.speed == Speed::Recorded,
         times: u64::from(!options.repeat),
     };
-    let sent = offline::replay(&options.directories, &wanted, |_| TcpStream::connect(&options.to))?;
+    let sent = ropewalk_tools::replay(&options.directories, &wanted, |_| TcpStream::connect(&options.to))?;
     let (events, fragments, bytes) = (grouped(sent.events), grouped(sent.fragments), grouped(sent.bytes));
     say!("sent {events} events, {fragments} fragments, {bytes} bytes");
     Ok(exit::with_reasons(&sent.status))
 }
 
 pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
-    let report = offline::recover(&options.directory)?;
+    let report = ropewalk_tools::recover(&options.directory)?;
     if options.json {
         print_json(&report)?;
     } else {
@@ -156,7 +156,7 @@ fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
     let failed = |error| Failure::Environment(format!("{}: cannot make a run directory here: {error}", to.display()));
     let run = Registry::open(to).and_then(|registry| registry.next_run()).map_err(failed)?;
     let format = options.from.map(|name| name.0);
-    let converted = ropewalk_node::offline::foreign::convert(&options.files, format, &run.path, run.run);
+    let converted = ropewalk_tools::foreign::convert(&options.files, format, &run.path, run.run);
     let converted = converted.inspect_err(|_| {
         // What holds something stays.
         let _ = std::fs::remove_dir(&run.path);
@@ -168,7 +168,7 @@ fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
 /// Takes a run of what was recorded of a configuration's sources.
 fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     let Recorded { mut configuration, left_out } =
-        of_recordings(&configuration::read_pull(config)?, &options.files, &options.source)?;
+        of_recordings(&ropewalk_config::read_pull(config)?, &options.files, &options.source)?;
     for name in left_out {
         tell!("warning: {name} is left out: nothing in the configuration describes its frames");
     }

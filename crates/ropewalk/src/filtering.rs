@@ -6,10 +6,9 @@ use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use crate::running::{Interrupts, warn};
 use ropewalk_flow::files::BrokerConfig;
-use ropewalk_node::configuration;
-use ropewalk_node::file_based::{BrokerOptions, FilesSummary, Place, UnitTask, serve_files};
-use ropewalk_node::run::launch_filter_node;
 use ropewalk_plugin::filter::FilterConfig;
+use ropewalk_run::launch_filter_node;
+use ropewalk_tools::file_based::{BrokerOptions, FilesSummary, Place, UnitTask, serve_files};
 use ropewalk_wire::frame::FrameError;
 use ropewalk_wire::gateway::{Frame, Message, Stream};
 use std::io::{BufWriter, Read, Write};
@@ -60,7 +59,7 @@ pub(crate) fn filter_unit(options: &FilterUnitOptions) -> Result<u8, Failure> {
 
 /// Is a filter node until it is interrupted.
 pub(crate) fn filter_node(options: &FilterNodeOptions) -> Result<u8, Failure> {
-    let configuration = configuration::read_pull(&options.config)?;
+    let configuration = ropewalk_config::read_pull(&options.config)?;
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut node = launch_filter_node(&configuration, &options.listen)?;
     warn(node.warnings());

@@ -7,8 +7,8 @@ use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_flow::sniff::{Findings, Group, Transport};
-use ropewalk_node::offline::OfflineError;
-use ropewalk_node::offline::foreign::{
+use ropewalk_tools::OfflineError;
+use ropewalk_tools::foreign::{
     CountingReport, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, InspectReport, NoTarget,
     Pace, PeerHole, RecordReport, SniffReport, Sniffed, SourceReport, Target, draft_text, inspect_foreign, is_foreign,
     replay_foreign, show_record, sniff_connections, sniff_datagrams, sniff_file,

@@ -6,7 +6,7 @@ use crate::output::{print_json, write_results};
 use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ropewalk_node::monitoring::{Histograms, MergeError, merge};
+use ropewalk_run::monitoring::{Histograms, MergeError, merge};
 
 pub(crate) fn histograms(options: &HistogramsOptions) -> Result<u8, Failure> {
     let sum = match merge(&options.directories) {

@@ -1,4 +1,4 @@
-//! The program: arguments in, text out. What it does is done by `ropewalk-node` and its neighbours.
+//! The program: arguments in, text out. What it does is done by `ropewalk-run` and the crates below it.
 
 #[macro_use(say, tell)]
 extern crate ropewalk_console;
@@ -33,7 +33,6 @@ use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
 use clap::Parser;
 use exit::Failure;
 use ropewalk_console::{exit, output};
-use ropewalk_node::configuration;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -120,7 +119,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Tune { command } => tune::tune(&command),
         Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),
         Command::Config { command: ConfigCommand::Schema } => {
-            say!("{}", configuration::schema());
+            say!("{}", ropewalk_config::schema());
             Ok(exit::GOOD)
         }
     }

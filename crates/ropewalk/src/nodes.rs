@@ -4,15 +4,15 @@ use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
 use crate::running::{Interrupts, LEAVING, Limits, conduct, controlled, fields, overrule, warn};
 use crate::topology;
-use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_unit, placement_of_node};
-use ropewalk_node::session::{AfterRun, Launcher, ManagerProcess, Patience};
+use ropewalk_config::Configuration;
+use ropewalk_run::session::{AfterRun, Launcher, ManagerProcess, Patience};
+use ropewalk_run::{Addresses, RunError, TransferSummary, launch_unit, placement_of_node};
 use ropewalk_terms::Role;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
-    let mut configuration = configuration::read_pull(&options.config)?;
+    let mut configuration = ropewalk_config::read_pull(&options.config)?;
     overrule(&mut configuration, &options.limits);
     if options.limits.output.is_some() {
         configuration.builder.iter_mut().for_each(|builder| builder.output = None);

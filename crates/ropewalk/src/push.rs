@@ -6,11 +6,11 @@ use crate::render::{disk_lines, grouped};
 use crate::running::{Interrupts, Limits, overrule, take_run, tell_summary, warn};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ropewalk_node::configuration::{self, Configuration, ConfigurationError};
-use ropewalk_node::drive::gateway::PacketSourceReport;
-use ropewalk_node::run::gateway::{FlowSummary, GatewaySnapshot, RestartSummary, SystemPart, launch_part};
-use ropewalk_node::run::{RunError, RunHandle, RunSummary};
-use ropewalk_node::session::{GatewayProcess, Launcher};
+use ropewalk_config::{Configuration, ConfigurationError};
+use ropewalk_engine::gateway::PacketSourceReport;
+use ropewalk_run::gateway::{FlowSummary, GatewaySnapshot, RestartSummary, SystemPart, launch_part};
+use ropewalk_run::session::{GatewayProcess, Launcher};
+use ropewalk_run::{RunError, RunHandle, RunSummary};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -30,7 +30,7 @@ struct PushLimits {
 
 /// One gateway, its sources and its farm being other processes.
 pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
-    let configuration = configuration::read_push(&options.config)?;
+    let configuration = ropewalk_config::read_push(&options.config)?;
     let names: Vec<&str> = configuration.gateway.iter().map(|gateway| gateway.name.as_str()).collect();
     let known = names.join(", ");
     let name = match &options.name {
@@ -48,14 +48,14 @@ pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
 
 /// Reads the configuration of a gateway from a file; the options override the file.
 fn read_gateway(file: &Path, name: &str, options: &RunLimits) -> Result<GatewayProcess, ConfigurationError> {
-    let mut configuration = configuration::read_push(file)?;
+    let mut configuration = ropewalk_config::read_push(file)?;
     overrule(&mut configuration, options);
     Ok(GatewayProcess { configuration, name: name.to_owned() })
 }
 
 /// Runs the trigger and the sources of the chosen flows.
 pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
-    let mut configuration = configuration::read_push(&options.config)?;
+    let mut configuration = ropewalk_config::read_push(&options.config)?;
     for name in &options.flow {
         if !configuration.flow.iter().any(|flow| flow.name == *name) {
             return Err(Failure::Usage(format!("no flow is named `{name}`")));
@@ -79,7 +79,7 @@ pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
 
 /// Some nodes of the farm.
 pub(crate) fn farm_node(options: &FarmNodeOptions) -> Result<u8, Failure> {
-    let mut configuration = configuration::read_push(&options.config)?;
+    let mut configuration = ropewalk_config::read_push(&options.config)?;
     if configuration.filter.is_none() {
         let emulate = configuration.farm.emulate.get_or_insert_default();
         emulate.decision_time = options.decision_time.unwrap_or(emulate.decision_time);

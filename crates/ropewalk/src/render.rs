@@ -3,12 +3,12 @@
 use crate::output;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use ropewalk_config::quantity::Bytes;
 pub(crate) use ropewalk_console::grouped;
+use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::NumberingKind;
-use ropewalk_node::drive::RunSnapshot;
-use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::{
+use ropewalk_run::{
     DiskLeft, DiskSummary, IncidentSummary, NumberingSummary, RunSummary, SynchronyVerdict, disk_error,
 };
 use ropewalk_terms::{Counter, Place};

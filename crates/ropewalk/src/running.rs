@@ -8,14 +8,14 @@ use crate::render::{
     partial_lines, restart_lines, synchrony_lines,
 };
 use crate::{push, topology};
+use ropewalk_config::fields::Fields;
+use ropewalk_config::{Configuration, alarm_rules};
 use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
-use ropewalk_node::configuration::{self, Configuration, alarm_rules};
-use ropewalk_node::fields::Fields;
-use ropewalk_node::run::{RunError, RunSummary, placement};
-use ropewalk_node::session::{
+use ropewalk_run::session::{
     AfterRun, Answer, Command, ControlHandle, Entry, EntryKind, Launch, Launcher, OperationState, Patience, Session,
     SessionConfig, SessionView, Told,
 };
+use ropewalk_run::{RunError, RunSummary, placement};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ pub(crate) struct Controlled {
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
-    let mut configuration = configuration::read(&options.config)?;
+    let mut configuration = ropewalk_config::read(&options.config)?;
     foresee(&configuration, &options.config)?;
     overrule(&mut configuration, &options.limits);
     let limits = Limits::of(&options.limits, (&options.control, options.idle), &configuration)?;
@@ -165,7 +165,7 @@ fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Co
     let last = Mutex::new(first.written.clone());
     move || {
         let unfit = |failure: Failure| RunError::Unfit(failure.to_string());
-        let mut configuration = configuration::read(&file).map_err(|error| unfit(error.into()))?;
+        let mut configuration = ropewalk_config::read(&file).map_err(|error| unfit(error.into()))?;
         overrule(&mut configuration, &limits);
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != configuration.written {

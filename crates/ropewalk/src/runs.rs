@@ -6,9 +6,9 @@ use crate::render::{grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ropewalk_config::Differences;
 use ropewalk_control::{Client, ClientError, Replied};
-use ropewalk_node::configuration::Differences;
-use ropewalk_node::run::{
+use ropewalk_run::{
     FrontEndRecord, GapRecord, Logbook, MeasureSummary, MeasureUnit, Note, NoteKind, Registry, RunRecord,
 };
 use ropewalk_terms::{RunNumber, Utc};

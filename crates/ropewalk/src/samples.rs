@@ -3,8 +3,8 @@
 use crate::exit::{self, Failure};
 use crate::render::grouped;
 use clap::Args;
+use ropewalk_config::quantity::Bytes;
 use ropewalk_control::{Client, ClientError, Replied};
-use ropewalk_node::quantity::Bytes;
 use serde_json::Value;
 
 /// Which events, and how many.

@@ -7,14 +7,14 @@ use crate::topology::TopologyReport;
 use crate::tune::plan::PlanReport;
 use crate::tune::{CheckReport, ToldApplied, ToldUndone};
 use ropewalk_doctor::Diagnosis;
-use ropewalk_node::file_based::FilesSummary;
-use ropewalk_node::monitoring::Histograms;
-use ropewalk_node::offline::VerifyReport;
-use ropewalk_node::offline::felix::DecodeReport;
-use ropewalk_node::offline::foreign::{InspectReport, SniffReport, TrialReport};
-use ropewalk_node::pages::PagesReport;
-use ropewalk_node::run::RunSummary;
-use ropewalk_node::schemas::schema_of;
+use ropewalk_engine::pages::PagesReport;
+use ropewalk_run::RunSummary;
+use ropewalk_run::monitoring::Histograms;
+use ropewalk_run::schemas::schema_of;
+use ropewalk_tools::VerifyReport;
+use ropewalk_tools::felix::DecodeReport;
+use ropewalk_tools::file_based::FilesSummary;
+use ropewalk_tools::foreign::{InspectReport, SniffReport, TrialReport};
 use schemars::Schema;
 
 #[test]

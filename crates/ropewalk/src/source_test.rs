@@ -4,10 +4,8 @@ use crate::arguments::SourceTestOptions;
 use crate::exit::{self, Failure};
 use crate::output::{print_json, write_results};
 use crate::render::grouped;
-use ropewalk_node::configuration::{self, NetworkAddress, SourceSection};
-use ropewalk_node::offline::foreign::{
-    BadReport, BoardReport, NumbersReport, TrialOptions, TrialReport, rule_of, try_layout,
-};
+use ropewalk_config::{NetworkAddress, SourceSection};
+use ropewalk_tools::foreign::{BadReport, BoardReport, NumbersReport, TrialOptions, TrialReport, rule_of, try_layout};
 use std::path::Path;
 
 /// Letters of the longest bar of a histogram.
@@ -16,7 +14,7 @@ const BAR: u64 = 40;
 const LINE: usize = 16;
 
 pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
-    let configuration = configuration::read_pull(&options.config)?;
+    let configuration = ropewalk_config::read_pull(&options.config)?;
     let found = configuration.source.iter().position(|source| source.name_or_id() == options.source);
     let Some(index) = found else {
         let names: Vec<String> = configuration.source.iter().map(SourceSection::name_or_id).collect();

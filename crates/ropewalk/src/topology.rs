@@ -5,9 +5,9 @@ use crate::exit::{self, Failure};
 use crate::files::counted;
 use crate::output::{print_json, write_results};
 use crate::running::warn;
+use ropewalk_config::Configuration;
 use ropewalk_host::{Kind, Machine, Picture, Plan};
-use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{PlacementError, RunError, placement, placement_on, unusable_libraries};
+use ropewalk_run::{PlacementError, RunError, placement, placement_on, unusable_libraries};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
     let plan = match &options.config {
         None => Plan::default(),
         Some(file) => {
-            let configuration = configuration::read_pull(file)?;
+            let configuration = ropewalk_config::read_pull(file)?;
             // A run on this machine asks it how many cores it may use at once; another machine cannot be asked.
             let is_this_one = options.root == Path::new("/");
             let plan = if is_this_one { placement(&configuration) } else { placement_on(&configuration, &machine) };
@@ -55,7 +55,7 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
 }
 
 pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
-    let configuration = configuration::read(file)?;
+    let configuration = ropewalk_config::read(file)?;
     warn(&configuration.renamed);
     if configuration.has_gateways() {
         let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
@@ -131,7 +131,7 @@ pub(crate) fn foresee(
 /// A configuration for another machine is shown where it does not fit.
 fn unfit(file: &Path, error: PlacementError) -> Failure {
     match error {
-        PlacementError::Unfit(fault) => configuration::point_at(file, &fault).into(),
+        PlacementError::Unfit(fault) => ropewalk_config::point_at(file, &fault).into(),
         other => RunError::from(other).into(),
     }
 }

@@ -6,7 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ropewalk_engine::Drive;
+use ropewalk_engine::gateway::{
+    Datagrams, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Link, NodeFilterConfig, Notice,
+};
 use ropewalk_flow::gateway::FarmNodeConfig;
+use ropewalk_flow::source::TimeDistribution;
 use ropewalk_io::packet::cable::SOURCE;
 use ropewalk_io::packet::{
     Fill, Flow, Packet, PacketError, ReceiveConfig, Receiver, Refusal, SendConfig, SendCounters, Sender, SocketReceiver,
@@ -14,11 +19,6 @@ use ropewalk_io::packet::{
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::pin_to_cpu;
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_node::drive::Drive;
-use ropewalk_node::drive::gateway::{
-    Datagrams, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Link, NodeFilterConfig, Notice,
-};
-use ropewalk_node::quantity::Times;
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{
     Credit, Decision, Decisions, MOST_DECISIONS, MOST_OUTSTANDING, Message, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES,
@@ -228,8 +228,11 @@ fn farm_node(node: u16, gateway: SocketAddrV4) -> Result<Node, PacketError> {
         patience: Duration::from_millis(100),
         largest_event: 1 << 20,
     };
-    let filter =
-        EmulatedFilterConfig { times: Times::Fixed(Duration::ZERO), at_once: MOST_OUTSTANDING as usize, accept: 0.0 };
+    let filter = EmulatedFilterConfig {
+        times: TimeDistribution::Fixed(Duration::ZERO),
+        at_once: MOST_OUTSTANDING as usize,
+        accept: 0.0,
+    };
     let filter = NodeFilterConfig::Emulated(filter);
     let (outages, is_over) = (Vec::new(), Arc::default());
     let config = FarmNodeDriveConfig { machine, gateways: vec![gateway], filter, outages, seed: node.into(), is_over };

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ropewalk_engine::Drive;
+use ropewalk_engine::gateway::{
+    Datagrams, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, ReceivingParts, SendingParts, halves,
+};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{Address, FarmConfig, Gateway, GatewayConfig, Receiver as Building};
 use ropewalk_io::packet::cable::{SINK, SOURCE};
@@ -14,10 +18,6 @@ use ropewalk_io::packet::{
 };
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::{deaf, pin_to_cpu, schedule};
-use ropewalk_node::drive::Drive;
-use ropewalk_node::drive::gateway::{
-    Datagrams, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, ReceivingParts, SendingParts, halves,
-};
 use ropewalk_terms::{Instant, RunNumber, Utc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use ropewalk_engine::gateway::Gathering;
 use ropewalk_io::packet::cable::{CARD, SINK};
 use ropewalk_io::packet::{Flow, RingConfig, RingReceiver};
 use ropewalk_io::packet::{
@@ -11,7 +12,6 @@ use ropewalk_io::packet::{
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::{Depth, pin_to_cpu, schedule};
 use ropewalk_memory::{NextPacket, PacketAllocator, PoolConfig, Staging};
-use ropewalk_node::drive::gateway::Gathering;
 use ropewalk_wire::gateway::Copying;
 
 use super::packets::Packets;

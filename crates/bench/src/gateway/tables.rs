@@ -1,6 +1,6 @@
 //! The paper's tables: one thing changed at a time, and all nine rows beside the bare loop.
 
-use ropewalk_node::drive::gateway::Gathering;
+use ropewalk_engine::gateway::Gathering;
 use ropewalk_wire::gateway::Copying;
 use serde_json::{Map, Value, json};
 

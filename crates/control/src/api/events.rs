@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::tap::{Asked, EventSample, EventSelection};
+use ropewalk_engine::tap::{Asked, EventSample, EventSelection};
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
 use tokio::time::Instant;

@@ -15,7 +15,7 @@ use axum::middleware::{from_fn_with_state, map_response, map_response_with_state
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::session::{ControlHandle, RequestRefusal};
+use ropewalk_run::session::{ControlHandle, RequestRefusal};
 use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use utoipa::OpenApi;

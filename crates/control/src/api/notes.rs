@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::run::Registry;
+use ropewalk_run::Registry;
 use serde::Serialize;
 use std::io::{self, ErrorKind};
 use utoipa::{OpenApi, ToSchema};
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Router<Shared> {
 
 /// An entry of the logbook.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "what the document says of `ropewalk_node::run::Note`")]
+#[expect(dead_code, reason = "what the document says of `ropewalk_run::Note`")]
 pub(super) struct Note {
     /// Its time, in nanoseconds since 1970 UTC.
     at_ns: i64,

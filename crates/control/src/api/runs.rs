@@ -9,8 +9,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use ropewalk_node::run::{ACCOUNT, FileName, MOST_FILES, Note, Registry, StoredFiles};
-use ropewalk_node::session::{OperationState, SessionView};
+use ropewalk_run::session::{OperationState, SessionView};
+use ropewalk_run::{ACCOUNT, FileName, MOST_FILES, Note, Registry, StoredFiles};
 use ropewalk_terms::RunNumber;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
@@ -100,7 +100,7 @@ async fn runs(Of(shared): Of<Shared>, Query(page): Query<RunPage>) -> Response {
     )
 )]
 async fn run(Of(shared): Of<Shared>, Path(number): Path<u32>) -> Response {
-    let name = ropewalk_node::run::directory_name(RunNumber(number));
+    let name = ropewalk_run::directory_name(RunNumber(number));
     let path = shared.output.join(name).join(ACCOUNT);
     let read = move || {
         if std::fs::metadata(&path)?.len() > ACCOUNT_BYTES {
@@ -122,7 +122,7 @@ const FILES: usize = 50;
 /// (the destination confirmed its checksum), `set_aside` (it made file-based filter units crash).
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "what the document says of `ropewalk_node::run::FileState`")]
+#[expect(dead_code, reason = "what the document says of `ropewalk_run::FileState`")]
 enum RunFileState {
     Open,
     Closed,
@@ -132,7 +132,7 @@ enum RunFileState {
 
 /// A file of a run.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "what the document says of `ropewalk_node::run::StoredFile`")]
+#[expect(dead_code, reason = "what the document says of `ropewalk_run::StoredFile`")]
 struct RunFile {
     /// Its path, relative to the output directory; absolute if it is on another disk.
     path: String,
@@ -152,7 +152,7 @@ struct RunFile {
 
 /// Files of a run, newest first.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "what the document says of `ropewalk_node::run::StoredFiles`")]
+#[expect(dead_code, reason = "what the document says of `ropewalk_run::StoredFiles`")]
 struct RunFiles {
     /// The run; null if there is none.
     run: Option<u32>,

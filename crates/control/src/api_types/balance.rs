@@ -1,6 +1,6 @@
 //! The ledger.
 
-use ropewalk_node::session::SessionView;
+use ropewalk_run::session::SessionView;
 use ropewalk_terms::{Counter, EventAccount, FragmentAccount, Ledger};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use ropewalk_engine::tap::{EventSample, SampledFragment};
 use ropewalk_monitor::alarms::Alarms;
 use ropewalk_monitor::bottleneck::Finding;
 use ropewalk_monitor::history::{SERIES, Stretch};
 use ropewalk_monitor::incidents::{Incident as Known, Incidents as AllKnown};
 use ropewalk_monitor::{Distribution, RunTrend, Sample};
-use ropewalk_node::run::{HistogramCounts, SourceHistograms};
-use ropewalk_node::session::SessionView;
-use ropewalk_node::tap::{EventSample, SampledFragment};
+use ropewalk_run::session::SessionView;
+use ropewalk_run::{HistogramCounts, SourceHistograms};
 use ropewalk_terms::{MEASURES, Measure, SourceId, Unit, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;

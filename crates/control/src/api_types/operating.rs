@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ropewalk_node::drive::Part;
-use ropewalk_node::session::{self, RestartOutcome, RestartTold, SessionView};
+use ropewalk_engine::Part;
+use ropewalk_run::session::{self, RestartOutcome, RestartTold, SessionView};
 use ropewalk_terms::{EventKey, SourceId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -112,7 +112,7 @@ pub(crate) struct Restarted {
 
 impl Restarted {
     pub(crate) fn of(told: &RestartTold) -> Self {
-        let source = |one: &ropewalk_node::session::Restarted| RestartedSource {
+        let source = |one: &ropewalk_run::session::Restarted| RestartedSource {
             source: one.source.0,
             out_from: one.from.map(|key| key.to_string()),
         };
@@ -170,7 +170,7 @@ pub(crate) struct Parameter {
 
 /// Returns all parameters that can be changed during a run.
 pub(crate) fn parameters(view: &SessionView) -> Vec<Parameter> {
-    let parameter = |one: &ropewalk_node::session::LiveParameter| Parameter {
+    let parameter = |one: &ropewalk_run::session::LiveParameter| Parameter {
         name: one.name.clone(),
         value: one.text(one.value),
         configured: one.text(one.configured),
@@ -187,7 +187,7 @@ fn explanation(help: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
 
-    use ropewalk_node::session::Subject;
+    use ropewalk_run::session::Subject;
     use ropewalk_terms::Parameter as Known;
 
     use super::*;

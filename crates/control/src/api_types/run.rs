@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ropewalk_monitor::Rates;
-use ropewalk_node::session::{Answer, Command, Entry, SessionView, Told};
+use ropewalk_run::session::{Answer, Command, Entry, SessionView, Told};
 use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, Role, SourceCounts};
 use serde::Serialize;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
@@ -53,7 +53,7 @@ impl State {
             at_ns: view.at.0,
             state: view.state.name(),
             since_ns: view.since.0,
-            task: view.task.map(ropewalk_node::session::Task::name),
+            task: view.task.map(ropewalk_run::session::Task::name),
             allowed: view.allowed().iter().map(|command| command.name()).collect(),
             trouble: view.trouble.clone(),
             run: view.run.map(|run| run.0),

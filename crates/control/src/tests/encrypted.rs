@@ -5,7 +5,7 @@
 use super::Setup;
 use crate::accept_loop::{AcceptLoop, SPEAK_TLS};
 use crate::{Client, ClientError, Identity, TlsError};
-use ropewalk_node::configuration::ControlSection;
+use ropewalk_config::ControlSection;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;

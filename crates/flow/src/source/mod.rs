@@ -211,6 +211,63 @@ impl SizeDistribution {
     }
 }
 
+/// The distribution of times that something takes.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum TimeDistribution {
+    /// Always as long.
+    Fixed(Duration),
+    /// Every time between the two is equally likely.
+    Uniform {
+        /// The shortest.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+    /// Short ones are the most frequent, as of work that may end at any moment.
+    Exponential {
+        /// The mean.
+        mean: Duration,
+    },
+    /// The logarithm is normally distributed: a few take very long, as filters do.
+    Lognormal {
+        /// The mean of the times (not of their logarithms).
+        mean: Duration,
+        /// The deviation of the natural logarithm.
+        sigma: f64,
+    },
+}
+
+impl TimeDistribution {
+    /// A century: a few times that fits into 64 bits of nanoseconds, so that sums need no care.
+    pub const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+    /// The next time, at most [`Self::MOST`].
+    pub fn next(self, random: &mut Random) -> Duration {
+        match self {
+            Self::Fixed(time) => time,
+            Self::Uniform { least, most } => least + (most - least).mul_f64(random.unit()),
+            Self::Exponential { mean } => bounded(random.exponential(mean.as_secs_f64())),
+            Self::Lognormal { mean, sigma } => {
+                bounded(mean.as_secs_f64() * (sigma * random.normal() - sigma * sigma / 2.0).exp())
+            }
+        }
+    }
+
+    /// The mean.
+    pub fn mean(self) -> Duration {
+        match self {
+            Self::Fixed(time) => time,
+            Self::Uniform { least, most } => (least + most) / 2,
+            Self::Exponential { mean } | Self::Lognormal { mean, .. } => mean,
+        }
+    }
+}
+
+/// What has no end is cut at [`TimeDistribution::MOST`].
+fn bounded(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.min(TimeDistribution::MOST.as_secs_f64()))
+}
+
 /// Pseudo-random numbers from a seed. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);

@@ -8,7 +8,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Gauge, Paragraph, Row, Sparkline, Table, TableState, Tabs, Wrap};
-use ropewalk_node::quantity::Bytes;
+use ropewalk_config::quantity::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

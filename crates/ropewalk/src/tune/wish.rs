@@ -1,13 +1,13 @@
 //! What a configuration needs of the host.
 
 use crate::exit::Failure;
-use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
-use ropewalk_node::configuration::{
-    self, Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, ThreadRule,
+use ropewalk_config::quantity::SizeDistribution;
+use ropewalk_config::{
+    Configuration, FlowSection, NetworkAddress, PlacementChoice, ReadoutSection, ReceiveChoice, ThreadRule,
 };
-use ropewalk_node::quantity::SizeDistribution;
-use ropewalk_node::run::gateway::{gateway_placement_on, receiving_threads};
-use ropewalk_node::run::placement_on;
+use ropewalk_host::{Card, CardKind, Decision, Kind, Machine, Plan};
+use ropewalk_run::gateway::{gateway_placement_on, receiving_threads};
+use ropewalk_run::placement_on;
 use ropewalk_tune::{Feeding, Placed, Transport, Wish};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -49,7 +49,7 @@ fn resolved(output: &Path) -> PathBuf {
 }
 
 fn of_machine(file: &Path, machine: &Machine) -> Result<Wish, Failure> {
-    let configuration = configuration::read(file)?;
+    let configuration = ropewalk_config::read(file)?;
     if configuration.has_gateways() {
         return Ok(of_push(&configuration, machine));
     }

@@ -3,8 +3,8 @@
 use crate::forms::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{TemporaryDirectory, wait_for};
-use ropewalk_node::offline::RunReader;
 use ropewalk_terms::{Attempt, Cause, EventKey, RunNumber, SourceId, Verdict};
+use ropewalk_tools::RunReader;
 use ropewalk_wire::filter_node::{
     EventHead, FILTER_NODE_VERSION, FRAME_BYTES, Frame, Kind, decode_decision, encode_begin, encode_event, encode_hello,
 };

@@ -30,7 +30,7 @@ mod referee;
 mod reference;
 mod splitters;
 mod statuses;
-#[path = "../../../node/tests/support/mod.rs"]
+#[path = "../../../run/tests/support/mod.rs"]
 mod support;
 mod topology;
 mod tune;

@@ -2,7 +2,7 @@
 
 use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, TemporaryDirectory, free_address, wait_for};
-use ropewalk_node::offline::RunIndex;
+use ropewalk_tools::RunIndex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -7,8 +7,8 @@ use super::outcome::{Broken, Checker};
 use super::referee::{Record, Timeline};
 use super::scenario::Scenario;
 use super::world::World;
+use ropewalk_engine::RunSnapshot;
 use ropewalk_flow::control::RunCommand;
-use ropewalk_node::drive::RunSnapshot;
 use ropewalk_terms::{Cause, EventKey, Instant, SourceId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(super) struct Masked(BTreeMap<SourceId, Vec<(EventKey, EventKey)>>);
 impl Masked {
     fn of(snapshot: &RunSnapshot) -> Self {
         let intervals = snapshot.masks.iter().map(|(&source, record)| {
-            let interval = |one: &ropewalk_node::drive::MaskedInterval| (one.from, one.to.unwrap_or(EventKey::MAX));
+            let interval = |one: &ropewalk_engine::MaskedInterval| (one.from, one.to.unwrap_or(EventKey::MAX));
             (source, record.intervals.iter().map(interval).collect())
         });
         Self(intervals.collect())

@@ -6,12 +6,12 @@ use super::fault::Place;
 use super::outcome::{Broken, Checker};
 use super::recorder::{Happening, Shared};
 use super::scenario::Scenario;
+use ropewalk_engine::Drive;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{
     Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage,
 };
 use ropewalk_memory::Slice;
-use ropewalk_node::drive::Drive;
 use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;

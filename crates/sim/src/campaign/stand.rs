@@ -6,12 +6,12 @@
 //! ```
 
 use super::outcome::{Broken, Checker};
+use ropewalk_engine::{Entrance, Identity, Incoming, MessageReader, Outbox, ReadoutDrive, ReadoutDriveConfig};
 use ropewalk_flow::messages::{Announce, Batch, Fragment, Message, Release, ReleaseEntry, Start};
 use ropewalk_flow::readout::{Format, Readout, ReadoutConfig, SourceConfig};
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
-use ropewalk_node::drive::{Entrance, Identity, Incoming, MessageReader, Outbox, ReadoutDrive, ReadoutDriveConfig};
 use ropewalk_terms::{Epoch, EventKey, FragmentAccount, Incarnation, Instant, NodeId, Outcome, RunNumber, SourceId};
 use ropewalk_wire::description::Description;
 use std::time::Duration;

@@ -12,10 +12,10 @@ use super::content::mixed;
 use super::draw::Draw;
 use super::outcome::{Broken, Checker};
 use super::stand::pool;
+use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_node::drive::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };

@@ -22,9 +22,9 @@ pub use nodes::{builder, manager, readout, synchrony};
 pub use router::router;
 
 use crate::sizing::SizingFile;
+use ropewalk_config::quantity::{Bandwidth, Bytes, Rate, Size, Time, Times};
+use ropewalk_config::{ConfigurationError, parse};
 use ropewalk_flow::source::Random;
-use ropewalk_node::configuration::{ConfigurationError, parse};
-use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, Time, Times};
 use ropewalk_wire::run_file::SegmentName;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -79,8 +79,8 @@ pub fn quantity(bytes: &[u8]) {
         read::<Time>(line).inspect(|time| assert!(*time <= Time::MOST, "{line}"));
         if let Some(times) = read::<Times>(line) {
             let mut random = Random::new(1, 0);
-            assert!(times.mean() <= Time::MOST.0, "{line}");
-            (0..16).for_each(|_| assert!(times.next(&mut random) <= Time::MOST.0, "{line}"));
+            assert!(times.0.mean() <= Time::MOST.0, "{line}");
+            (0..16).for_each(|_| assert!(times.0.next(&mut random) <= Time::MOST.0, "{line}"));
         }
         if let Some(name) = read::<SegmentName>(line) {
             assert_eq!(name.to_string().parse(), Ok(name), "a name is read as it is written");

@@ -3,9 +3,9 @@
 
 use super::push::{self, PushSystem};
 use super::{Outcome, simulate};
+use ropewalk_config::quantity::{Bandwidth, Bytes, Rate, Size, SizeDistribution, Time, Times, TriggerRate};
+use ropewalk_config::{ConfigurationError, Fault, parse_as, read_text};
 use ropewalk_flow::manager::AssignPolicy;
-use ropewalk_node::configuration::{ConfigurationError, Fault, parse_as, read_text};
-use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, SizeDistribution, Time, Times, TriggerRate};
 use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_wire::felix::BlockFormat;
 use ropewalk_wire::{ferol, generic};

@@ -463,7 +463,7 @@ impl World<'_> {
             && let Some(slot) = unit.filter.waiting.pop_front()
         {
             unit.filter.free -= 1;
-            let takes = time.next(&mut unit.random).as_nanos() as u64;
+            let takes = time.0.next(&mut unit.random).as_nanos() as u64;
             unit.filter.busy += takes;
             self.queue.push(self.now + takes, Step::Filtered { builder: index, slot });
             if self.system.builder.acknowledge == AcknowledgementLevel::Handed {

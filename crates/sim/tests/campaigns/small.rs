@@ -390,10 +390,10 @@ mod filing {
 mod storing {
     use super::{equal_runs, seeds};
     use ropewalk_io::disk::SimulatedStorage;
-    use ropewalk_node::offline::{recover, verify};
     use ropewalk_sim::campaign::run_storing;
     use ropewalk_sim::campaign::storing::{Accident, Scenario, World};
     use ropewalk_terms::AcknowledgementLevel;
+    use ropewalk_tools::{recover, verify};
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ const ISLANDS: &[(&str, &str)] = &[
     ("crates/plugin/", "functions of loaded libraries"),
     ("crates/limits/", "bare probes stand right on the system calls"),
     ("crates/bench/", "bare probes stand right on the system calls"),
-    ("crates/node/tests/support/counting.rs", "a counting allocator cannot be written without"),
+    ("crates/engine/tests/support/counting.rs", "a counting allocator cannot be written without"),
 ];
 
 /// Crates that parse or decide: no module of theirs can allow `unsafe` again.

@@ -40,5 +40,5 @@ fn printing_is_seen_and_tests_may_print() {
     let text = "fn a() {\n    println!(\"x\");\n    // print!\n    let println = 1;\n    eprint!(\"y\");\n}\n#[cfg(test)]\nmod tests {\n    fn b() { println!(\"z\"); }\n}\n";
     let lines: Vec<usize> = findings("a.rs", text).into_iter().map(|finding| finding.line).collect();
     assert_eq!(lines, [2, 5]);
-    assert!(is_product("crates/node/src/run/handle.rs") && !is_product("crates/node/src/session/tests.rs"));
+    assert!(is_product("crates/run/src/handle.rs") && !is_product("crates/run/src/session/tests.rs"));
 }

@@ -20,6 +20,9 @@ use super::content::mixed;
 use super::draw::Draw;
 use super::outcome::{Broken, Checker};
 use super::stand::pool;
+use ropewalk_engine::{
+    EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
+};
 use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource};
 use ropewalk_flow::filter::{
     Decision, ERROR_STREAM, FarmConfig, HistogramShape, LumisectionRecord, StreamConfig, Streams,
@@ -29,9 +32,6 @@ use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_io::simulated::{Faults, Network, SimulatedConfig};
 use ropewalk_memory::Staging;
-use ropewalk_node::drive::{
-    EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
-};
 use ropewalk_terms::{
     Cause, Ending, Incarnation, Instant, NodeId, Outcome, RunNumber, SourceId, TriggerBits, Utc, Verdict,
 };

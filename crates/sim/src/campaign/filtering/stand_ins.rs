@@ -6,6 +6,7 @@ use crate::campaign::content::mixed;
 use crate::campaign::draw::Draw;
 use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::stand::pool;
+use ropewalk_engine::{FilterLink, FilterSight, NotBelieved, Offered, Said, UnitDecision};
 use ropewalk_flow::builder::{Builder, BuilderAction, EventView};
 use ropewalk_flow::filter::{Fill, HistogramShape};
 use ropewalk_flow::messages::{
@@ -14,7 +15,6 @@ use ropewalk_flow::messages::{
 use ropewalk_io::simulated::Simulated;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{ByteQueue, Owner, Payload, Pool, Staging};
-use ropewalk_node::drive::{FilterLink, FilterSight, NotBelieved, Offered, Said, UnitDecision};
 use ropewalk_terms::{Attempt, Ending, EventKey, Instant, RunNumber, SourceId};
 use ropewalk_wire::filter_node::{
     DecisionHead, DeclaredHistogram, EVENT_HEAD, EventHead, FILTER_NODE_VERSION, FRAGMENT_HEAD, FRAME_BYTES, Frame,

@@ -16,6 +16,10 @@ use super::node::{Machine, NodeDisk};
 use super::outcome::{Broken, Checker};
 use super::reign::{Line, SharedService};
 use super::scenario::{End, Managers, Scenario};
+use ropewalk_engine::{
+    BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
+    ReadoutDriveConfig, Refusal, StandbyDrive, Standing, Storage, StorageConfig, StreamStorage,
+};
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
 use ropewalk_flow::manager::{ManagerConfig, ManagerState};
 use ropewalk_flow::messages::LumisectionEnd;
@@ -23,10 +27,6 @@ use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::{Network, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_node::drive::{
-    BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
-    ReadoutDriveConfig, Refusal, StandbyDrive, Standing, Storage, StorageConfig, StreamStorage,
-};
 use ropewalk_terms::{
     AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc,
 };

@@ -8,6 +8,12 @@ use super::referee::Shared;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Directory, Inlet, Line, Lines, Outlet, Tampering};
 use crate::campaign::node::{NodeClock, NodeDisk};
+use ropewalk_engine::gateway::{
+    Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
+    GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, OrderBoard,
+    PacketSourceDrive, PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
+};
+use ropewalk_engine::{Drive, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};
@@ -16,12 +22,6 @@ use ropewalk_io::packet::simulated::PacketNetwork;
 use ropewalk_io::packet::{Flow, MemoryInUse, ReceiveConfig, SendConfig};
 use ropewalk_io::simulated::Network;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_node::drive::gateway::{
-    Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
-    GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, OrderBoard,
-    PacketSourceDrive, PacketSourceDriveConfig, ReceivingDrive, ReceivingParts, SendingDrive, SendingParts, halves,
-};
-use ropewalk_node::drive::{Drive, Storage, StorageConfig};
 use ropewalk_terms::{Incarnation, Instant, NodeId, RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};

@@ -11,10 +11,10 @@ use ropewalk_flow::gateway::{
     ThrottleConfig, headroom,
 };
 use ropewalk_flow::source::SizeDistribution;
+use ropewalk_flow::source::TimeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::simulated::PacketFaults;
 use ropewalk_io::simulated::Faults;
-use ropewalk_node::quantity::Times;
 use ropewalk_terms::{EventKey, Incarnation, SourceId};
 use std::fmt;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub struct Timing {
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeSetting {
     /// How long a decision takes.
-    pub times: Times,
+    pub times: TimeDistribution,
     /// Decisions that are worked on at once.
     pub at_once: usize,
     /// Events that it takes without a decision.
@@ -320,7 +320,7 @@ impl Scenario {
     /// Two flows, two gateways and two nodes, and nothing goes wrong.
     pub fn quiet(seed: u64) -> Self {
         let milliseconds = Duration::from_millis;
-        let times = Times::Uniform { least: Duration::from_micros(100), most: milliseconds(1) };
+        let times = TimeDistribution::Uniform { least: Duration::from_micros(100), most: milliseconds(1) };
         let farm = FarmSetting {
             largest_push: 1472,
             outstanding: 64,
@@ -475,9 +475,9 @@ impl Scenario {
     fn draw_node(draw: &mut Draw) -> NodeSetting {
         let microseconds = Duration::from_micros;
         let times = draw.of(&[
-            Times::Uniform { least: microseconds(50), most: microseconds(500) },
-            Times::Exponential { mean: microseconds(1000) },
-            Times::Uniform { least: microseconds(100), most: microseconds(40_000) },
+            TimeDistribution::Uniform { least: microseconds(50), most: microseconds(500) },
+            TimeDistribution::Exponential { mean: microseconds(1000) },
+            TimeDistribution::Uniform { least: microseconds(100), most: microseconds(40_000) },
         ]);
         NodeSetting { times, at_once: draw.of(&[1, 4, 64]), window: draw.of(&[1, 8, 64, 256]) }
     }

@@ -9,6 +9,7 @@ use super::member::Place;
 use super::referee::Shared;
 use crate::campaign::node::NodeClock;
 use crate::campaign::outcome::{Broken, Checker};
+use ropewalk_engine::gateway::{Connections, Link};
 use ropewalk_io::packet::simulated::{SimulatedReceiver, SimulatedSender};
 use ropewalk_io::packet::{
     Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender, over_v4,
@@ -16,7 +17,6 @@ use ropewalk_io::packet::{
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, Event, Peer, SendError};
 use ropewalk_memory::{Pool, Slice};
-use ropewalk_node::drive::gateway::{Connections, Link};
 use ropewalk_terms::Instant;
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

@@ -9,8 +9,8 @@ use ropewalk_flow::gateway::{
     ReceiveQueue, ThrottleConfig,
 };
 use ropewalk_flow::source::Random;
+use ropewalk_flow::source::TimeDistribution;
 use ropewalk_memory::Payload;
-use ropewalk_node::quantity::Times;
 use ropewalk_terms::{EventKey, Incarnation, Instant, SourceId};
 use ropewalk_wire::gateway::{Frame, Message, PushView, Throttle};
 use std::cmp::Reverse;
@@ -319,7 +319,7 @@ pub(super) struct Node {
     /// By queue of its gateway.
     machines: Vec<FarmNode>,
     /// By flow: how long a decision takes, and which part is accepted.
-    flows: Vec<(Times, f64)>,
+    flows: Vec<(TimeDistribution, f64)>,
     cores: usize,
     random: Random,
     waiting: VecDeque<Task>,
@@ -349,7 +349,7 @@ impl Node {
         };
         Self {
             machines: (0..system.gateway.queues).map(machine).collect(),
-            flows: system.flow.iter().map(|flow| (flow.decision_time, flow.accept)).collect(),
+            flows: system.flow.iter().map(|flow| (flow.decision_time.0, flow.accept)).collect(),
             cores: system.farm.cores as usize,
             random: Random::new(system.seed, 0xfa << 32 | u64::from(first_queue) << 16 | u64::from(node)),
             waiting: VecDeque::new(),

@@ -1,9 +1,9 @@
 //! The sections of a sizing file of a push system, and what they must fulfil beyond their syntax. `docs/sizing.md` describes
 //! them.
 
+use ropewalk_config::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
+use ropewalk_config::{ConfigurationError, Fault, parse_as};
 use ropewalk_flow::gateway::Output;
-use ropewalk_node::configuration::{ConfigurationError, Fault, parse_as};
-use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_wire::gateway::{FRAME_BYTES, LARGEST_BODY_BYTES, MOST_OUTSTANDING, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES};
 use ropewalk_wire::mep::{BANK_HEADER_BYTES, FRAGMENT_HEADER_BYTES, LARGEST_MEP_BYTES, MEP_HEADER_BYTES};
 use serde::Deserialize;

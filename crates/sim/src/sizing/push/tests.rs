@@ -1,7 +1,7 @@
 //! What a simulated push system does, beside what can be worked out by hand.
 
 use super::super::{Outcome, SizingFile};
-use ropewalk_node::configuration::ConfigurationError;
+use ropewalk_config::ConfigurationError;
 use std::path::Path;
 
 /// Packets of 12 + 5 (4 + 40) bytes, so 232 in IP and 290 on the wire, of 10 sources.

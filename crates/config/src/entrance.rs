@@ -1,0 +1,468 @@
+//! From where a source comes: its keys `listen`, `connect`, `input` and `program`.
+//!
+//! Sources may share their way in: boards that send to one address, or whose packets are in one capture.
+
+use super::layout::{BoardChoice, DemuxTable, FrameChoice, FrameTable, PeerOrPlace};
+use super::model::Configuration;
+use super::parse::{Fault, Faults};
+use super::source::{FormatName, SourceSection};
+use crate::quantity::read_from_text;
+use ropewalk_flow::choosing::{Chosen, Wanted};
+use ropewalk_flow::trial::OwnBoard;
+use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
+use ropewalk_wire::mending::StreamFrames;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A place in the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NetworkAddress {
+    /// A TCP service: `tcp://HOST:PORT`.
+    Tcp(String),
+    /// Datagrams: `udp://HOST:PORT`. The group of a multicast address is joined at the interface that has the second
+    /// address: `udp://GROUP:PORT@ADDRESS`; where the kernel's routes lead to without one.
+    Udp(String, Option<IpAddr>),
+    /// Straight over IP: `ip://ADDRESS/PROTOCOL`.
+    Ip(Ipv4Addr, u8),
+}
+
+const NETWORK_ADDRESS: &str = "tcp://HOST:PORT, udp://HOST:PORT or ip://ADDRESS/PROTOCOL, such as tcp://daqpc2:5000, \
+                               udp://0.0.0.0:9000, udp://[::]:9000 or ip://10.0.0.5/253";
+
+impl FromStr for NetworkAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not {NETWORK_ADDRESS}");
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let is_place = |place: &str| place.rsplit_once(':').is_some_and(|(host, _)| !host.is_empty());
+        match scheme {
+            "tcp" if is_place(rest) && port_of(rest).is_some() => Ok(Self::Tcp(rest.to_owned())),
+            "udp" => {
+                let (place, interface) = rest.split_once('@').map_or((rest, None), |(place, at)| (place, Some(at)));
+                let interface: Option<IpAddr> = interface.map(str::parse).transpose().map_err(|_| wrong())?;
+                let is_bare_v6 =
+                    place.rsplit_once(':').is_some_and(|(host, _)| host.contains(':') && !host.ends_with(']'));
+                if !is_place(place) || port_of(place).is_none() || is_bare_v6 {
+                    return Err(wrong());
+                }
+                let is_same = |group: IpAddr| interface.is_none_or(|interface| interface.is_ipv4() == group.is_ipv4());
+                if place.parse().is_ok_and(|place: SocketAddr| !is_same(place.ip())) {
+                    return Err(format!(
+                        "`{text}`: the group and the interface's address are of the same version of IP"
+                    ));
+                }
+                Ok(Self::Udp(place.to_owned(), interface))
+            }
+            "ip" => {
+                let (address, protocol) = rest.split_once('/').ok_or_else(wrong)?;
+                let numbers = address.parse().ok().zip(protocol.parse().ok());
+                numbers.map(|(address, protocol)| Self::Ip(address, protocol)).ok_or_else(wrong)
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl NetworkAddress {
+    /// The port, where there is one; any free one is none.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(place) | Self::Udp(place, _) => port_of(place).filter(|port| *port != 0),
+            Self::Ip(..) => None,
+        }
+    }
+}
+
+/// The port of `HOST:PORT`.
+fn port_of(place: &str) -> Option<u16> {
+    place.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+}
+
+impl fmt::Display for NetworkAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(place) => write!(out, "tcp://{place}"),
+            Self::Udp(place, None) => write!(out, "udp://{place}"),
+            Self::Udp(place, Some(interface)) => write!(out, "udp://{place}@{interface}"),
+            Self::Ip(address, protocol) => write!(out, "ip://{address}/{protocol}"),
+        }
+    }
+}
+
+read_from_text!(NetworkAddress: NETWORK_ADDRESS);
+
+/// Where bytes come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ByteOrigin {
+    /// A file, or a FIFO that is there; standard input where it is `-`.
+    File(PathBuf),
+    /// A FIFO, which is made where there is none.
+    Fifo(PathBuf),
+}
+
+impl ByteOrigin {
+    /// The path, for people.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Fifo(path) => path,
+        }
+    }
+
+    /// Whether it is a file as a disk has it: it can be looked into before it is wanted.
+    pub fn is_regular(&self) -> bool {
+        matches!(self, Self::File(path) if std::fs::metadata(path).is_ok_and(|file| file.is_file()))
+    }
+}
+
+/// What is read in the place of a connection or a card.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputChoice(pub ByteOrigin);
+
+impl<'de> Deserialize<'de> for InputChoice {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(from)?;
+        Ok(Self(match text.strip_prefix("fifo:") {
+            Some(path) => ByteOrigin::Fifo(path.into()),
+            None => ByteOrigin::File(text.as_ref().into()),
+        }))
+    }
+}
+
+impl JsonSchema for InputChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "InputChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description =
+            "a file, perhaps a capture; a FIFO that is made where there is none (fifo:PATH); standard input (-)";
+        json_schema!({ "type": "string", "description": description })
+    }
+}
+
+/// Which packets of a capture belong to a source.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PacketsTable {
+    /// Packets to this port.
+    pub port: Option<u16>,
+    /// Packets from this address.
+    pub from: Option<IpAddr>,
+    /// Packets from this port.
+    pub from_port: Option<u16>,
+    /// Packets to this address.
+    pub to: Option<IpAddr>,
+    /// Packets directly over IP with this protocol number.
+    pub protocol: Option<u8>,
+    /// Which of the selected connections, counted from 1 in the order in which they begin to carry something.
+    pub connection: Option<NonZeroU32>,
+}
+
+impl SourceSection {
+    /// Which packets are its own, where it is read from a capture, and which frames, where it is read from a stream.
+    pub fn wanted(&self) -> Wanted {
+        let PacketsTable { port, from, from_port, to, protocol, connection } = self.packets.clone().unwrap_or_default();
+        let connection = connection.map_or(0, |number| number.get() as usize - 1);
+        let chosen = self.chosen();
+        let senders = match self.named_board() {
+            Some(OwnBoard::Addresses(addresses)) => addresses,
+            _ => Vec::new(),
+        };
+        let (frames, max_frame) = (self.stream_frames(), usize::try_from(self.max_fragment.0).unwrap_or(usize::MAX));
+        Wanted {
+            port,
+            from,
+            from_port,
+            to,
+            protocol,
+            senders,
+            connection,
+            others: Vec::new(),
+            frames,
+            max_frame,
+            chosen,
+        }
+    }
+
+    /// What its frames are in a stream, as far as that can be known before.
+    pub fn stream_frames(&self) -> Option<StreamFrames> {
+        match self.framing() {
+            Some(description) if description.needs_datagrams() => None,
+            Some(description) => Some(description.into()),
+            None => Some(StreamFrames::Generic),
+        }
+    }
+
+    /// The same beside all sources of its configuration, in their order. Sources that are read from the same connections of the
+    /// same capture have one each, the first source the first one, unless `connection` says which. Sources that are told apart by a number
+    /// in the frames of the same stream know of each other.
+    pub fn wanted_beside<'s>(&self, sources: impl Iterator<Item = &'s Self>) -> Wanted {
+        let sources: Vec<&Self> = sources.collect();
+        let beside = sources.iter().filter(|source| self.shares_connections(source)).enumerate();
+        let numbered = beside.map(|(place, source)| {
+            let is_said = source.packets.as_ref().is_some_and(|packets| packets.connection.is_some());
+            (source.id, if is_said { source.wanted().connection } else { place })
+        });
+        let (own, others): (Vec<_>, Vec<_>) = numbered.partition(|(id, _)| *id == self.id);
+        let wanted = self.wanted();
+        let connection = own.first().map_or(wanted.connection, |(_, number)| *number);
+        let chosen = wanted.chosen.map(|chosen| self.chosen_beside(chosen, &sources));
+        Wanted { connection, others: others.into_iter().map(|(_, number)| number).collect(), chosen, ..wanted }
+    }
+
+    /// The board whose frames a trial looks at; `None` means all frames, if the configuration does not name the board.
+    pub fn tried_board(&self, wanted: &Wanted) -> Option<OwnBoard> {
+        wanted.chosen.as_ref().map(|chosen| chosen.board.clone()).or_else(|| self.named_board())
+    }
+
+    /// Which frames are its own, where other sources are read from the same stream.
+    fn chosen_beside(&self, chosen: Chosen, sources: &[&Self]) -> Chosen {
+        let is_beside = |source: &&&Self| self.input == source.input && self.packets == source.packets;
+        let boards = sources.iter().filter(is_beside).filter_map(|source| Some((source.id, source.chosen()?.board)));
+        let boards = boards.enumerate().map(|(place, (id, board))| match board {
+            OwnBoard::InOrder(_) => (id, OwnBoard::InOrder(place)),
+            board => (id, board),
+        });
+        let boards: Vec<_> = boards.collect();
+        let is_first = boards.first().is_none_or(|(id, _)| *id == self.id);
+        let (own, others): (Vec<_>, Vec<_>) = boards.into_iter().partition(|(id, _)| *id == self.id);
+        let board = own.into_iter().next().map_or(chosen.board, |(_, board)| board);
+        let others = others.into_iter().map(|(_, board)| board).collect();
+        Chosen { board, others, is_first, ..chosen }
+    }
+
+    /// Whether it is read from a connection that the same words of the same capture mean; it does with itself.
+    fn shares_connections(&self, other: &Self) -> bool {
+        let packets = |source: &Self| {
+            let packets = source.packets.clone().unwrap_or_default();
+            PacketsTable { connection: None, ..packets }
+        };
+        // A source that names its board does not depend on the order of the connections.
+        let is_told_apart =
+            |demux: &DemuxTable| demux.is.is_some() || matches!(demux.at, PeerOrPlace::Place(_) | PeerOrPlace::Frame);
+        let in_connections = |source: &Self| {
+            source.input.is_some() && !source.has_datagrams() && !source.demux.as_ref().is_some_and(is_told_apart)
+        };
+        in_connections(self) && in_connections(other) && self.input == other.input && packets(self) == packets(other)
+    }
+
+    /// Whether it is read from the same packets of the same capture as another source, and something tells them apart.
+    pub fn shares_capture(&self, other: &Self) -> bool {
+        let is_same = self.input == other.input && self.packets == other.packets && self.readout == other.readout;
+        is_same && self.demux.is_some() && other.demux.is_some()
+    }
+
+    /// Whether its frames come in datagrams, by its address or because they can in no other way.
+    pub fn has_datagrams(&self) -> bool {
+        let in_frames = |frame: &FrameTable| frame.datagram || frame.several || frame.pieces.is_some();
+        let needed = match (&self.frame, self.format) {
+            (Some(FrameChoice(frame)), _) => in_frames(frame),
+            (None, FormatName::Foreign(format)) => format.needs_datagrams(),
+            (None, _) => false,
+        };
+        needed || self.comes_in_datagrams()
+    }
+
+    /// Whether it sends datagrams to the same address as another source, and something tells them apart.
+    pub fn shares_socket(&self, other: &Self) -> bool {
+        let is_any_port = matches!(&self.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
+        self.comes_in_datagrams()
+            && self.listen == other.listen
+            && !is_any_port
+            && self.demux.is_some()
+            && other.demux.is_some()
+            && self.readout == other.readout
+    }
+}
+
+/// The keys by which a source comes in otherwise than by saying who it is, and whether each is given.
+const fn ways(source: &SourceSection) -> [(&'static str, bool); 6] {
+    [
+        ("felix", source.felix.is_some()),
+        ("listen", source.listen.is_some()),
+        ("connect", source.connect.is_some()),
+        ("input", source.input.is_some()),
+        ("program", source.program.is_some()),
+        ("play", source.play.is_some()),
+    ]
+}
+
+/// What cannot be of a source under run control: its way in and its numbers are what run control tells it.
+pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    if !source.controlled {
+        if source.settings.is_some() {
+            faults.add(key("settings"), "only a source with `controlled = true` is sent settings");
+        }
+        return;
+    }
+    if let Some((way, _)) = ways(source).iter().find(|(_, is_given)| *is_given) {
+        let message = format!("run control tells a source with `controlled` where to send: leave out `{way}`");
+        faults.add(key(way), message);
+    }
+    if source.emulate.is_none() && source.format != FormatName::Generic {
+        let message = "a source with `controlled` sends generic fragments: format = \"generic\"";
+        faults.add(key("format"), message);
+    }
+    if source.first.is_some_and(|first| first != 1) {
+        faults.add(key("first"), "run control tells a source with `controlled` its first event's number, 1");
+    }
+    let most = LARGEST_SETTINGS_BYTES;
+    if source.settings.as_ref().is_some_and(|settings| settings.0.len() > most) {
+        faults.add(key("settings"), format!("settings have at most {most} bytes"));
+    }
+}
+
+/// What is wrong with the ways in of a source.
+pub(super) fn check_entrance(source: &SourceSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
+    let ways = ways(source);
+    let mut given = ways.iter().filter(|(_, is_given)| *is_given);
+    if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
+        faults.add(key(second), format!("it has `{first}` already; a source comes in by one way"));
+    }
+    if let FormatName::Foreign(format) = source.format
+        && !source.comes_in_datagrams()
+        && source.input.is_none()
+        && source.emulate.is_none()
+        && format.needs_datagrams()
+    {
+        let message = format!("frames of `{}` come in datagrams: listen = \"udp://0.0.0.0:9000\"", format.name());
+        faults.add(key("format"), message);
+    }
+    if let FormatName::Foreign(format) = source.format
+        && source.emulate.is_none()
+        && ways.iter().all(|(_, is_given)| !is_given)
+    {
+        let message =
+            format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
+        faults.add(key("format"), message);
+    }
+    if let Err(message) = check_demux(source) {
+        faults.add(key("demux"), message);
+    }
+    if source.packets.is_some() && source.input.is_none() {
+        faults.add(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`");
+    }
+    if source.program.as_ref().is_some_and(Vec::is_empty) {
+        faults.add(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]");
+    }
+    if let Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) = source.connect {
+        faults.add(key("connect"), "only TCP connects; datagrams are listened for: `listen`");
+    }
+}
+
+/// Whether boards can be told apart in the way in which the source comes.
+fn check_demux(source: &SourceSection) -> Result<(), &'static str> {
+    let Some(demux) = source.demux.as_ref().filter(|_| source.emulate.is_none()) else { return Ok(()) };
+    if !source.comes_in_datagrams() && source.input.is_none() {
+        return Err(
+            "one board sends over a connection; those of several are told apart in datagrams and in files (`input`)",
+        );
+    }
+    if demux.at == PeerOrPlace::Frame && source.input.is_some() && source.chosen().is_none() {
+        return Err("each source takes its own frames of the file: which ones? `is = 3`");
+    }
+    Ok(())
+}
+
+/// Checks that sources sharing a socket or a capture can be told apart.
+pub(super) fn check_shared(configuration: &Configuration, faults: &mut Faults) {
+    for (index, source) in configuration.source.iter().enumerate() {
+        for (first, known) in configuration.source[..index].iter().enumerate() {
+            let key = |field: &str| format!("source[{index}].{field}");
+            if listens_beside(known, source) {
+                faults.keep(one_socket(first, known, source).map_err(|message| Fault::new(key("listen"), message)));
+            }
+            if listens_beside(known, source) || known.shares_capture(source) {
+                let (Some(known), Some(demux)) = (&known.demux, &source.demux) else { continue };
+                faults.keep(told_apart(first, known, demux).map_err(|message| Fault::new(key("demux"), message)));
+            }
+        }
+    }
+}
+
+/// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.
+fn listens_beside(known: &SourceSection, source: &SourceSection) -> bool {
+    let is_any_port = matches!(&source.listen, Some(place @ NetworkAddress::Udp(..)) if place.port().is_none());
+    source.comes_in_datagrams() && source.listen == known.listen && !is_any_port && source.readout == known.readout
+}
+
+/// There is one socket, and whose a datagram is must be known.
+fn one_socket(first: usize, known: &SourceSection, source: &SourceSection) -> Result<(), String> {
+    if known.demux.is_none() || source.demux.is_none() {
+        let demux = "`demux = { at = \"ip.source\" }` in both";
+        return Err(format!("source[{first}] listens there, too: what tells the two boards apart? {demux}"));
+    }
+    Ok(())
+}
+
+/// Checks that two sources select their boards by the same field, and that no board is named twice.
+fn told_apart(first: usize, known: &DemuxTable, demux: &DemuxTable) -> Result<(), String> {
+    let by = |demux: &DemuxTable| (demux.at, demux.kind, demux.mask, demux.shift);
+    if by(known) != by(demux) {
+        return Err(format!(
+            "source[{first}], which shares its way in, is told apart by something else: one of the two is wrong"
+        ));
+    }
+    match (&known.is, &demux.is) {
+        (Some(one), Some(other)) => match other.all().iter().find(|board| one.all().contains(board)) {
+            Some(board) => Err(format!("source[{first}] is {} already", name(*board))),
+            None => Ok(()),
+        },
+        (Some(_), None) | (None, Some(_)) => {
+            Err(format!("either both this and source[{first}] say which board they are (`is`), or neither does"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn name(board: BoardChoice) -> String {
+    match board {
+        BoardChoice::Number(number) => format!("the board {number}"),
+        BoardChoice::Address(address) => format!("the board at {address}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_the_network_are_read_and_written() {
+        for text in [
+            "tcp://daqpc2:5000",
+            "tcp://[::1]:0",
+            "udp://239.1.2.3:9000",
+            "udp://239.1.2.3:9000@10.0.0.7",
+            "udp://daqpc2:9000",
+            "udp://[::1]:9000",
+            "udp://[ff15::9]:9000@2001:db8::7",
+            "udp://[ff02::9%eth0]:9000",
+            "ip://10.0.0.5/253",
+        ] {
+            assert_eq!(text.parse::<NetworkAddress>().map(|place| place.to_string()).as_deref(), Ok(text));
+        }
+        for text in [
+            "daqpc2:5000",
+            "tcp://daqpc2",
+            "tcp://:1",
+            "udp://daqpc2",
+            "udp://:1",
+            "udp://fe80::1:9000",
+            "ip://10.0.0.5",
+            "ip://10.0.0.5/256",
+            "x://1",
+        ] {
+            let error = text.parse::<NetworkAddress>().expect_err(text);
+            assert!(error.contains("udp://0.0.0.0:9000"), "{error}");
+        }
+        let mixed = "udp://[ff15::9]:9000@10.0.0.7".parse::<NetworkAddress>().expect_err("two versions");
+        assert!(mixed.contains("the same version of IP"), "{mixed}");
+    }
+}

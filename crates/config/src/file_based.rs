@@ -1,0 +1,277 @@
+//! `[file_based]`: events go to filter units as files.
+
+use super::filter::{StreamSection, TriggerChoice, triggers};
+use super::model::Configuration;
+use super::parse::Faults;
+use super::source::{FormatName, SourceSection};
+use crate::quantity::{Bytes, Time};
+use ropewalk_engine::RoomLimits;
+use ropewalk_flow::filter::{FilterConfigError, StreamConfig, Streams};
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::frd::Version;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Builder units write files of events instead of run files, and filter units take them (`docs/file-based.md`).
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileBasedSection {
+    /// Directory for the directories of the runs (`run000001`), best in memory (`"/dev/shm"`). Without it: `output`.
+    /// With several builder units each has a directory of its own name below it. A directory that contains files of
+    /// another run with the same number is refused.
+    pub directory: Option<PathBuf>,
+    /// Version of the event headers: 3, 4 or 5. An event number of more than 32 bits fits only into version 4; with
+    /// another version the event is dropped as `write_failed`. An event of 4 GiB or more is dropped as `too_large`.
+    #[serde(default = "frd_version")]
+    pub frd_version: u32,
+    /// A file is closed after this many events.
+    #[serde(default = "file_events")]
+    pub file_events: u32,
+    /// A file is closed at this size. The events of a file stay in the memory that received them until the file is
+    /// closed. This holds for at most 12 files.
+    #[serde(default = "file_bytes")]
+    pub file_bytes: Bytes,
+    /// A file is closed after this time.
+    #[serde(default = "file_time")]
+    pub file_time: Time,
+    /// With less free space than this in the file system of the directory the run waits. It continues when filter units
+    /// have made room. Without it the run waits when no space is left.
+    pub least_free: Option<Bytes>,
+    /// Free space with which the run continues. Without it: `least_free` and a tenth more.
+    pub resume_free: Option<Bytes>,
+    /// Number of filter units that the run starts for the files of each builder unit. The run also starts a broker, and
+    /// starts filter units again when they end. It ends when they have decided on all events. With 0, start them
+    /// yourself: `ropewalk filter-files`.
+    #[serde(default)]
+    pub units: u32,
+    /// Built-in triggers, as those of a `[filter]`; an event that passes one is accepted. Without any, and without
+    /// `library`, every event is accepted.
+    #[serde(default)]
+    pub triggers: Vec<TriggerChoice>,
+    /// What earlier versions called them.
+    #[schemars(skip)]
+    pub filter: Option<String>,
+    /// [Shared library](filters.md) with a filter that decides instead of `triggers`. Each filter unit runs it in a
+    /// process that can do nothing else. It is tested before the run.
+    pub library: Option<PathBuf>,
+    /// Text that is passed to the library.
+    #[serde(default)]
+    pub configuration: String,
+    /// Memory that the library's process may take, at least 1 MiB.
+    #[serde(default = "memory")]
+    pub memory: Bytes,
+    /// How long a filter unit may take for a file. After that the unit is ended, and another unit gets the file.
+    #[serde(default = "timeout")]
+    pub timeout: Time,
+    /// Number of filter units that may end while they work on a file. Then the file is set aside in `error/`, and the
+    /// status is 3.
+    #[serde(default = "tries")]
+    pub tries: u16,
+}
+
+const fn frd_version() -> u32 {
+    FileBasedSection::FRD_VERSION
+}
+
+const fn file_events() -> u32 {
+    100
+}
+
+const fn file_bytes() -> Bytes {
+    Bytes(16 << 20)
+}
+
+const fn file_time() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn memory() -> Bytes {
+    FileBasedSection::MEMORY
+}
+
+const fn timeout() -> Time {
+    FileBasedSection::TIMEOUT
+}
+
+const fn tries() -> u16 {
+    FileBasedSection::TRIES
+}
+
+impl FileBasedSection {
+    /// The default of `memory`.
+    pub const MEMORY: Bytes = Bytes(1 << 30);
+    /// The default of `frd_version`.
+    pub const FRD_VERSION: u32 = 5;
+    /// The default of `timeout`.
+    pub const TIMEOUT: Time = Time(Duration::from_secs(60));
+    /// The default of `tries`.
+    pub const TRIES: u16 = 3;
+
+    /// The version of the events' headers; none if it is not a version that Ropewalk writes.
+    pub const fn version(&self) -> Option<Version> {
+        written_version(self.frd_version)
+    }
+
+    /// How full the file system may become, where anything is said of it.
+    pub fn room(&self) -> Option<RoomLimits> {
+        let least = self.least_free?.0;
+        Some(RoomLimits { least, resume: self.resume_free.map_or(least + least / 10, |resume| resume.0) })
+    }
+}
+
+/// The layout of event headers of this version, if Ropewalk writes it.
+pub const fn written_version(number: u32) -> Option<Version> {
+    match number {
+        3 => Some(Version::V3),
+        4 => Some(Version::V4),
+        5 => Some(Version::V5),
+        _ => None,
+    }
+}
+
+/// The stream of a run that has no other one.
+const SELECTED: &str = "selected";
+
+/// The streams of filter units that take files: those of the configuration; without any, one called `selected` that takes
+/// everything.
+///
+/// # Errors
+/// Where they make no sense together.
+pub fn unit_streams(streams: &[StreamSection]) -> Result<Streams, FilterConfigError> {
+    let mut streams: Vec<StreamConfig> = streams.iter().filter_map(StreamSection::stream).collect();
+    if streams.is_empty() {
+        let name = SELECTED.parse().expect("small letters alone");
+        streams.push(StreamConfig { name, ..StreamConfig::everything() });
+    }
+    // No stream of errors: a file with events of which no decision can be had is set aside as it is.
+    Streams::new(streams, false)
+}
+
+pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
+    let Some(section) = &configuration.file_based else { return };
+    let key = |field: &str| format!("file_based.{field}");
+    if section.version().is_none() {
+        faults.add(key("frd_version"), "headers of events are of version 3, 4 or 5");
+    }
+    for (field, _) in
+        [("file_events", section.file_events), ("tries", section.tries.into())].iter().filter(|it| it.1 == 0)
+    {
+        faults.add(key(field), "at least 1");
+    }
+    if section.filter.is_some() {
+        let message =
+            "that is `triggers` now, with the words of a [filter]: `triggers = [{ random = { share = 0.1 } }]`";
+        faults.add(key("filter"), message);
+    }
+    if section.library.is_some() && !section.triggers.is_empty() {
+        faults.add(key("triggers"), "who decides? Give one of `triggers` and `library`");
+    }
+    if section.memory.0 < 1 << 20 {
+        faults.add(key("memory"), "at least 1MiB, of which a library's process has to live");
+    }
+    triggers("file_based", &section.triggers, configuration, faults);
+    if let Err(error) = unit_streams(&configuration.stream) {
+        faults.add("stream", error.to_string());
+    }
+    configuration.stream.iter().enumerate().for_each(|(index, stream)| of_run_files(index, stream, faults));
+    if configuration.filter.is_some() {
+        let message =
+            "events are decided once: by the filter units that take files, or by a [filter] in the builder unit";
+        faults.add("filter", message);
+    }
+    if !configuration.run.write {
+        faults.add("run.write", "with [file_based] events are written: leave it out");
+    }
+    if configuration.run.keep.is_some() {
+        faults.add("run.keep", "files of events are deleted when they are decided: leave it out");
+    }
+    let storage = &configuration.storage;
+    let of_run_files = [
+        ("hand_over", storage.hand_over.is_some()),
+        ("transfer", storage.transfer.is_some()),
+        ("more_outputs", !storage.more_outputs.is_empty()),
+    ];
+    for (field, _) in of_run_files.into_iter().filter(|&(_, is_given)| is_given) {
+        let message = "that is for run files, and with [file_based] there are none: leave it out";
+        faults.add(format!("storage.{field}"), message);
+    }
+    for (index, source) in configuration.source.iter().enumerate() {
+        if !is_fed(source) {
+            let message = "files of events (FRD) hold FED fragments alone: `format = \"ferol\"` or `\"fed\"`";
+            faults.add(format!("source[{index}].format"), message);
+        }
+    }
+    match (section.least_free, section.resume_free) {
+        (None, Some(_)) => faults.add(key("resume_free"), "it goes with least_free: with less room the run waits"),
+        (Some(least), Some(resume)) if resume.0 < least.0 => {
+            faults.add(key("resume_free"), "the run would wait again at once: let it be at least least_free")
+        }
+        _ => {}
+    }
+}
+
+/// What a stream says of run files, where there are none.
+fn of_run_files(index: usize, stream: &StreamSection, faults: &mut Faults) {
+    let said = [
+        ("ordered", stream.ordered),
+        ("outputs", !stream.outputs.is_empty()),
+        ("hand_over", stream.hand_over.is_some()),
+        ("compress", stream.compress.is_some()),
+    ];
+    for (field, _) in said.into_iter().filter(|&(_, is_given)| is_given) {
+        let message = "that is for run files, and with [file_based] filter units write streams: leave it out";
+        faults.add(format!("stream[{index}].{field}"), message);
+    }
+}
+
+/// Whether the source's fragments are those of a FED.
+fn is_fed(source: &SourceSection) -> bool {
+    let format = matches!(source.format, FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed));
+    format && source.felix.is_none() && !source.has_layout()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse;
+    use ropewalk_wire::run_file::StreamName;
+
+    const NODES: &str =
+        "[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
+
+    #[test]
+    fn what_does_not_go_with_files_of_events_is_said_with_its_key() {
+        let told = |text: &str| parse("files", &format!("version = 1\n{text}\n{NODES}"), &|_| None);
+        assert!(told("[file_based]").is_ok());
+        let streams =
+            "[file_based]\ntriggers = [\"all\", { every = 7 }]\n[[stream]]\nname = \"a\"\ntriggers = [1]\nprescale = 3";
+        let streams = told(streams).expect("it makes sense").streams();
+        assert!(streams.names().eq([StreamName::UNNAMED]), "builder units write all events: filter units choose");
+        for (text, key) in [
+            ("[file_based]\nfrd_version = 6", "file_based.frd_version"),
+            ("[file_based]\nfile_events = 0", "file_based.file_events"),
+            ("[file_based]\ntries = 0", "file_based.tries"),
+            ("[file_based]\nfilter = \"size=1\"", "file_based.filter"),
+            ("[file_based]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "file_based.triggers"),
+            ("[file_based]\nmemory = \"1kB\"", "file_based.memory"),
+            ("[file_based]\ntriggers = [{ present = 7 }]", "file_based.triggers[0]"),
+            ("[file_based]\nresume_free = \"1MiB\"", "file_based.resume_free"),
+            ("[file_based]\nleast_free = \"2MiB\"\nresume_free = \"1MiB\"", "file_based.resume_free"),
+            ("[file_based]\n[filter]\ntriggers = [\"all\"]", "filter"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\nprescale = 0", "stream"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\ntriggers = [128]", "stream[0].triggers"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\ntriggers = [1]", "trigger 1 does not exist: [file_based] has 1"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\nordered = true", "stream[0].ordered"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\ncompress = \"lz4\"", "stream[0].compress"),
+            ("[file_based]\n[run]\nkeep = \"1GiB\"", "run.keep"),
+            ("[file_based]\n[run]\nwrite = false\nacknowledge = \"built\"", "run.write"),
+            ("[file_based]\n[storage]\nhand_over = \"there\"", "storage.hand_over"),
+            ("[file_based]\n[storage]\nmore_outputs = [\"there\"]", "storage.more_outputs"),
+        ] {
+            let error = told(text).err().unwrap_or_else(|| panic!("{text}: is taken")).to_string();
+            assert!(error.contains(key), "{text}: {error}");
+        }
+    }
+}

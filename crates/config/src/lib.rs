@@ -1,0 +1,71 @@
+//! The configuration: read once, checked whole, resolved to numbers that need no further lookup.
+//!
+//! ```text
+//! TOML text -> parse (syntax, unknown keys, ${VARIABLES}) -> Configuration (model.rs, run.rs, source.rs, ...)
+//!           -> check (names, ranges, time-outs that fit together) -> what the run uses
+//! ```
+//! `quantity` has sizes, times and rates as people write them; `fields` has the fields that describe a run.
+//! An error says file, line, column and key, shows the line with a caret, and says what would be right.
+
+mod alarms;
+mod check;
+mod entrance;
+mod error;
+mod felix;
+pub mod fields;
+mod file_based;
+mod filter;
+mod gateway;
+mod histogram;
+mod layout;
+mod model;
+mod parse;
+pub mod quantity;
+mod run;
+mod source;
+#[cfg(test)]
+mod tests;
+mod written;
+
+pub use alarms::{AlarmSection, AlarmsSection, ControlSection, LogLevel, LogbookSection, MonitorSection, alarm_rules};
+pub use entrance::{ByteOrigin, InputChoice, NetworkAddress, PacketsTable};
+pub use error::ConfigurationError;
+pub use felix::{
+    Blocks, ELinkSection, EmulateCard, Endian, EventChoice, EventField, FaultShares, FelixSection, OutageSection,
+    ServeSection, WakeChoice, WriterChoice,
+};
+pub use file_based::{FileBasedSection, unit_streams, written_version};
+pub use filter::{BytesTable, FilterSection, NotThis, RandomTable, SizeTable, StreamSection, TriggerChoice};
+pub use gateway::FARM_PROTOCOL;
+pub use gateway::{
+    Addresses, Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection,
+    Gathering, ListenAddress, NodeOutage, ReceiveChoice, SendChoice, SourcesSection, TellSection, ThrottleSection,
+    TransportChoice, TriggerNaming, TriggerSection,
+};
+pub use histogram::{
+    BoundChoice, FieldTable, HistogramOf, HistogramSection, ScaleChoice, SourceOrRange, SourcesChoice,
+};
+pub use layout::{
+    BoardChoice, BoardTable, BoardsChoice, BytesChoice, ChecksumName, ChecksumTable, CountsChoice, DemuxTable,
+    EventTable, FrameChoice, FrameTable, LengthTable, NumberTable, NumberType, NumbersChoice, PatternTable,
+    PeerOrPlace, PiecesTable, StatusTable, Tick, TimeTable, TrailerTable,
+};
+pub use model::{
+    BuilderSection, Configuration, ManagerSection, PoolRule, ReadoutSection, SchedulingChoice, Settings,
+    SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
+};
+pub use model::{fault_of, policy, policy_of};
+pub use parse::{Fault, Faults, parse, parse_as, point_at, read, read_pull, read_push, read_text};
+pub use run::{
+    BlackBoxSection, LumisectionChoice, PlacementChoice, RestartChoice, RunSection, StorageSection, SyncChoice,
+    TransferSection,
+};
+pub use source::{BunchCrossing, Emulate, FormatName, SourceSection, SplitterSection};
+pub use written::digest;
+pub use written::{Differences, Written};
+
+/// The JSON schema of a configuration, as text.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Configuration);
+    serde_json::to_string_pretty(&schema).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+}

@@ -1,0 +1,257 @@
+//! Connections that have no place yet: strangers, and rivals for the place of a node that is connected already.
+//!
+//! A node says hello at once. So few connections that have not identified themselves are kept, and for a short time.
+//!
+//! A rival says that it is a node which is connected already. The node may have restarted, and its earlier connection was
+//! never closed, because its machine lost power. Or a stranger claims the name of a node that works. The earlier connection
+//! keeps its place if it says something after the hello, and loses it when it has been silent for a while. Nodes report
+//! several times a second.
+
+use super::link::EndpointTable;
+use ropewalk_io::Endpoint;
+use ropewalk_terms::{Instant, NodeId};
+use ropewalk_wire::message::Header;
+use std::time::Duration;
+
+/// Connections without an identity that a node keeps at most; the one that has been silent for longest makes room for the next.
+pub const MOST_STRANGERS: usize = 32;
+/// How long a connection may take until it is known whose it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Watches over them. `since` says of a connection that is not known when it spoke last, or came.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    due: Option<Instant>,
+}
+
+impl Strangers {
+    /// The connection to close before another one is admitted.
+    pub(super) fn in_the_way<T>(
+        &mut self,
+        now: Instant,
+        connections: &EndpointTable<T>,
+        since: impl Fn(&T) -> Option<Instant>,
+    ) -> Option<Endpoint> {
+        self.due = self.due.or(Some(now.after(PATIENCE)));
+        let (count, oldest) = count(connections, since);
+        oldest.filter(|_| count >= MOST_STRANGERS).map(|(endpoint, _)| endpoint)
+    }
+
+    /// The next connection that did not identify itself in time; call it until there is none.
+    pub(super) fn overdue<T>(
+        &mut self,
+        now: Instant,
+        connections: &EndpointTable<T>,
+        since: impl Fn(&T) -> Option<Instant>,
+    ) -> Option<Endpoint> {
+        if self.due.is_none_or(|due| now < due) {
+            return None;
+        }
+        let (_, oldest) = count(connections, since);
+        self.due = oldest.map(|(_, since)| since.after(PATIENCE));
+        oldest.filter(|(_, since)| now >= since.after(PATIENCE)).map(|(endpoint, _)| endpoint)
+    }
+
+    /// When the next connection is overdue.
+    pub(super) const fn next_deadline(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+/// How many are not known, and the one of them that has been silent for longest.
+fn count<T>(
+    connections: &EndpointTable<T>,
+    since: impl Fn(&T) -> Option<Instant>,
+) -> (usize, Option<(Endpoint, Instant)>) {
+    let unknown = || connections.iter().filter_map(|(endpoint, entry)| Some((endpoint, since(entry)?)));
+    (unknown().count(), unknown().min_by_key(|&(_, since)| since))
+}
+
+/// Bytes that were in transit when the hello came do not prove that the sender is alive.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+/// A node that reports rarely may miss this many reports.
+const REPORTS: u32 = 3;
+/// A node that is silent for this long counts as dead.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// A connection that waits for a node's place.
+#[derive(Debug)]
+struct Rival {
+    endpoint: Endpoint,
+    header: Header,
+    since: Instant,
+    /// When it is to be looked at again.
+    look: Instant,
+}
+
+/// What becomes of a connection that waited.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// The earlier one is dead.
+    Takes,
+    /// The earlier one lives.
+    StaysOut,
+}
+
+/// Connections that wait for the places of nodes, one for each at most.
+#[derive(Debug)]
+pub(super) struct Rivals {
+    waiting: Vec<Rival>,
+    silence: Duration,
+}
+
+impl Default for Rivals {
+    fn default() -> Self {
+        Self { waiting: Vec::with_capacity(8), silence: SILENCE }
+    }
+}
+
+impl Rivals {
+    /// From now on nodes report this often.
+    pub(super) fn reports_come(&mut self, interval: Duration) {
+        self.silence = SILENCE.max(REPORTS * interval);
+    }
+
+    /// A connection wants a place that is taken. False where another one waits for it already.
+    pub(super) fn add(&mut self, now: Instant, endpoint: Endpoint, header: &Header) -> bool {
+        if self.waiting.iter().any(|rival| rival.header.sender == header.sender) {
+            return false;
+        }
+        self.waiting.push(Rival { endpoint, header: *header, since: now, look: now });
+        true
+    }
+
+    /// A connection that waits has ended.
+    pub(super) fn lost(&mut self, endpoint: Endpoint) {
+        self.waiting.retain(|rival| rival.endpoint != endpoint);
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// The next one of which it is known what becomes of it; `heard` says when a node's present connection spoke last.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        heard: impl Fn(NodeId) -> Option<Instant>,
+    ) -> Option<(Endpoint, Header, Verdict)> {
+        for index in 0..self.waiting.len() {
+            let rival = &mut self.waiting[index];
+            let verdict = match heard(rival.header.sender) {
+                None => Verdict::Takes,
+                Some(heard) if heard > rival.since.after(ON_ITS_WAY) => Verdict::StaysOut,
+                Some(heard) if now >= heard.after(self.silence) => Verdict::Takes,
+                Some(heard) => {
+                    rival.look = heard.after(self.silence);
+                    continue;
+                }
+            };
+            let rival = self.waiting.swap_remove(index);
+            return Some((rival.endpoint, rival.header, verdict));
+        }
+        None
+    }
+
+    /// When the next one is to be looked at even if nothing comes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|rival| rival.look).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::{Epoch, Incarnation, RunNumber};
+    use ropewalk_wire::message::Kind;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn endpoint(index: usize) -> Endpoint {
+        Endpoint::new(index as u32, 0)
+    }
+
+    #[test]
+    fn the_one_that_is_silent_for_longest_makes_room() {
+        let (mut strangers, mut table) = (Strangers::default(), EndpointTable::default());
+        for index in 0..MOST_STRANGERS {
+            assert_eq!(strangers.in_the_way(at(1), &table, |&since| since), None);
+            // The third one is known, and the second one silent for longer than the others.
+            table.insert(endpoint(index), (index != 2).then(|| at(if index == 1 { 0 } else { 1 })));
+        }
+        assert_eq!(strangers.in_the_way(at(1), &table, |&since| since), None, "one of them is known");
+        table.insert(endpoint(MOST_STRANGERS), Some(at(1)));
+        assert_eq!(strangers.in_the_way(at(1), &table, |&since| since), Some(endpoint(1)));
+    }
+
+    #[test]
+    fn nobody_stays_unknown_for_long() {
+        let (mut strangers, mut table) = (Strangers::default(), EndpointTable::default());
+        assert_eq!(strangers.next_deadline(), None);
+        for index in [1, 3] {
+            strangers.in_the_way(at(index as u64), &table, |&since| since);
+            table.insert(endpoint(index), Some(at(index as u64)));
+        }
+        assert_eq!(strangers.overdue(at(5), &table, |&since| since), None);
+        assert_eq!(strangers.overdue(at(6), &table, |&since| since), Some(endpoint(1)));
+        table.remove(endpoint(1));
+        assert_eq!(strangers.overdue(at(7), &table, |&since| since), None);
+        assert_eq!(strangers.next_deadline(), Some(at(8)));
+        assert_eq!(strangers.overdue(at(8), &table, |&since| since), Some(endpoint(3)));
+        table.remove(endpoint(3));
+        assert_eq!((strangers.overdue(at(9), &table, |&since| since), strangers.next_deadline()), (None, None));
+    }
+
+    const ONE: Endpoint = Endpoint::new(1, 0);
+    const OTHER: Endpoint = Endpoint::new(2, 0);
+
+    fn at_ms(milliseconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(milliseconds))
+    }
+
+    fn hello(index: u16) -> Header {
+        let (run, epoch, incarnation) = (RunNumber(1), Epoch(1), Incarnation(9));
+        Header { kind: Kind::Hello, body: 0, run, epoch, sender: NodeId::builder(index), incarnation }
+    }
+
+    /// Of one that waits since 10 s: what becomes of it at this time, where the present connection spoke then.
+    fn verdict(now: u64, heard: Option<u64>) -> Option<Verdict> {
+        let mut rivals = Rivals::default();
+        assert!(rivals.add(at_ms(10_000), ONE, &hello(0)));
+        rivals.next(at_ms(now), |_| heard.map(at_ms)).map(|(_, _, verdict)| verdict)
+    }
+
+    #[test]
+    fn who_speaks_keeps_the_place_and_who_is_silent_or_gone_loses_it() {
+        assert_eq!(verdict(10_000, None), Some(Verdict::Takes));
+        assert_eq!(verdict(10_000, Some(9_000)), Some(Verdict::Takes), "it was silent for long");
+        assert_eq!(verdict(10_000, Some(9_900)), None);
+        assert_eq!(verdict(10_100, Some(10_100)), None, "that was on its way");
+        assert_eq!(verdict(11_100, Some(10_100)), Some(Verdict::Takes));
+        assert_eq!(verdict(10_101, Some(10_101)), Some(Verdict::StaysOut));
+    }
+
+    #[test]
+    fn nodes_that_report_seldom_are_believed_for_longer() {
+        let mut rivals = Rivals::default();
+        rivals.reports_come(Duration::from_secs(2));
+        rivals.add(at_ms(0), ONE, &hello(0));
+        assert!(rivals.next(at_ms(5_999), |_| Some(at_ms(0))).is_none());
+        assert_eq!(rivals.next_deadline(), Some(at_ms(6_000)));
+        assert!(rivals.next(at_ms(6_000), |_| Some(at_ms(0))).is_some());
+        assert_eq!(rivals.next_deadline(), None);
+    }
+
+    #[test]
+    fn one_connection_at_most_waits_for_each_place() {
+        let mut rivals = Rivals::default();
+        assert!(rivals.add(at_ms(0), ONE, &hello(0)) && !rivals.add(at_ms(0), OTHER, &hello(0)));
+        assert!(rivals.add(at_ms(0), OTHER, &hello(1)));
+        rivals.lost(ONE);
+        assert_eq!(rivals.next(at_ms(0), |_| None).map(|(endpoint, ..)| endpoint), Some(OTHER));
+        assert!(rivals.next(at_ms(0), |_| None).is_none());
+    }
+}

@@ -1,0 +1,614 @@
+//! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
+//! Viewers get samples of events from finished sets, before the events leave.
+
+use super::boards::{Order, Read};
+use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
+use super::report::GatewayReport;
+use super::{GatewayDriveConfig, Gathering};
+use crate::tap::{Sampled, Tap};
+use crate::{EventSink, Filed, Progress, Recorded, SinkEvent};
+use ropewalk_flow::filter::Streams;
+use ropewalk_flow::gateway as machine;
+use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing};
+use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
+use ropewalk_memory::{Payload, Slice, Staging};
+use ropewalk_terms::{Incarnation, Instant, NodeId, SourceId, StreamAccount, StreamSet, TriggerBits};
+use ropewalk_wire::gateway::{EventFlags as PushFlags, Frame, Message};
+use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the sending half of an input queue works with.
+pub struct SendingParts<L, S> {
+    /// To and from nodes.
+    pub farm: L,
+    /// Where decisions leave in the order of events.
+    pub triggers: S,
+    /// Who else reads a flow's decisions.
+    pub readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
+    /// Where accepted events are written, if they are.
+    pub sink: Option<Box<dyn EventSink>>,
+    /// The streams of these events.
+    pub streams: Streams,
+    /// Memory for heads of events that the kernel gathers.
+    pub heads: Staging,
+    /// Where copies of events are asked for, and whose they are then.
+    pub tap: Option<(NodeId, Tap)>,
+}
+
+/// Who a message is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum To {
+    Node(SocketAddrV4),
+    Trigger(SocketAddrV4),
+}
+
+/// The sending half: see the module's first line.
+pub(super) struct Sending<L, S> {
+    config: Arc<GatewayDriveConfig>,
+    machine: machine::Sender,
+    farm: L,
+    triggers: S,
+    readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
+    /// Where each node was heard last.
+    nodes: Vec<Option<SocketAddrV4>>,
+    sink: Option<Box<dyn EventSink>>,
+    streams: Streams,
+    /// How far the orders were read.
+    read: Read,
+    /// The streams of the next event, if the sink had no room for it when they were selected.
+    selected: Option<StreamSet>,
+    staging: Staging,
+    packets: Vec<Packet>,
+    slices: Vec<Slice>,
+    /// An encoded message, and to whom it still has to go.
+    message: Vec<u8>,
+    unsent: Option<To>,
+    scratch: Vec<u8>,
+    /// Accepted events in files, in all their streams.
+    written: u64,
+    /// Accepted events that could not be written.
+    not_written: u64,
+    /// Accepted events that no stream takes.
+    left_out: u64,
+    /// Events that the sink has taken and not reported yet, by stream.
+    in_flight: Vec<u64>,
+    /// The ids of each flow's sources.
+    sources: Vec<Vec<SourceId>>,
+    watching: Option<Watching>,
+    progress: Vec<(u32, Progress)>,
+}
+
+/// Pushes of one turn, so that packets are received again before their socket is full.
+const PUSHES: usize = 256;
+/// Messages of one turn.
+const MESSAGES: usize = 64;
+/// Events to storage of one turn.
+const STORED: usize = 64;
+
+impl<L: Link, S: Sender> Sending<L, S> {
+    pub(super) fn new(config: Arc<GatewayDriveConfig>, machine: machine::Sender, parts: SendingParts<L, S>) -> Self {
+        let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
+        let sources: Vec<Vec<_>> = config.machine.flows.iter().map(ids).collect();
+        let nodes = vec![None; usize::from(config.machine.farm.nodes)];
+        let SendingParts { farm, triggers, readers, sink, streams, heads, tap } = parts;
+        let most_sources = sources.iter().map(Vec::len).max().unwrap_or_default();
+        let in_flight = vec![0; streams.names().count()];
+        let watching = tap.map(|(unit, tap)| Watching::new(unit, tap, most_sources));
+        Self {
+            config,
+            machine,
+            farm,
+            triggers,
+            readers,
+            nodes,
+            sink,
+            streams,
+            read: Read::default(),
+            selected: None,
+            staging: heads,
+            packets: Vec::with_capacity(1024),
+            slices: Vec::with_capacity(1024),
+            message: Vec::with_capacity(2048),
+            unsent: None,
+            scratch: Vec::with_capacity(2048),
+            written: 0,
+            not_written: 0,
+            left_out: 0,
+            in_flight,
+            sources,
+            watching,
+            progress: Vec::with_capacity(1024),
+        }
+    }
+
+    /// When to tell of itself again.
+    pub(super) fn renews(&self, now: Instant) -> Instant {
+        now.after(self.config.orders.interval())
+    }
+
+    /// The machine.
+    pub(super) const fn machine(&self) -> &machine::Sender {
+        &self.machine
+    }
+
+    /// The run's directory is entered.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if let Some(sink) = &mut self.sink {
+            sink.begin(now, self.config.run, self.config.machine.incarnation);
+        }
+    }
+
+    /// What nodes say.
+    pub(super) fn hear(&mut self, now: Instant) -> usize {
+        let work = self.farm.receive(now, &mut self.packets);
+        for Packet { from, payload, .. } in self.packets.drain(..) {
+            let Some(message) = decoded(&payload, &mut self.scratch) else { continue };
+            if let Message::Credit(credit) = &message
+                && let Some(node) = self.nodes.get_mut(usize::from(credit.node))
+            {
+                *node = Some(over_v4(from));
+            }
+            self.machine.on_message(&message, now);
+        }
+        work
+    }
+
+    pub(super) fn on_time(&mut self, now: Instant) {
+        self.machine.on_time(now);
+    }
+
+    /// Whether a node is there.
+    pub(super) fn has_nodes(&mut self) -> bool {
+        self.machine.farm().has_nodes()
+    }
+
+    /// A finished set comes.
+    pub(super) fn on_set(&mut self, set: EventSet, now: Instant) {
+        let Self { machine, watching, sources, .. } = self;
+        if let (Some(set), Some(watching)) = (machine.on_set(set, now), watching) {
+            watching.look(set, sources, now);
+        }
+    }
+
+    /// The next set whose events have all left.
+    pub(super) fn take_empty(&mut self) -> Option<EventSet> {
+        self.machine.take_empty()
+    }
+
+    /// Events to nodes.
+    pub(super) fn push(&mut self, now: Instant) -> usize {
+        for pushed in 0..PUSHES {
+            let Some(node) = self.machine.farm().next_push() else { return pushed };
+            // A node without an address never had credit.
+            let Some(to) = self.nodes.get(usize::from(node)).copied().flatten() else { return pushed };
+            match self.send_push(to) {
+                Ok(()) => self.machine.farm().sent(now),
+                Err(Refusal::Full) if self.farm.flush(now) > 0 => {}
+                Err(_) => return pushed,
+            }
+        }
+        PUSHES
+    }
+
+    fn send_push(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
+        let view = self.machine.farm().push_view();
+        match self.config.gathering {
+            Gathering::Copy(copying) => {
+                let mut fill = |room: &mut [u8]| view.copy_to(room, copying).unwrap_or(0);
+                self.farm.send_with(to, view.length(), &mut fill)
+            }
+            Gathering::Iovec => {
+                self.slices.clear();
+                if !view.append_slices(&mut self.staging, &mut self.slices) {
+                    return Err(Refusal::Full);
+                }
+                self.farm.send(to, &mut self.slices)
+            }
+        }
+    }
+
+    /// Says what is to be said to nodes and triggers.
+    pub(super) fn tell(&mut self, now: Instant) -> usize {
+        for told in 0..MESSAGES {
+            if let Some(to) = self.unsent {
+                let sent = match to {
+                    To::Node(to) => send_over(&mut self.farm, to, &self.message, now),
+                    To::Trigger(to) => send_bytes(&mut self.triggers, to, &self.message, now),
+                };
+                match sent {
+                    Err(Refusal::Full) => return told,
+                    Ok(()) | Err(Refusal::TooLarge) => self.unsent = None,
+                }
+            }
+            self.message.clear();
+            if !self.next_message(now) {
+                return told;
+            }
+        }
+        MESSAGES
+    }
+
+    /// Encodes the next message; false where there is none.
+    fn next_message(&mut self, now: Instant) -> bool {
+        let Some(outgoing) = self.machine.next_message(now) else { return false };
+        match outgoing {
+            Outgoing::Progress(node, progress) => {
+                self.unsent = self.nodes.get(usize::from(node)).copied().flatten().map(To::Node);
+                Message::Progress(progress).encode(&mut self.message);
+            }
+            Outgoing::Stream(stream) => {
+                let trigger = self.config.triggers.get(usize::from(stream.flow)).copied().flatten();
+                self.unsent = trigger.map(To::Trigger);
+                let readers = self.readers.get_mut(usize::from(stream.flow));
+                Message::Stream(stream).encode(&mut self.message);
+                if let Some(Some(readers)) = readers {
+                    readers.tell(&self.message);
+                }
+            }
+            // The other half's.
+            Outgoing::Throttle(_) => {}
+        }
+        true
+    }
+
+    /// Applies changed prescales.
+    #[cold]
+    fn read_orders(&mut self) {
+        let Self { config, streams, read, .. } = self;
+        config.orders.read(read, |order| match order {
+            Order::SetPrescale(stream, prescale) => streams.set_prescale(stream, prescale),
+            // The other half's.
+            Order::Mask(..) | Order::SetTimeout(..) => {}
+        });
+    }
+
+    /// Accepted events to the sink.
+    pub(super) fn store(&mut self, now: Instant) -> usize {
+        if self.config.orders.has_news(&self.read) {
+            self.read_orders();
+        }
+        let farm = self.machine.farm();
+        let Some(sink) = &mut self.sink else {
+            // Nothing is written: the events are counted and let go.
+            while farm.next_stored().is_some() {
+                farm.stored();
+            }
+            return 0;
+        };
+        let mut work = sink.poll(now, &mut self.progress);
+        for (streams, progress) in self.progress.drain(..) {
+            let streams = StreamSet::from_bits(streams);
+            streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] -= 1);
+            if progress == Progress::Failed {
+                self.not_written += 1;
+                self.streams.failed(streams);
+            } else {
+                self.written += 1;
+                self.streams.written(streams);
+            }
+        }
+        for _ in 0..STORED {
+            if farm.next_stored().is_none() {
+                break;
+            }
+            let Some(event) = farm.stored_view() else { break };
+            let word = event.word();
+            let select = || self.streams.select(TriggerBits(word.into()), word as u16);
+            // Select once per event: each selection advances the prescale counters.
+            let streams = self.selected.take().unwrap_or_else(select);
+            let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
+            if streams.is_empty() {
+                self.left_out += 1;
+            } else {
+                // The slot carries the set of streams, so that progress reports update the right stream accounts.
+                match sink.add_event(now, streams.to_bits(), &event, streams) {
+                    Filed::Taken => streams.iter().for_each(|stream| self.in_flight[usize::from(stream.0)] += 1),
+                    Filed::NoRoom => {
+                        self.selected = Some(streams);
+                        break;
+                    }
+                    Filed::Refused(_) => {
+                        self.not_written += 1;
+                        self.streams.failed(streams);
+                    }
+                }
+            }
+            farm.stored();
+            work += 1;
+        }
+        sink.flush(now);
+        work
+    }
+
+    pub(super) fn flush(&mut self, now: Instant) -> usize {
+        let mut work = self.farm.flush(now) + self.triggers.flush(now);
+        for readers in self.readers.iter_mut().flatten() {
+            work += readers.receive(now, &mut self.packets) + readers.flush(now);
+            // They have nothing to say.
+            self.packets.clear();
+        }
+        work
+    }
+
+    /// Every flow has stopped. From now on a disk that is short of space is written all the same, and one that refuses is given up some time
+    /// later: sets that wait for it hold room for the packets that are still in the kernel.
+    pub(super) fn drain(&mut self, now: Instant) {
+        if let Some(sink) = &mut self.sink {
+            sink.drain(now);
+        }
+    }
+
+    /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
+    /// Returns whether all of that is done.
+    pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
+        if !self.machine.farm().is_empty() {
+            return false;
+        }
+        let is_closed = self.sink.as_mut().is_none_or(|sink| {
+            sink.finish(now);
+            sink.is_closed() || sink.has_given_up()
+        });
+        let is_queued = self.unsent.is_some()
+            || self.farm.is_queued()
+            || self.triggers.queued() > 0
+            || self.readers.iter().flatten().any(|readers| readers.is_queued());
+        is_closed && (!is_queued || now >= until)
+    }
+
+    /// Its part of the report.
+    pub(super) fn report(&self, report: &mut GatewayReport) {
+        for (flow, known) in (0..).zip(&mut report.flows) {
+            known.events = self.machine.account(flow);
+        }
+        report.sent = self.farm.sent();
+        report.storage = self.sink.as_ref().map(|sink| sink.counts());
+        (report.written, report.not_written, report.left_out) = (self.written, self.not_written, self.left_out);
+        report.streams.clear();
+        let waits = |stream| self.selected.is_some_and(|streams| streams.contains(stream));
+        let accounts = self.streams.accounts().zip(&self.in_flight);
+        report.streams.extend(accounts.map(|((stream, account), &in_flight)| {
+            let in_flight = in_flight + u64::from(waits(stream));
+            StreamAccount { in_flight, ..account }
+        }));
+        report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
+    }
+
+    pub(super) fn next_deadline(&self) -> Instant {
+        let sink = self.sink.as_ref().and_then(|sink| sink.next_deadline());
+        let readers = self.readers.iter().flatten().filter_map(|readers| readers.next_deadline());
+        let others = sink.into_iter().chain(self.farm.next_deadline()).chain(readers);
+        others.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        let mut may_sleep = self.unsent.is_none() && self.triggers.queued() == 0 && self.farm.prepare_wait();
+        for readers in self.readers.iter_mut().flatten() {
+            may_sleep &= readers.prepare_wait();
+        }
+        self.sink.as_mut().is_none_or(|sink| sink.prepare_wait()) && may_sleep
+    }
+
+    pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.farm.wait_descriptor());
+        into.extend(self.readers.iter().flatten().filter_map(|readers| readers.wait_descriptor()));
+        into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
+    }
+}
+
+/// A message in a datagram; none where it is no whole message of a kind that gateways hear.
+fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
+    let bytes = contiguous(payload, scratch);
+    let (kind, body, _) = Frame::split(bytes).ok()?;
+    Message::decode(kind, body).ok()
+}
+
+/// After a set without a match for every request, no other set is looked at for this long: a request that nothing
+/// matches must not cost a walk through every packet.
+const REST: Duration = Duration::from_millis(1);
+
+/// Shows events to the tap while a viewer asks for one.
+pub(super) struct Watching {
+    /// The name of the input queue that viewers see.
+    unit: NodeId,
+    tap: Tap,
+    places: FragmentPlaces,
+    /// The event of the next set that is shown first. It changes each time; otherwise viewers would only ever see the
+    /// first event.
+    next: u16,
+    rests_until: Instant,
+}
+
+impl Watching {
+    /// For sets of so many sources.
+    pub(super) fn new(unit: NodeId, tap: Tap, sources: usize) -> Self {
+        Self { unit, tap, places: FragmentPlaces::new(sources), next: 0, rests_until: Instant::ZERO }
+    }
+
+    /// Shows the events of a set until no request is left. `sources` are the source ids of each flow.
+    pub(super) fn look(&mut self, set: &mut EventSet, sources: &[Vec<SourceId>], now: Instant) {
+        let is_complete = set.ending() == Ending::Complete;
+        if !self.tap.is_open() || now < self.rests_until || !self.tap.may_take(is_complete) {
+            return;
+        }
+        let events = set.keys().len() as u16;
+        let first = self.next % events;
+        self.next = first + 1;
+        for event in (first..events).chain(0..first) {
+            self.tap.offer(self.unit, &GatewayEvent::new(set.show(event, &mut self.places), sources));
+            if !self.tap.may_take(is_complete) {
+                return;
+            }
+        }
+        self.rests_until = now.after(REST);
+    }
+}
+
+/// An event of a set. Where it is written its fragments are copied behind one another: each is so small that its place in a list of
+/// pieces would cost more, and the packets that they lie in are free at once.
+#[derive(Copy, Clone)]
+pub struct GatewayEvent<'a> {
+    event: GatheredEvent<'a>,
+    /// The ids of its flow's sources.
+    sources: &'a [SourceId],
+}
+
+impl<'a> GatewayEvent<'a> {
+    pub(super) fn new(event: GatheredEvent<'a>, sources: &'a [Vec<SourceId>]) -> Self {
+        let flow = usize::from(event.head().flow);
+        Self { event, sources: sources.get(flow).map(Vec::as_slice).unwrap_or_default() }
+    }
+
+    fn id(&self, source: u16) -> SourceId {
+        self.sources.get(usize::from(source)).copied().unwrap_or(SourceId(u32::from(source)))
+    }
+}
+
+impl Recorded for GatewayEvent<'_> {
+    fn head(&self, incarnation: Incarnation) -> EventHead {
+        let head = self.event.head();
+        let is_incomplete = head.flags.has(PushFlags::INCOMPLETE);
+        let flags = if is_incomplete { EventFlags::INCOMPLETE } else { EventFlags::default() };
+        // The lower half of the word is all that a run file has room for.
+        EventHead { key: head.key, incarnation, attempt: head.attempt, trigger_type: self.event.word() as u16, flags }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+        self.event.missing().map(|(source, cause)| MissingSource::new(self.id(source), cause))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+        let raw_id = self.event.head().key.number();
+        self.event
+            .fragments()
+            .map(move |(source, length)| FragmentEntry::bare(self.id(source), raw_id & 0xFFFF_FFFF, u32::from(length)))
+    }
+
+    fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
+        for piece in self.event.pieces() {
+            encoder.payload(piece);
+            let Some(copy) = staging.write(piece) else { return false };
+            let apart = match pieces.last_mut() {
+                Some(last) => last.join(copy).err(),
+                None => Some(copy),
+            };
+            pieces.extend(apart);
+        }
+        true
+    }
+}
+
+impl Sampled for GatewayEvent<'_> {
+    /// Gateways know of no lumisections.
+    fn lumisection(&self) -> u32 {
+        0
+    }
+
+    fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
+        self.event.pieces_of_each()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::{Asked, EventSelection};
+    use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, Gateway, GatewayConfig, PacketSource};
+    use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
+    use ropewalk_terms::{Cause, EventKey};
+    use ropewalk_wire::mep::encode_mep;
+    use std::net::Ipv4Addr;
+
+    const SOURCES: [u32; 3] = [100, 101, 102];
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(milliseconds))
+    }
+
+    fn address(source: u32) -> Address {
+        Address::of(Ipv4Addr::from_bits(0x0A00_0000 + source))
+    }
+
+    /// A set of two events, the first of them `first`: of source n the (n - 99)fold of 4 bytes, in the second event twice as many. Only these
+    /// sources have sent something.
+    fn set(first: u64, sources: &[u32]) -> EventSet {
+        let source = |id| PacketSource { id: SourceId(id), address: address(id) };
+        let config = GatewayConfig::new(0, vec![FlowConfig::new(SOURCES.map(source).to_vec(), 2)], FarmConfig::new(1));
+        let (mut receiver, _) = Gateway::new(&config).expect("it can be").split();
+        let mut staging = Staging::new(Pool::new(PoolConfig::heap("watching", 4096, 4)).expect("memory"));
+        for &id in sources {
+            let fragments = [1, 2].map(|times| vec![id as u8; 4 * times * (id as usize - 99)]);
+            let mut bytes = Vec::new();
+            encode_mep(first as u32, 0, fragments.iter().map(Vec::as_slice), &mut bytes).expect("it is short");
+            let packet: Payload = staging.write(&bytes).expect("room").into();
+            assert_eq!(receiver.on_packet(0, address(id), packet, at(0)), None);
+        }
+        receiver.close_all(Cause::TimedOut);
+        receiver.take_set().expect("it is finished")
+    }
+
+    fn watching() -> (Tap, Watching) {
+        let tap = Tap::new(SOURCES.len());
+        (tap.clone(), Watching::new(NodeId::builder(3), tap, SOURCES.len()))
+    }
+
+    fn asked(tap: &Tap, selection: EventSelection) -> Asked {
+        tap.ask(selection, 6).expect("not many have asked")
+    }
+
+    #[test]
+    fn whoever_watches_gets_the_events_that_were_asked_for_of_a_set() {
+        let (tap, mut watching) = watching();
+        let mut any = asked(&tap, EventSelection::default());
+        let mut large = asked(&tap, EventSelection { least_bytes: 48, ..EventSelection::default() });
+        let mut incomplete = asked(&tap, EventSelection { is_incomplete: true, ..EventSelection::default() });
+        let of_source =
+            EventSelection { source: Some(SourceId(102)), is_incomplete: true, ..EventSelection::default() };
+        let mut of_source = asked(&tap, of_source);
+        let ids = [SOURCES.map(SourceId).to_vec()];
+        watching.look(&mut set(8, &SOURCES), &ids, at(1));
+        let sample = any.take().expect("it was the first event");
+        assert_eq!((sample.builder, sample.key, sample.is_complete()), (NodeId::builder(3), EventKey::new(0, 8), true));
+        let known: Vec<_> = sample.fragments.iter().map(|one| (one.entry.source.0, one.entry.length)).collect();
+        assert_eq!(known, [(100, 4), (101, 8), (102, 12)]);
+        let fronts: Vec<&[u8]> = sample.fragments.iter().map(|fragment| sample.front_of(fragment)).collect();
+        assert_eq!(fronts, [&[100; 4][..], &[101; 6], &[102; 6]]);
+        assert!(sample.missing.is_empty());
+        assert_eq!(large.take().expect("the second one").key, EventKey::new(0, 9));
+        assert!(incomplete.take().is_none() && of_source.take().is_none(), "every source was there");
+
+        watching.look(&mut set(10, &[100]), &ids, at(10));
+        let sample = incomplete.take().expect("two are missing");
+        let missing: Vec<_> = sample.missing.iter().map(|missing| (missing.source.0, missing.cause())).collect();
+        assert_eq!(missing, [(101, Some(Cause::TimedOut)), (102, Some(Cause::TimedOut))]);
+        assert_eq!((sample.fragments.len(), sample.is_complete()), (1, false));
+        assert!(of_source.take().is_none(), "that one is missing itself");
+        watching.look(&mut set(12, &[100, 102]), &ids, at(20));
+        assert_eq!(of_source.take().expect("it has sent something").key, EventKey::new(0, 12));
+    }
+
+    #[test]
+    fn a_wish_that_nothing_fulfils_costs_one_set_in_a_while_and_none_that_cannot_do() {
+        let (tap, mut watching) = watching();
+        let ids = [SOURCES.map(SourceId).to_vec()];
+        let mut huge = asked(&tap, EventSelection { least_bytes: 1 << 20, ..EventSelection::default() });
+        watching.look(&mut set(0, &SOURCES), &ids, at(1));
+        // A second viewer takes any event: not one of the next set, but of the one after that, which begins with
+        // another event.
+        let mut any = asked(&tap, EventSelection::default());
+        watching.look(&mut set(2, &SOURCES), &ids, at(1));
+        assert!(any.take().is_none());
+        watching.look(&mut set(4, &SOURCES), &ids, at(2));
+        assert_eq!(any.take().expect("it has rested").key, EventKey::new(0, 5));
+        assert!(huge.take().is_none());
+        drop(huge);
+        // Complete sets are no reason to rest for who wants incomplete ones.
+        let mut incomplete = asked(&tap, EventSelection { is_incomplete: true, ..EventSelection::default() });
+        watching.look(&mut set(6, &SOURCES), &ids, at(10));
+        watching.look(&mut set(8, &[100]), &ids, at(10));
+        assert_eq!(incomplete.take().expect("it was looked at").key, EventKey::new(0, 8));
+        assert!(!tap.is_open());
+    }
+}

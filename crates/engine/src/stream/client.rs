@@ -1,0 +1,266 @@
+//! A subscriber: connects, says what it wants, takes chunks, and comes back when the connection breaks.
+
+use super::{StreamIncoming, StreamReader};
+use crate::Drive;
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
+use ropewalk_memory::{Payload, Slice, Staging};
+use ropewalk_terms::Instant;
+use ropewalk_wire::frame::FrameError;
+use ropewalk_wire::stream::{ChunkHead, Down, DownRefused, End, Hello, Loss, Message, RefuseReason, Subscribe};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// What a [`StreamClient`] is to be.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The server.
+    pub address: String,
+    /// Its name, for people.
+    pub name: String,
+    /// What it wants.
+    pub wanted: Subscribe,
+    /// What it sends to e-links, once.
+    pub down: Vec<Down>,
+    /// How long it waits before it connects again; without, the first end is the end.
+    pub reconnect: Option<Duration>,
+    /// It leaves after so many chunks.
+    pub chunks: Option<u64>,
+    /// Longer chunks are malformed.
+    pub most_chunk_bytes: u32,
+}
+
+/// Where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ClientState {
+    /// Not connected; tries again at this time.
+    Away(Instant),
+    /// Connected, and not yet subscribed.
+    Asking,
+    /// Chunks come.
+    Subscribed,
+    /// It has what it wanted, or the server has said the end.
+    Done,
+    /// It was refused.
+    Refused(RefuseReason),
+    /// The connection failed or broke, for this reason, and it does not come back.
+    Lost(String),
+}
+
+/// What it got.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClientReport {
+    /// Chunks.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How often it subscribed.
+    pub connections: u64,
+    /// What the server dropped, as far as it said so; of all connections.
+    pub lost: Loss,
+    /// What the server said at the end.
+    pub end: Option<End>,
+    /// Messages to e-links that the server refused, and the first of them.
+    pub down_refused: u64,
+    /// See [`Self::down_refused`].
+    pub first_down_refused: Option<DownRefused>,
+}
+
+/// Takes chunks from a server and gives them to `take`.
+pub struct StreamClient<D, F> {
+    config: ClientConfig,
+    endpoints: D,
+    staging: Staging,
+    take: F,
+    events: Vec<Event>,
+    endpoint: Option<Endpoint>,
+    reader: StreamReader,
+    state: ClientState,
+    report: ClientReport,
+    /// What the server dropped over this connection, as it said last.
+    lost: Loss,
+}
+
+impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
+    /// Connects at the first turn.
+    pub fn new(config: ClientConfig, endpoints: D, staging: Staging, take: F) -> Self {
+        let reader = StreamReader::new(config.most_chunk_bytes);
+        Self {
+            config,
+            endpoints,
+            staging,
+            take,
+            events: Vec::with_capacity(256),
+            endpoint: None,
+            reader,
+            state: ClientState::Away(Instant::ZERO),
+            report: ClientReport::default(),
+            lost: Loss::default(),
+        }
+    }
+
+    /// Where it stands.
+    pub const fn state(&self) -> &ClientState {
+        &self.state
+    }
+
+    /// What it got so far.
+    pub const fn report(&self) -> &ClientReport {
+        &self.report
+    }
+
+    /// It has enough.
+    pub fn stop(&mut self) {
+        if let Some(endpoint) = self.endpoint.take() {
+            self.endpoints.abort(endpoint);
+        }
+        self.state = ClientState::Done;
+    }
+
+    fn connect(&mut self, now: Instant) {
+        self.reader = StreamReader::new(self.config.most_chunk_bytes);
+        self.lost = Loss::default();
+        match self.endpoints.connect(&self.config.address) {
+            Ok(endpoint) => {
+                self.endpoint = Some(endpoint);
+                self.state = ClientState::Asking;
+            }
+            Err(error @ (EndpointError::BadAddress { .. } | EndpointError::NoSuchName { .. })) => {
+                self.state = ClientState::Lost(error.to_string())
+            }
+            Err(error) => self.lose(error.to_string(), now),
+        }
+    }
+
+    /// The connection is gone.
+    fn lose(&mut self, why: String, now: Instant) {
+        self.endpoint = None;
+        if matches!(self.state, ClientState::Asking | ClientState::Subscribed | ClientState::Away(_)) {
+            self.state = match self.config.reconnect {
+                Some(delay) => ClientState::Away(now.after(delay)),
+                None => ClientState::Lost(why),
+            };
+        }
+    }
+
+    /// Says several things at once; where there is no room now there never will be: the queue is empty.
+    fn say(&mut self, messages: &[Message]) {
+        let mut bytes = Vec::new();
+        messages.iter().for_each(|message| message.encode(&mut bytes));
+        let slices: Option<Vec<Slice>> =
+            bytes.chunks(self.staging.largest()).map(|piece| self.staging.write(piece)).collect();
+        if let (Some(mut slices), Some(endpoint)) = (slices, self.endpoint) {
+            // An endpoint that has ended is told as an event.
+            let _ = self.endpoints.send(endpoint, &mut slices);
+        }
+    }
+
+    fn came(&mut self, slice: Slice, now: Instant) {
+        self.reader.push(slice);
+        while self.endpoint.is_some() {
+            let heard = match self.reader.next_incoming() {
+                Ok(None) => return,
+                Ok(Some(StreamIncoming::Control(message))) => self.hear(message),
+                Ok(Some(StreamIncoming::Chunk(head, payload))) => self.take_chunk(head, payload),
+                Err(error) => Err(error),
+            };
+            if let (Err(error), Some(endpoint)) = (heard, self.endpoint) {
+                self.endpoints.abort(endpoint);
+                self.lose(format!("{}: {error}", self.config.address), now);
+            }
+        }
+    }
+
+    fn take_chunk(&mut self, head: ChunkHead, payload: Payload) -> Result<(), FrameError> {
+        if self.state != ClientState::Subscribed {
+            return Err(FrameError::Meaning);
+        }
+        self.report.chunks += 1;
+        self.report.bytes += u64::from(head.length);
+        (self.take)(head, payload);
+        if self.config.chunks.is_some_and(|most| self.report.chunks >= most) {
+            self.stop();
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: Message) -> Result<(), FrameError> {
+        match message {
+            Message::Welcome if self.state == ClientState::Asking => {
+                let mut messages = vec![Message::Subscribe(self.config.wanted.clone())];
+                messages.extend(self.config.down.drain(..).map(Message::Down));
+                self.say(&messages);
+            }
+            Message::Refuse(reason) => {
+                self.state = ClientState::Refused(reason);
+                self.endpoint.take().into_iter().for_each(|endpoint| self.endpoints.abort(endpoint));
+            }
+            Message::Subscribed(_) => {
+                self.report.connections += 1;
+                self.state = ClientState::Subscribed;
+            }
+            Message::Loss(loss) => {
+                self.report.lost.chunks += loss.chunks.saturating_sub(self.lost.chunks);
+                self.report.lost.bytes += loss.bytes.saturating_sub(self.lost.bytes);
+                self.lost = loss;
+            }
+            Message::DownRefused(refused) => {
+                self.report.down_refused += 1;
+                self.report.first_down_refused.get_or_insert(refused);
+            }
+            Message::End(end) => {
+                self.report.end = Some(end);
+                self.report.lost.chunks += end.dropped.saturating_sub(self.lost.chunks);
+                self.state = ClientState::Done;
+                self.endpoint.take().into_iter().for_each(|endpoint| self.endpoints.close(endpoint));
+            }
+            _ => return Err(FrameError::Meaning),
+        }
+        Ok(())
+    }
+}
+
+impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> Drive for StreamClient<D, F> {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.staging.pool_mut().collect();
+        if matches!(self.state, ClientState::Away(until) if now >= until) {
+            self.connect(now);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.endpoints.poll(now, &mut events);
+        for event in events.drain(..) {
+            if Some(event.endpoint()) != self.endpoint {
+                continue;
+            }
+            match event {
+                Event::Established { .. } => self.say(&[Message::Hello(Hello::new(&self.config.name))]),
+                Event::Received { slice, .. } => self.came(slice, now),
+                Event::Disconnected { .. } => self.lose(format!("{}: the server closed", self.config.address), now),
+                Event::Broken { cause, .. } => self.lose(format!("{}: {cause}", self.config.address), now),
+                Event::ConnectFailed { cause, .. } => self.lose(format!("{}: {cause}", self.config.address), now),
+                _ => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let again = match self.state {
+            ClientState::Away(until) => Some(until),
+            _ => None,
+        };
+        [self.endpoints.next_deadline(), again].into_iter().flatten().min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.endpoints.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.endpoints.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.state, ClientState::Done | ClientState::Refused(_) | ClientState::Lost(_))
+    }
+}

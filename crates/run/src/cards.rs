@@ -1,0 +1,363 @@
+//! FELIX cards of readout units: emulated, read from files or pipes, or written by a process of their own.
+
+use super::assemble::{RunError, Workshop, endpoint, system};
+use super::feeder::{Feeder, FeederNotes};
+use super::placement::{Purpose, pool_of};
+use super::resolve::{Addresses, Resolved, SEED};
+use super::stream::{StreamRunError, turn};
+use ropewalk_config::ByteOrigin;
+use ropewalk_config::{
+    Blocks, Configuration, EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice, WriterChoice,
+};
+use ropewalk_engine::stream::StreamServer;
+use ropewalk_engine::{EmulatedCardDrive, ReadoutDrive};
+use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
+use ropewalk_flow::source::felix::{CHUNK_HEAD_BYTES, EmulatedCardConfig, EmulatedLinkConfig, Outage};
+use ropewalk_flow::source::{TriggerGate, TriggerRate};
+use ropewalk_io::Dispatcher;
+use ropewalk_io::tcp::Tcp;
+use ropewalk_io::wait::{Bell, Waiter};
+use ropewalk_memory::ring::RingWriter;
+use ropewalk_memory::{MemoryKind, PoolConfig, Staging};
+use ropewalk_terms::SourceId;
+use ropewalk_tools::felix::{blocks, blocks_of_kind};
+use ropewalk_wire::felix::{BlockFormat, ELink};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A page of a ring, or as many whole blocks as take more: what one slice at least keeps from being written again.
+const PAGE: usize = 64 << 10;
+/// A ring has at least so many pages.
+const LEAST_PAGES: u64 = 4;
+
+/// Blocks for what subscribers say, which is little, and a few of them at once.
+const SUBSCRIBERS: (usize, usize) = (16 << 10, 128);
+/// Blocks that what is sent back to subscribers is staged in.
+const LOOP_BACK: (usize, usize) = (128 << 10, 64);
+
+/// The cards of a readout unit.
+pub(super) struct Cards {
+    /// Cards whose blocks are written by this process.
+    pub(super) to_start: Vec<CardToStart>,
+    /// Where subscribers of a card connect, by its name.
+    pub(super) addresses: Vec<(String, String)>,
+}
+
+/// What takes a card's place: it is started last.
+pub(super) struct CardToStart {
+    /// The card's name, and its thread's.
+    pub(super) name: String,
+    pub(super) writer: CardWriter,
+}
+
+/// Who writes a card's blocks.
+pub(super) enum CardWriter {
+    /// An emulator, once it is known what stops it.
+    Emulated { config: Box<EmulatedCardConfig>, ring: RingWriter, bell: Option<Bell> },
+    /// Blocks that are read.
+    Feeder(Box<Feeder>),
+    /// An emulator that is a process of its own.
+    Process(Box<CardProcess>),
+}
+
+impl Workshop<'_> {
+    /// Gives a readout unit the rings of its cards, and their subscribers. With `events`, cards end after so many triggers.
+    pub(super) fn cards<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        events: Option<u64>,
+    ) -> Result<Cards, RunError> {
+        let (mut to_start, mut addresses) = (Vec::new(), Vec::new());
+        for card in self.resolved.cards(index) {
+            let links = self.resolved.links(card);
+            let config = CardConfig {
+                chunks: chunks(card, &links),
+                rules: rules(card, &links),
+                links: links.iter().map(|&(elink, source)| (elink, SourceId(source.id))).collect(),
+            };
+            let bell = match card.wake {
+                WakeChoice::Interrupt => Some(Bell::new().map_err(system(format!("{}: bell", card.name)))?),
+                WakeChoice::Poll => None,
+            };
+            let name = pool_of(&card.name, Purpose::Ring);
+            let memory = if card.writer == WriterChoice::Process { MemoryKind::Memfd } else { MemoryKind::Anonymous };
+            let memory = PoolConfig { memory, ..ring_of(&name, card.blocks.0, card.memory.0) };
+            let (writer, reader) = self.placement.ring(memory)?;
+            let file = reader.file().map(|file| file.try_clone_to_owned()).transpose();
+            let file = file.map_err(system(format!("{}: the ring's file", card.name)))?;
+            match &card.serve {
+                None => readout.add_card(&config, reader, bell.clone()),
+                Some(serve) => {
+                    let (server, address) = self.server(card, serve)?;
+                    readout.add_served_card(&config, reader, bell.clone(), server);
+                    addresses.push((card.name.clone(), address));
+                }
+            }
+            let writer = match (&card.emulate, &card.input) {
+                (Some(_), _) if let Some(ring) = file => {
+                    let name = card.name.clone();
+                    let configuration = self.resolved.file()?;
+                    CardWriter::Process(Box::new(CardProcess { configuration, name, events, ring, writer, bell }))
+                }
+                (Some(emulate), _) => {
+                    let config = Box::new(emulated(card, emulate, &links));
+                    CardWriter::Emulated { config, ring: writer, bell }
+                }
+                (None, Some(input)) => CardWriter::Feeder(Box::new(feeder(card, &input.0, writer, bell)?)),
+                // Another process writes it: the one that has the ring's file.
+                (None, None) => continue,
+            };
+            to_start.push(CardToStart { name: card.name.clone(), writer });
+        }
+        Ok(Cards { to_start, addresses })
+    }
+
+    /// The server of a card, and where it listens.
+    fn server(&self, card: &FelixSection, serve: &ServeSection) -> Result<(StreamServer<Tcp>, String), RunError> {
+        let pool = |purpose, (block, blocks)| {
+            self.placement.untouched_pool(PoolConfig::anonymous(&pool_of(&card.name, purpose), block, blocks))
+        };
+        let tcp = Tcp::new(self.resolved.tcp(), pool(Purpose::Subscribers, SUBSCRIBERS)?);
+        let mut endpoints = tcp.map_err(endpoint(&card.name))?;
+        let point = endpoints.listen(&serve.listen).map_err(endpoint(&card.name))?;
+        let address = endpoints.address_of(point).unwrap_or_default();
+        let staging = Staging::new(pool(Purpose::Staging, LOOP_BACK)?);
+        Ok((StreamServer::new(serve.server(), card.blocks.0, endpoints, staging), address))
+    }
+}
+
+impl Resolved {
+    /// The cards that a readout unit reads.
+    fn cards(&self, index: u16) -> impl Iterator<Item = &FelixSection> {
+        self.cards_and_readouts().filter(move |&(_, readout)| readout == index).map(|(card, _)| card)
+    }
+}
+
+/// The longest chunk that any of its sources takes, in bytes.
+pub(super) fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
+    links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0)
+}
+
+/// A ring of so many bytes, whose pages hold whole blocks.
+pub(super) fn ring_of(name: &str, format: BlockFormat, bytes: u64) -> PoolConfig {
+    let page = PAGE.next_multiple_of(format.block_bytes());
+    PoolConfig::anonymous(name, page, (bytes / page as u64).max(LEAST_PAGES) as usize)
+}
+
+/// Room for every e-link's largest chunk at once, as far as the ring can hold that.
+pub(super) fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig {
+    let format = card.blocks.0;
+    let largest = largest_chunk(links);
+    let pieces = links.len() * (largest as usize / format.most_data_bytes() + 2);
+    let open_pieces = pieces.min(card.memory.0 as usize / format.block_bytes());
+    ChunkConfig { most_chunk_bytes: largest, open_pieces, ..ChunkConfig::new(format) }
+}
+
+/// Where the chunks of each e-link say to which event they belong.
+pub(super) fn rules(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> EventRules {
+    let own = links.iter().filter(|(_, source)| source.felix.as_ref().is_some_and(|link| link.event.is_some()));
+    own.fold(card.event.rule().into(), |rules, &(elink, source)| rules.with(elink, card.rule_of(source)))
+}
+
+/// Reads a card's blocks. A file is looked into at once, to see whether they are what the card is configured to write.
+fn feeder(
+    card: &FelixSection,
+    origin: &ByteOrigin,
+    writer: RingWriter,
+    bell: Option<Bell>,
+) -> Result<Feeder, RunError> {
+    let (is_over, wanted) = (Arc::new(AtomicBool::new(false)), card.blocks.0);
+    let opened = if origin.is_regular() { blocks(origin, &is_over) } else { blocks_of_kind(origin, wanted, &is_over) };
+    let input = opened.map_err(|error| RunError::Unfit(format!("{}: {error}", card.name)))?;
+    let found = input.format();
+    if found != wanted {
+        let path = origin.path().display();
+        let right = Blocks(found);
+        return Err(RunError::Unfit(format!("{}: {path} has other blocks; set `blocks = \"{right}\"`", card.name)));
+    }
+    let bytes_per_second = card.input_speed.map(|speed| speed.bytes_per_second);
+    Ok(Feeder { origin: origin.clone(), input, writer, bell, again: false, bytes_per_second, is_over })
+}
+
+pub(super) fn emulated(
+    card: &FelixSection,
+    emulate: &EmulateCard,
+    links: &[(ELink, &SourceSection)],
+) -> EmulatedCardConfig {
+    let outages = |elink: ELink| {
+        let mine = emulate.outages.iter().filter(move |outage| outage.elink == elink.number());
+        mine.map(|outage| Outage { from: outage.from.0, lasts: outage.lasts.0 }).collect()
+    };
+    let link = |&(elink, source): &(ELink, &SourceSection)| EmulatedLinkConfig {
+        elink,
+        source: SourceId(source.id),
+        size: if source.trigger { emulate.trigger_chunk_size.0 } else { emulate.chunk_size.0 },
+        rule: card.rule_of(source),
+        outages: outages(elink),
+    };
+    let heads = links.iter().map(|&(_, source)| card.rule_of(source).head_bytes());
+    let least_chunk_bytes = heads.fold(CHUNK_HEAD_BYTES, usize::max) as u32;
+    EmulatedCardConfig {
+        format: card.blocks.0,
+        links: links.iter().map(link).collect(),
+        rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
+        seed: SEED,
+        link_bytes_per_second: emulate.link_speed.map(|speed| speed.bytes_per_second),
+        least_chunk_bytes,
+        most_chunk_bytes: u32::try_from(largest_chunk(links)).unwrap_or(u32::MAX),
+        ring_bytes: card.memory.0,
+        faults: emulate.faults.0,
+    }
+}
+
+/// How often it is looked whether the process lives.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long it may take to end by itself when the run is over.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The process, while it lives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChildSlot(Arc<Mutex<Option<Child>>>);
+
+impl ChildSlot {
+    /// Asks the process for the end: a card says what was triggered before, and no more.
+    pub(super) fn stop(&self) {
+        self.with(|child| {
+            // Only one that was not waited for: its number is still its own.
+            if let Ok(None) = child.try_wait() {
+                let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            }
+        });
+    }
+
+    /// Waits for the end of a process, which `is_over` brings about if nothing else does. Returns its number and how it ended.
+    pub(super) fn watch(&self, started: Child, is_over: &AtomicBool) -> io::Result<(u32, ExitStatus)> {
+        let process = started.id();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        Ok((process, wait(self, is_over)?))
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut Child) -> T) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(what)
+    }
+}
+
+/// What a process needs to write a card's blocks.
+pub(super) struct CardProcess {
+    /// The configuration that it reads as well.
+    pub(super) configuration: PathBuf,
+    /// The card's name.
+    pub(super) name: String,
+    /// After how many triggers it ends.
+    pub(super) events: Option<u64>,
+    /// The ring's file.
+    pub(super) ring: OwnedFd,
+    /// Ends the ring when the process has not done it.
+    pub(super) writer: RingWriter,
+    pub(super) bell: Option<Bell>,
+}
+
+impl CardProcess {
+    /// Starts the process and waits for its end, which `is_over` brings about if nothing else does.
+    pub(super) fn watch(mut self, child: &ChildSlot, is_over: &AtomicBool, notes: &FeederNotes) {
+        let ended = self.start().and_then(|started| child.watch(started, is_over));
+        let must_ring = self.writer.close();
+        if must_ring && let Some(bell) = &self.bell {
+            bell.ring();
+        }
+        notes.leave(match ended {
+            Ok((_, status)) if status.success() => Vec::new(),
+            Ok((process, status)) => vec![format!(
+                "its writer, process {process}, {}: what it had not handed over is lost",
+                how_it_ended(status)
+            )],
+            Err(error) => vec![format!("its writer cannot be started: {error}")],
+        });
+    }
+
+    fn start(&self) -> io::Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["felix", "card"]).arg(&self.configuration).arg(&self.name);
+        if let Some(events) = self.events {
+            command.args(["--events", &events.to_string()]);
+        }
+        let bell = self.bell.as_ref().map(|bell| bell.as_fd().try_clone_to_owned()).transpose()?;
+        command.stdin(Stdio::from(self.ring.try_clone()?));
+        command.stdout(bell.map_or_else(Stdio::null, Stdio::from));
+        command.spawn()
+    }
+}
+
+fn wait(child: &ChildSlot, is_over: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut over_since = None;
+    loop {
+        let looked = child.with(|child| {
+            let since = is_over.load(Ordering::Relaxed).then(|| *over_since.get_or_insert_with(Instant::now));
+            if since.is_some_and(|since| since.elapsed() >= LEAVING) {
+                child.kill()?;
+            }
+            child.try_wait()
+        });
+        match looked {
+            Some(Ok(None)) => std::thread::sleep(LOOK),
+            Some(Ok(Some(status))) => return Ok(status),
+            Some(Err(error)) => return Err(error),
+            None => return Err(io::Error::other("it is not there")),
+        }
+    }
+}
+
+pub(super) fn how_it_ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, code) => format!("ended with status {}", code.unwrap_or_default()),
+    }
+}
+
+/// In the process: writes the blocks of an emulated card into the ring that is standard input, until it has said what
+/// `events` triggers bring, the ring's reader has gone, or `watch` says false; then it says what was triggered before.
+///
+/// # Errors
+/// Where there is no such card, it is not emulated, or standard input is no ring.
+pub fn write_card(
+    configuration: &Configuration,
+    name: &str,
+    events: Option<u64>,
+    mut watch: impl FnMut() -> bool,
+) -> Result<(), StreamRunError> {
+    // A reader that was killed says nothing any more, also not that it has gone.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
+    let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
+    let known = || configuration.felix.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(", ");
+    let card = resolved.card(name);
+    let card =
+        card.ok_or_else(|| StreamRunError::Unfit(format!("no card is named `{name}`; there are: {}", known())))?;
+    let emulate = card.emulate.as_ref();
+    let emulate = emulate.ok_or_else(|| StreamRunError::Unfit(format!("{name} has no [felix.emulate]")))?;
+    let no_ring = |error| {
+        let why = "a run starts this command by itself for a card with `writer = \"process\"`";
+        StreamRunError::Unfit(format!("standard input is no ring of a card: {error}; {why}"))
+    };
+    let ring = RingWriter::open(io::stdin().as_fd().try_clone_to_owned()?).map_err(no_ring)?;
+    let bell = match card.wake {
+        WakeChoice::Interrupt => Some(Bell::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        WakeChoice::Poll => None,
+    };
+    let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
+    let config = emulated(card, emulate, &resolved.links(card));
+    let mut drive = EmulatedCardDrive::new(config, ring, bell, Arc::clone(&gate));
+    turn(&mut drive, Waiter::new()?, |_| {
+        if !watch() {
+            gate.close();
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,506 @@
+//! Sources that do not connect to a readout unit's service point: files, captures, programs, emulators, and addresses of their own.
+
+use super::assemble::{RunError, Workshop, endpoint, system};
+use super::cards::{ChildSlot, how_it_ended};
+use super::feeder::FeederNotes;
+use super::gateway::packet_error;
+use super::placement::{Purpose, pool_of};
+use super::resolve::{Resolved, SEED};
+use super::source_summary::InputSummary;
+use ropewalk_config::ByteOrigin;
+use ropewalk_config::{
+    BoardChoice, DemuxTable, Emulate, FormatName, InputChoice, NetworkAddress, PeerOrPlace, SourceSection,
+};
+use ropewalk_engine::{DatagramInputConfig, Demux, Entrance, ReadoutDrive, SourceDriveConfig, SourceFeed, SourceLine};
+use ropewalk_flow::choosing::Wanted;
+use ropewalk_flow::readout::Boards;
+use ropewalk_flow::source::{FrameKind, FrameMaker, TriggerRate};
+use ropewalk_io::Dispatcher;
+use ropewalk_io::packet::{
+    Flow, LocalFeed, Membership, MembershipChange, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
+    SocketReceiver, local_packets,
+};
+use ropewalk_io::tcp::{Tcp, resolve, resolve_to_listen};
+use ropewalk_memory::PoolConfig;
+use ropewalk_terms::{Requirement, SourceId, Utc};
+use ropewalk_tools::foreign::{Passed, capture_has_datagrams, feed_datagrams, feed_stream, is_capture_file};
+use ropewalk_wire::fed;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest payload of a datagram.
+const MOST_DATAGRAM: u64 = 65_507;
+/// A batch sets room aside for the longest datagram, many times over; where that is much, they are taken one by one.
+const LARGEST_IN_BATCH: usize = 9216;
+/// What waits in the kernel at most.
+const SOCKET_BUFFER: usize = 32 << 20;
+/// Memory for datagrams whose events are not done.
+pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
+pub(super) const DATAGRAM_BLOCKS: usize = 256;
+/// How long a write may block before `is_over` is checked.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether the network card of a group is there.
+const GROUP_LOOK: Duration = Duration::from_millis(200);
+
+/// What a source writes with, from outside of its readout unit.
+pub(super) enum Writing {
+    /// A thread, with what it reads; of a capture the packets that are wanted.
+    Origin(ByteOrigin, Wanted, UnixStream),
+    /// The same for datagrams of a capture.
+    Capture(ByteOrigin, Wanted, Box<LocalFeed>),
+    /// Nothing: a thread sees that datagrams to a group reach it.
+    Group(Membership),
+    /// A program, with its arguments and its standard output.
+    Program(Vec<String>, OwnedFd),
+}
+
+/// A source that is to be fed, once everything else runs.
+pub(super) struct Fed {
+    /// The source's name, and its thread's.
+    pub(super) name: String,
+    pub(super) writing: Writing,
+}
+
+/// The entrances of a readout unit's sources.
+#[derive(Default)]
+pub(super) struct Opened {
+    /// Where sources connect, by their names.
+    pub(super) addresses: Vec<(String, String)>,
+    pub(super) to_start: Vec<Fed>,
+}
+
+impl Workshop<'_> {
+    /// Opens the entrances of a readout unit's sources.
+    pub(super) fn entrances<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+    ) -> Result<Opened, RunError> {
+        let mut opened = Opened::default();
+        self.sockets(index, readout, &mut opened)?;
+        self.captures(index, readout, &mut opened)?;
+        let mut fed = self.resolved.sources_of(index).filter(|source| source.emulate.is_none());
+        fed.try_for_each(check_input)?;
+        let streams = |source: &&SourceSection| source.emulate.is_none() && !is_capture(source);
+        for source in self.resolved.sources_of(index).filter(streams) {
+            let name = source.name_or_id();
+            let wanted = source.wanted_beside(self.resolved.sources_and_readouts().map(|(source, _)| source));
+            let Some((entrance, writing)) = entrance(source, &name, wanted)? else { continue };
+            let bound = readout.add_entrance(SourceId(source.id), entrance).map_err(endpoint(&name))?;
+            opened.addresses.extend(bound.map(|bound| (name.clone(), bound)));
+            opened.to_start.extend(writing.map(|writing| Fed { name, writing }));
+        }
+        Ok(opened)
+    }
+
+    /// Opens a socket for each address to which sources send datagrams.
+    fn sockets<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        opened: &mut Opened,
+    ) -> Result<(), RunError> {
+        let datagrams = |source: &&SourceSection| source.comes_in_datagrams() && source.emulate.is_none();
+        for boards in together(self.resolved.sources_of(index).filter(datagrams), SourceSection::shares_socket) {
+            let name = boards[0].name_or_id();
+            let mut receiver = self.socket(boards[0], &name, &boards)?;
+            let group = receiver.take_membership().map(Writing::Group);
+            opened.to_start.extend(group.map(|writing| Fed { name: name.clone(), writing }));
+            opened.addresses.push((name, receiver.address().to_string()));
+            readout.add_datagrams(datagram_input(&boards, receiver, true));
+        }
+        Ok(())
+    }
+
+    /// The socket of sources that send to the same address.
+    fn socket(&self, first: &SourceSection, name: &str, boards: &[&SourceSection]) -> Result<SocketReceiver, RunError> {
+        let config = match &first.listen {
+            Some(NetworkAddress::Ip(address, protocol)) => {
+                ReceiveConfig::new(Flow::Ip(*protocol), SocketAddrV4::new(*address, 0))
+            }
+            Some(NetworkAddress::Udp(place, interface)) => {
+                let place = resolve_to_listen(place).map_err(endpoint(name))?;
+                ReceiveConfig { interface: *interface, ..ReceiveConfig::new(Flow::Udp, place) }
+            }
+            _ => return Err(RunError::Unfit(format!("{name} does not listen for datagrams"))),
+        };
+        let longest = boards.iter().map(|source| source.max_fragment.0).max().unwrap_or(MOST_DATAGRAM);
+        let largest = longest.min(MOST_DATAGRAM) as usize;
+        let mechanism =
+            if largest <= LARGEST_IN_BATCH { ReceiveMechanism::RecvMmsg } else { ReceiveMechanism::RecvFrom };
+        let config = ReceiveConfig { mechanism, largest, socket_buffer: SOCKET_BUFFER, ..config };
+        let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+        let memory = PacketMemory::pool(self.placement.untouched_pool(pool)?);
+        SocketReceiver::new(config, memory).map_err(packet_error(name))
+    }
+}
+
+/// The sources that share their way in, together.
+pub(super) fn together<'s>(
+    sources: impl Iterator<Item = &'s SourceSection>,
+    share: fn(&SourceSection, &SourceSection) -> bool,
+) -> Vec<Vec<&'s SourceSection>> {
+    let mut groups: Vec<Vec<&SourceSection>> = Vec::new();
+    for source in sources {
+        match groups.iter_mut().find(|group| share(group[0], source)) {
+            Some(group) => group.push(source),
+            None => groups.push(vec![source]),
+        }
+    }
+    groups
+}
+
+/// What a readout unit takes from a receiver of datagrams of some boards; `is_live` where they come from a network.
+pub(super) fn datagram_input(
+    boards: &[&SourceSection],
+    receiver: impl Receiver + Send + 'static,
+    is_live: bool,
+) -> DatagramInputConfig {
+    let described =
+        |source: &&SourceSection| Some((SourceId(source.id), source.description()?, source.datagram_limits()));
+    DatagramInputConfig {
+        receiver: Box::new(receiver),
+        sources: boards.iter().filter_map(described).collect(),
+        demux: demux(boards),
+        is_live,
+    }
+}
+
+/// How boards that send to the same address are told apart.
+fn demux(boards: &[&SourceSection]) -> Demux {
+    let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
+    let Some(first) = tables.first() else { return Demux::Single };
+    let number = |board: &BoardChoice| match *board {
+        BoardChoice::Number(number) => number.into(),
+        BoardChoice::Address(address) => Boards::of_address(address),
+    };
+    let names = |table: &&DemuxTable| Some(table.is.as_ref()?.all().iter().map(number).collect());
+    let known: Option<Vec<Vec<u128>>> = tables.iter().map(names).collect();
+    let boards = known.map_or_else(|| Boards::of_count(tables.len()), Boards::of_names);
+    match first.at {
+        PeerOrPlace::Peer => Demux::Address(boards),
+        PeerOrPlace::Frame | PeerOrPlace::Place(_) => Demux::Field(boards),
+    }
+}
+
+impl Resolved {
+    /// The sources of a readout unit.
+    pub(super) fn sources_of(&self, index: u16) -> impl Iterator<Item = &SourceSection> {
+        self.sources_and_readouts().filter(move |&(_, readout)| readout == index).map(|(source, _)| source)
+    }
+}
+
+/// A source's way in, and what writes there; none for those that come by the readout unit's own service point.
+fn entrance(
+    source: &SourceSection,
+    name: &str,
+    wanted: Wanted,
+) -> Result<Option<(Entrance, Option<Writing>)>, RunError> {
+    let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
+    if let Some(NetworkAddress::Tcp(address)) = &source.listen {
+        return Ok(Some((Entrance::Listen(address.clone()), None)));
+    }
+    if let Some(NetworkAddress::Tcp(address)) = &source.connect {
+        // A name that does not resolve is an error before the run; only a board that is off is waited for.
+        resolve(address).map_err(endpoint(name))?;
+        return Ok(Some((Entrance::Call(address.clone()), None)));
+    }
+    if let Some(input) = &source.input {
+        let (ours, theirs) = pair()?;
+        let entrance = Entrance::Adopt { socket: ours.into(), name: input.0.path().display().to_string() };
+        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), wanted, theirs)))));
+    }
+    if let Some(program) = &source.program {
+        let (ours, theirs) = pair()?;
+        let entrance = Entrance::Adopt { socket: ours.into(), name: program.join(" ") };
+        return Ok(Some((entrance, Some(Writing::Program(program.clone(), theirs.into())))));
+    }
+    Ok(None)
+}
+
+impl Fed {
+    /// Writes until the input ends, the receiver has gone, or `is_over` is set. The notes say what was wrong.
+    pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
+        let (origin, read) = match self.writing {
+            Writing::Origin(origin, wanted, socket) => {
+                let read = copy(&origin, &wanted, socket, is_over);
+                (origin, read)
+            }
+            Writing::Capture(origin, wanted, feed) => {
+                let read = hand_over(&origin, &wanted, *feed, is_over);
+                (origin, read)
+            }
+            Writing::Program(program, output) => {
+                return notes.leave(run(&program, output, child, is_over).err().into_iter().collect());
+            }
+            Writing::Group(membership) => {
+                return notes.leave(watch(membership, is_over).into_iter().collect());
+            }
+        };
+        notes.leave_input(InputSummary::new(&self.name, &origin, &read, is_over.load(Ordering::Relaxed)));
+        notes.leave(told(&origin, read).into_iter().collect());
+    }
+}
+
+/// Sees that a group is joined where its network card comes and goes; what became of it.
+fn watch(mut membership: Membership, is_over: &AtomicBool) -> Option<String> {
+    let (mut lost, mut joined, mut looked) = (0_u64, 0_u64, Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        if looked.elapsed() < GROUP_LOOK {
+            continue;
+        }
+        looked = Instant::now();
+        match membership.look() {
+            Some(MembershipChange::Lost) => lost += 1,
+            Some(MembershipChange::JoinedAgain) => joined += 1,
+            None => {}
+        }
+    }
+    let group = membership.group();
+    let again = if joined == lost { "and joined again" } else { "and is not joined: the source is not heard" };
+    (lost > 0).then(|| format!("the group {group} was lost with its network card ({lost}), {again}"))
+}
+
+/// What there is to say of a file that was read: what went wrong, or that a capture held more than the source's packets.
+fn told(origin: &ByteOrigin, read: Result<Passed, String>) -> Option<String> {
+    match read {
+        Ok(passed) => (!passed.is_pure()).then(|| format!("{}: {passed}", origin.path().display())),
+        Err(error) => Some(error),
+    }
+}
+
+/// Copies bytes as they come.
+///
+/// # Errors
+/// What went wrong, for people.
+fn copy(
+    origin: &ByteOrigin,
+    wanted: &Wanted,
+    mut socket: UnixStream,
+    is_over: &Arc<AtomicBool>,
+) -> Result<Passed, String> {
+    let limited = socket.set_write_timeout(Some(LOOK));
+    limited.map_err(|error| format!("cannot write to its readout unit: {error}"))?;
+    let fed = feed_stream(origin, wanted, is_over, &mut |bytes| write(&mut socket, bytes, is_over));
+    fed.map_err(|error| error.to_string())
+}
+
+/// Writes all bytes. Returns false if the receiver has gone.
+fn write(socket: &mut UnixStream, mut bytes: &[u8], is_over: &AtomicBool) -> bool {
+    while !bytes.is_empty() {
+        match socket.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                if is_over.load(Ordering::Relaxed) {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// What went wrong, for people.
+fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicBool) -> Result<(), String> {
+    let Some((name, arguments)) = program.split_first() else { return Ok(()) };
+    let started = Command::new(name).args(arguments).stdin(Stdio::null()).stdout(Stdio::from(output)).spawn();
+    let started = started.map_err(|error| format!("{name} cannot be started: {error}"))?;
+    match child.watch(started, is_over) {
+        // A program that is ended with the run may end with any status.
+        Ok(_) if is_over.load(Ordering::Relaxed) => Ok(()),
+        Ok((_, status)) if status.success() => Ok(()),
+        Ok((process, status)) => Err(format!("{name}, process {process}, {}", how_it_ended(status))),
+        Err(error) => Err(format!("{name} is not there any more: {error}")),
+    }
+}
+
+/// Datagrams that may wait between a thread that reads, or a source, and the readout unit.
+const MOST_WAITING: usize = 4096;
+/// How long the thread waits for room before it looks again.
+const NO_ROOM: Duration = Duration::from_micros(100);
+
+impl Workshop<'_> {
+    /// Opens what the sources of a readout unit need that are read from captures of datagrams.
+    pub(super) fn captures<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        opened: &mut Opened,
+    ) -> Result<(), RunError> {
+        let captured = self.resolved.sources_of(index).filter(|source| is_capture(source));
+        for boards in together(captured, SourceSection::shares_capture) {
+            let first = boards[0];
+            let Some(InputChoice(origin)) = &first.input else { continue };
+            let name = first.name_or_id();
+            let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+            let pool = self.placement.untouched_pool(pool)?;
+            let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
+            readout.add_datagrams(datagram_input(&boards, receiver, false));
+            opened
+                .to_start
+                .push(Fed { name, writing: Writing::Capture(origin.clone(), first.wanted(), Box::new(feed)) });
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the input file of a required source can be read.
+///
+/// # Errors
+/// If it cannot, or is not a capture though the source's frames come in datagrams. A FIFO is checked when it is read.
+pub(super) fn check_input(source: &SourceSection) -> Result<(), RunError> {
+    let Some(InputChoice(ByteOrigin::File(path))) = &source.input else { return Ok(()) };
+    if source.requirement != Requirement::Required {
+        return Ok(());
+    }
+    let is_special = std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir());
+    if is_special || path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let name = source.name_or_id();
+    let unfit = |why: String| Err(RunError::Unfit(format!("source {name} cannot be read: {why}")));
+    match is_capture_file(path) {
+        Err(error) => unfit(error.to_string()),
+        Ok(false) if source.has_datagrams() || source.wanted().protocol.is_some() => {
+            let why =
+                "its frames come in datagrams, whose ends a plain file does not have: capture them (pcap, pcapng)";
+            unfit(format!("{}: {why}", path.display()))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Whether a source's datagrams are read from a capture.
+pub(super) fn is_capture(source: &SourceSection) -> bool {
+    let Some(InputChoice(origin)) = source.input.as_ref().filter(|_| source.emulate.is_none()) else { return false };
+    let wanted = source.wanted();
+    // Some formats come either way: look into the file if possible. If it cannot be read, its reader reports that.
+    let may_be_either = matches!(source.format, FormatName::Foreign(_)) && !source.has_layout() && origin.is_regular();
+    source.has_datagrams()
+        || wanted.protocol.is_some()
+        || may_be_either && capture_has_datagrams(origin.path(), &wanted).is_ok_and(|told| told == Some(true))
+}
+
+/// Passes on the datagrams of a capture until none is left, the receiver has gone, or `is_over` is set.
+///
+/// # Errors
+/// What went wrong, for people.
+pub(super) fn hand_over(
+    origin: &ByteOrigin,
+    wanted: &Wanted,
+    mut feed: LocalFeed,
+    is_over: &Arc<AtomicBool>,
+) -> Result<Passed, String> {
+    let mut give = |from: IpAddr, port: u16, time: Option<Utc>, datagram: &[u8]| {
+        let came = time.map(|time| ropewalk_terms::Instant::from_nanoseconds(u64::try_from(time.0).unwrap_or(0)));
+        while !feed.send(SocketAddr::new(from, port), came, datagram) {
+            if feed.is_abandoned() || is_over.load(Ordering::Relaxed) || datagram.len() > feed.largest() {
+                return false;
+            }
+            std::thread::sleep(NO_ROOM);
+        }
+        true
+    };
+    feed_datagrams(origin, wanted, is_over, &mut give).map_err(|error| error.to_string())
+}
+
+/// By source: its line, where it is not the service point that all share.
+pub(super) type Lines = BTreeMap<u32, SourceLine>;
+
+/// Where an emulated source listens instead of at its own address.
+const HERE: &str = "127.0.0.1:0";
+
+impl Workshop<'_> {
+    /// Opens what the emulated sources of a readout unit need.
+    pub(super) fn emulated<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+    ) -> Result<Lines, RunError> {
+        let mut lines = Lines::new();
+        for source in self.resolved.sources_of(index).filter(|source| source.emulate.is_some()) {
+            let Some(description) = source.description() else { continue };
+            let (id, name) = (SourceId(source.id), source.name_or_id());
+            let line = if source.has_datagrams() {
+                let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+                let pool = self.placement.untouched_pool(pool)?;
+                let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
+                readout.add_datagrams(DatagramInputConfig {
+                    receiver: Box::new(receiver),
+                    sources: vec![(id, description, source.datagram_limits())],
+                    demux: Demux::Single,
+                    is_live: false,
+                });
+                SourceLine::Datagrams(Box::new(feed))
+            } else {
+                let bound = readout.add_entrance(id, Entrance::Listen(HERE.to_owned())).map_err(endpoint(&name))?;
+                SourceLine::Stream(bound.unwrap_or_default())
+            };
+            lines.insert(source.id, line);
+        }
+        Ok(lines)
+    }
+}
+
+impl Resolved {
+    /// What the emulated and played sources of the readout units with an address send, and on which line.
+    pub(super) fn feeds(&self, addresses: &[String], mut lines: Lines) -> Result<Vec<SourceDriveConfig>, RunError> {
+        let mut feeds = Vec::new();
+        for (source, readout) in self.sources_and_readouts() {
+            let address = addresses[usize::from(readout)].clone();
+            if address.is_empty() {
+                continue;
+            }
+            let feed = match (&source.emulate, &source.play) {
+                (Some(emulate), _) => emulated(source, emulate),
+                (None, Some(path)) => recorded(path)?,
+                (None, None) => continue,
+            };
+            let line = lines.remove(&source.id).unwrap_or(SourceLine::Stream(address));
+            feeds.push(SourceDriveConfig { id: SourceId(source.id), line, feed });
+        }
+        Ok(feeds)
+    }
+}
+
+fn emulated(source: &SourceSection, emulate: &Emulate) -> SourceFeed {
+    let kind = match (source.description(), source.format) {
+        (Some(description), _) => FrameKind::Described(description),
+        (None, FormatName::Generic) => FrameKind::Generic,
+        (None, FormatName::Ferol | FormatName::Foreign(_)) => FrameKind::Fed,
+    };
+    let most = usize::try_from(source.max_fragment.0).unwrap_or(usize::MAX);
+    let frames = FrameMaker::new(SourceId(source.id), source.first_event(), kind, most, source.has_datagrams());
+    let frames = if source.format.has_several_events() { frames.packed(emulate.packing()) } else { frames };
+    SourceFeed::Emulated {
+        frames: Box::new(frames),
+        size: emulate.fragment_size.0,
+        rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
+        seed: SEED,
+    }
+}
+
+fn recorded(path: &Path) -> Result<SourceFeed, RunError> {
+    let bytes = std::fs::read(path).map_err(|source| RunError::System { what: path.display().to_string(), source })?;
+    let split = fed::split_file(&bytes);
+    if !split.gap.is_empty() {
+        let (gap, path) = (split.gap, path.display());
+        let message =
+            format!("{path}: bytes {} to {} are no S-LINK64 fragments; repair or shorten it", gap.start, gap.end);
+        return Err(RunError::Unfit(message));
+    }
+    Ok(SourceFeed::Recorded { bytes: Arc::new(bytes), fragments: Arc::new(split.fragments) })
+}

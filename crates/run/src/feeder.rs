@@ -1,0 +1,342 @@
+//! Threads beside the drives: they write what sources would send, or save what sources sent before a fault.
+
+use super::assemble::{Workshop, epoch};
+use super::cards::ChildSlot;
+use super::entrances::Opened;
+use super::source_summary::InputSummary;
+use ropewalk_config::ByteOrigin;
+use ropewalk_config::{NetworkAddress, SourceSection};
+use ropewalk_engine::{BlackBox, BlackBoxConfig, ReadoutDrive, Recording, RecordingLine};
+use ropewalk_io::Dispatcher;
+use ropewalk_io::tcp::Tcp;
+use ropewalk_io::wait::Bell;
+use ropewalk_memory::ring::RingWriter;
+use ropewalk_terms::{SourceId, Utc};
+use ropewalk_tools::OfflineError;
+use ropewalk_tools::felix::{BlockInput, blocks};
+use ropewalk_tools::foreign::{SavedAs, encode_capture};
+use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELINKS, HEADER_BYTES, SEQUENCES};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long it waits for room in the ring before it looks again.
+const NO_ROOM: Duration = Duration::from_micros(100);
+/// Who is faster than wanted by less does not wait.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+/// The most time between two checks whether there is still a reader.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// What the writer of a ring or of a source leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct FeederNotes {
+    said: OnceLock<Vec<String>>,
+    input: OnceLock<InputSummary>,
+}
+
+impl FeederNotes {
+    /// What was wrong: known when it has ended.
+    pub(super) fn all(&self) -> &[String] {
+        self.said.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Says what was wrong, once.
+    pub(super) fn leave(&self, notes: Vec<String>) {
+        // This is the only writer of the notes.
+        let _ = self.said.set(notes);
+    }
+
+    /// Says what was read of a file, once.
+    pub(super) fn leave_input(&self, input: InputSummary) {
+        let _ = self.input.set(input);
+    }
+}
+
+/// What writes a ring, on its thread.
+#[derive(Debug)]
+pub(super) struct RunningFeeder {
+    /// The card's name.
+    pub(super) name: String,
+    pub(super) thread: JoinHandle<()>,
+    /// Ends it soon.
+    pub(super) is_over: Arc<AtomicBool>,
+    pub(super) notes: Arc<FeederNotes>,
+    /// Empty where it is no process of its own.
+    pub(super) child: ChildSlot,
+}
+
+impl RunningFeeder {
+    /// What was read of a file in the place of a source: known when it has ended.
+    pub(super) fn input(&self) -> Option<InputSummary> {
+        self.notes.input.get().cloned()
+    }
+
+    /// What was wrong, with the card's name.
+    pub(super) fn remarks(&self) -> impl Iterator<Item = String> {
+        self.notes.all().iter().map(|note| format!("{}: {note}", self.name))
+    }
+}
+
+/// Writes blocks into a ring.
+pub(super) struct Feeder {
+    pub(super) origin: ByteOrigin,
+    pub(super) input: BlockInput,
+    pub(super) writer: RingWriter,
+    /// What wakes the ring's reader, where it sleeps.
+    pub(super) bell: Option<Bell>,
+    /// Again and again, with sequence numbers that go on counting.
+    pub(super) again: bool,
+    pub(super) bytes_per_second: Option<f64>,
+    /// Set when no more data is wanted.
+    pub(super) is_over: Arc<AtomicBool>,
+}
+
+impl Feeder {
+    /// Writes all blocks, and ends the ring; the notes say what was wrong with them.
+    ///
+    /// # Errors
+    /// Where reading fails: what was read before is written.
+    pub(super) fn feed(mut self, notes: &FeederNotes) -> Result<(), OfflineError> {
+        let fed = self.feed_all();
+        let must_ring = self.writer.close();
+        self.ring_if(must_ring);
+        let path = self.origin.path().display();
+        let (skipped, left_over) = (self.input.skipped_bytes(), self.input.left_over_bytes());
+        let mut said = Vec::new();
+        if skipped > 0 {
+            said.push(format!("{path}: {skipped} bytes between blocks belong to none"));
+        }
+        if left_over > 0 {
+            said.push(format!("{path}: the last {left_over} bytes are no whole block"));
+        }
+        said.extend(fed.as_ref().err().map(ToString::to_string));
+        notes.leave(said);
+        fed
+    }
+
+    fn feed_all(&mut self) -> Result<(), OfflineError> {
+        let (format, begin, mut numbers) = (self.input.format(), Instant::now(), Numbers::default());
+        loop {
+            while let Some((_, blocks)) = self.input.next_blocks()? {
+                for block in blocks.chunks_exact(format.block_bytes()) {
+                    let due = self.bytes_per_second.map(|rate| {
+                        let bytes = self.writer.written() + block.len() as u64;
+                        begin + Duration::from_secs_f64(bytes as f64 / rate)
+                    });
+                    let end = End { is_over: &self.is_over, bell: self.bell.as_ref() };
+                    let block = if self.again { &numbers.of(block, format) } else { block };
+                    if !end.wait_until(due, &self.writer) || !end.write(&mut self.writer, block) {
+                        return Ok(());
+                    }
+                }
+            }
+            if !self.again || self.is_over.load(Ordering::Relaxed) {
+                // The reader of the ring counts what is no whole block.
+                let end = End { is_over: &self.is_over, bell: self.bell.as_ref() };
+                end.write(&mut self.writer, self.input.left_over());
+                return Ok(());
+            }
+            numbers.begin_again();
+            self.input = match blocks(&self.origin, &self.is_over) {
+                // Told to stop since it was asked: then nothing is read, which looks like an empty file.
+                Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
+                opened => opened?,
+            };
+        }
+    }
+
+    fn ring_if(&self, must_ring: bool) {
+        if must_ring && let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+}
+
+/// Who is at the ring's other end, and whether it still wants anything.
+struct End<'a> {
+    is_over: &'a AtomicBool,
+    bell: Option<&'a Bell>,
+}
+
+impl End<'_> {
+    fn is_gone(&self, writer: &RingWriter) -> bool {
+        writer.is_abandoned() || self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a block's time. Returns false if the reader has gone.
+    fn wait_until(&self, due: Option<Instant>, writer: &RingWriter) -> bool {
+        // Short waits are gathered: a sleep is longer than many blocks.
+        while let Some(rest) = due.and_then(|due| due.checked_duration_since(Instant::now()))
+            && rest > LEAST_WAIT
+        {
+            if self.is_gone(writer) {
+                return false;
+            }
+            std::thread::sleep(rest.min(LONGEST_WAIT));
+        }
+        true
+    }
+
+    /// Writes a block, or the last part of one, as soon as there is room. Returns false if the reader has gone.
+    fn write(&self, writer: &mut RingWriter, block: &[u8]) -> bool {
+        while !self.is_gone(writer) {
+            if let Some(space) = writer.space().get_mut(..block.len()) {
+                space.copy_from_slice(block);
+                if writer.commit(block.len())
+                    && let Some(bell) = self.bell
+                {
+                    bell.ring();
+                }
+                return true;
+            }
+            std::thread::sleep(NO_ROOM);
+        }
+        false
+    }
+}
+
+/// The sequence numbers of a file that is written again and again go on counting.
+struct Numbers {
+    /// By e-link: what is added to the file's number, and the last number that was written.
+    links: Vec<(u8, Option<u8>)>,
+    /// Whose first block of this time has come.
+    is_begun: Vec<bool>,
+    is_first_time: bool,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { links: vec![(0, None); ELINKS], is_begun: vec![false; ELINKS], is_first_time: true }
+    }
+}
+
+impl Numbers {
+    fn begin_again(&mut self) {
+        self.is_first_time = false;
+        self.is_begun.fill(false);
+    }
+
+    /// The block with the number that it has now.
+    fn of(&mut self, block: &[u8], format: BlockFormat) -> Vec<u8> {
+        let mut block = block.to_vec();
+        if let Some(head) = block.first_chunk_mut::<HEADER_BYTES>()
+            && let Ok(header) = BlockHeader::parse(head, format)
+        {
+            let (added, last) = &mut self.links[header.elink.index()];
+            if !std::mem::replace(&mut self.is_begun[header.elink.index()], true) && !self.is_first_time {
+                *added = last.map_or(0, |last| last.wrapping_add(1).wrapping_sub(header.sequence) % SEQUENCES);
+            }
+            let sequence = (header.sequence + *added) % SEQUENCES;
+            *last = Some(sequence);
+            *head = BlockHeader { sequence, ..header }.to_bytes(format);
+        }
+        block
+    }
+}
+
+/// Where files go, in the run's directory.
+const DIRECTORY: &str = "black-box";
+/// How often is looked whether there is something to save.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What one source's recordings become.
+pub(super) struct Saver {
+    name: String,
+    /// As what its datagrams are saved; none for a stream.
+    datagrams: Option<SavedAs>,
+    line: RecordingLine,
+    saved: u32,
+}
+
+impl Workshop<'_> {
+    /// Gives the sources of a readout unit their black boxes, where the configuration wants any. Who listens where was
+    /// found out when they were `opened`.
+    pub(super) fn black_boxes<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        opened: &Opened,
+    ) -> Vec<Saver> {
+        let mut savers = Vec::new();
+        for source in self.resolved.sources_of(index) {
+            let Some(wanted) = &source.black_box else { continue };
+            let config = BlackBoxConfig { last: wanted.last.0, max_bytes: wanted.max.0 as usize };
+            let (black_box, line) = BlackBox::new(SourceId(source.id), config);
+            let (name, in_datagrams) = (source.name_or_id(), readout.add_black_box(SourceId(source.id), black_box));
+            let bound = opened.addresses.iter().find(|(known, _)| *known == name);
+            let datagrams = in_datagrams.then(|| saved_as(source, bound.map(|(_, address)| address.as_str())));
+            savers.push(Saver { name, datagrams, line, saved: 0 });
+        }
+        savers
+    }
+}
+
+/// As what a source's datagrams are saved: as they came, as far as a socket tells.
+fn saved_as(source: &SourceSection, bound: Option<&str>) -> SavedAs {
+    let wanted = source.wanted();
+    let to = match (source.listen.as_ref(), wanted.to) {
+        (Some(NetworkAddress::Ip(address, protocol)), _) => return SavedAs::Packets(*address, *protocol),
+        (_, to) => SocketAddr::new(to.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), wanted.port.unwrap_or(0)),
+    };
+    match (wanted.protocol, bound.and_then(|bound| bound.parse().ok()), to.ip()) {
+        (Some(protocol), _, IpAddr::V4(to)) => SavedAs::Packets(to, protocol),
+        (_, Some(bound), _) => SavedAs::Datagrams(bound),
+        (_, None, _) => SavedAs::Datagrams(to),
+    }
+}
+
+/// Saves what comes, until `is_over` is set; the notes say what was saved where.
+pub(super) fn save_black_boxes(mut savers: Vec<Saver>, directory: &Path, is_over: &AtomicBool, notes: &FeederNotes) {
+    let (directory, epoch, mut said) = (directory.join(DIRECTORY), epoch(), Vec::new());
+    loop {
+        // In this order: what was handed over before the end is still saved.
+        let is_last = is_over.load(Ordering::Relaxed);
+        for saver in &mut savers {
+            while let Some(recording) = saver.line.take_next() {
+                said.push(saver.save(&recording, &directory, epoch));
+                saver.line.give_back(recording);
+            }
+        }
+        if is_last {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    notes.leave(said);
+}
+
+impl Saver {
+    /// Saves a recording; what there is to say of it.
+    fn save(&mut self, recording: &Recording, directory: &Path, epoch: Utc) -> String {
+        let Some((what, at)) = recording.incident() else { return String::new() };
+        self.saved += 1;
+        let ending = if self.datagrams.is_some() { "pcapng" } else { "raw" };
+        let file = directory.join(format!("{}-{}-{what}.{ending}", self.name, self.saved));
+        let written = std::fs::create_dir_all(directory).and_then(|()| self.write(recording, &file, epoch));
+        let seconds = recording.since().map_or(Duration::ZERO, |since| at.since(since)).as_secs_f64();
+        match written {
+            Ok(()) => format!("{}: {what}; what came in the {seconds:.3} s before is in {}", self.name, file.display()),
+            Err(error) => {
+                format!("{}: {what}; what came before cannot be saved in {}: {error}", self.name, file.display())
+            }
+        }
+    }
+
+    fn write(&self, recording: &Recording, file: &PathBuf, epoch: Utc) -> std::io::Result<()> {
+        let mut out = BufWriter::new(File::create(file)?);
+        match self.datagrams {
+            None => recording.stream().iter().try_for_each(|piece| out.write_all(piece))?,
+            Some(saved_as) => {
+                let utc = |at: ropewalk_terms::Instant| Utc(epoch.0.saturating_add(at.as_nanoseconds() as i64));
+                let packets = recording.datagrams().map(|(at, from, pieces)| (utc(at), from, pieces.concat()));
+                encode_capture(saved_as, packets, &mut out)?;
+            }
+        }
+        out.flush()
+    }
+}

@@ -1,0 +1,550 @@
+//! From a configuration to running threads: sockets, pools, drives, wiring.
+
+use super::farm::{Farm, decision_readers, gateway_link, messages};
+use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
+use super::inputs::{self, Inputs, Queue, carrier};
+use crate::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::handle::{Builders, RunBase, RunHandle};
+use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::run_files::{self, DiskWatch, RunFiles, StartRoom};
+use crate::transfer::TransferService;
+use crate::worker::{Ending, StatsPage, Worker};
+use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
+use ropewalk_engine::gateway::{
+    DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
+    PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
+};
+use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
+use ropewalk_engine::tap::Tap;
+use ropewalk_engine::{Drive, EventSink, Storage, StorageConfig};
+use ropewalk_flow::gateway::Output;
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_host::{Machine, Plan};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::RealDisk;
+use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
+use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_terms::{EventKey, Incarnation, NodeId, SourceId};
+use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The part of a system with gateways that is in this process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SystemPart {
+    /// Everything, emulators included.
+    Whole,
+    /// One gateway, by its name.
+    Gateway(String),
+    /// The emulated sources of these flows, by their names; of all where none is named.
+    Sources(Vec<String>),
+    /// These emulated nodes, by their numbers.
+    Nodes(core::ops::Range<u16>),
+}
+
+impl SystemPart {
+    const fn has_gateways(&self) -> bool {
+        matches!(self, Self::Whole | Self::Gateway(_))
+    }
+
+    fn has_gateway(&self, gateway: &str) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Gateway(name) => name == gateway,
+            Self::Sources(_) | Self::Nodes(_) => false,
+        }
+    }
+}
+
+/// Memory for what nodes say and what is sent: block and blocks.
+pub(super) const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
+/// Memory of a gateway's or a node's sender.
+pub(super) const SEND_MEMORY: (usize, usize) = (256 << 10, 16);
+/// Memory of an emulated source's sender: one for each source, and there may be hundreds.
+const SOURCE_MEMORY: (usize, usize) = (32 << 10, 4);
+/// Packets that a source queues before it calls the system.
+const SOURCE_BATCH: usize = 16;
+/// Memory for records on their way to the disk, and for packets that are moved.
+const RECORDS_MEMORY: (usize, usize) = (256 << 10, 128);
+/// Blocks of it for the batch that is gathered meanwhile.
+const SPARE_RECORDS: usize = 16;
+/// Packets that a system call receives or sends at most.
+pub(super) const BATCH: usize = 256;
+/// What the kernel may hold for a receiver of messages.
+pub(super) const SOCKET_BUFFER: usize = 32 << 20;
+/// Above this share of held memory, in percent, packets are copied out of it.
+///
+/// Above the mark at which the throttle stops the trigger: it is for what the trigger cannot stop any more.
+const EVACUATE_ABOVE: usize = 90;
+
+/// The addresses of all parts.
+struct Places {
+    /// By input queue: nodes.
+    control: Vec<SocketAddrV4>,
+    /// By input queue, by flow.
+    listen: Vec<Vec<SocketAddrV4>>,
+    /// By flow.
+    triggers: Vec<Option<SocketAddrV4>>,
+}
+
+pub(super) fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, RunError> {
+    Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
+}
+
+pub(crate) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
+    let name = name.to_owned();
+    move |error| RunError::Unfit(format!("{name}: {error}"))
+}
+
+/// What is shared while everything is set up.
+struct Assembly<'a> {
+    configuration: &'a Configuration,
+    incarnation: Incarnation,
+    gates: Vec<Option<Arc<TriggerGate>>>,
+    is_over: Arc<AtomicBool>,
+    ending: Arc<Ending>,
+    placement: ThreadPlacement,
+    pages: PageDirectory,
+    base: RunBase,
+    running: Gateways,
+    /// Where copies of events are requested.
+    tap: Tap,
+    /// Threads that are started once all of them can be: sources last, so that no receiver is late.
+    gateways: Vec<Unit>,
+    emulators: Vec<Unit>,
+}
+
+/// A thread's name and what it turns.
+type Unit = (String, Vec<Box<dyn Drive + Send>>);
+
+/// Starts a part of a system with gateways. With `events`, the sources of the first flow end after so many.
+///
+/// # Errors
+/// If memory, an address, a directory or a thread cannot be had.
+pub fn launch_part(
+    configuration: &Configuration,
+    part: &SystemPart,
+    events: Option<u64>,
+) -> Result<RunHandle, RunError> {
+    let mut handle = prepare_part(configuration, part, events)?;
+    handle.start(EventKey::new(0, 1), None);
+    Ok(handle)
+}
+
+/// As [`launch_part`], but gateways stop the trigger until [`RunHandle::start`].
+///
+/// # Errors
+/// As [`launch_part`].
+pub fn prepare_part(
+    configuration: &Configuration,
+    part: &SystemPart,
+    events: Option<u64>,
+) -> Result<RunHandle, RunError> {
+    let gates = gates(configuration, part, events);
+    let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
+    let of_triggers = gates.iter().flatten().cloned().collect();
+    let running = Gateways::new(&configuration.flow, of_triggers, Arc::clone(&is_over));
+    let base = RunBase::new(configuration, nowhere(), Arc::clone(&ending));
+    // An event has fragments of one flow.
+    let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).max();
+    let incarnation = incarnation();
+    let mut assembly = Assembly {
+        configuration,
+        incarnation,
+        gates,
+        is_over,
+        ending,
+        placement: ThreadPlacement::of_threads(&configuration.thread, &threads(configuration))?,
+        pages: PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation),
+        base,
+        running,
+        tap: Tap::new(sources.unwrap_or_default()),
+        gateways: Vec::new(),
+        emulators: Vec::new(),
+    };
+    assembly.assemble(part)?;
+    assembly.base.news.extend(assembly.pages.trouble());
+    assembly.start()
+}
+
+/// Where rules put the threads of a system with gateways on a machine, in whichever process they are.
+///
+/// # Errors
+/// Where a rule names CPUs or a node that are not there, or that were taken away from this process.
+pub fn gateway_placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
+    plan_of_threads(&configuration.thread, &threads(configuration), machine)
+}
+
+/// The threads that receive the packets of a gateway, one for each of its input queues.
+pub fn receiving_threads(gateway: &GatewaySection) -> Vec<String> {
+    let name = |index| Queue { gateway, number: index, index }.name();
+    let thread = |name: String| match gateway.architecture {
+        Architecture::RunToCompletion => name,
+        Architecture::Threads => receiving_thread(&name),
+    };
+    (0..gateway.queues).map(name).map(thread).collect()
+}
+
+/// How far each flow's trigger has come, where it is in this process.
+fn gates(configuration: &Configuration, part: &SystemPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
+    let events = events.or(configuration.run.events);
+    let gate = |(index, flow): (usize, &FlowSection)| {
+        flow.emulate.as_ref()?;
+        match part {
+            SystemPart::Gateway(_) | SystemPart::Nodes(_) => return None,
+            SystemPart::Sources(names) if !names.is_empty() && !names.contains(&flow.name) => return None,
+            SystemPart::Sources(_) | SystemPart::Whole => {}
+        }
+        // Packets are sent whole.
+        let packing = u64::from(flow.packing);
+        let limit = events.filter(|_| index == 0).map(|events| events.div_ceil(packing) * packing);
+        Some(Arc::new(TriggerGate::new(limit.unwrap_or(u64::MAX))))
+    };
+    configuration.flow.iter().enumerate().map(gate).collect()
+}
+
+/// The names of all threads, in whichever process they are.
+fn threads(configuration: &Configuration) -> Vec<String> {
+    let mut names = Vec::new();
+    for queue in inputs::queues(configuration) {
+        let name = queue.name();
+        names.extend(configuration.run.write.then(|| disk_thread(&name)));
+        match queue.gateway.architecture {
+            Architecture::RunToCompletion => names.push(name),
+            Architecture::Threads => names.extend([receiving_thread(&name), sending_thread(&name)]),
+        }
+    }
+    names.extend(configuration.flow.iter().map(sources_thread));
+    names.push(FARM_THREAD.to_owned());
+    names
+}
+
+/// The thread of all nodes.
+const FARM_THREAD: &str = "farm";
+
+fn receiving_thread(queue: &str) -> String {
+    format!("{queue}-receive")
+}
+
+fn sending_thread(queue: &str) -> String {
+    format!("{queue}-send")
+}
+
+fn sources_thread(flow: &FlowSection) -> String {
+    format!("sources-{}", flow.name)
+}
+
+impl Assembly<'_> {
+    fn start(self) -> Result<RunHandle, RunError> {
+        let builders = Builders::Gateways(Box::new(self.running));
+        let mut handle = RunHandle { base: self.base, builders };
+        let start = |(name, drives): Unit| {
+            let place = self.placement.on_start(&name);
+            Worker::start(&name, drives, Arc::clone(&self.ending), place).map_err(system(format!("thread {name}")))
+        };
+        // One by one: where a thread cannot be had, those that were started end with the handle.
+        for unit in self.gateways {
+            handle.base.workers.push(start(unit)?);
+        }
+        for unit in self.emulators {
+            handle.base.emulators.push(start(unit)?);
+        }
+        handle.base.warnings.extend(self.placement.finish()?);
+        Ok(handle)
+    }
+
+    fn assemble(&mut self, part: &SystemPart) -> Result<(), RunError> {
+        let controls = self.trigger_receivers(part)?;
+        let mut places = Places { control: Vec::new(), listen: Vec::new(), triggers: Vec::new() };
+        for (flow, control) in self.configuration.flow.iter().zip(&controls) {
+            let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
+            places.triggers.push(control.as_ref().map(Receiver::address_v4).or(configured));
+        }
+        if part.has_gateways() {
+            let directory = run_directory(&self.configuration.run.output)?;
+            (self.base.run, self.base.directory) = (directory.run, directory.path);
+            self.base.tap = Some(self.tap.clone());
+            self.keep_files(part)?;
+        }
+        let queues: Vec<Queue<'_>> = inputs::queues(self.configuration).collect();
+        for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
+            if part.has_gateway(&queues[0].gateway.name) {
+                let inputs = inputs::inputs(self.configuration, queues)?;
+                for (queue, inputs) in queues.iter().zip(inputs) {
+                    self.queue(queue, inputs, &mut places)?;
+                }
+            } else {
+                let transport = self.configuration.farm.transport;
+                places.control.extend(queues.iter().map(|queue| queue.control(transport)));
+                let listen =
+                    |queue: &Queue<'_>| self.configuration.flow.iter().map(|flow| queue.listen(flow)).collect();
+                places.listen.extend(queues.iter().map(listen));
+            }
+        }
+        self.nodes(part, &places)?;
+        for (flow, control) in controls.into_iter().enumerate() {
+            if let Some(control) = control {
+                self.sources(flow, control, &places)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the triggers that are in this process hear gateways.
+    fn trigger_receivers(&self, part: &SystemPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
+        let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &FlowSection)| {
+            if gate.is_none() {
+                return Ok(None);
+            }
+            let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+            let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
+            if configured.is_none() && *part != SystemPart::Whole {
+                let message =
+                    format!("trigger.listen does not say where the trigger of `{}` hears gateways", flow.name);
+                return Err(RunError::Unfit(message));
+            }
+            let name = format!("trigger-{}", flow.name);
+            messages(&name, Flow::Udp, configured.unwrap_or(any)).map(Some)
+        };
+        self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
+    }
+
+    /// What watches the disks and transfers closed files.
+    fn keep_files(&mut self, part: &SystemPart) -> Result<(), RunError> {
+        if !self.configuration.run.write {
+            return Ok(());
+        }
+        let section = &self.configuration.storage;
+        let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
+        let outputs = run_files::outputs(&writers);
+        self.base.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
+        self.base.start_room = StartRoom::here(outputs, section.start_room());
+        let transfer = RunFiles::of(self.configuration).transfer_config(&writers);
+        self.base.transfer = transfer.map(TransferService::start).transpose()?;
+        Ok(())
+    }
+
+    /// An input queue of a gateway.
+    fn queue(&mut self, queue: &Queue<'_>, mut inputs: Inputs, places: &mut Places) -> Result<(), RunError> {
+        let (section, name, number) = (queue.gateway, queue.name(), queue.number);
+        for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
+            self.base.addresses.push((format!("{name} {}", flow.name), address.to_string()));
+        }
+        places.listen.push(std::mem::take(&mut inputs.addresses));
+        let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
+        self.base.addresses.push((format!("{name} control"), control.to_string()));
+        places.control.push(control);
+        let sink = self.sink(queue)?;
+        let machine = inputs::machine(self.configuration, number, section, self.incarnation, self.base.run);
+        self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
+        let histograms = Notice::default();
+        let config = GatewayDriveConfig {
+            machine,
+            gathering: inputs::gathering(section),
+            triggers: places.triggers.clone(),
+            requests: inputs::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
+            run: self.base.run,
+            epoch: epoch(),
+            gates: self.gates.clone(),
+            is_held: Arc::clone(&self.running.is_held),
+            orders: Arc::clone(&self.running.orders),
+            histograms: histograms.clone(),
+            is_over: Arc::clone(&self.is_over),
+            drain: self.configuration.timeouts.drain.0,
+            batch: BATCH,
+            memory: inputs.memory,
+            evacuate_above: EVACUATE_ABOVE,
+        };
+        let evacuated = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
+        let heads = Staging::new(pool(&format!("{name}-heads"), SEND_MEMORY)?);
+        let board = self.hardware(queue)?;
+        let triggers = trigger_sender(&name)?;
+        let receiving = ReceivingParts { inputs: inputs.receivers, triggers, board: board.clone(), evacuated };
+        let readers = self.readers(queue)?;
+        let unit = NodeId::builder(number);
+        let tap = Some((unit, self.tap.clone()));
+        let sending = SendingParts {
+            farm,
+            triggers: trigger_sender(&name)?,
+            readers,
+            sink,
+            streams: self.configuration.streams(),
+            heads,
+            tap,
+        };
+        let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
+        self.running.queues.push(RunningGateway { name, number, notice, histograms, board, failure: None });
+        Ok(())
+    }
+
+    /// Where readers of a queue's decisions connect, by flow.
+    fn readers(&mut self, queue: &Queue<'_>) -> Result<Vec<Option<Box<dyn DecisionReaders + Send>>>, RunError> {
+        let mut readers = Vec::new();
+        for flow in &self.configuration.flow {
+            let name = format!("{} decisions of {}", queue.name(), flow.name);
+            let bound = queue.decisions(flow).map(|address| decision_readers(&name, address)).transpose()?;
+            readers.push(bound.map(|(readers, bound)| {
+                self.base.addresses.push((name, bound));
+                readers
+            }));
+        }
+        Ok(readers)
+    }
+
+    /// Where hardware reads the throttle's state, if it is told.
+    fn hardware(&mut self, queue: &Queue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
+        let Some(tell) = &queue.gateway.throttle.tell else { return Ok(None) };
+        let name = queue.name();
+        let board = Arc::<ThrottleBoard>::default();
+        let datagrams = tell.udp.map(|address| Way::Datagrams(address.0, tell.repeat.0));
+        let command = (!tell.command.is_empty()).then(|| Way::Command(tell.command.clone()));
+        for way in datagrams.into_iter().chain(command) {
+            let hardware = Hardware::start(&name, way, Arc::clone(&board));
+            self.running.hardware.push(hardware.map_err(system(format!("{name}: throttle.tell")))?);
+        }
+        Ok(Some(board))
+    }
+
+    /// Has one thread do all of an input queue's work, or two.
+    fn turn_on<R, L, S>(
+        &mut self,
+        architecture: Architecture,
+        name: &str,
+        config: GatewayDriveConfig,
+        receiving: ReceivingParts<R, S>,
+        sending: SendingParts<L, S>,
+    ) -> Result<Notice<GatewayReport>, RunError>
+    where
+        R: Receiver + Send + 'static,
+        L: Link + Send + 'static,
+        S: Sender + Send + 'static,
+    {
+        let now = MonotonicClock.now();
+        match architecture {
+            Architecture::RunToCompletion => {
+                let drive = GatewayDrive::new(config, receiving, sending);
+                let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+                drive.begin(now);
+                let notice = drive.notice();
+                let drive = self.paged(name, drive);
+                self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
+                Ok(notice)
+            }
+            Architecture::Threads => {
+                let drives = halves(config, receiving, sending);
+                let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+                sending.begin(now);
+                let notice = receiving.notice();
+                let (receiver, sender) = (receiving_thread(name), sending_thread(name));
+                let receiving = self.paged(&receiver, receiving);
+                // What it counts the other half tells.
+                let sending = StatsPage::new(sending, self.pages.page(&sender, PageRole::Gateway, []));
+                self.gateways.push((receiver, vec![Box::new(receiving)]));
+                self.gateways.push((sender, vec![Box::new(sending)]));
+                Ok(notice)
+            }
+        }
+    }
+
+    /// An input queue with its page.
+    fn paged<D: Drive>(&self, name: &str, drive: D) -> StatsPage<D> {
+        let sources = self.configuration.flow.iter().flat_map(|flow| flow.sources.entries(false));
+        let page = self.pages.page(name, PageRole::Gateway, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
+        StatsPage::new(drive, page)
+    }
+
+    /// The input queues of the gateways that are in this process.
+    fn writers_here(&self, part: &SystemPart) -> impl Iterator<Item = Queue<'_>> {
+        inputs::queues(self.configuration).filter(move |queue| part.has_gateway(&queue.gateway.name))
+    }
+
+    /// How an input queue writes.
+    fn storage_config(&self, queue: &Queue<'_>) -> StorageConfig {
+        let stored = self.configuration.flow.iter().filter(|flow| flow.output == Output::Storage);
+        let entries = stored.flat_map(|flow| {
+            flow.sources.entries(false).map(|(id, _)| SourceEntry {
+                id: SourceId(id),
+                format: SourceFormat::BANKS,
+                name: format!("{}-{}", flow.name, id - flow.sources.first),
+            })
+        });
+        let files = RunFiles::of(self.configuration);
+        StorageConfig {
+            epoch: epoch(),
+            sources: entries.collect(),
+            ..files.storage_config(
+                NodeId::builder(queue.number),
+                self.configuration.run.output.clone(),
+                &self.configuration.streams(),
+            )
+        }
+    }
+
+    /// What takes its accepted events; none where nothing is written.
+    fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
+        if !self.configuration.run.write {
+            return Ok(None);
+        }
+        let (name, config) = (queue.name(), self.storage_config(queue));
+        let disk = RunFiles::of(self.configuration).disk_config(disk_thread(&name), &config);
+        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
+        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
+        // Fragments are copied into records: what is on its way to the disk lies here.
+        let (block, least) = RECORDS_MEMORY;
+        let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
+        let records = Staging::new(pool(&format!("{name}-records"), (block, blocks))?);
+        Ok(Some(Box::new(Storage::new(disk, config, records))))
+    }
+
+    /// The nodes of this process, on one thread.
+    fn nodes(&mut self, part: &SystemPart, places: &Places) -> Result<(), RunError> {
+        let farm = Farm {
+            section: &self.configuration.farm,
+            filter: self.configuration.filter.as_ref(),
+            incarnation: self.incarnation,
+            gateways: &places.control,
+            is_over: &self.running.nodes_are_over,
+        };
+        let (drives, notices) = farm.nodes(part)?;
+        self.running.nodes = notices;
+        if !drives.is_empty() {
+            self.emulators.push((FARM_THREAD.to_owned(), drives));
+        }
+        Ok(())
+    }
+
+    /// The emulated trigger and sources of a flow, on a thread.
+    fn sources(&mut self, flow: usize, control: SocketReceiver, places: &Places) -> Result<(), RunError> {
+        let section = &self.configuration.flow[flow];
+        let (Some((sources, rate)), Some(gate)) = (inputs::sources(section), self.gates[flow].clone()) else {
+            return Ok(());
+        };
+        let name = sources_thread(section);
+        let mut senders = Vec::new();
+        for number in 0..u32::from(section.sources.count) {
+            let Some(address) = section.sources.address.of(number) else { continue };
+            let address = SocketAddrV4::new(address.ip, address.port);
+            let config = SendConfig { batch: SOURCE_BATCH, ..SendConfig::new(carrier(section), address) };
+            // From the heap: there may be hundreds, and a mapping of its own takes the system a millisecond.
+            let (block, blocks) = SOURCE_MEMORY;
+            let staging = Staging::new(Pool::new_untouched(PoolConfig::heap(&name, block, blocks))?);
+            senders.push(SocketSender::new(config, staging).map_err(packet_error(&name))?);
+        }
+        let gateways = places.listen.iter().map(|flows| flows[flow]).collect();
+        let trigger = inputs::trigger(self.configuration);
+        let config = PacketSourceDriveConfig { sources, trigger, rate, gateways, gate };
+        let drive = PacketSourceDrive::new(config, control, senders);
+        let source = FlowSource { flow, notice: drive.notice() };
+        self.running.sources.push(source);
+        self.emulators.push((name, vec![Box::new(drive)]));
+        Ok(())
+    }
+}
+
+/// A socket for what a gateway says to triggers.
+fn trigger_sender(name: &str) -> Result<SocketSender, RunError> {
+    let staging = Staging::new(pool(&format!("{name}-triggers"), CONTROL_MEMORY)?);
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+    SocketSender::new(SendConfig::new(Flow::Udp, any), staging).map_err(packet_error(name))
+}

@@ -1,0 +1,210 @@
+//! The farm: what gateways and nodes reach each other by, and the nodes.
+
+use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemPart, packet_error, pool};
+use super::inputs;
+use super::inputs::Queue;
+use crate::assemble::{RunError, endpoint};
+use ropewalk_config::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
+use ropewalk_engine::Drive;
+use ropewalk_engine::gateway::{
+    Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
+    FarmNodeReport, Link, NodeFilterConfig, Notice, Outage,
+};
+use ropewalk_flow::gateway::FarmNodeConfig;
+use ropewalk_io::packet::{
+    Flow, FrameConfig, FrameSender, PacketMemory, ReceiveConfig, Receiver, SendConfig, SendMechanism, Sender,
+    SocketReceiver, SocketSender, TransmitRing, XdpTransmit,
+};
+use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_memory::Staging;
+use ropewalk_terms::Incarnation;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The longest message to a trigger, a gateway or a node; pushes are such messages.
+const LARGEST_MESSAGE: usize = 65_507;
+/// Memory for messages that come in over a socket: block and blocks.
+const MESSAGES_MEMORY: (usize, usize) = (256 << 10, 16);
+/// Blocks that connections are received into, and how many each of them may hold.
+const CONNECTION_MEMORY: (usize, usize) = (16 << 10, 16);
+/// Memory for decisions that readers have not taken: more than the queues of a few of them.
+const DECISIONS_MEMORY: (usize, usize) = (256 << 10, 64);
+/// How often a node says that it is there.
+const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
+/// How long a node waits for the rest of an event.
+const NODE_PATIENCE: Duration = Duration::from_millis(100);
+/// The longest event that a node takes.
+const LARGEST_EVENT: u32 = 16 << 20;
+
+/// A socket for what nodes, gateways and triggers say to each other.
+pub(super) fn messages(name: &str, flow: Flow, address: SocketAddrV4) -> Result<SocketReceiver, RunError> {
+    let memory = PacketMemory::pool(pool(&format!("{name}-control"), MESSAGES_MEMORY)?);
+    let config =
+        ReceiveConfig { largest: LARGEST_MESSAGE, socket_buffer: SOCKET_BUFFER, ..ReceiveConfig::new(flow, address) };
+    SocketReceiver::new(config, memory).map_err(packet_error(name))
+}
+
+fn endpoints(name: &str, peers: u16) -> Result<Tcp, RunError> {
+    let (block, blocks) = CONNECTION_MEMORY;
+    let pool = pool(&format!("{name}-control"), (block, blocks * usize::from(peers)))?;
+    Tcp::new(TcpConfig::default(), pool).map_err(endpoint(name))
+}
+
+/// The way of a gateway's input queue to its nodes, and where they find it. `transmit` is what leaves through the queue of a
+/// card where packets come in.
+pub(super) fn gateway_link(
+    configuration: &Configuration,
+    queue: &Queue<'_>,
+    transmit: Option<FrameSender<XdpTransmit>>,
+) -> Result<(Box<dyn Link + Send>, SocketAddrV4), RunError> {
+    let (farm, name) = (&configuration.farm, queue.name());
+    let control = queue.control(farm.transport);
+    if farm.transport == TransportChoice::Tcp {
+        let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+        let (link, bound) =
+            Connections::listen(endpoints(&name, farm.nodes)?, &control.to_string(), staging, Callers::Speaking)
+                .map_err(endpoint(&name))?;
+        return Ok((Box::new(link), bound.parse().unwrap_or(control)));
+    }
+    let receiver = messages(&name, inputs::farm_carrier(farm.transport), control)?;
+    let address = receiver.address_v4();
+    let (sender, largest): (Box<dyn Sender + Send>, usize) = match transmit {
+        Some(transmit) => sized(transmit),
+        None if queue.gateway.send == SendChoice::TxRing => sized(transmit_ring(configuration, queue)?),
+        None => sized(sending_socket(configuration, queue, address)?),
+    };
+    if largest < farm.largest_push.0 as usize {
+        let message = format!("{name}: farm.largest_push: frames of its card have room for {largest} bytes");
+        return Err(RunError::Unfit(message));
+    }
+    Ok((Box::new(Datagrams { receiver, sender }), address))
+}
+
+/// A sender, and the most bytes that a packet of it has.
+fn sized<S: Sender + Send + 'static>(sender: S) -> (Box<dyn Sender + Send>, usize) {
+    let largest = sender.largest();
+    (Box::new(sender), largest)
+}
+
+fn transmit_ring(configuration: &Configuration, queue: &Queue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
+    let name = queue.name();
+    let (flow, from) = inputs::frames(configuration, queue);
+    let card = queue.gateway.interface.as_deref().unwrap_or_default();
+    let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+    FrameSender::<TransmitRing>::new(FrameConfig::new(flow, from, card), staging).map_err(packet_error(&name))
+}
+
+fn sending_socket(
+    configuration: &Configuration,
+    queue: &Queue<'_>,
+    address: SocketAddrV4,
+) -> Result<SocketSender, RunError> {
+    let name = queue.name();
+    let flow = inputs::farm_carrier(configuration.farm.transport);
+    let mechanism = match flow {
+        Flow::Udp => inputs::send(queue.gateway.send),
+        Flow::Ip(_) => SendMechanism::SendMmsg,
+    };
+    // What leaves straight over IP says by its address alone who sent it.
+    let from = match flow {
+        Flow::Udp => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        Flow::Ip(_) => address,
+    };
+    let config = SendConfig { mechanism, batch: BATCH, ..SendConfig::new(flow, from) };
+    let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+    SocketSender::new(config, staging).map_err(packet_error(&name))
+}
+
+/// A node's way to so many gateways.
+fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Link + Send>, RunError> {
+    let name = format!("node-{node}");
+    let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);
+    if farm.transport == TransportChoice::Tcp {
+        return Ok(Box::new(Connections::connect(endpoints(&name, gateways)?, staging)));
+    }
+    let configured = farm.address.and_then(|addresses| addresses.of(u32::from(node)));
+    let address = configured
+        .map_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), |address| SocketAddrV4::new(address.ip, address.port));
+    let carrier = inputs::farm_carrier(farm.transport);
+    let receiver = messages(&name, carrier, address)?;
+    let config = SendConfig::new(carrier, receiver.address_v4());
+    let sender = match farm.transport {
+        TransportChoice::RawIp => SocketSender::new(config, staging),
+        _ => receiver.sender(config, staging),
+    };
+    Ok(Box::new(Datagrams { receiver, sender: sender.map_err(packet_error(&name))? }))
+}
+
+/// Takes connections of readers of decisions at this address; the address as bound.
+pub(super) fn decision_readers(
+    name: &str,
+    address: SocketAddrV4,
+) -> Result<(Box<dyn DecisionReaders + Send>, String), RunError> {
+    let staging = Staging::new(pool(name, DECISIONS_MEMORY)?);
+    let (readers, bound) = Connections::listen(endpoints(name, 1)?, &address.to_string(), staging, Callers::Listening)
+        .map_err(endpoint(name))?;
+    Ok((Box::new(readers), bound))
+}
+
+/// What nodes are made of.
+pub(super) struct Farm<'a> {
+    pub(super) section: &'a FarmSection,
+    /// By what they decide; without it they are emulated.
+    pub(super) filter: Option<&'a FilterSection>,
+    pub(super) incarnation: Incarnation,
+    /// Where each gateway is.
+    pub(super) gateways: &'a [SocketAddrV4],
+    pub(super) is_over: &'a Arc<AtomicBool>,
+}
+
+/// The nodes of a part, and what they tell of themselves.
+pub(super) type Nodes = (Vec<Box<dyn Drive + Send>>, Vec<Notice<FarmNodeReport>>);
+
+impl Farm<'_> {
+    /// The nodes that are in this process, if any.
+    pub(super) fn nodes(&self, part: &SystemPart) -> Result<Nodes, RunError> {
+        let nodes = self.section.nodes;
+        let numbers = match part {
+            SystemPart::Whole if self.section.emulate.is_some() || self.filter.is_some() => 0..nodes,
+            SystemPart::Nodes(numbers) => numbers.start..numbers.end.min(nodes),
+            SystemPart::Whole | SystemPart::Gateway(_) | SystemPart::Sources(_) => 0..0,
+        };
+        let (mut drives, mut notices) = (Vec::<Box<dyn Drive + Send>>::new(), Vec::new());
+        for node in numbers {
+            let drive = FarmNodeDrive::new(self.node(node), node_link(self.section, node, self.gateways.len() as u16)?);
+            notices.push(drive.notice());
+            drives.push(Box::new(drive));
+        }
+        Ok((drives, notices))
+    }
+
+    fn node(&self, node: u16) -> FarmNodeDriveConfig {
+        let emulate = self.section.emulate.clone().unwrap_or_default();
+        let outages = emulate.outages.iter().filter(|outage| outage.node == node);
+        let emulated = EmulatedFilterConfig {
+            times: emulate.decision_time.0,
+            at_once: usize::from(emulate.at_once),
+            accept: emulate.accept,
+        };
+        FarmNodeDriveConfig {
+            machine: FarmNodeConfig {
+                node,
+                incarnation: self.incarnation,
+                gateway: 0,
+                window: self.section.outstanding,
+                heartbeat: NODE_HEARTBEAT,
+                patience: NODE_PATIENCE,
+                largest_event: LARGEST_EVENT,
+            },
+            gateways: self.gateways.to_vec(),
+            filter: self.filter.map_or(NodeFilterConfig::Emulated(emulated), |section| {
+                NodeFilterConfig::Triggers(section.builtin_filter())
+            }),
+            outages: outages.map(|outage| Outage { from: outage.from.0, lasts: outage.lasts.0 }).collect(),
+            seed: emulate.seed.wrapping_add(u64::from(node)),
+            is_over: Arc::clone(self.is_over),
+        }
+    }
+}

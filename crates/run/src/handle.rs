@@ -1,0 +1,670 @@
+//! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
+
+use super::feeder::RunningFeeder;
+use super::file_filters::FileBasedSummary;
+use super::front_ends::{Conducted, FrontEndsSummary};
+use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
+use super::histograms::HistogramDefinition;
+use super::plugins::Watched;
+use super::registry::{self, Configured, RunDirectory};
+use super::run_files::{DiskLeft, DiskWatch, StartRoom};
+use super::summary::{Durations, Parts, RunSummary};
+use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
+use super::transfer::{TransferService, TransferSummary};
+use super::units::Units;
+use super::worker::{Ending, Worker};
+use ropewalk_config::Configuration;
+use ropewalk_config::fields::Fields;
+use ropewalk_engine::tap::Tap;
+use ropewalk_engine::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};
+use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::messages::Setting;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::free_bytes;
+use ropewalk_monitor::{DiskSample, Sample};
+use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
+use ropewalk_wire::run_file::StreamName;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The threads of a run. A copy can be kept apart from the handle.
+#[derive(Clone, Debug)]
+pub struct RunThreads(pub(super) Arc<Ending>);
+
+impl RunThreads {
+    /// The names of the threads that have not ended: `ru0`, `bu1` and so on.
+    pub fn living(&self) -> Vec<String> {
+        self.0.living()
+    }
+}
+
+/// When the stop was given, and what had been done by then.
+#[derive(Copy, Clone, Debug)]
+struct Stopped {
+    at: Instant,
+    events: u64,
+    bytes: u64,
+}
+
+/// What a run has, whether units or gateways build its events.
+#[derive(Debug)]
+pub(super) struct RunBase {
+    /// Threads of units or gateways.
+    pub(super) workers: Vec<Worker>,
+    /// Threads of emulated sources and farm nodes.
+    pub(super) emulators: Vec<Worker>,
+    pub(super) ending: Arc<Ending>,
+    pub(super) directory: PathBuf,
+    pub(super) run: RunNumber,
+    /// Configured sources.
+    pub(super) sources: usize,
+    pub(super) streams: Vec<StreamName>,
+    pub(super) histograms: Arc<[HistogramDefinition]>,
+    pub(super) addresses: Vec<(String, String)>,
+    pub(super) warnings: Vec<String>,
+    /// News that `take_news` has not returned yet.
+    pub(super) news: Vec<String>,
+    pub(super) tap: Option<Tap>,
+    pub(super) transfer: Option<TransferService>,
+    pub(super) disk_watch: Option<DiskWatch>,
+    pub(super) start_room: StartRoom,
+    pub(super) clock: MonotonicClock,
+    pub(super) fields: Fields,
+    configured: Configured,
+    clock_at_start: Option<ClockReading>,
+    started: Option<Instant>,
+    stopped: Option<Stopped>,
+    ended: Option<Instant>,
+    is_stopping: bool,
+    is_forced: bool,
+}
+
+/// A run that could not be set up as a whole ends the threads that it has.
+impl Drop for RunBase {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
+
+impl RunBase {
+    /// Of a run without threads yet.
+    pub(super) fn new(configuration: &Configuration, directory: RunDirectory, ending: Arc<Ending>) -> Self {
+        let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
+        Self {
+            workers: Vec::new(),
+            emulators: Vec::new(),
+            ending,
+            directory: directory.path,
+            run: directory.run,
+            sources: configuration.source.len() + of_flows,
+            streams: configuration.streams().names().collect(),
+            histograms: HistogramDefinition::all(&configuration.histogram, configuration.histogram_configs()).into(),
+            addresses: Vec::new(),
+            warnings: configuration.renamed.clone(),
+            news: Vec::new(),
+            tap: None,
+            transfer: None,
+            disk_watch: None,
+            start_room: StartRoom::default(),
+            clock: MonotonicClock,
+            fields: Fields::default(),
+            configured: Configured::new(configuration),
+            clock_at_start: None,
+            started: None,
+            stopped: None,
+            ended: None,
+            is_stopping: false,
+            is_forced: false,
+        }
+    }
+
+    fn halt(&self) {
+        self.ending.halt();
+        self.workers.iter().chain(&self.emulators).for_each(Worker::wake);
+    }
+
+    fn end_threads(&mut self) {
+        self.halt();
+        self.workers.drain(..).chain(self.emulators.drain(..)).for_each(Worker::join);
+    }
+
+    /// All emulated and played sources have sent everything.
+    pub(super) fn have_emulators_ended(&self) -> bool {
+        !self.emulators.is_empty() && self.emulators.iter().all(Worker::is_finished)
+    }
+
+    /// How far a run is whose gateways have no event manager to ask.
+    const fn phase(&self) -> RunPhase {
+        match (self.started, self.stopped, self.ended) {
+            (_, _, Some(_)) => RunPhase::Ended,
+            (_, Some(_), None) => RunPhase::Draining,
+            (Some(_), None, None) => RunPhase::Running,
+            (None, None, None) => RunPhase::Configured,
+        }
+    }
+
+    fn disk_left(&self) -> Option<DiskLeft> {
+        self.disk_watch.as_ref().and_then(DiskWatch::left)
+    }
+}
+
+/// What builds the events of a run.
+#[derive(Debug)]
+pub(super) enum Builders {
+    Units(Box<Units>),
+    Gateways(Box<Gateways>),
+}
+
+/// A run that goes on on its own threads. Dropped, it ends them.
+#[derive(Debug)]
+pub struct RunHandle {
+    pub(super) base: RunBase,
+    pub(super) builders: Builders,
+}
+
+impl Drop for RunHandle {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
+
+impl RunHandle {
+    /// The state of the run a moment ago.
+    pub fn snapshot(&self) -> RunSnapshot {
+        match &self.builders {
+            Builders::Units(units) => units.board.read(),
+            Builders::Gateways(gateways) => {
+                let (phase, is_paused) = self.progress();
+                let empty = RunSnapshot { phase, is_paused, run: self.base.run, ..RunSnapshot::default() };
+                gateways.snapshot().run_snapshot(&gateways.flows, empty)
+            }
+        }
+    }
+
+    /// The phase, and whether the run is paused: cheaper than [`RunHandle::snapshot`], which takes time for each source.
+    pub fn progress(&self) -> (RunPhase, bool) {
+        match &self.builders {
+            Builders::Units(units) => units.board.progress(),
+            Builders::Gateways(gateways) => {
+                let phase = self.base.phase();
+                (phase, phase.is_running() && gateways.are_held())
+            }
+        }
+    }
+
+    /// What gateways, farm nodes and emulated sources of this process report; empty without them.
+    pub fn gateways(&self) -> GatewaySnapshot {
+        match &self.builders {
+            Builders::Units(_) => GatewaySnapshot::default(),
+            Builders::Gateways(gateways) => gateways.snapshot(),
+        }
+    }
+
+    /// Where copies of events can be requested; none without a builder unit or gateway in this process.
+    pub const fn tap(&self) -> Option<&Tap> {
+        self.base.tap.as_ref()
+    }
+
+    /// The numbers of each node and source, for monitoring. Allocates: not for threads that carry data.
+    pub fn sample(&self) -> Sample {
+        let disk = self.disk_left().map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time });
+        let (time, utc) = (self.base.clock.now(), self.base.clock.utc());
+        match &self.builders {
+            Builders::Units(units) => units.board.observe(time, utc, disk),
+            Builders::Gateways(gateways) => {
+                let (phase, is_paused) = self.progress();
+                let phase = phase_name(phase, is_paused);
+                let empty = Sample { time, utc, run: self.base.run, phase, disk, ..Sample::default() };
+                gateways.snapshot().sample(&gateways.flows, gateways.histogram_cells(), empty)
+            }
+        }
+    }
+
+    /// Free space of the disks to which this process writes; none if it writes to none.
+    pub fn disk_left(&self) -> Option<DiskLeft> {
+        self.base.disk_left()
+    }
+
+    /// Its threads.
+    pub fn threads(&self) -> RunThreads {
+        RunThreads(Arc::clone(&self.base.ending))
+    }
+
+    /// Adds a thread that does nothing and does not end before it may.
+    #[cfg(test)]
+    pub(crate) fn add_hanging_thread(&mut self, name: &str, may_end: Arc<std::sync::atomic::AtomicBool>) {
+        self.add_thread(name, Box::new(super::worker::Hangs(may_end)));
+    }
+
+    #[cfg(test)]
+    fn add_thread(&mut self, name: &str, drive: Box<dyn ropewalk_engine::Drive + Send>) {
+        let worker = Worker::start(name, vec![drive], Arc::clone(&self.base.ending), || ()).expect("a thread");
+        self.base.workers.push(worker);
+    }
+
+    /// The run's number; 0 in a process that only emulates sources or farm nodes.
+    pub const fn run_number(&self) -> RunNumber {
+        self.base.run
+    }
+
+    /// The run's directory; empty in a process that has none.
+    pub fn directory(&self) -> &Path {
+        &self.base.directory
+    }
+
+    /// Names and addresses where something listens: front ends of `ru0`, nodes of the event manager, and so on.
+    pub fn addresses(&self) -> &[(String, String)] {
+        &self.base.addresses
+    }
+
+    /// The epoch of the event manager, if it is a process of its own.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        match &self.builders {
+            Builders::Units(units) => units.epoch(),
+            Builders::Gateways(_) => None,
+        }
+    }
+
+    /// The histograms of sources (`[[histogram]]`); a sample has the counts.
+    pub fn histograms(&self) -> Arc<[HistogramDefinition]> {
+        Arc::clone(&self.base.histograms)
+    }
+
+    /// What the system refused for threads and pools, so that the run goes without; and old names of keys.
+    pub fn warnings(&self) -> &[String] {
+        &self.base.warnings
+    }
+
+    /// What splitters, filters or trigger hardware did wrong for the first time since the last call, and why nodes have no pages.
+    pub fn take_news(&mut self) -> Vec<String> {
+        let mut news = std::mem::take(&mut self.base.news);
+        match &mut self.builders {
+            Builders::Units(units) => news.extend(units.watched.iter_mut().flat_map(Watched::take_news)),
+            Builders::Gateways(gateways) => news.extend(gateways.take_hardware_failures()),
+        }
+        news
+    }
+
+    /// How many sources are configured.
+    pub const fn sources(&self) -> usize {
+        self.base.sources
+    }
+
+    /// What each emulated or played source of a readout unit sent: fragments and bytes.
+    pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
+        match &self.builders {
+            Builders::Units(units) => units.sent(),
+            Builders::Gateways(_) => Vec::new(),
+        }
+    }
+
+    /// The emulated sources have sent their last event.
+    pub fn sources_ended(&self) -> bool {
+        match &self.builders {
+            Builders::Units(_) => self.base.have_emulators_ended(),
+            Builders::Gateways(gateways) => gateways.are_sources_exhausted(),
+        }
+    }
+
+    /// Nothing more will come of the sources. `until_sources_end`: sources that leave end the run; `has_limit`: a number of events is wanted,
+    /// so that sources which have none left are no end. `given_up` connections ended with their readout unit and do not come again.
+    pub fn are_sources_over(
+        &self,
+        until_sources_end: bool,
+        has_limit: bool,
+        snapshot: &RunSnapshot,
+        given_up: u64,
+    ) -> bool {
+        match &self.builders {
+            Builders::Units(units) => {
+                units.are_sources_over(&self.base, (until_sources_end, has_limit), snapshot, given_up)
+            }
+            Builders::Gateways(gateways) => gateways.are_sources_exhausted(),
+        }
+    }
+
+    /// Writes the configuration into the run's directory, and the takeover record of an event manager that is a process of its own. Call it
+    /// before [`RunHandle::start`].
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn leave_word(&mut self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
+        registry::begins(&self.base.directory, self.base.run)?;
+        self.base.warnings.extend(self.base.configured.keep(&self.base.directory)?);
+        match &self.builders {
+            Builders::Units(units) => units.leave_word(&self.base, first, last),
+            Builders::Gateways(_) => Ok(()),
+        }
+    }
+
+    /// Checks that the disks have room for the run. A disk may take its time.
+    ///
+    /// # Errors
+    /// If they have not: which, and what to do.
+    pub fn expect_room(&self) -> Result<(), String> {
+        self.base.start_room.expect(|directory| free_bytes(directory).ok())?;
+        self.base.start_room.expect_told(|| self.sample())
+    }
+
+    /// Sets the fields of the run, for its account. Call it before [`RunHandle::leave_word`].
+    pub fn describe(&mut self, fields: Fields) {
+        self.base.fields = fields;
+    }
+
+    /// The fields of the run.
+    pub const fn fields(&self) -> &Fields {
+        &self.base.fields
+    }
+
+    /// Goes on with the run that was taken over; false if there is none.
+    pub fn go_on(&mut self) -> bool {
+        let Builders::Units(units) = &self.builders else { return false };
+        let Some(before) = units.go_on(&self.base) else { return false };
+        let started = self.base.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
+        self.base.started = Some(Instant::from_nanoseconds(started));
+        // The run goes on in any case.
+        let failed = |error| Some(format!("{}: the configuration is not kept: {error}", self.base.directory.display()));
+        let kept = self.base.configured.keep(&self.base.directory).unwrap_or_else(failed);
+        self.base.warnings.extend(kept);
+        true
+    }
+
+    /// The time since the run's start, including the time under earlier event managers.
+    pub fn age(&self) -> Duration {
+        self.base.started.map_or(Duration::ZERO, |started| self.base.clock.now().since(started))
+    }
+
+    /// Starts the run as soon as all nodes are connected. Units take exactly the keys from `first` to `last`; flows of gateways number their
+    /// events as they are configured.
+    pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
+        self.base.clock_at_start = ClockReading::now();
+        self.base.started = Some(self.base.clock.now());
+        match &self.builders {
+            Builders::Units(units) => units.start(&self.base, first, last),
+            Builders::Gateways(gateways) => gateways.hold(&self.base.workers, false),
+        }
+    }
+
+    /// Stops the trigger of emulated sources, then the run: everything up to the last trigger is still built.
+    pub fn stop(&mut self) {
+        if std::mem::replace(&mut self.base.is_stopping, true) {
+            return;
+        }
+        let are_units = matches!(self.builders, Builders::Units(_));
+        // Sources of units that have ended end the running interval with their last event.
+        if !(are_units && self.sources_ended()) {
+            self.note_stop();
+        }
+        match &self.builders {
+            Builders::Units(units) => units.stop(&self.base.workers),
+            Builders::Gateways(gateways) => gateways.stop(&self.base.workers),
+        }
+    }
+
+    /// Masks a source from now on, or takes it back; before the run begins, from its first event on. Later the readout unit or gateway that
+    /// has the source chooses the event; the account names it.
+    pub fn mask(&self, source: SourceId, is_masked: bool) {
+        match &self.builders {
+            Builders::Units(units) => units.mask(&self.base.workers, source, is_masked),
+            Builders::Gateways(gateways) => gateways.mask(&self.base.workers, source, is_masked),
+        }
+    }
+
+    /// Changes a parameter.
+    pub fn set(&self, setting: Setting) {
+        match &self.builders {
+            Builders::Units(units) => units.set(&self.base.workers, setting),
+            Builders::Gateways(gateways) => gateways.set(&self.base.workers, setting),
+        }
+    }
+
+    /// Builds no further event for now. A stop ends a pause.
+    pub fn pause(&self) {
+        self.set_paused(true);
+    }
+
+    /// Goes on after a pause.
+    pub fn resume(&self) {
+        self.set_paused(false);
+    }
+
+    fn set_paused(&self, is_paused: bool) {
+        match &self.builders {
+            Builders::Units(units) => units.pause(&self.base.workers, is_paused),
+            Builders::Gateways(gateways) => gateways.hold(&self.base.workers, is_paused),
+        }
+    }
+
+    /// Stops at once: what is not done is dropped and named.
+    pub fn force_stop(&mut self) {
+        self.note_stop();
+        self.base.is_forced = true;
+        match &self.builders {
+            Builders::Units(units) => units.force_stop(&self.base.workers),
+            Builders::Gateways(gateways) => {
+                gateways.stop(&self.base.workers);
+                self.base.ending.halt();
+            }
+        }
+    }
+
+    fn note_stop(&mut self) {
+        if self.base.stopped.is_none() {
+            self.base.stopped = Some(Stopped::new(self.base.clock.now(), &self.snapshot()));
+        }
+    }
+
+    /// Front ends under run control, as they were a moment ago; none without them.
+    pub fn front_ends(&self) -> Option<FrontEndsAccount> {
+        match &self.builders {
+            Builders::Units(units) => units.front_ends.as_ref().map(Conducted::account),
+            Builders::Gateways(_) => None,
+        }
+    }
+
+    /// The run has ended: drained, files closed.
+    pub fn is_ended(&mut self) -> bool {
+        let (is_ended, is_over) = match &self.builders {
+            Builders::Units(units) => {
+                // Looked at first: what threads that have ended left behind is then all there.
+                let has_left = self.base.workers.iter().all(Worker::is_finished);
+                let nodes_ended = units.board.phase().is_final();
+                let ended = nodes_ended && units.front_ends.as_ref().is_none_or(Conducted::is_at_rest);
+                // Threads that ended before the run did leave nothing to wait for.
+                (ended, ended || has_left && !nodes_ended)
+            }
+            Builders::Gateways(gateways) => {
+                let ended = gateways.have_ended(&self.base.workers, self.base.stopped.is_some());
+                (ended, ended)
+            }
+        };
+        if is_ended {
+            self.base.ended.get_or_insert_with(|| self.base.clock.now());
+        }
+        is_over
+    }
+
+    /// The node that refused this one for good, if one did: then its threads end.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.base.ending.refusal()
+    }
+
+    /// Waits for the threads, at most for `patience`, ends them and returns the final account.
+    pub fn finish(mut self, patience: Duration) -> RunSummary {
+        let until = self.base.clock.now().after(patience);
+        while !self.have_threads_ended() && self.base.clock.now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.end_threads();
+        let is_forced = self.base.is_forced;
+        if let Builders::Units(units) = &self.builders {
+            self.base.warnings.extend(units.merge_histograms(&self.base));
+        }
+        // A forced end does not wait for commands that transfer files.
+        if let Some(transfer) = self.base.transfer.as_mut().filter(|_| !is_forced) {
+            transfer.finish();
+        }
+        if let Builders::Units(units) = &mut self.builders {
+            units.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
+        }
+        self.summary()
+    }
+
+    /// The threads that end by themselves have: farm nodes do not.
+    fn have_threads_ended(&self) -> bool {
+        let mut workers = self.base.workers.iter();
+        match &self.builders {
+            Builders::Units(_) => workers.chain(&self.base.emulators).all(Worker::is_finished),
+            Builders::Gateways(_) => workers.all(Worker::is_finished),
+        }
+    }
+
+    fn end_threads(&mut self) {
+        if let Builders::Gateways(gateways) = &self.builders {
+            gateways.end_nodes();
+        }
+        self.base.halt();
+        if let Builders::Units(units) = &self.builders {
+            units.end_feeders();
+        }
+        self.base.end_threads();
+        if let Builders::Gateways(gateways) = &mut self.builders {
+            gateways.end_hardware();
+        }
+    }
+
+    /// The account of what is known now.
+    pub fn summary(&self) -> RunSummary {
+        let base = &self.base;
+        let (snapshot, sample, times) = (self.snapshot(), self.sample(), self.durations());
+        let lumisections = match &self.builders {
+            Builders::Units(units) => units.board.lumisections(),
+            Builders::Gateways(_) => Vec::new(),
+        };
+        let transfer = base.transfer.as_ref().map(TransferService::summary);
+        let parts = Parts { sources: base.sources, streams: &base.streams, lumisections: &lumisections };
+        let mut summary = RunSummary::new(&snapshot, base.directory.clone(), parts, base.is_forced, times);
+        summary.fields = base.fields.clone();
+        summary.configuration = base.configured.summary.clone();
+        summary.clock = ClockSummary { at_start: base.clock_at_start, at_end: ClockReading::now() };
+        summary.histograms = base.histograms.iter().map(|one| one.read(&sample, None)).collect();
+        summary.measures = MeasureSummary::all(&sample);
+        summary.disk = summary.disk.with_left(base.disk_left());
+        summary.warnings.clone_from(&base.warnings);
+        match &self.builders {
+            Builders::Units(units) => self.add_units(units, &mut summary, &snapshot),
+            Builders::Gateways(gateways) => {
+                let running = Duration::from_secs_f64(times.running);
+                summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
+            }
+        }
+        // Files that wait for their transfer are no fault before the end.
+        let left = transfer.as_ref().filter(|_| base.workers.is_empty()).and_then(TransferSummary::remark);
+        summary.warnings.extend(left);
+        summary.transfer = transfer;
+        summary.with_panicked(&base.ending.panicked())
+    }
+
+    fn add_units(&self, units: &Units, summary: &mut RunSummary, snapshot: &RunSnapshot) {
+        summary.inputs = units.feeders.iter().filter_map(RunningFeeder::input).collect();
+        summary.warnings.extend(units.feeders.iter().flat_map(RunningFeeder::remarks));
+        summary.warnings.extend(units.watched.iter().flat_map(Watched::remarks));
+        if let Some(file_based) = FileBasedSummary::new(&units.file_filters, summary.events.written) {
+            summary.add_file_based(file_based);
+        }
+        if let Some(account) = self.front_ends() {
+            let started = self.base.started.unwrap_or_else(|| self.base.clock.now());
+            let settings = &self.base.configured.settings;
+            summary.add_front_ends(FrontEndsSummary::new(&account, snapshot, started, settings));
+        }
+    }
+
+    fn durations(&self) -> Durations {
+        let base = &self.base;
+        let now = base.clock.now();
+        let started = base.started.unwrap_or(now);
+        let ended = base.ended.unwrap_or(now);
+        let stopped = base.stopped.unwrap_or_else(|| Stopped::new(ended, &self.snapshot()));
+        let age = base.started.map(|started| now.since(started));
+        Durations {
+            started: age.map(|age| Utc(base.clock.utc().0.saturating_sub(age.as_nanos() as i64))),
+            whole: ended.since(started).as_secs_f64(),
+            running: stopped.at.since(started).as_secs_f64(),
+            events_when_stopped: stopped.events,
+            bytes_when_stopped: stopped.bytes,
+        }
+    }
+}
+
+impl Stopped {
+    fn new(at: Instant, snapshot: &RunSnapshot) -> Self {
+        let events = &snapshot.ledger.events;
+        let bytes = snapshot.counter(Counter::PayloadBytesReceived);
+        Self { at, events: events.built + events.incomplete_emitted, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::{Hardware, SystemPart, Way, launch_part};
+    use crate::worker::Panics;
+    use ropewalk_config::parse;
+    use ropewalk_engine::gateway::ThrottleBoard;
+
+    fn units(output: &Path) -> RunHandle {
+        let text = format!(
+            "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+             [[source]]\nid = 1\nreadout = \"ru0\"\n",
+            output.display().to_string()
+        );
+        let configuration = parse("handle", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        super::super::launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Nodes of a farm, which run without gateways.
+    fn nodes() -> RunHandle {
+        let text = "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
+                    sources = { count = 2, first = 0, address = \"127.0.0.1:23000\" }\n[farm]\nnodes = 1\nemulate = {}\n\
+                    [[gateway]]\nname = \"gw0\"\ncontrol = \"127.0.0.1:22999\"\nlisten = { hlt = \"127.0.0.1:22998\" }\n";
+        let configuration = parse("handle", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        launch_part(&configuration, &SystemPart::Nodes(0..1), None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn panicked(mut handle: RunHandle, thread: &str) -> Option<String> {
+        handle.add_thread(thread, Box::new(Panics));
+        while !handle.base.ending.is_halted() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let summary = handle.finish(Duration::ZERO);
+        assert!(!summary.is_balanced());
+        summary.ledger.unbalanced[0].thread.clone()
+    }
+
+    #[test]
+    fn the_account_names_a_thread_that_panicked_and_is_not_balanced() {
+        let output = std::env::temp_dir().join(format!("ropewalk-handle-{}", std::process::id()));
+        let mut handle = units(&output);
+        assert!(!handle.is_ended());
+        assert_eq!(panicked(handle, "bu1").as_deref(), Some("bu1"));
+        std::fs::remove_dir_all(&output).expect("the run's own");
+        assert!(nodes().summary().is_balanced());
+        assert_eq!(panicked(nodes(), "gw0").as_deref(), Some("gw0"));
+        assert!(nodes().finish(Duration::ZERO).is_balanced());
+    }
+
+    #[test]
+    fn a_dropped_handle_ends_its_threads() {
+        let mut handle = nodes();
+        let board = Arc::<ThrottleBoard>::default();
+        let way = Way::Command(vec!["true".to_owned()]);
+        let hardware = Hardware::start("gw0", way, Arc::clone(&board)).expect("a thread");
+        let Builders::Gateways(gateways) = &mut handle.builders else { panic!("no gateways") };
+        gateways.hardware.push(hardware);
+        let ending = Arc::clone(&handle.base.ending);
+        drop(handle);
+        assert!(board.read().is_over && ending.is_halted());
+        assert_eq!((Arc::strong_count(&board), Arc::strong_count(&ending)), (1, 1), "a thread still has it");
+    }
+}

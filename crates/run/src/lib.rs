@@ -1,0 +1,93 @@
+//! Runs with threads: configuration in, a handle out; and sessions, which are runs one after the other.
+//!
+//! ```text
+//! assemble     configuration -> drives on threads       resolve    sections -> configurations of drives
+//! handle       commands in, snapshots and the account out
+//! units        readout units, builder units and event manager behind the handle
+//! gateway      gateways behind the handle: flows of packets, a farm
+//! worker       one thread that turns drives, and publishes their counters in pages
+//! placement    where threads and pools go; file descriptors
+//! entrances    sources that do not connect to a readout unit's service point
+//! feeder       threads that write what sources would send, or save black boxes
+//! cards        FELIX cards of readout units             stream     chunks served and subscribed to, without a run
+//! front_ends   front ends under run control: a service that outlives runs, and their account
+//! plugins      filters and splitters from libraries and programs
+//! filter_node  filter units for builder units on other machines
+//! file_filters file-based filter units                  transfer   closed run files, moved by a command
+//! run_files    what writes run files, and how long the disks last
+//! stored       the files of past runs                   logbook    what people say of runs
+//! registry     run numbers and directories, and the takeover record in one
+//! record       an account of the past in a line         advice     keys that would help next time
+//! summary      run.json; its parts in summary_sections, source_summary and histograms
+//! session      runs one after the other, as an operator has them; nothing else in here uses it
+//! monitoring   what filters counted, in documents beside the events
+//! schemas      of the JSON output
+//! user_command commands of the user, which are ended when they take too long
+//! whole_file   files that are replaced as a whole or not at all
+//! ```
+
+mod advice;
+mod assemble;
+mod cards;
+mod entrances;
+mod feeder;
+mod file_filters;
+mod filter_node;
+mod front_ends;
+pub mod gateway;
+mod handle;
+mod histograms;
+mod logbook;
+pub mod monitoring;
+mod placement;
+mod plugins;
+mod record;
+mod registry;
+mod resolve;
+mod run_files;
+pub mod schemas;
+pub mod session;
+mod source_summary;
+mod stored;
+mod stream;
+mod summary;
+mod summary_sections;
+mod transfer;
+mod units;
+pub mod user_command;
+pub mod whole_file;
+mod worker;
+
+pub use advice::advice;
+pub use assemble::{RunError, launch, launch_unit, launch_with};
+pub(crate) use assemble::{launch_manager, take_over};
+pub use cards::write_card;
+pub use file_filters::{FileBasedSummary, FiledLumisection, FiledStream};
+pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
+pub use front_ends::{FrontEndService, FrontEndSummary, FrontEndsSummary, IncidentSummary, TriggerSummary};
+pub use handle::{RunHandle, RunThreads};
+pub use histograms::{HistogramCounts, HistogramDefinition, HistogramKind, HistogramUnit, SourceHistograms};
+pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
+pub(crate) use placement::MANAGER;
+pub use placement::{PlacementError, placement, placement_of_node, placement_on};
+pub use plugins::unusable_libraries;
+pub use record::{FrontEndRecord, GapRecord, RunRecord};
+pub use registry::{ACCOUNT, CONFIGURATION, ConfigurationSummary, Registry, RunDirectory, TakeoverRecord};
+pub use resolve::Addresses;
+pub(crate) use resolve::REPORT_INTERVAL;
+pub use ropewalk_wire::run_file::run_directory_name as directory_name;
+pub use run_files::DiskLeft;
+pub use source_summary::{
+    FragmentSummary, GapSummary, InputState, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary,
+    SynchronyVerdict,
+};
+pub use stored::{FileName, FileState, MOST_FILES, NotAFile, StoredFile, StoredFiles};
+pub use stream::{CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError, serve, subscribe};
+pub use summary::{
+    ByteSummary, CopySummary, DatagramSummary, EventSummary, PartialSummary, RateSummary, RunSummary, SUMMARY_SCHEMA,
+};
+pub use summary_sections::{
+    CardSummary, ClockReading, ClockSummary, DeletedSummary, DiskSummary, FailingDisk, FilterSummary, LedgerSummary,
+    LumisectionSummary, MeasureSummary, MeasureUnit, StreamSummary, SubscriberSummary, UnbalancedSummary, disk_error,
+};
+pub use transfer::TransferSummary;

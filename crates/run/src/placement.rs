@@ -1,0 +1,608 @@
+//! Where threads and pools go, by the rules of a configuration, and how many file descriptors a process needs.
+
+use super::assemble::RunError;
+use ropewalk_config::{Configuration, Fault, PlacementChoice, ReadoutSection, SourceSection, ThreadRule};
+use ropewalk_engine::{MOST_STRANGERS, MOST_UNKNOWN};
+use ropewalk_host::{
+    Capability, CpuList, Decision, Feed, Item, Kind, Machine, MachineError, Placement, Plan, PlanError, Policy,
+    Scheduling,
+};
+use ropewalk_io::thread;
+use ropewalk_memory::ring::{RingReader, RingWriter, ring};
+use ropewalk_memory::{Lock, Pool, PoolConfig, PoolError, PoolReport};
+use ropewalk_terms::Role;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// The event manager's thread, and the beginning of its pools' names.
+pub(crate) const MANAGER: &str = "manager";
+/// The thread and the pool of emulated and recorded sources.
+pub(super) const SOURCES: &str = "sources";
+/// The thread that speaks with front ends under run control, and the beginning of its pools' names.
+pub(super) const FRONT_ENDS: &str = "front-ends";
+/// The pool for receiving on connections where sources get no data.
+pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
+/// The thread of all units, where they share one.
+pub(super) const SHARED_THREAD: &str = "units";
+
+/// The thread that writes a builder unit's files.
+pub(super) fn disk_thread(builder: &str) -> String {
+    format!("{builder}-disk")
+}
+
+/// The pool of a unit for one purpose.
+pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
+    let purpose = match purpose {
+        Purpose::Fragments => "fragments",
+        Purpose::Evacuation => "evacuation",
+        Purpose::Records => "records",
+        Purpose::Received => "received",
+        Purpose::Staging => "staging",
+        Purpose::Control => "control",
+        Purpose::Ring => "ring",
+        Purpose::Subscribers => "subscribers",
+        Purpose::Datagrams => "datagrams",
+        Purpose::Results => "results",
+    };
+    format!("{unit}-{purpose}")
+}
+
+/// What a pool is for: see the table above.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    Fragments,
+    Evacuation,
+    Records,
+    Received,
+    Staging,
+    Control,
+    Ring,
+    Subscribers,
+    Datagrams,
+    Results,
+}
+
+/// Why threads and pools cannot be placed as the configuration says.
+#[derive(Debug, thiserror::Error)]
+pub enum PlacementError {
+    /// The machine cannot be looked at.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The configuration does not fit the machine; the fault names the key.
+    #[error("{}", .0.message)]
+    Unfit(Fault),
+    /// The system refused what the machine should allow.
+    #[error("thread {thread}: {what} was refused: {source}")]
+    Refused {
+        /// The thread.
+        thread: String,
+        /// What it asked for.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Which part of a run a process is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Part<'a> {
+    /// All of it.
+    Whole,
+    /// The readout unit that listens at this address, perhaps beside others on its machine.
+    Readout(&'a str),
+    /// The event manager or a builder unit.
+    Other,
+}
+
+impl<'a> Part<'a> {
+    /// The part that a node's process is.
+    pub(super) fn of(configuration: &'a Configuration, role: Role, index: u16) -> Self {
+        match role {
+            Role::Readout => Self::Readout(&configuration.readout[usize::from(index)].address),
+            Role::Manager | Role::Builder | Role::Source => Self::Other,
+        }
+    }
+}
+
+/// Where each thread and pool of a run in one process goes on this machine, and who decides that.
+///
+/// # Errors
+/// Where a rule names CPUs or a node that are not there, or that were taken away from this process, and where a readout
+/// unit names a card that is not there.
+pub fn placement(configuration: &Configuration) -> Result<Plan, PlacementError> {
+    Wanted::here(configuration, Part::Whole).map(|wanted| wanted.plan)
+}
+
+/// The same of a run whose nodes are processes of their own, as the process of one node sees it.
+///
+/// # Errors
+/// As [`placement`].
+pub fn placement_of_node(configuration: &Configuration, role: Role, index: u16) -> Result<Plan, PlacementError> {
+    Wanted::here(configuration, Part::of(configuration, role, index)).map(|wanted| wanted.plan)
+}
+
+/// The same as [`placement`] on another machine.
+///
+/// # Errors
+/// As [`placement`].
+pub fn placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
+    Wanted::new(configuration, machine.clone(), machine.allowed.len(), Part::Whole).map(|wanted| wanted.plan)
+}
+
+/// What a process does about the places of its threads and pools.
+pub(super) struct Wanted {
+    /// None if nothing was asked for: the machine is not examined then.
+    pub(super) machine: Option<Machine>,
+    pub(super) plan: Plan,
+    /// All units share one thread: on few cores, because waking another core costs more than taking turns (paper 1,
+    /// III-A: run to completion beats producer and consumer). Who gives rules for threads wants to place units, so that
+    /// each has its own then.
+    pub(super) is_shared: bool,
+}
+
+impl Wanted {
+    /// What the configuration asks for on this machine; nothing is looked at where it asks for nothing.
+    pub(super) fn of(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
+        if configuration.thread.is_empty() && configuration.pool.is_empty() && !is_automatic(configuration) {
+            let is_shared = part == Part::Whole && are_few(configuration, cores());
+            return Ok(Self { machine: None, plan: Plan::default(), is_shared });
+        }
+        Self::here(configuration, part)
+    }
+
+    /// What rules ask for of threads with these names; nothing is looked at where there is no rule.
+    pub(super) fn of_threads(rules: &[ThreadRule], names: &[String]) -> Result<Self, PlacementError> {
+        if rules.is_empty() {
+            return Ok(Self { machine: None, plan: Plan::default(), is_shared: false });
+        }
+        let machine = Machine::read(Path::new("/"))?;
+        let plan = plan_of_threads(rules, names, &machine)?;
+        Ok(Self { machine: Some(machine), plan, is_shared: false })
+    }
+
+    fn here(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
+        Self::new(configuration, Machine::read(Path::new("/"))?, cores(), part)
+    }
+
+    fn new(
+        configuration: &Configuration,
+        machine: Machine,
+        mut cores: usize,
+        part: Part<'_>,
+    ) -> Result<Self, PlacementError> {
+        if is_automatic(configuration) {
+            // The system counts no isolated CPU; the layout has readers run there.
+            cores += machine.permitted.without(&machine.allowed).len();
+        }
+        let is_shared = part == Part::Whole && are_few(configuration, cores) && configuration.thread.is_empty();
+        let policy: Policy = ropewalk_config::policy(configuration).map_err(PlacementError::Unfit)?;
+        let plan = policy.plan(&machine, &items(configuration, part, is_shared));
+        let mut plan = plan.map_err(|error| PlacementError::Unfit(fault(configuration, &error)))?;
+        if part == Part::Whole {
+            // They were planned all the same: a rule for them is no slip in a configuration that nodes read too.
+            let absent = between_nodes(configuration);
+            plan.placements.retain(|one| one.kind == Kind::Thread || !absent.contains(&one.name));
+        }
+        Ok(Self { machine: Some(machine), plan, is_shared })
+    }
+}
+
+/// Where rules put threads with these names on a machine.
+pub(super) fn plan_of_threads(
+    rules: &[ThreadRule],
+    names: &[String],
+    machine: &Machine,
+) -> Result<Plan, PlacementError> {
+    let policy = ropewalk_config::policy_of(rules).map_err(PlacementError::Unfit)?;
+    let thread = |name: &String| Item { kind: Kind::Thread, name: name.clone(), feed: None };
+    let plan = policy.plan(machine, &names.iter().map(thread).collect::<Vec<_>>());
+    plan.map_err(|error| PlacementError::Unfit(ropewalk_config::fault_of(&error)))
+}
+
+fn is_automatic(configuration: &Configuration) -> bool {
+    configuration.run.placement == PlacementChoice::Auto
+}
+
+/// As many CPUs as this process may use at once.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// A core for the sources, one for each unit, or there is nothing to be gained by threads of their own.
+fn are_few(configuration: &Configuration, cores: usize) -> bool {
+    cores < 1 + configuration.readout.len() + configuration.builder.len()
+}
+
+/// The key at which it stands what the machine cannot give.
+fn fault(configuration: &Configuration, error: &PlanError) -> Fault {
+    let mut fault = ropewalk_config::fault_of(error);
+    if let PlanError::NoSuchCard { card: missing, .. } = error {
+        let readout = configuration.readout.iter().position(|readout| readout.card.as_ref() == Some(missing));
+        fault.key = readout.map(|index| format!("readout[{index}].card")).unwrap_or_default();
+    }
+    fault
+}
+
+/// All threads and pools of a run, whichever process they are in: what one gets depends on the others.
+fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Item> {
+    let mut items = Vec::new();
+    let thread = |name: String, feed: Option<Feed>| Item { kind: Kind::Thread, name, feed };
+    let pool = |name: String, feed: Option<Feed>| Item { kind: Kind::Pool, name, feed };
+    let feeds = configuration.readout.iter().map(|readout| is_here(readout, part).then(|| feed(readout)));
+    let feeds: Vec<Option<Feed>> = feeds.collect();
+    if shared {
+        items.push(thread(SHARED_THREAD.to_owned(), feeds[0].clone()));
+    } else {
+        let readouts = configuration.readout.iter().zip(&feeds);
+        items.extend(readouts.map(|(readout, feed)| thread(readout.name.clone(), feed.clone())));
+        items.push(thread(MANAGER.to_owned(), None));
+    }
+    for builder in &configuration.builder {
+        items.extend((!shared).then(|| thread(builder.name.clone(), None)));
+        items.extend(configuration.run.write.then(|| thread(disk_thread(&builder.name), None)));
+    }
+    let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
+    items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));
+    let has_front_ends = configuration.source.iter().any(SourceSection::is_under_run_control);
+    items.extend(has_front_ends.then(|| thread(FRONT_ENDS.to_owned(), None)));
+    items.extend((has_front_ends && configuration.run.write).then(|| thread(disk_thread(FRONT_ENDS), None)));
+    let written = configuration.felix.iter().filter(|card| card.emulate.is_some() || card.input.is_some());
+    items.extend(written.map(|card| thread(card.name.clone(), None)));
+
+    let fed = configuration.source.iter().filter(|source| source.is_read() && source.emulate.is_none());
+    items.extend(fed.map(|source| thread(source.name_or_id(), None)));
+
+    let mut pools = |unit: &str, feed: Option<&Feed>, purposes: &[Purpose]| {
+        items.extend(purposes.iter().map(|purpose| pool(pool_of(unit, *purpose), feed.cloned())));
+    };
+    for (readout, feed) in configuration.readout.iter().zip(&feeds) {
+        pools(&readout.name, feed.as_ref(), &[Purpose::Fragments, Purpose::Evacuation, Purpose::Staging]);
+    }
+    for card in &configuration.felix {
+        let purposes = [Purpose::Ring, Purpose::Subscribers, Purpose::Staging];
+        pools(&card.name, None, if card.serve.is_some() { &purposes } else { &purposes[..1] });
+    }
+    for source in configuration.source.iter().filter(|source| source.comes_in_datagrams() && source.emulate.is_none()) {
+        pools(&source.name_or_id(), None, &[Purpose::Datagrams]);
+    }
+    pools(MANAGER, None, &[Purpose::Staging]);
+    if has_front_ends {
+        let purposes = [Purpose::Control, Purpose::Staging, Purpose::Records];
+        pools(FRONT_ENDS, None, if configuration.run.write { &purposes } else { &purposes[..2] });
+    }
+    for builder in &configuration.builder {
+        let purposes = [Purpose::Records, Purpose::Staging];
+        pools(&builder.name, None, if configuration.run.write { &purposes } else { &purposes[1..] });
+        if configuration.filter.is_some() {
+            pools(&builder.name, None, &[Purpose::Results]);
+        }
+    }
+    items.extend(between_nodes(configuration).into_iter().map(|name| pool(name, None)));
+    if has_sources {
+        items.extend([SOURCES, SOURCES_RECEIVE].map(|name| pool(name.to_owned(), None)));
+    }
+    items
+}
+
+/// The pools that there are only where nodes are processes of their own.
+fn between_nodes(configuration: &Configuration) -> Vec<String> {
+    let control = configuration.readout.iter().map(|readout| readout.name.as_str()).chain([MANAGER]);
+    let control = control.map(|unit| pool_of(unit, Purpose::Control));
+    let received = configuration.builder.iter().map(|builder| pool_of(&builder.name, Purpose::Received));
+    control.chain(received).collect()
+}
+
+/// Whether a readout unit is on the machine of this process: units with one host in their addresses share a machine.
+fn is_here(readout: &ReadoutSection, part: Part<'_>) -> bool {
+    let host = |address: &str| address.rsplit_once(':').map_or(address.to_owned(), |(host, _)| host.to_owned());
+    match part {
+        Part::Whole => true,
+        Part::Readout(address) => host(&readout.address) == host(address),
+        Part::Other => false,
+    }
+}
+
+/// Where the fragments of a readout unit come from.
+fn feed(readout: &ReadoutSection) -> Feed {
+    if let Some(card) = &readout.card {
+        return Feed::Card(card.clone());
+    }
+    let address = readout.listen.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    match address.map(|address| address.ip()) {
+        Some(address) if !IpAddr::is_unspecified(&address) => Feed::Address(address),
+        _ => Feed::Any,
+    }
+}
+
+/// What a thread says of its place: what it was refused and goes on without, or why it cannot.
+type Report = Result<Vec<String>, PlacementError>;
+
+/// Gives each thread and pool its place, and hears from it whether it got it.
+pub(super) struct ThreadPlacement {
+    wanted: Wanted,
+    reports: (Sender<Report>, Receiver<Report>),
+    awaited: Cell<usize>,
+    warnings: RefCell<Vec<String>>,
+}
+
+impl ThreadPlacement {
+    pub(super) fn new(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
+        Ok(Self::over(Wanted::of(configuration, part)?))
+    }
+
+    /// Of a run that has these threads.
+    pub(super) fn of_threads(rules: &[ThreadRule], names: &[String]) -> Result<Self, PlacementError> {
+        Ok(Self::over(Wanted::of_threads(rules, names)?))
+    }
+
+    fn over(wanted: Wanted) -> Self {
+        let (awaited, warnings) = (Cell::new(0), RefCell::new(Vec::new()));
+        Self { wanted, reports: channel(), awaited, warnings }
+    }
+
+    /// Whether all units share one thread.
+    pub(super) fn is_shared(&self) -> bool {
+        self.wanted.is_shared
+    }
+
+    /// What the thread of this name does first.
+    pub(super) fn on_start(&self, name: &str) -> impl FnOnce() + Send + use<> {
+        let placement = self.wanted.plan.of(Kind::Thread, name).filter(|placement| placement.is_placed()).cloned();
+        let place = placement.map(|placement| (self.memory_of_another_node(&placement), placement));
+        let reports = self.reports.0.clone();
+        self.awaited.set(self.awaited.get() + usize::from(place.is_some()));
+        move || {
+            if let Some((memory, placement)) = place {
+                // The launch waits for this report. If it has given up, the report is not needed.
+                let _ = reports.send(take_place(&placement, memory));
+            }
+        }
+    }
+
+    /// The node of a thread's memory where it is not the one it runs on, from which Linux takes memory by itself.
+    fn memory_of_another_node(&self, placement: &Placement) -> Option<u32> {
+        let runs_on = self.wanted.machine.as_ref().and_then(|machine| machine.common_node(&placement.cpus));
+        placement.node.filter(|_| placement.node != runs_on)
+    }
+
+    /// A pool whose memory is present.
+    pub(super) fn pool(&self, config: PoolConfig) -> Result<Pool, PoolError> {
+        self.make(config, Pool::new)
+    }
+
+    /// A pool whose memory is present only where it was used.
+    pub(super) fn untouched_pool(&self, config: PoolConfig) -> Result<Pool, PoolError> {
+        self.make(config, Pool::new_untouched)
+    }
+
+    /// A ring written by another process.
+    pub(super) fn ring(&self, config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
+        self.place(config, ring, |(_, reader)| reader.report())
+    }
+
+    fn make(
+        &self,
+        config: PoolConfig,
+        make: impl Fn(PoolConfig) -> Result<Pool, PoolError>,
+    ) -> Result<Pool, PoolError> {
+        self.place(config, make, Pool::report)
+    }
+
+    fn place<M>(
+        &self,
+        config: PoolConfig,
+        make: impl Fn(PoolConfig) -> Result<M, PoolError>,
+        report: impl Fn(&M) -> &PoolReport,
+    ) -> Result<M, PoolError> {
+        let Some(placement) = self.wanted.plan.of(Kind::Pool, &config.name).filter(|placement| placement.is_placed())
+        else {
+            return make(config);
+        };
+        let numa_node = placement.node.and_then(|node| u16::try_from(node).ok());
+        let wanted = PoolConfig { numa_node, lock: placement.lock, ..config };
+        let pool = match make(wanted.clone()) {
+            Err(error) if numa_node.is_some() && may_lie_anywhere(&error, placement) => {
+                self.warn(format!("{error}; it lies where the kernel puts it"));
+                make(PoolConfig { numa_node: None, ..wanted })?
+            }
+            made => made?,
+        };
+        if report(&pool).lock == Lock::Refused {
+            let capability = Capability::IpcLock.name();
+            self.warn(format!(
+                "pool {}: locking it into memory was refused: this process lacks {capability}, and its limit of locked \
+                 memory (`ulimit -l`) is too low; it is used unlocked",
+                placement.name
+            ));
+        }
+        Ok(pool)
+    }
+
+    /// Something is refused, and gone without.
+    pub(super) fn warn(&self, warning: String) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    /// Waits until every thread that was started is where it should be; what was refused and is gone without.
+    pub(super) fn finish(&self) -> Report {
+        let mut warnings = self.warnings.take();
+        for report in self.reports.1.iter().take(self.awaited.replace(0)) {
+            warnings.extend(report?);
+        }
+        Ok(warnings)
+    }
+}
+
+/// Whether a pool may do without its node: it was chosen automatically, or a container forbids the call.
+fn may_lie_anywhere(error: &PoolError, placement: &Placement) -> bool {
+    let is_forbidden =
+        |source: &io::Error| matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported);
+    let is_automatic = matches!(placement.by, Decision::Automatic(_));
+    is_automatic || matches!(error, PoolError::NoSuchNode { source, .. } if is_forbidden(source))
+}
+
+/// Done by the thread itself.
+fn take_place(placement: &Placement, memory: Option<u32>) -> Report {
+    let Placement { name, cpus, by, .. } = placement;
+    let is_automatic = matches!(by, Decision::Automatic(_));
+    let refused = |what: String, source: io::Error| PlacementError::Refused { thread: name.clone(), what, source };
+    let mut warnings = Vec::new();
+    let mut judge = |what: String, result: io::Result<()>, lacking: Capability| match result {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let lacking = lacking.name();
+            warnings.push(format!("thread {name}: {what} was refused: this process lacks {lacking}; it goes without"));
+            Ok(())
+        }
+        Err(error) if is_automatic => {
+            warnings.push(format!("{}; it goes without", refused(what, error)));
+            Ok(())
+        }
+        Err(error) => Err(refused(what, error)),
+    };
+    judge(format!("running on CPU {cpus}"), run_on(cpus), Capability::SysNice)?;
+    if let Some(node) = memory {
+        judge(format!("memory of node {node}"), thread::prefer_memory_of(node), Capability::SysNice)?;
+    }
+    if let Some(scheduling) = placement.scheduling {
+        judge(format!("scheduling `{scheduling}`"), schedule(scheduling), Capability::SysNice)?;
+    }
+    Ok(warnings)
+}
+
+fn run_on(cpus: &CpuList) -> io::Result<()> {
+    thread::run_on(cpus.iter())
+}
+
+fn schedule(scheduling: Scheduling) -> io::Result<()> {
+    thread::schedule(match scheduling {
+        Scheduling::Other => thread::Scheduling::Other,
+        Scheduling::Batch => thread::Scheduling::Batch,
+        Scheduling::Idle => thread::Scheduling::Idle,
+        Scheduling::Fifo(priority) => thread::Scheduling::Fifo(priority),
+        Scheduling::RoundRobin(priority) => thread::Scheduling::RoundRobin(priority),
+    })
+}
+
+/// Standard streams, the logbook, pages, libraries, what the system is asked, and some to spare.
+const PROCESS: u64 = 40;
+/// What a thread waits with and is woken by, and a listening socket.
+const NODE: u64 = 8;
+/// A connection, and the next one while the first has not ended.
+const SOURCE: u64 = 2;
+/// What feeds a source that has a way in of its own, or its splitter's process.
+const FEED: u64 = 6;
+/// The file of a stream that is written, the next one, the last one while it is closed, and a directory.
+const STREAM: u64 = 4;
+/// A filter's process with its memories and bells.
+const FILTER: u64 = 8;
+
+/// Raises the soft limit to the hard one, and refuses where that is too low for the nodes of this process: all of them, or this one.
+pub(super) fn make_room_for_descriptors(
+    configuration: &Configuration,
+    node: Option<(Role, u16)>,
+) -> Result<(), RunError> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // Where it may not be raised it is compared with as it is.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+    let (needed, most) = (needed(configuration, node), getrlimit(Resource::Nofile).current);
+    match most {
+        Some(most) if most < needed => Err(RunError::Unfit(format!(
+            "files and connections: this process needs {needed} descriptors and may have {most}; raise the hard limit, \
+             as `ulimit -Hn {needed}` does for root, `nofile` in limits.conf or `LimitNOFILE=` of a systemd unit"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// How many descriptors the nodes of this process may need at a time.
+fn needed(configuration: &Configuration, node: Option<(Role, u16)>) -> u64 {
+    let is_here = |role, index: usize| node.is_none_or(|node| node == (role, index as u16));
+    let others = node.map_or(0, |_| (configuration.readout.len() + configuration.builder.len()) as u64);
+    let streams = configuration.stream.len().max(1) as u64;
+    let filters = configuration.filter.iter().map(|filter| u64::from(filter.units)).sum::<u64>();
+    let mut needed = PROCESS + NODE;
+    let readouts = configuration.readout.iter().enumerate();
+    for (_, readout) in readouts.filter(|(index, _)| is_here(Role::Readout, *index)) {
+        needed += 2 * NODE + MOST_UNKNOWN as u64 + if others > 0 { MOST_STRANGERS as u64 } else { 0 };
+        needed +=
+            configuration.source.iter().filter(|source| source.readout == readout.name).map(of_source).sum::<u64>();
+    }
+    let builders = (0..configuration.builder.len()).filter(|&index| is_here(Role::Builder, index)).count() as u64;
+    needed += builders * (NODE + streams * STREAM + filters * FILTER);
+    let managers = if node.is_some_and(|(role, _)| role == Role::Manager) { MOST_STRANGERS as u64 } else { 0 };
+    needed + managers + SOURCE * others
+}
+
+fn of_source(source: &SourceSection) -> u64 {
+    let has_way = source.listen.is_some() || source.connect.is_some() || source.input.is_some();
+    let feeds = [has_way, source.program.is_some(), source.splitter.is_some()];
+    let feeds = feeds.into_iter().filter(|&feeds| feeds).count() as u64;
+    SOURCE + feeds * FEED + u64::from(source.emulate.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What another machine's readout units read must not take cores away here.
+    #[test]
+    fn units_with_one_host_in_their_addresses_are_placed_beside_each_other() {
+        let readout = |name: &str, address: &str| {
+            format!("[[readout]]\nname = \"{name}\"\nlisten = \"0.0.0.0:0\"\naddress = \"{address}\"\n")
+        };
+        let readouts = [readout("ru0", "one:4000"), readout("ru1", "two:4000"), readout("ru2", "one:4001")].concat();
+        let rest = "[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
+        let text = format!("version = 1\n{readouts}{rest}");
+        let configuration = ropewalk_config::parse("test.toml", &text, &|_| None).expect("a good configuration");
+        let fed = |part| {
+            let items = items(&configuration, part, false).into_iter();
+            let fed = items.filter(|item| item.kind == Kind::Thread && item.feed == Some(Feed::Any));
+            fed.map(|item| item.name).collect::<Vec<_>>()
+        };
+        assert_eq!(fed(Part::of(&configuration, Role::Readout, 2)), ["ru0", "ru2"]);
+        assert_eq!(fed(Part::of(&configuration, Role::Readout, 1)), ["ru1"]);
+        assert_eq!(fed(Part::Whole), ["ru0", "ru1", "ru2"]);
+        assert!(fed(Part::of(&configuration, Role::Builder, 0)).is_empty());
+    }
+
+    fn placement(by: Decision) -> Placement {
+        let (cpus, name) = (CpuList::default(), "ru0-fragments".to_owned());
+        Placement { kind: Kind::Pool, name, by, cpus, node: Some(1), scheduling: None, lock: false }
+    }
+
+    fn no_node(kind: io::ErrorKind) -> PoolError {
+        PoolError::NoSuchNode { name: "ru0-fragments".to_owned(), node: 1, source: kind.into() }
+    }
+
+    /// Docker's usual filter forbids `mbind` without `CAP_SYS_NICE`; a kernel without NUMA does not know it.
+    #[test]
+    fn only_a_rule_that_could_be_followed_insists_on_its_node() {
+        let rule = Decision::Rule(ropewalk_host::RuleName { kind: Kind::Pool, number: 1 });
+        for (kind, by_rule) in [
+            (io::ErrorKind::PermissionDenied, true),
+            (io::ErrorKind::Unsupported, true),
+            (io::ErrorKind::InvalidInput, false),
+        ] {
+            assert_eq!(may_lie_anywhere(&no_node(kind), &placement(rule.clone())), by_rule, "{kind:?}");
+            assert!(may_lie_anywhere(&no_node(kind), &placement(Decision::Automatic("why".to_owned()))));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_cannot_have_its_cpus_says_so_unless_nobody_asked() {
+        let away = |by| Placement { kind: Kind::Thread, cpus: [8191].into_iter().collect(), ..placement(by) };
+        let by_rule = away(Decision::Rule(ropewalk_host::RuleName { kind: Kind::Thread, number: 1 }));
+        let error = take_place(&by_rule, None).expect_err("there is no such CPU");
+        assert!(error.to_string().starts_with("thread ru0-fragments: running on CPU 8191 was refused"), "{error}");
+        let warnings = take_place(&away(Decision::Automatic("why".to_owned())), None).expect("it goes without");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+}

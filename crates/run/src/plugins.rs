@@ -1,0 +1,441 @@
+//! Filters and splitters from libraries and programs: threads, processes, and the faults that they report.
+
+use super::assemble::{RunError, Workshop, endpoint};
+use super::placement::{Purpose, pool_of};
+use ropewalk_config::{Configuration, FilterSection, SourceSection, SplitterSection};
+use ropewalk_engine::{
+    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
+    RemoteNotes, RemoteUnit, Said, SplitterLink, UnitDecision,
+};
+use ropewalk_flow::builder::EventView;
+use ropewalk_flow::filter::{Decision, FarmConfig, HistogramShape};
+use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_io::Dispatcher;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_memory::{Payload, PoolConfig, Staging};
+use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
+use ropewalk_plugin::filter::{Filter, FilterConfig};
+use ropewalk_plugin::process::{self, MOST_FRAMES, SplitterProcess};
+use ropewalk_plugin::{Journal, Splitter, SplitterConfig};
+use ropewalk_terms::{Cause, Instant, RunNumber, SourceId};
+use ropewalk_tools::library_process::{COPIES, library_process};
+use ropewalk_wire::framing::Piece;
+use std::hash::{Hash, Hasher};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The command of the program that becomes a filter's program: memory, the process that starts it, the program and its arguments.
+const PROGRAM: &str = "filter-program";
+/// The least pause before another process is started or a node is called again.
+const LEAST_DELAY: Duration = Duration::from_millis(1);
+/// Connections to a node that are lost within a minute without its being given up: with that pause there cannot be more.
+const CONNECTIONS: u32 = 60_000;
+/// Blocks into which the decisions of a filter unit on another machine are received.
+const DECISIONS_BLOCK: usize = 64 << 10;
+const DECISIONS_BLOCKS: usize = 32;
+/// Blocks for the heads of events that go there: of one event they lie side by side.
+const HEADS_BLOCK: usize = 256 << 10;
+const HEADS_BLOCKS: usize = 32;
+/// Bytes of events that wait to be sent there.
+const QUEUE: usize = 16 << 20;
+
+/// Filter units, and what there will be to tell of them.
+type Units = (Vec<Box<dyn FilterLink>>, Vec<Watched>);
+
+impl Workshop<'_> {
+    /// Who decides on the events of a builder unit that has so many in work, and what there will be to tell of it.
+    pub(super) fn filtering(&self, builder: &str, slots: u32) -> Result<(Filtering, Vec<Watched>), RunError> {
+        let streams = self.resolved.configuration().streams();
+        let Some(section) = &self.resolved.configuration().filter else {
+            return Ok((Filtering::none(streams, slots), Vec::new()));
+        };
+        let results = self.results(builder, slots)?;
+        if section.has_processes() {
+            let is_remote = !section.nodes.is_empty();
+            let (links, watched) =
+                if is_remote { self.remote_units(builder, section)? } else { self.units(builder, section)? };
+            let supervision = SupervisorConfig {
+                timeout: section.timeout.0,
+                // A node that is not there is waited for: nothing is wrong with the events.
+                start_timeout: if is_remote { Duration::MAX } else { START },
+                restart_delay: section.restart_delay.0.max(LEAST_DELAY),
+                restarts: if is_remote { CONNECTIONS } else { section.restarts },
+            };
+            let config = FarmConfig { units: section.units, slots, supervision };
+            return Ok((Filtering::units(config, links, streams, results), watched));
+        }
+        let (filter, watched): (Box<dyn LocalFilter>, _) = match library(section) {
+            None => (Box::new(section.builtin_filter()), Vec::new()),
+            Some(config) => {
+                let filter = Filter::new(&config).map_err(unfit)?;
+                let watched = Watched::new(format!("{builder}: filter"), filter.journal());
+                (Box::new(Trusted(filter)), vec![watched])
+            }
+        };
+        Ok((Filtering::here(filter, streams, results, slots), watched))
+    }
+
+    /// The filter units of a builder unit.
+    fn units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
+        let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
+        for unit in 0..section.units {
+            let mut process = filter_process(section).map_err(unfit)?;
+            if unit == 0 {
+                process.try_out(START).map_err(unfit)?;
+                process.missing().texts().for_each(|text| self.placement.warn(format!("{builder}: filter: {text}")));
+            }
+            watched.push(Watched::new(format!("{builder}: filter {unit}"), process.journal()));
+            links.push(Box::new(LinkedFilter { process, events: section.events, taken: 0 }));
+        }
+        Ok((links, watched))
+    }
+
+    /// The filter units of a builder unit on other machines, each node in turn.
+    fn remote_units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
+        let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
+        for (unit, address) in (0..section.units).zip(section.nodes.iter().cycle()) {
+            let name = format!("{builder}-filter{unit}");
+            let pool = |purpose, block, blocks| PoolConfig::anonymous(&pool_of(&name, purpose), block, blocks);
+            let decisions = self.placement.pool(pool(Purpose::Control, DECISIONS_BLOCK, DECISIONS_BLOCKS))?;
+            let tcp = TcpConfig { send_queue_bytes: QUEUE, ..self.resolved.tcp() };
+            let peers = Tcp::new(tcp, decisions).map_err(endpoint(&name))?;
+            let heads = self.spare_pool(pool(Purpose::Staging, HEADS_BLOCK, HEADS_BLOCKS))?;
+            let link = RemoteUnit::new(address.clone(), fingerprint(section), peers, heads);
+            watched.push(Watched::remote(format!("{builder}: filter {unit}"), link.notes()));
+            links.push(Box::new(link));
+        }
+        Ok((links, watched))
+    }
+
+    /// Memory for what filters say of events: so much that each event in work can have its own.
+    fn results(&self, builder: &str, slots: u32) -> Result<Staging, RunError> {
+        let name = pool_of(builder, Purpose::Results);
+        self.spare_pool(PoolConfig::anonymous(&name, RESULT_BYTES.next_multiple_of(4096), slots as usize + 1))
+    }
+}
+
+pub(super) fn unfit(error: impl std::fmt::Display) -> RunError {
+    RunError::Unfit(format!("the filter cannot be used: {error}"))
+}
+
+/// The library, where there is one.
+fn library(section: &FilterSection) -> Option<FilterConfig> {
+    let library = section.library.clone()?;
+    Some(FilterConfig { library, configuration: section.configuration.clone() })
+}
+
+/// Why libraries of filters cannot be used on this machine, which need not be the one where they will be. Each is loaded and created in a
+/// process of its own, and ended.
+pub fn unusable_libraries(configuration: &Configuration) -> Vec<String> {
+    let in_run =
+        configuration.filter.as_ref().and_then(|section| Some(("filter", library(section)?, section.memory.0)));
+    let of_files = configuration.file_based.as_ref().and_then(|section| {
+        let (library, configuration) = (section.library.clone()?, section.configuration.clone());
+        Some(("file_based", FilterConfig { library, configuration }, section.memory.0))
+    });
+    let tried = [in_run, of_files].into_iter().flatten().map(|(section, filter, memory)| {
+        let wrong = library_process(filter, memory).and_then(|mut process| process.try_out(START)).err()?;
+        Some(format!(
+            "{section}.library: {wrong}. Where it is to run it may be there; on this machine it cannot be used"
+        ))
+    });
+    tried.flatten().collect()
+}
+
+/// Identifies a filter that runs on another machine: both sides must have the same configuration.
+pub(super) fn fingerprint(section: &FilterSection) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (&section.library, &section.program, &section.configuration).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A process that is not there yet.
+pub(super) fn filter_process(section: &FilterSection) -> std::io::Result<FilterProcess> {
+    let memory = section.memory.0;
+    match (library(section), &section.program) {
+        (Some(filter), _) => library_process(filter, memory),
+        (None, program) => {
+            let limits = [memory.to_string(), std::process::id().to_string()];
+            let begin = [std::env::current_exe()?, PathBuf::from(PROGRAM)].into_iter().chain(limits.map(PathBuf::from));
+            let command = begin.chain(program.iter().flatten().map(PathBuf::from)).collect();
+            // A program is told the text alone.
+            let filter = FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
+            FilterProcess::new(ProcessConfig { filter, memory, copies: COPIES, command })
+        }
+    }
+}
+
+/// A library's filter in this thread.
+struct Trusted(Filter);
+
+impl LocalFilter for Trusted {
+    fn begin(&mut self, run: RunNumber) {
+        self.0.begin_run(run);
+    }
+
+    fn histograms(&self) -> &[HistogramShape] {
+        self.0.histograms()
+    }
+
+    fn decide(&mut self, event: &EventView<'_>, said: &mut Said) -> Option<Decision> {
+        let decision = self.0.process(event).ok()??;
+        said.result.extend_from_slice(decision.result);
+        said.fills.copy_from(decision.fills);
+        Some(Decision { accept: decision.accept, triggers: decision.bits })
+    }
+
+    fn end(&mut self) {
+        self.0.end_run();
+    }
+
+    fn time(&self) -> Option<Instant> {
+        Some(MonotonicClock.now())
+    }
+}
+
+/// A process, as the drive sees it.
+struct LinkedFilter {
+    process: FilterProcess,
+    /// Events that it has at once.
+    events: u32,
+    /// Decisions of this life of it that were taken.
+    taken: u64,
+}
+
+impl FilterLink for LinkedFilter {
+    fn start(&mut self) {
+        self.taken = 0;
+        self.process.start();
+    }
+
+    fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    fn begin(&mut self, run: RunNumber) {
+        self.process.begin_run(run);
+    }
+
+    fn end(&mut self) {
+        self.process.end_run();
+    }
+
+    fn look(&mut self, _: Instant) -> FilterSight {
+        let seen = self.process.look();
+        let granted = self.taken + (self.events as usize).min(MOST_EVENTS) as u64;
+        let decided = self.process.decided();
+        FilterSight { is_ready: seen.is_ready, has_ended: seen.has_ended, granted, decided }
+    }
+
+    fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {
+        match self.process.offer(slot, event) {
+            Offer::Taken => Offered::Taken,
+            Offer::Full => Offered::Full,
+            Offer::TooLarge => Offered::TooLarge,
+        }
+    }
+
+    fn flush(&mut self) {
+        self.process.flush();
+    }
+
+    fn histograms(&self) -> &[HistogramShape] {
+        self.process.histograms()
+    }
+
+    fn next_decision(&mut self, said: &mut Said) -> Option<Result<UnitDecision, NotBelieved>> {
+        Some(match self.process.next_decision()? {
+            Err(_) => Err(NotBelieved),
+            Ok((slot, decision)) => {
+                self.taken += 1;
+                said.clear();
+                if let Some(decision) = decision {
+                    said.result.extend_from_slice(decision.result);
+                    said.fills.copy_from(decision.fills);
+                }
+                let decision = decision.map(|said| Decision { accept: said.accept, triggers: said.bits });
+                Ok(UnitDecision { slot, decision })
+            }
+        })
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.process.copied_bytes()
+    }
+
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.process.descriptors());
+    }
+}
+
+/// The command of the program that is a splitter's process.
+const COMMAND: &str = "splitter-process";
+/// How long a splitter may take until it is ready.
+const START: Duration = Duration::from_secs(10);
+
+impl Workshop<'_> {
+    /// Gives the sources of a readout unit their splitters, where the configuration names any. Their receivers must be there.
+    /// Returns what there will be to tell of them.
+    pub(super) fn splitters<S: Dispatcher, P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<S, P>,
+    ) -> Result<Vec<Watched>, RunError> {
+        let mut watched = Vec::new();
+        for source in self.resolved.sources_of(index) {
+            let Some(section) = source.own_splitter() else { continue };
+            let unfit = |error: &dyn std::fmt::Display| {
+                RunError::Unfit(format!("{}: its splitter cannot be used: {error}", source.name_or_id()))
+            };
+            let config = splitter(source, section);
+            let (id, name) = (SourceId(source.id), source.name_or_id());
+            let journal = if section.trusted {
+                let splitter = Splitter::new(&config).map_err(|error| unfit(&error))?;
+                let journal = splitter.journal();
+                readout.add_splitter(id, Box::new(splitter));
+                journal
+            } else {
+                let process = splitter_process(config, section).map_err(|error| unfit(&error))?;
+                process.missing().texts().for_each(|text| self.placement.warn(format!("{name}: splitter: {text}")));
+                let journal = process.journal();
+                readout.add_splitter_process(id, Box::new(LinkedSplitter(process)), supervision(section));
+                journal
+            };
+            watched.push(Watched::new(format!("{name}: splitter"), journal));
+        }
+        Ok(watched)
+    }
+}
+
+fn splitter(source: &SourceSection, section: &SplitterSection) -> SplitterConfig {
+    SplitterConfig {
+        library: section.library.clone(),
+        configuration: section.configuration.clone(),
+        keys: section.keys,
+        max_frame: source.max_fragment.0.min(u64::from(u32::MAX)) as usize,
+    }
+}
+
+fn supervision(section: &SplitterSection) -> SupervisorConfig {
+    SupervisorConfig {
+        timeout: section.timeout.0,
+        start_timeout: START,
+        restart_delay: section.restart_delay.0,
+        restarts: section.restarts,
+    }
+}
+
+/// A process that is not there yet, of a splitter that was tried out.
+fn splitter_process(splitter: SplitterConfig, section: &SplitterSection) -> std::io::Result<SplitterProcess> {
+    let command = vec![std::env::current_exe()?, PathBuf::from(COMMAND)];
+    let mut process = SplitterProcess::new(process::ProcessConfig { splitter, memory: section.memory.0, command })?;
+    process.try_out(START)?;
+    Ok(process)
+}
+
+/// A process, as the drive sees it.
+struct LinkedSplitter(SplitterProcess);
+
+impl SplitterLink for LinkedSplitter {
+    fn most_frames(&self) -> usize {
+        MOST_FRAMES
+    }
+
+    fn start(&mut self) {
+        self.0.start();
+    }
+
+    fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn put(&mut self, frame: &Payload) {
+        self.0.put(frame);
+    }
+
+    fn ask(&mut self, first: usize, count: usize) {
+        self.0.ask(first, count);
+    }
+
+    fn look(&mut self, _: Instant) -> ProcessSight {
+        let seen = self.0.look();
+        ProcessSight { is_ready: seen.is_ready, done: seen.done, has_ended: seen.has_ended }
+    }
+
+    fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>> {
+        self.0.answer(index, pieces).ok()
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.0.copied_bytes()
+    }
+
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.0.descriptors());
+    }
+}
+
+/// A splitter or a filter whose journal is read.
+#[derive(Debug)]
+pub(super) struct Watched {
+    /// The unit and what it is: the prefix of its messages.
+    name: String,
+    tells: Tells,
+    /// How many kinds of ends were reported.
+    told: usize,
+}
+
+/// Who tells what went wrong.
+#[derive(Debug)]
+enum Tells {
+    Journal(Journal),
+    Remote(RemoteNotes),
+}
+
+impl Watched {
+    /// A watcher that has not reported anything yet.
+    pub(super) const fn new(name: String, journal: Journal) -> Self {
+        Self { name, tells: Tells::Journal(journal), told: 0 }
+    }
+
+    /// Of a filter unit on another machine.
+    pub(super) const fn remote(name: String, notes: RemoteNotes) -> Self {
+        Self { name, tells: Tells::Remote(notes), told: 0 }
+    }
+
+    /// What went wrong, each sort once.
+    fn all(&self) -> Vec<String> {
+        match &self.tells {
+            Tells::Journal(journal) => journal.ends().into_iter().map(|(end, _)| end.to_string()).collect(),
+            Tells::Remote(notes) => notes.all(),
+        }
+    }
+
+    /// What went wrong for the first time since it was asked last.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        let all = self.all();
+        let news = all[self.told..].iter().map(|text| format!("{}: {text}", self.name)).collect();
+        self.told = all.len();
+        news
+    }
+
+    /// What went wrong in the run, and how often.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let times = |times| if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        let of = |what: &str, count| format!("{}: {what} ({})", self.name, times(count));
+        match &self.tells {
+            Tells::Remote(notes) => notes.all().iter().map(|text| format!("{}: {text}", self.name)).collect(),
+            Tells::Journal(journal) => {
+                let remarks = journal.ends().into_iter().map(|(end, count)| of(&end.to_string(), count));
+                let beyond = Some(journal.beyond()).filter(|&beyond| beyond > 0);
+                remarks.chain(beyond.map(|beyond| of("something else", beyond))).collect()
+            }
+        }
+    }
+}

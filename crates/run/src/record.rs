@@ -1,0 +1,428 @@
+//! A run of an output directory as its account describes it, for lists and comparisons.
+
+use super::registry::{ACCOUNT, CONFIGURATION, Registry, RunDirectory};
+use super::summary_sections::{ClockSummary, MeasureSummary};
+use ropewalk_config::Written;
+use ropewalk_config::fields::Fields;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+/// The schema that version 1 of accounts had for runs with gateways.
+const GATEWAY_SCHEMA_1: &str = "ropewalk-push-run-1";
+
+/// Bytes of an account that is read; no run writes a longer one.
+const ACCOUNT_BYTES: u64 = 64 << 20;
+
+/// A front end under run control, as the account has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FrontEndRecord {
+    /// How it called itself.
+    pub name: String,
+    /// What it said of the versions of its firmware and library.
+    pub versions: String,
+    /// The SHA-256 of the settings that it was ready with; none where it was not, or has none.
+    pub settings_sha256: Option<String>,
+}
+
+/// Events, both ends included, in which a source is missing, as the account has them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GapRecord {
+    /// The first one.
+    pub first: String,
+    /// The last one.
+    pub last: String,
+    /// In how many of these it is missing.
+    pub missing: u64,
+}
+
+/// The fields of an account that fit in one line. If there is no account because the run goes on or was killed, they
+/// are null. In runs with gateways a packet counts as one fragment, all flows together.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct RunRecord {
+    /// The run's number.
+    pub run: u32,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Whether it has its account: it was closed.
+    pub has_account: bool,
+    /// How it ended: `ended`, `forced`, or the phase in which it was left.
+    pub state: Option<String>,
+    /// When it began, in nanoseconds since 1970 UTC.
+    pub started_ns: Option<i64>,
+    /// What was said of it when it was started.
+    pub fields: Fields,
+    /// The SHA-256 of its configuration, in hexadecimal digits.
+    pub configuration_sha256: Option<String>,
+    /// How far its times can be believed.
+    pub clock: ClockSummary,
+    /// Seconds from start to the end of draining.
+    pub duration_s: Option<f64>,
+    /// Configured sources.
+    pub sources: Option<u64>,
+    /// Complete events.
+    pub built: Option<u64>,
+    /// Events that were emitted without some of their fragments.
+    pub incomplete: Option<u64>,
+    /// Events written.
+    pub written: Option<u64>,
+    /// Bytes of fragments received.
+    pub bytes_received: Option<u64>,
+    /// Bytes written.
+    pub bytes_written: Option<u64>,
+    /// Whether every equation of the ledger holds.
+    pub is_balanced: Option<bool>,
+    /// Fragments that are in no complete event, and those that never came, by cause.
+    pub lost: BTreeMap<String, u64>,
+    /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
+    pub sources_in_trouble: Vec<u32>,
+    /// In which events a source is missing, by source.
+    pub gaps: BTreeMap<u32, Vec<GapRecord>>,
+    /// The front ends under run control, by source.
+    pub front_ends: BTreeMap<u32, FrontEndRecord>,
+    /// How sizes of events and the times that things took are distributed, by the measure's name.
+    pub measures: BTreeMap<String, MeasureSummary>,
+    /// Why the run stopped, where it was not asked to.
+    pub stopped_by: Option<String>,
+}
+
+/// Counts by name.
+type Counts = BTreeMap<String, u64>;
+
+/// The parts of an account that the list of runs shows. Accounts of earlier versions may lack some.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    schema: String,
+    state: Option<String>,
+    started_ns: Option<i64>,
+    fields: Fields,
+    configuration: ToldConfiguration,
+    clock: ClockSummary,
+    duration_s: Option<f64>,
+    ledger: ToldLedger,
+    sources: Option<u64>,
+    events: ToldEvents,
+    bytes: ToldBytes,
+    fragments: ToldFragments,
+    by_source: BTreeMap<u32, ToldFragments>,
+    gaps: BTreeMap<u32, Vec<GapRecord>>,
+    front_ends: Option<ToldFrontEnds>,
+    measures: BTreeMap<String, MeasureSummary>,
+    stopped_by: Option<String>,
+    flows: BTreeMap<String, ToldFlow>,
+    gateways: BTreeMap<String, ToldGateway>,
+    written: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldConfiguration {
+    sha256: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldLedger {
+    balanced: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldEvents {
+    built: Option<u64>,
+    incomplete_emitted: Option<u64>,
+    written: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldBytes {
+    payload_received: Option<u64>,
+    written: Option<u64>,
+}
+
+/// Fragments, or packets.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldFragments {
+    bytes: u64,
+    dropped: Counts,
+    missing: Counts,
+    in_incomplete_events: u64,
+    late: u64,
+    corrupt: u64,
+    frames_missing: u64,
+    crc_errors: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldFrontEnds {
+    by_source: BTreeMap<u32, FrontEndRecord>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldFlow {
+    packets: ToldFragments,
+    sets: ToldSets,
+    sources: BTreeMap<u32, ToldSource>,
+    events: ToldEvents,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldSets {
+    missing_packets: Counts,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldSource {
+    missing: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldGateway {
+    written: ToldWritten,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToldWritten {
+    bytes: u64,
+}
+
+impl RunRecord {
+    /// What the account in a run's directory says.
+    ///
+    /// # Errors
+    /// Where there is an account that cannot be read, or is none.
+    pub fn read(directory: &RunDirectory) -> io::Result<Self> {
+        let bare = Self { run: directory.run.0, directory: directory.path.clone(), ..Self::default() };
+        match account::<Told>(directory) {
+            Ok(told) if told.schema == GATEWAY_SCHEMA_1 => Ok(bare.with_gateways_1(told)),
+            Ok(told) => Ok(bare.with(told)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(bare),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", directory.path.display()))),
+        }
+    }
+
+    /// The configuration that is kept beside its account; none where there is none.
+    ///
+    /// # Errors
+    /// Where there is one that cannot be read.
+    pub fn configuration(&self) -> io::Result<Option<Written>> {
+        let file = self.directory.join(CONFIGURATION);
+        match Written::read(&file) {
+            Ok(written) => Ok(Some(written)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
+        }
+    }
+
+    fn with_gateways_1(self, told: Told) -> Self {
+        let flows = || told.flows.values();
+        let sum = |count: fn(&ToldFlow) -> u64| Some(flows().map(count).sum());
+        let mut lost = Counts::new();
+        for (cause, count) in flows().flat_map(ToldFlow::lost) {
+            *lost.entry(cause).or_default() += count;
+        }
+        let sources = || flows().flat_map(|flow| &flow.sources);
+        Self {
+            sources: Some(sources().count() as u64),
+            built: sum(|flow| flow.events.built.unwrap_or(0)),
+            incomplete: sum(|flow| flow.events.incomplete_emitted.unwrap_or(0)),
+            written: told.written,
+            bytes_received: sum(|flow| flow.packets.bytes),
+            bytes_written: Some(told.gateways.values().map(|gateway| gateway.written.bytes).sum()),
+            lost,
+            sources_in_trouble: sources().filter(|(_, source)| source.missing > 0).map(|(id, _)| *id).collect(),
+            ..self.with_times(&told)
+        }
+    }
+
+    fn with(self, told: Told) -> Self {
+        let bare = self.with_times(&told);
+        Self {
+            sources: told.sources,
+            built: told.events.built,
+            incomplete: told.events.incomplete_emitted,
+            written: told.events.written,
+            bytes_received: told.bytes.payload_received,
+            bytes_written: told.bytes.written,
+            lost: told.fragments.lost(),
+            sources_in_trouble: told.by_source.iter().filter(|(_, one)| one.is_bad()).map(|(id, _)| *id).collect(),
+            gaps: told.gaps,
+            front_ends: told.front_ends.unwrap_or_default().by_source,
+            measures: told.measures,
+            stopped_by: told.stopped_by,
+            ..bare
+        }
+    }
+
+    /// The members of every account.
+    fn with_times(self, told: &Told) -> Self {
+        Self {
+            has_account: true,
+            state: told.state.clone(),
+            started_ns: told.started_ns,
+            fields: told.fields.clone(),
+            configuration_sha256: told.configuration.sha256.clone(),
+            clock: told.clock,
+            duration_s: told.duration_s,
+            is_balanced: told.ledger.balanced,
+            ..self
+        }
+    }
+}
+
+impl ToldFlow {
+    /// Packets in no complete set, by cause.
+    fn lost(&self) -> Counts {
+        ToldFragments { missing: self.sets.missing_packets.clone(), ..self.packets.clone() }.lost()
+    }
+}
+
+impl ToldFragments {
+    /// Fragments in no complete event, by cause.
+    fn lost(&self) -> Counts {
+        let counts = [
+            ("in_incomplete_events", self.in_incomplete_events),
+            ("late", self.late),
+            ("corrupt", self.corrupt),
+            ("frames_missing", self.frames_missing),
+        ];
+        let by_cause = self.dropped.iter().chain(&self.missing).map(|(cause, count)| (cause.as_str(), *count));
+        let mut lost = Counts::new();
+        for (name, count) in by_cause.chain(counts).filter(|(_, count)| *count > 0) {
+            *lost.entry(name.to_owned()).or_default() += count;
+        }
+        lost
+    }
+
+    /// Whether something is wrong with their source. An incomplete event is the trouble of the sources that are missing
+    /// there, not of those that came.
+    fn is_bad(&self) -> bool {
+        self.crc_errors > 0 || self.lost().keys().any(|cause| cause != "in_incomplete_events")
+    }
+}
+
+/// The account of a run.
+pub(super) fn account<T: DeserializeOwned>(directory: &RunDirectory) -> io::Result<T> {
+    let file = directory.path.join(ACCOUNT);
+    if fs::metadata(&file)?.len() > ACCOUNT_BYTES {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("{ACCOUNT} is longer than an account can be")));
+    }
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
+}
+
+impl Registry {
+    /// What the run of this number says of itself; none where there is none.
+    ///
+    /// # Errors
+    /// Where the output directory or the account cannot be read.
+    pub fn record(&self, run: u32) -> io::Result<Option<RunRecord>> {
+        let directory = self.runs()?.into_iter().find(|directory| directory.run.0 == run);
+        directory.map(|directory| RunRecord::read(&directory)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::RunNumber;
+    use serde_json::json;
+
+    #[test]
+    fn an_account_is_told_in_a_line_with_what_was_lost_and_by_whom() {
+        let path = std::env::temp_dir().join(format!("ropewalk-record-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory can be made");
+        let directory = RunDirectory { run: RunNumber(7), path: path.clone() };
+        let bare = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((bare.run, bare.has_account, bare.state), (7, false, None));
+        let account = json!({
+            "state": "ended", "started_ns": 5, "fields": { "beam": "e+" }, "duration_s": 1.5, "sources": 2,
+            "events": { "built": 9, "incomplete_emitted": 1, "written": 10 },
+            "bytes": { "payload_received": 100, "written": 120 },
+            "ledger": { "balanced": true },
+            "fragments": { "dropped": { "kept_newest": 2 }, "missing": { "timed_out": 1 }, "late": 3, "corrupt": 0,
+                           "in_incomplete_events": 1 },
+            "by_source": {
+                "12": { "missing": { "timed_out": 1 }, "dropped": {} }, "3": { "crc_errors": 1 },
+                "4": { "in_incomplete_events": 1, "crc_errors": 0 },
+            },
+            "front_ends": { "by_source": { "3": { "name": "hv", "versions": "2.1", "settings_sha256": null, "sent": 1 } } },
+            "gaps": { "12": [{ "first": "4", "last": "9", "missing": 2 }] },
+            "measures": {
+                "event_size": { "unit": "bytes", "count": 10, "p50": 8, "p90": 9, "p99": 9, "p99_9": 9, "max": 9.5 },
+            },
+            "stopped_by": null,
+        });
+        fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
+        let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
+        assert_eq!(record.fields.to_string(), "beam=e+");
+        assert_eq!(record.measures.get("event_size").map(|sizes| (sizes.count, sizes.max)), Some((10, 9.5)));
+        let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
+        assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        let front_end = FrontEndRecord { name: "hv".to_owned(), versions: "2.1".to_owned(), settings_sha256: None };
+        let gap = GapRecord { first: "4".to_owned(), last: "9".to_owned(), missing: 2 };
+        assert_eq!(record.gaps, [(12, vec![gap])].into());
+        assert_eq!(record.front_ends, [(3, front_end)].into());
+        assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
+        fs::write(path.join(ACCOUNT), "{").expect("it can be written");
+        let error = RunRecord::read(&directory).expect_err("the file is not an account").to_string();
+        assert!(error.contains("ropewalk-record-"), "{error}");
+        fs::remove_dir_all(path).expect("it can be removed");
+    }
+
+    /// Version 1 had a form of its own for gateways.
+    #[test]
+    fn accounts_of_gateways_of_both_versions_say_the_same() {
+        let path = std::env::temp_dir().join(format!("ropewalk-record-gateways-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        let directory = RunDirectory { run: RunNumber(4), path: path.clone() };
+        let account = json!({
+            "schema": GATEWAY_SCHEMA_1, "state": "ended", "duration_s": 2.0, "written": 7, "ledger": { "balanced": true },
+            "flows": {
+                "hlt": {
+                    "packets": { "bytes": 50, "late": 1, "dropped": { "unknown_source": 2 }, "in_incomplete_events": 3 },
+                    "sets": { "missing_packets": { "timed_out": 4 } }, "sources": { "10": { "missing": 4 }, "11": { "missing": 0 } },
+                    "events": { "built": 90, "incomplete_emitted": 10 },
+                },
+                "l1": { "packets": { "bytes": 5 }, "sources": { "1": { "missing": 0 } }, "events": { "built": 5 } },
+            },
+            "gateways": { "gw0": { "written": { "bytes": 70 } }, "gw1": { "written": { "bytes": 8 } } },
+        });
+        fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
+        let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!(
+            (record.sources, record.built, record.incomplete, record.written),
+            (Some(3), Some(95), Some(10), Some(7))
+        );
+        assert_eq!((record.bytes_received, record.bytes_written, record.is_balanced), (Some(55), Some(78), Some(true)));
+        let lost = [("in_incomplete_events", 3), ("late", 1), ("timed_out", 4), ("unknown_source", 2)];
+        assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.sources_in_trouble, [10]);
+        let account = json!({
+            "schema": super::super::SUMMARY_SCHEMA, "state": "ended", "sources": 3, "ledger": { "balanced": true },
+            "fragments": { "late": 1, "missing": { "timed_out": 4 } }, "by_source": { "10": { "missing": { "timed_out": 4 } }, "11": {} },
+            "events": { "built": 95, "incomplete_emitted": 10, "written": 7 }, "bytes": { "payload_received": 55, "written": 78 },
+            "flows": { "hlt": { "packets": { "bytes": 55 } } }, "gateways": { "gw0": {} }, "farm": null,
+        });
+        fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
+        let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((record.sources, record.built, record.written), (Some(3), Some(95), Some(7)));
+        assert_eq!((record.bytes_received, record.bytes_written), (Some(55), Some(78)));
+        assert_eq!(record.lost, [("late", 1), ("timed_out", 4)].map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!(record.sources_in_trouble, [10]);
+        fs::remove_dir_all(path).expect("it can be removed");
+    }
+}

@@ -1,0 +1,448 @@
+//! Run numbers and run directories, and what an event manager leaves in one: the configuration, and the record by which another one takes
+//! the run over.
+
+use crate::whole_file;
+use ropewalk_config::fields::Fields;
+use ropewalk_config::{Configuration, Written, digest};
+use ropewalk_terms::{Epoch, EventKey, RunNumber, SourceId, Utc};
+use ropewalk_wire::run_file::run_directory_name;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The file with the number of the last run that began, in the output directory.
+const LAST_RUN: &str = "last-run";
+
+/// A run's number and the directory that was made for it.
+#[derive(Clone, Debug)]
+pub struct RunDirectory {
+    /// The number.
+    pub run: RunNumber,
+    /// The directory.
+    pub path: PathBuf,
+}
+
+/// The run directories of one output directory.
+#[derive(Debug)]
+pub struct Registry {
+    output: PathBuf,
+}
+
+fn number_of(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("run")?;
+    if digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+impl Registry {
+    /// The registry of an output directory, which is made where it is not there.
+    ///
+    /// # Errors
+    /// Where the directory cannot be made.
+    pub fn open(output: &Path) -> io::Result<Self> {
+        fs::create_dir_all(output)?;
+        Ok(Self { output: output.to_owned() })
+    }
+
+    /// The runs that there are, by number.
+    ///
+    /// # Errors
+    /// Where the output directory cannot be read.
+    pub fn runs(&self) -> io::Result<Vec<RunDirectory>> {
+        let mut runs = Vec::new();
+        for entry in fs::read_dir(&self.output)? {
+            let entry = entry?;
+            let number = entry.file_name().to_str().and_then(number_of);
+            runs.extend(number.map(|number| RunDirectory { run: RunNumber(number), path: entry.path() }));
+        }
+        runs.sort_by_key(|directory| directory.run);
+        Ok(runs)
+    }
+
+    /// Takes the next number by making its directory, behind those that there are and the last one that began. Making a directory is
+    /// atomic, so that two programs that ask at once get two numbers.
+    ///
+    /// # Errors
+    /// Where the output directory cannot be read or written.
+    pub fn next_run(&self) -> io::Result<RunDirectory> {
+        let newest = self.runs()?.last().map_or(0, |newest| newest.run.0);
+        let mut number = newest.max(self.last_begun()?.0);
+        loop {
+            number += 1;
+            let run = RunNumber(number);
+            let path = self.output.join(run_directory_name(run));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(RunDirectory { run, path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The number of the last run that began; 0 where none has.
+    fn last_begun(&self) -> io::Result<RunNumber> {
+        let file = self.output.join(LAST_RUN);
+        match fs::read_to_string(&file) {
+            Ok(text) => text.trim().parse().map(RunNumber).map_err(|_| {
+                let why = format!(
+                    "{}: no run's number stands in it; remove it if no run's directory was moved",
+                    file.display()
+                );
+                io::Error::new(io::ErrorKind::InvalidData, why)
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RunNumber(0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A run begins: its number is not given again, whatever becomes of its directory. One program at a time says so.
+    ///
+    /// # Errors
+    /// Where the output directory cannot be read or written.
+    pub fn begins(&self, run: RunNumber) -> io::Result<()> {
+        let directory = File::open(&self.output)?;
+        directory.lock()?;
+        if self.last_begun()? < run {
+            whole_file::write(&self.output.join(LAST_RUN), format!("{run}\n").as_bytes())?;
+        }
+        directory.unlock()
+    }
+}
+
+/// The run of this directory begins.
+///
+/// # Errors
+/// As [`Registry::begins`].
+pub(super) fn begins(directory: &Path, run: RunNumber) -> io::Result<()> {
+    match directory.parent().filter(|_| run != RunNumber(0)) {
+        Some(output) => Registry { output: output.to_owned() }.begins(run),
+        // A node that is a process of its own has no directory.
+        None => Ok(()),
+    }
+}
+
+/// The form's name and version.
+const SCHEMA: &str = "ropewalk-manager-1";
+/// The file of a run's account, in its directory. A run that has it needs no event manager.
+pub const ACCOUNT: &str = "run.json";
+
+/// What one event manager leaves for the next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TakeoverRecord {
+    /// The run.
+    pub run: RunNumber,
+    /// Which event manager it is.
+    pub epoch: Epoch,
+    /// The run's first key.
+    pub first: EventKey,
+    /// The run's last key, where it was known from the start.
+    pub last: Option<EventKey>,
+    /// Where it listens.
+    pub address: String,
+    /// When the run was started.
+    pub started: Utc,
+    /// The fields that were given at its start.
+    pub fields: Fields,
+}
+
+/// The file's content.
+#[derive(Serialize, Deserialize)]
+struct Form {
+    schema: String,
+    run: u32,
+    epoch: u32,
+    first: String,
+    last: Option<String>,
+    address: String,
+    started_ns: i64,
+    #[serde(default)]
+    fields: Fields,
+}
+
+impl TakeoverRecord {
+    fn file(directory: &Path, epoch: Epoch) -> PathBuf {
+        directory.join(format!("manager-{}.json", epoch.0))
+    }
+
+    /// Makes the file of this epoch, whole and synced, so that it outlives the process and the machine.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] where another event manager has this epoch; otherwise where the directory cannot
+    /// be written.
+    pub fn make(&self, directory: &Path) -> io::Result<()> {
+        let form = Form {
+            schema: SCHEMA.to_owned(),
+            run: self.run.0,
+            epoch: self.epoch.0,
+            first: self.first.to_string(),
+            last: self.last.map(|key| key.to_string()),
+            address: self.address.clone(),
+            started_ns: self.started.0,
+            fields: self.fields.clone(),
+        };
+        let unfinished = directory.join(format!("manager-{}.{}", self.epoch.0, std::process::id()));
+        let mut file = File::create(&unfinished)?;
+        file.write_all(serde_json::to_string_pretty(&form)?.as_bytes())?;
+        file.sync_all()?;
+        // Of two that want to be the same one gets the name.
+        let made = fs::hard_link(&unfinished, Self::file(directory, self.epoch));
+        fs::remove_file(&unfinished)?;
+        made?;
+        File::open(directory)?.sync_all()
+    }
+
+    /// The record of the latest event manager of a run without an account; none where the run has one, or no manager.
+    ///
+    /// # Errors
+    /// Where the directory or the file cannot be read, or is no such file.
+    pub fn latest(directory: &Path) -> io::Result<Option<Self>> {
+        if directory.join(ACCOUNT).exists() {
+            return Ok(None);
+        }
+        match Self::epochs(directory)?.into_iter().max() {
+            None => Ok(None),
+            Some(epoch) => Self::read(&Self::file(directory, epoch)).map(Some),
+        }
+    }
+
+    /// Removes the files: the run has its account.
+    ///
+    /// # Errors
+    /// Where one cannot be removed.
+    pub fn forget(directory: &Path) -> io::Result<()> {
+        Self::epochs(directory)?.into_iter().try_for_each(|epoch| fs::remove_file(Self::file(directory, epoch)))
+    }
+
+    fn epochs(directory: &Path) -> io::Result<Vec<Epoch>> {
+        let mut epochs = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("manager-")?.strip_suffix(".json"));
+            epochs.extend(number.and_then(|number| number.parse().ok()).map(Epoch));
+        }
+        Ok(epochs)
+    }
+
+    fn read(file: &Path) -> io::Result<Self> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("not of the form {SCHEMA}"));
+        let form: Form = serde_json::from_str(&fs::read_to_string(file)?)?;
+        if form.schema != SCHEMA {
+            return Err(wrong());
+        }
+        let key = |text: &str| text.parse().map_err(|_| wrong());
+        Ok(Self {
+            run: RunNumber(form.run),
+            epoch: Epoch(form.epoch),
+            first: key(&form.first)?,
+            last: form.last.as_deref().map(key).transpose()?,
+            address: form.address,
+            started: Utc(form.started_ns),
+            fields: form.fields,
+        })
+    }
+}
+
+impl Registry {
+    /// The newest run whose event manager left no account, and that manager's record.
+    ///
+    /// # Errors
+    /// Where a directory or a record cannot be read.
+    pub fn unfinished(&self) -> io::Result<Option<(RunDirectory, TakeoverRecord)>> {
+        for directory in self.runs()?.into_iter().rev() {
+            if let Some(record) = TakeoverRecord::latest(&directory.path)? {
+                return Ok(Some((directory, record)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The file with the configuration of a run, in its directory: `Written::text`.
+pub const CONFIGURATION: &str = "configuration.toml";
+
+/// What an account says of the run's configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+pub struct ConfigurationSummary {
+    /// The SHA-256 of `configuration.toml`, in hexadecimal digits.
+    pub sha256: String,
+    /// The file that it was read from; null where there was none.
+    pub file: Option<String>,
+    /// The version of the program, which has the values of keys that are not there.
+    pub program: &'static str,
+}
+
+/// The configuration of a run that may begin.
+#[derive(Debug)]
+pub(super) struct Configured {
+    written: Written,
+    pub(super) summary: ConfigurationSummary,
+    /// The SHA-256 of the settings of each front end under run control that has some.
+    pub(super) settings: BTreeMap<SourceId, String>,
+}
+
+fn summary(written: &Written, file: Option<&Path>) -> ConfigurationSummary {
+    let file = file.map(|file| file.display().to_string());
+    ConfigurationSummary { sha256: written.digest(), file, program: env!("CARGO_PKG_VERSION") }
+}
+
+impl Configured {
+    pub(super) fn new(configuration: &Configuration) -> Self {
+        let summary = summary(&configuration.written, configuration.file.as_deref());
+        let settings = configuration.source.iter().filter(|source| source.is_under_run_control());
+        let settings = settings.filter_map(|source| Some((SourceId(source.id), digest(&source.settings.as_ref()?.0))));
+        Self { written: configuration.written.clone(), summary, settings: settings.collect() }
+    }
+
+    /// Keeps it in the directory of the run that begins. What is to be said where an event manager that takes over has another one than the
+    /// run was begun with.
+    ///
+    /// # Errors
+    /// Where the directory cannot be written.
+    pub(super) fn keep(&self, directory: &Path) -> io::Result<Option<String>> {
+        // A node that is a process of its own has no directory.
+        if directory.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let file = directory.join(CONFIGURATION);
+        match Written::read(&file) {
+            Ok(first) if first == self.written => Ok(None),
+            Ok(_) => Ok(Some(format!("{}: the run was begun with another configuration", file.display()))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                whole_file::write(&file, self.written.text().as_bytes()).map(|()| None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_config::parse;
+
+    #[test]
+    fn numbers_grow_and_are_never_used_twice() {
+        let output = std::env::temp_dir().join(format!("ropewalk-registry-{}", std::process::id()));
+        let registry = Registry::open(&output).expect("a directory can be made");
+        fs::create_dir(output.join("run000007")).expect("a directory can be made");
+        fs::create_dir(output.join("runaway")).expect("a directory can be made");
+        let first = registry.next_run().expect("a run");
+        assert_eq!(first.run, RunNumber(8));
+        assert!(first.path.ends_with("run000008"));
+        let two: Vec<_> = std::thread::scope(|scope| {
+            let ask = || registry.next_run().expect("a run").run;
+            let both = [scope.spawn(ask), scope.spawn(ask)];
+            both.map(|thread| thread.join().expect("no panic")).into_iter().collect()
+        });
+        assert_ne!(two[0], two[1]);
+        fs::remove_dir_all(output).expect("the directory can be removed");
+    }
+
+    #[test]
+    fn the_number_of_a_run_that_began_does_not_come_back_with_its_directory_gone() {
+        let output = std::env::temp_dir().join(format!("ropewalk-registry-begun-{}", std::process::id()));
+        let registry = Registry::open(&output).expect("a directory can be made");
+        let set_up = || registry.next_run().expect("a run");
+        let given_back = set_up();
+        fs::remove_dir(&given_back.path).expect("nothing is in it");
+        let first = set_up();
+        assert_eq!((given_back.run, first.run), (RunNumber(1), RunNumber(1)), "nothing has come of it");
+        begins(&first.path, first.run).expect("it can be written");
+        fs::remove_dir(&first.path).expect("nothing is in it");
+        assert_eq!(set_up().run, RunNumber(2));
+        // Of programs that begin side by side the greatest number holds.
+        std::thread::scope(|scope| {
+            for run in [9, 12, 4, 11].map(RunNumber) {
+                let registry = &registry;
+                scope.spawn(move || registry.begins(run).expect("it can be written"));
+            }
+        });
+        registry.begins(RunNumber(3)).expect("an older one is no mistake");
+        assert_eq!(set_up().run, RunNumber(13));
+        fs::write(output.join(LAST_RUN), "soon").expect("it can be written");
+        let error = registry.next_run().expect_err("the number is not readable").to_string();
+        assert!(error.contains("last-run") && error.contains("remove it"), "{error}");
+        fs::remove_dir_all(output).expect("the directory can be removed");
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("ropewalk-record-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory can be made");
+        path
+    }
+
+    fn record(run: RunNumber, epoch: u32) -> TakeoverRecord {
+        let last = (epoch > 1).then(|| EventKey::new(2, 17));
+        let address = "127.0.0.1:4000".to_owned();
+        TakeoverRecord {
+            run,
+            epoch: Epoch(epoch),
+            first: EventKey::new(0, 1),
+            last,
+            address,
+            started: Utc(5),
+            fields: Fields::default(),
+        }
+    }
+
+    #[test]
+    fn the_latest_claim_of_the_newest_run_without_an_account_is_found() {
+        let output = directory("found");
+        let registry = Registry::open(&output).expect("it is there");
+        assert_eq!(registry.unfinished().expect("it can be read").map(|(_, record)| record), None);
+        let [older, newer] = [0, 1].map(|_| registry.next_run().expect("a run"));
+        for (directory, epoch) in [(&older, 1), (&newer, 1), (&newer, 2)] {
+            record(directory.run, epoch).make(&directory.path).expect("it can be written");
+        }
+        let found = || registry.unfinished().expect("it can be read").map(|(_, record)| record);
+        assert_eq!(found(), Some(record(newer.run, 2)));
+        fs::write(newer.path.join(ACCOUNT), "{}").expect("it can be written");
+        assert_eq!(found(), Some(record(older.run, 1)));
+        TakeoverRecord::forget(&older.path).expect("they can be removed");
+        assert_eq!(found(), None);
+        assert_eq!(fs::read_dir(&older.path).expect("it is there").count(), 0);
+        fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn nobody_else_can_be_the_same_event_manager() {
+        let output = directory("same");
+        record(RunNumber(1), 2).make(&output).expect("it can be written");
+        let second = record(RunNumber(1), 2).make(&output).map_err(|error| error.kind());
+        assert_eq!(second, Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(fs::read_dir(&output).expect("it is there").count(), 1);
+        fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn a_file_of_another_form_is_an_error() {
+        let output = directory("form");
+        fs::write(output.join("manager-1.json"), "{}").expect("it can be written");
+        assert!(TakeoverRecord::latest(&output).is_err());
+        fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn the_first_configuration_stays_and_another_one_is_told() {
+        let directory = std::env::temp_dir().join(format!("ropewalk-configured-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory can be made");
+        let text = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
+        let mut configuration = parse("test.toml", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        let first = Configured::new(&configuration);
+        let keep = |configured: &Configured| configured.keep(&directory).expect("it can be written");
+        assert_eq!((keep(&first), first.summary.sha256.len()), (None, 64));
+        let kept = || std::fs::read_to_string(directory.join(CONFIGURATION)).expect("it is there");
+        let text = kept();
+        assert_eq!(keep(&first), None);
+        configuration.written.set("run", "events", 7);
+        let other = Configured::new(&configuration);
+        let warning = keep(&other);
+        assert!(other.summary.sha256 != first.summary.sha256 && kept() == text);
+        assert!(warning.is_some_and(|warning| warning.ends_with("begun with another configuration")));
+        std::fs::remove_dir_all(&directory).expect("the test's own");
+        assert_eq!(first.keep(&directory).map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+        assert_eq!(first.keep(Path::new("")).expect("nothing is to be done"), None);
+    }
+}

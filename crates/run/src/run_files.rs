@@ -1,0 +1,406 @@
+//! From `[run]` and `[storage]` to what writes run files, for builder units and gateways; and how long the disks last.
+
+use super::RunError;
+use super::assemble::system;
+use super::transfer::TransferConfig;
+use ropewalk_config::quantity::Bytes;
+use ropewalk_config::{Configuration, SyncChoice};
+use ropewalk_engine::{OutputRoom, StorageConfig, StreamStorage};
+use ropewalk_flow::filter::Streams;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::{RealDiskConfig, free_bytes};
+use ropewalk_monitor::Sample;
+use ropewalk_terms::{Counter, Instant, NodeId, Role, StreamIndex};
+use ropewalk_wire::run_file::StreamName;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How the writers of a run write: builder units, or input queues of gateways.
+pub(super) struct RunFiles<'a> {
+    configuration: &'a Configuration,
+    /// All of the run, in whichever processes: `keep` is divided among them.
+    writers: u64,
+}
+
+impl<'a> RunFiles<'a> {
+    /// Those of builder units, or of the queues of gateways.
+    pub(super) fn of(configuration: &'a Configuration) -> Self {
+        let queues: u64 = configuration.gateway.iter().map(|gateway| u64::from(gateway.queues)).sum();
+        Self { configuration, writers: configuration.builder.len() as u64 + queues }
+    }
+
+    /// What a writer of these streams is given, without sources.
+    pub(super) fn storage_config(&self, writer: NodeId, output: PathBuf, streams: &Streams) -> StorageConfig {
+        let Configuration { run, storage, stream: sections, .. } = self.configuration;
+        let stream = |(name, index): (StreamName, _)| {
+            let own = sections.iter().find(|stream| stream.name == name.as_str());
+            StreamStorage {
+                name,
+                selected: !streams.takes_all(StreamIndex(index)),
+                compression: own.and_then(|stream| stream.compress).unwrap_or(storage.compress),
+                outputs: own.map(|stream| stream.outputs.clone()).unwrap_or_default(),
+                hand_over: own.and_then(|stream| stream.hand_over.clone()),
+            }
+        };
+        StorageConfig {
+            more_outputs: storage.more_outputs.clone(),
+            checksums: storage.checksums,
+            hand_over: storage.hand_over.clone(),
+            taken_away: storage.transfer.is_some(),
+            room: storage.room(),
+            streams: streams.names().zip(0..).map(stream).collect(),
+            sync_batches: run.sync == SyncChoice::Batch,
+            segment_bytes: run.segment_bytes.0,
+            packing_threads: storage.compress_threads.get(),
+            preallocate: storage.preallocate,
+            segment_events: run.segment_events.unwrap_or(u64::MAX),
+            segment_time: run.segment_time.map(|time| time.0),
+            keep: run.keep.map(|keep| keep.0 / self.writers.max(1)),
+            // Earlier than the end of draining, so that lost events are counted as `write_failed`.
+            give_up_after: self.give_up_after(),
+            ..StorageConfig::new(writer, output)
+        }
+    }
+
+    fn give_up_after(&self) -> Duration {
+        self.configuration.timeouts.drain.0 / 2
+    }
+
+    /// What the disk of a writer is given.
+    pub(super) fn disk_config(&self, thread_name: String, storage: &StorageConfig) -> RealDiskConfig {
+        RealDiskConfig {
+            thread_name,
+            sync_on_publish: self.configuration.run.sync != SyncChoice::Never,
+            mode: self.configuration.storage.write,
+            threads: storage.disk_threads(),
+            packing_threads: storage.packing_threads,
+            ..RealDiskConfig::default()
+        }
+    }
+
+    /// The transfer of closed files; `None` without a transfer command or writers.
+    pub(super) fn transfer_config(&self, writers: &[StorageConfig]) -> Option<TransferConfig> {
+        let section = self.configuration.storage.transfer.as_ref()?;
+        let places = places(writers);
+        if places.is_empty() {
+            return None;
+        }
+        Some(TransferConfig {
+            command: section.command.clone(),
+            checksum: section.checksum.clone(),
+            delete: section.delete,
+            timeout: section.timeout.0,
+            at_once: section.at_once,
+            places,
+            writers: writers.iter().map(|storage| storage.writer).collect(),
+        })
+    }
+}
+
+/// Where these writers write to, each place once, and where closed files are moved from there.
+fn places(writers: &[StorageConfig]) -> Vec<(PathBuf, Option<PathBuf>)> {
+    let mut places = Vec::new();
+    for storage in writers {
+        for (outputs, hand_over) in storage.streams.iter().map(|stream| storage.places_of(stream)) {
+            places.extend(outputs.into_iter().map(|output| (output.clone(), hand_over.cloned())));
+        }
+    }
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// Where these writers write to, each place once.
+pub(super) fn outputs(writers: &[StorageConfig]) -> Vec<PathBuf> {
+    let mut outputs: Vec<_> = places(writers).into_iter().map(|(output, _)| output).collect();
+    outputs.dedup();
+    outputs
+}
+
+/// The thread that asks how full the disks are. A network disk that does not answer holds up no other thread.
+const THREAD: &str = "disks";
+/// How often.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The rate is averaged over about this time: files come and go, and space may be reserved for a whole file.
+const AVERAGED: Duration = Duration::from_secs(60);
+/// How long the rate is measured before it is reported.
+const FIRST: Duration = Duration::from_secs(10);
+/// A longer forecast is not useful: a hundred years.
+const LONGEST_SECONDS: f64 = 3.2e9;
+
+/// What is left of the disks of a run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct DiskLeft {
+    /// Bytes that can still be written to the disk that is full first.
+    pub free_bytes: u64,
+    /// Time until it is full at the recent rate, including what other programs write; none while it is not filling.
+    pub time: Option<Duration>,
+}
+
+/// Room that has to be there when a run starts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartRoom {
+    /// A directory on each disk.
+    directories: Vec<PathBuf>,
+    /// Free bytes on each.
+    least: u64,
+    /// Builder units are other processes, and tell how much room they have.
+    is_told: bool,
+}
+
+impl StartRoom {
+    /// So many free bytes on each disk that carries one of these directories.
+    pub(super) const fn here(directories: Vec<PathBuf>, least: u64) -> Self {
+        Self { directories, least, is_told: false }
+    }
+
+    /// Builder units that are other processes need so many free bytes each.
+    pub(super) const fn elsewhere(least: u64) -> Self {
+        Self { directories: Vec::new(), least, is_told: true }
+    }
+
+    /// Where these are.
+    pub(super) fn directories(self) -> Vec<PathBuf> {
+        self.directories
+    }
+
+    /// Refuses where a disk has less. One that does not say how much it has is not short: writing will say what is wrong with it.
+    ///
+    /// # Errors
+    /// Which one, and what to do, for people.
+    pub(super) fn expect(&self, free: impl Fn(&Path) -> Option<u64>) -> Result<(), String> {
+        let mut rooms = self.directories.iter().filter_map(|directory| Some((directory, free(directory)?)));
+        rooms
+            .find(|&(_, free)| free < self.least)
+            .map_or(Ok(()), |(short, free)| Err(self.refusal(short.display(), free)))
+    }
+
+    /// The same of builder units that are other processes, as they told it a moment ago.
+    ///
+    /// # Errors
+    /// Which one, and what to do, for people.
+    pub(super) fn expect_told(&self, sample: impl FnOnce() -> Sample) -> Result<(), String> {
+        if !self.is_told {
+            return Ok(());
+        }
+        let nodes = sample().nodes;
+        let builders = nodes.iter().filter(|node| node.is_connected && node.node.role == Role::Builder);
+        let mut rooms = builders.filter_map(|unit| Some((unit.node, unit.numbers.known(Counter::OutputRoom)?)));
+        let short = rooms.find(|&(_, free)| free < self.least);
+        short.map_or(Ok(()), |(unit, free)| Err(self.refusal(format_args!("builder unit {unit}"), free)))
+    }
+
+    fn refusal(&self, place: impl fmt::Display, free: u64) -> String {
+        format!(
+            "{place}: {} are free, and with less than {} no run starts (start_free and least_free of [storage]): delete or move files, or \
+             write elsewhere",
+            Bytes(free),
+            Bytes(self.least)
+        )
+    }
+}
+
+/// A thread that looks at disks; it ends by itself after its owner.
+#[derive(Debug)]
+pub(super) struct DiskWatch {
+    left: Arc<Mutex<Option<DiskLeft>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl DiskWatch {
+    /// Watches the disks that hold these directories. With less than `least_free` bytes a run waits. Each builder unit
+    /// gets the free space where it writes.
+    pub(super) fn start(
+        directories: Vec<PathBuf>,
+        least_free: u64,
+        rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
+    ) -> Result<Self, RunError> {
+        let (left, is_over) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+        let (told, over) = (Arc::clone(&left), Arc::clone(&is_over));
+        let mut forecast = Forecast::new(directories, least_free);
+        let work = move || {
+            while !over.load(Ordering::Relaxed) {
+                forecast.look(MonotonicClock.now(), |directory| free_bytes(directory).ok());
+                *told.lock().unwrap_or_else(PoisonError::into_inner) = forecast.left();
+                for (places, room) in &rooms {
+                    room.tell(places.iter().filter_map(|place| free_bytes(place).ok()).min());
+                }
+                std::thread::sleep(INTERVAL);
+            }
+        };
+        let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(work);
+        thread.map_err(system(format!("thread {THREAD}")))?;
+        Ok(Self { left, is_over })
+    }
+
+    /// What was left a moment ago.
+    pub(super) fn left(&self) -> Option<DiskLeft> {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for DiskWatch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The arithmetic; what the machine says is passed in.
+#[derive(Clone, Debug)]
+struct Forecast {
+    disks: Vec<Disk>,
+    /// So much is to stay free.
+    least_free: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Disk {
+    path: PathBuf,
+    began: Option<Instant>,
+    before: (Instant, u64),
+    /// Bytes a second that it is filled with; below 0 where it is emptied.
+    rate: f64,
+    left: Option<DiskLeft>,
+}
+
+impl Forecast {
+    /// Disks by a directory on each, none of them twice. With less than `least_free` bytes a run waits.
+    fn new(directories: impl IntoIterator<Item = PathBuf>, least_free: u64) -> Self {
+        let before = (Instant::ZERO, 0);
+        let disk = |path| Disk { path, began: None, before, rate: 0.0, left: None };
+        Self { disks: directories.into_iter().map(disk).collect(), least_free }
+    }
+
+    /// Looks at the free space of the disks: the writable bytes as given by `free`, `None` if they are not known.
+    fn look(&mut self, now: Instant, mut free: impl FnMut(&Path) -> Option<u64>) {
+        for disk in &mut self.disks {
+            match free(&disk.path) {
+                Some(free) => disk.look(now, free.saturating_sub(self.least_free)),
+                None => disk.left = None,
+            }
+        }
+    }
+
+    /// What is left of the disk that is full first; of several that are not being filled the one with the least room.
+    fn left(&self) -> Option<DiskLeft> {
+        let disks = self.disks.iter().filter_map(|disk| disk.left);
+        disks.min_by_key(|left| (left.time.unwrap_or(Duration::MAX), left.free_bytes))
+    }
+}
+
+impl fmt::Display for DiskLeft {
+    /// The time that is left, as people say it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(time) = self.time else { return write!(out, "{} free", Bytes(self.free_bytes)) };
+        match time.as_secs() {
+            0..120 => write!(out, "full in {} s", time.as_secs()),
+            120..7200 => write!(out, "full in {} min", time.as_secs() / 60),
+            7200..172_800 => write!(out, "full in {:.1} h", time.as_secs_f64() / 3600.0),
+            _ => write!(out, "full in {} days", time.as_secs() / 86_400),
+        }
+    }
+}
+
+impl Disk {
+    fn look(&mut self, now: Instant, free: u64) {
+        let began = *self.began.get_or_insert(now);
+        let (then, free_then) = std::mem::replace(&mut self.before, (now, free));
+        let passed = now.since(then).as_secs_f64();
+        if now > began && passed > 0.0 {
+            let rate = (free_then as f64 - free as f64) / passed;
+            // In the beginning all that was seen counts alike.
+            let seen = now.since(began).as_secs_f64().min(AVERAGED.as_secs_f64());
+            self.rate += (rate - self.rate) * (passed / seen).min(1.0);
+        }
+        let is_known = now.since(began) >= FIRST && self.rate > 0.0;
+        let seconds = free as f64 / self.rate;
+        let time = (is_known && seconds < LONGEST_SECONDS).then(|| Duration::from_secs_f64(seconds));
+        self.left = Some(DiskLeft { free_bytes: free, time });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIGABYTE: u64 = 1_000_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(1000 + seconds))
+    }
+
+    fn forecast(directories: &[&str], least_free: u64) -> Forecast {
+        Forecast::new(directories.iter().map(PathBuf::from), least_free)
+    }
+
+    #[test]
+    fn a_disk_lasts_as_long_as_its_room_at_the_present_rate() {
+        let mut forecast = forecast(&["/data"], 100 * GIGABYTE);
+        assert_eq!(forecast.left(), None, "no disk was examined yet");
+        for second in 0..=600 {
+            forecast.look(at(second), |_| Some((3700 - second) * GIGABYTE));
+            let time = forecast.left().and_then(|left| left.time);
+            assert_eq!(time.is_some(), second >= 10, "after {second} s");
+        }
+        let left = forecast.left().expect("it was looked at");
+        assert_eq!(left.free_bytes, 3000 * GIGABYTE, "what is to stay free is not there");
+        assert_eq!(left.time.map(|time| time.as_secs()), Some(3000));
+    }
+
+    #[test]
+    fn a_disk_without_room_is_named_and_one_that_says_nothing_is_not() {
+        let directories = ["/first", "/gone", "/second"].map(PathBuf::from).to_vec();
+        let room = StartRoom::here(directories, 64 << 20);
+        let free = |second: u64| {
+            move |path: &Path| match path.to_str() {
+                Some("/first") => Some(64 << 20),
+                Some("/second") => Some(second),
+                _ => None,
+            }
+        };
+        assert_eq!(room.expect(free(1 << 30)), Ok(()));
+        let why = room.expect(free(12 << 20)).expect_err("there is too little");
+        assert!(why.starts_with("/second: 12.0 MiB are free, and with less than 64.0 MiB no run starts"), "{why}");
+        assert_eq!(StartRoom::default().expect(|_| Some(0)), Ok(()));
+    }
+
+    #[test]
+    fn a_new_rate_counts_after_a_minute_or_two_and_a_step_does_not() {
+        let mut forecast = forecast(&["/data"], 0);
+        let free = |second: u64| 10_000 - second - second.saturating_sub(600) * 9;
+        for second in 0..=900 {
+            forecast.look(at(second), |_| Some(free(second) * GIGABYTE));
+        }
+        // 10 GB a second since 300 s.
+        let time = forecast.left().and_then(|left| left.time).expect("it is being filled").as_secs_f64();
+        assert!((600.0..660.0).contains(&time), "{time}");
+        forecast.look(at(901), |_| Some((free(901) - 1) * GIGABYTE));
+        let after = forecast.left().and_then(|left| left.time).expect("it is being filled").as_secs_f64();
+        assert!((time - after) / time < 0.02, "a file that was set aside: {after} after {time}");
+    }
+
+    #[test]
+    fn the_disk_that_is_full_first_counts() {
+        let mut forecast = forecast(&["/fast", "/slow", "/full", "/gone"], 0);
+        for second in 0..=60 {
+            forecast.look(at(second), |path| match path.to_str()? {
+                "/fast" => Some((1000 - 10 * second) * GIGABYTE),
+                "/slow" => Some((500 - second) * GIGABYTE),
+                "/full" => Some(GIGABYTE),
+                _ => None,
+            });
+        }
+        let left = forecast.left().expect("there are disks");
+        assert_eq!((left.free_bytes, left.time.map(|time| time.as_secs())), (400 * GIGABYTE, Some(40)));
+        assert_eq!(left.to_string(), "full in 40 s");
+        let said = |seconds| DiskLeft { time: Some(Duration::from_secs(seconds)), ..left }.to_string();
+        let words = [7199, 9000, 200_000].map(said);
+        assert_eq!(words, ["full in 119 min", "full in 2.5 h", "full in 2 days"]);
+        forecast.look(at(61), |_| None);
+        assert_eq!(forecast.left(), None, "the free space is unknown");
+    }
+}

@@ -1,0 +1,336 @@
+//! How runs are set up: by one configuration, which may be read again between two of them; as a whole system, one gateway, or the event
+//! manager alone.
+
+use super::limits::{RunLimits, task_limits};
+use super::masks::MaskRules;
+use super::parameters::Parameters;
+use super::restarts::RestartRules;
+use crate::gateway::{SystemPart, prepare_part};
+use crate::{
+    Addresses, FrontEndService, RunError, RunHandle, RunSummary, advice, launch_manager, launch_with, take_over,
+};
+use ropewalk_config::fields::Fields;
+use ropewalk_config::{Configuration, Differences, TimeoutSection, Written};
+use ropewalk_flow::control::operation::{AfterRun, TaskLimits};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Sets up one run after the other. Called on a thread of its own.
+pub trait Launch: Send + Sync {
+    /// Sets up the next run.
+    ///
+    /// # Errors
+    /// If something that it needs is not available.
+    fn launch(&self) -> Result<RunHandle, RunError>;
+
+    /// How the next run is conducted, according to its configuration.
+    fn settings(&self) -> RunSettings;
+
+    /// Reads the configuration again, if it came from a file. Returns the differences.
+    ///
+    /// # Errors
+    /// If it cannot be read, or changes something that outlives runs. The previous configuration holds then.
+    fn read_again(&self) -> Result<Differences, RunError> {
+        Ok(Differences::new())
+    }
+
+    /// Advice for the next run, drawn from a run's account.
+    fn advice(&self, _account: &RunSummary) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What a configuration says of how its runs are conducted, however their events are built.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    /// When a run ends by itself.
+    pub limits: RunLimits,
+    /// What follows then; none if it does not say.
+    pub then: Option<AfterRun>,
+    /// Timeouts of the steps of a run.
+    pub timeouts: TimeoutSection,
+    /// Fields that a run must be given at its start.
+    pub required_fields: Vec<String>,
+    restarts: RestartRules,
+    masks: MaskRules,
+    parameters: Parameters,
+    /// The whole configuration.
+    written: Written,
+}
+
+impl RunSettings {
+    /// The settings of a configuration.
+    pub fn of(configuration: &Configuration) -> Self {
+        Self {
+            limits: RunLimits::of(configuration),
+            then: configuration.run.then,
+            timeouts: configuration.timeouts.clone(),
+            required_fields: configuration.run.required_fields.clone(),
+            restarts: RestartRules::of(configuration),
+            masks: MaskRules::of(configuration),
+            parameters: Parameters::of(configuration),
+            written: configuration.written.clone(),
+        }
+    }
+}
+
+/// How long the steps of a run may take.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// As configured.
+    Configured,
+    /// The same, but for the beginning: nodes that are separate processes come when a user starts them.
+    ForNodes,
+    /// No limit: the user decides.
+    Unlimited,
+}
+
+impl Patience {
+    fn limits(self, times: &TimeoutSection) -> TaskLimits {
+        let (configured, day) = (task_limits(times), Duration::from_secs(24 * 3600));
+        match self {
+            Self::Configured => configured,
+            Self::ForNodes => TaskLimits { begin: day, ..configured },
+            Self::Unlimited => TaskLimits { prepare: day, begin: day, pause: day, drain: day, force: day, close: day },
+        }
+    }
+}
+
+/// How a sequence of runs is conducted, apart from the configuration.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// What follows a run that ends by itself, if the configuration does not say.
+    pub after_run: AfterRun,
+    /// There is only one run: a stop ends the session.
+    pub is_single: bool,
+    /// The limits for the steps of a run.
+    pub patience: Patience,
+    /// Default fields of each run.
+    pub fields: Fields,
+}
+
+/// What a configuration says of how its runs are conducted.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    /// When a run ends by itself.
+    pub(super) limits: RunLimits,
+    /// What follows then.
+    pub(super) after_run: AfterRun,
+    /// How long each step may take.
+    pub(super) tasks: TaskLimits,
+    /// An operator who gives no sign for this time loses the controls.
+    pub(super) silence: Duration,
+    /// How long nodes may take to report the outcome of an order.
+    pub(super) answering: Duration,
+    /// Fields that a run must be given at its start.
+    pub(super) required_fields: Vec<String>,
+    /// What to do if a source restarts its numbering.
+    pub(super) restarts: RestartRules,
+    /// Which sources operators can mask.
+    pub(super) masks: MaskRules,
+    /// Parameters that operators can change during a run.
+    pub(super) parameters: Parameters,
+    /// The configuration, as it is kept with each run.
+    pub(super) text: Arc<str>,
+}
+
+impl Rules {
+    pub(super) fn of(settings: RunSettings, session: &SessionConfig) -> Self {
+        Self {
+            limits: settings.limits,
+            after_run: settings.then.unwrap_or(session.after_run),
+            tasks: session.patience.limits(&settings.timeouts),
+            silence: settings.timeouts.operator.0,
+            answering: settings.timeouts.manager.0,
+            required_fields: settings.required_fields,
+            restarts: settings.restarts,
+            masks: settings.masks,
+            parameters: settings.parameters,
+            text: settings.written.text().into(),
+        }
+    }
+}
+
+/// A system, or a part of one, whose runs can be set up in this process.
+pub trait System: Send + 'static {
+    /// State that stays from run to run, until the configuration is read again.
+    type Service: Default + Send;
+
+    /// Its configuration.
+    fn configuration(&self) -> &Configuration;
+
+    /// Sets up a run.
+    ///
+    /// # Errors
+    /// If something that it needs is not available.
+    fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError>;
+}
+
+/// All nodes of a system. Front ends under run control stay connected from run to run: their service opens with the first run.
+impl System for Configuration {
+    type Service = Option<Option<FrontEndService>>;
+
+    fn configuration(&self) -> &Configuration {
+        self
+    }
+
+    fn launch(&self, service: &mut Self::Service) -> Result<RunHandle, RunError> {
+        let opened = match service.take() {
+            Some(opened) => opened,
+            None => FrontEndService::open(self)?,
+        };
+        launch_with(self, self.run.events, service.insert(opened).as_ref())
+    }
+}
+
+/// One gateway. Its sources and its farm are other processes.
+#[derive(Clone, Debug)]
+pub struct GatewayProcess {
+    /// The whole system.
+    pub configuration: Configuration,
+    /// The gateway's name.
+    pub name: String,
+}
+
+impl System for GatewayProcess {
+    type Service = ();
+
+    fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    fn launch(&self, (): &mut ()) -> Result<RunHandle, RunError> {
+        prepare_part(&self.configuration, &SystemPart::Gateway(self.name.clone()), None)
+    }
+}
+
+/// Reads the description of a system again.
+type Read<S> = Box<dyn Fn() -> Result<S, RunError> + Send + Sync>;
+
+/// Sets up runs of a system.
+pub struct Launcher<S: System> {
+    read: Option<Read<S>>,
+    present: Mutex<Present<S>>,
+}
+
+impl<S: System> fmt::Debug for Launcher<S> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Launcher").finish_non_exhaustive()
+    }
+}
+
+struct Present<S: System> {
+    system: S,
+    service: S::Service,
+}
+
+/// Settings that outlive runs, and therefore stay as they were when the program was started.
+const LASTING: [&str; 7] = ["run.output", "control.", "alarm[", "alarms.", "logbook.", "monitor.", "version"];
+
+impl<S: System> Launcher<S> {
+    /// Sets up runs of this system.
+    pub fn new(system: S) -> Self {
+        Self { read: None, present: Mutex::new(Present { system, service: S::Service::default() }) }
+    }
+
+    /// Like [`Launcher::new`]; `read` reads the configuration again.
+    pub fn reading(system: S, read: impl Fn() -> Result<S, RunError> + Send + Sync + 'static) -> Self {
+        Self { read: Some(Box::new(read)), ..Self::new(system) }
+    }
+
+    fn present(&self) -> MutexGuard<'_, Present<S>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: System> Launch for Launcher<S> {
+    fn launch(&self) -> Result<RunHandle, RunError> {
+        let Present { system, service } = &mut *self.present();
+        system.launch(service)
+    }
+
+    fn settings(&self) -> RunSettings {
+        RunSettings::of(self.present().system.configuration())
+    }
+
+    fn advice(&self, account: &RunSummary) -> Vec<String> {
+        advice(self.present().system.configuration(), account)
+    }
+
+    fn read_again(&self) -> Result<Differences, RunError> {
+        let Some(read) = &self.read else { return Ok(Differences::new()) };
+        let system = read()?;
+        let mut present = self.present();
+        let differences = present.system.configuration().written.differences(&system.configuration().written);
+        let timer = differences.keys().find(|key| LASTING.iter().any(|timer| key.starts_with(timer)));
+        if let Some(key) = timer {
+            let why = format!(
+                "the configuration says something else of {key} now, which outlives runs: start the program again, or take that back"
+            );
+            return Err(RunError::Unfit(why));
+        }
+        if !differences.is_empty() {
+            // The nodes that it waits for, and their addresses, may have changed.
+            *present = Present { system, service: S::Service::default() };
+        }
+        Ok(differences)
+    }
+}
+
+/// The event manager alone.
+#[derive(Clone, Debug)]
+pub struct ManagerProcess {
+    /// The whole system.
+    pub configuration: Configuration,
+    /// Where its nodes listen.
+    pub addresses: Addresses,
+    /// Which of the configured event managers it is.
+    pub index: u16,
+    /// Whether the first run is one that continues after it lost its event manager.
+    pub takes_over: bool,
+}
+
+/// State that stays from run to run.
+#[derive(Debug, Default)]
+pub struct ManagerService {
+    /// The service for front ends under run control, if there are any; none before the first run.
+    front_ends: Option<Option<FrontEndService>>,
+    /// Where the last run's event manager listened, and in which epoch.
+    last: Option<(String, u32)>,
+}
+
+impl System for ManagerProcess {
+    type Service = ManagerService;
+
+    fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    fn launch(&self, service: &mut ManagerService) -> Result<RunHandle, RunError> {
+        let (mut configuration, mut addresses) = (self.configuration.clone(), self.addresses.clone());
+        let opened = match service.front_ends.take() {
+            Some(opened) => opened,
+            None => FrontEndService::open(&configuration)?,
+        };
+        let front_ends = service.front_ends.insert(opened).as_ref();
+        let run = match &service.last {
+            None if self.takes_over => take_over(&configuration, addresses, self.index, front_ends)?,
+            None => launch_manager(&configuration, addresses, self.index, front_ends)?,
+            // Its nodes call the same address as before, and builder units may know its epoch.
+            Some((address, epoch)) => {
+                addresses.managers[usize::from(self.index)].clone_from(address);
+                configuration.manager.epoch = *epoch;
+                launch_manager(&configuration, addresses, self.index, front_ends)?
+            }
+        };
+        service.last = Some(listens(&run));
+        Ok(run)
+    }
+}
+
+/// Where the event manager of a run listens, and in which epoch.
+fn listens(run: &RunHandle) -> (String, u32) {
+    let address = run.addresses().iter().find(|(name, _)| name == crate::MANAGER);
+    (address.map(|(_, address)| address.clone()).unwrap_or_default(), run.epoch().map_or(0, |epoch| epoch.0))
+}

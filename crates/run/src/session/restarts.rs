@@ -1,0 +1,204 @@
+//! Sources that are restarted during a run: masked, and unmasked as soon as the event from which on they were out is
+//! known.
+
+use super::control_handle::RequestRefusal;
+use ropewalk_config::{Configuration, RestartChoice};
+use ropewalk_engine::{MaskRecord, Part, RunSnapshot};
+use ropewalk_flow::messages::{NumberingAnomaly, NumberingKind};
+use ropewalk_terms::{EventKey, Instant, SourceId};
+use std::collections::BTreeMap;
+
+/// Restarts that may be under way at once.
+const MOST: usize = 32;
+
+/// What is known of a restarted source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Restarted {
+    /// The source.
+    pub source: SourceId,
+    /// The event from which on it is out, until it sends again; none if its readout unit has not reported it.
+    pub from: Option<EventKey>,
+}
+
+/// How a restart ended. Its sources take part again as soon as they send, whatever the outcome.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum RestartOutcome {
+    /// The event from which on each of them was out is known.
+    Done,
+    /// Not known for all of them in time.
+    Late,
+    /// The run ended before it was known.
+    RunOver,
+}
+
+/// The result of a restart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestartTold {
+    /// How it ended.
+    pub outcome: RestartOutcome,
+    /// Its sources.
+    pub sources: Vec<Restarted>,
+}
+
+/// Called once.
+pub(super) type RestartReply = Box<dyn FnOnce(Result<RestartTold, RequestRefusal>) + Send>;
+
+/// Sources that are masked for a restart, to be unmasked later.
+struct Restart<R> {
+    sources: Vec<SourceId>,
+    by: String,
+    until: Instant,
+    reply: R,
+}
+
+/// A restart that has ended: who asked for it, the result, and the callback for the result.
+pub(super) struct Ended<R> {
+    pub(super) by: String,
+    pub(super) told: RestartTold,
+    pub(super) reply: R,
+}
+
+/// Restarts that are under way.
+pub(super) struct Restarts<R> {
+    under_way: Vec<Restart<R>>,
+}
+
+impl<R> Restarts<R> {
+    pub(super) const fn new() -> Self {
+        Self { under_way: Vec::new() }
+    }
+
+    /// Whether another one may begin.
+    pub(super) fn expect_room(&self) -> Result<(), RequestRefusal> {
+        if self.under_way.len() < MOST {
+            return Ok(());
+        }
+        Err(RequestRefusal::Unfit(format!("{MOST} restarts are under way: wait until one of them has ended")))
+    }
+
+    /// The run was told that these sources take no part. The reply comes at `until` at the latest.
+    pub(super) fn begin(&mut self, sources: Vec<SourceId>, by: String, until: Instant, reply: R) {
+        self.under_way.push(Restart { sources, by, until, reply });
+    }
+
+    /// Takes the restarts that end now, judged by the masks that the run reports, if there is a run.
+    pub(super) fn take_ended(
+        &mut self,
+        now: Instant,
+        masks: &BTreeMap<SourceId, MaskRecord>,
+        goes_on: bool,
+    ) -> Vec<Ended<R>> {
+        let is_out = |source: &SourceId| masks.get(source).is_some_and(|record| record.part == Part::Masked);
+        let outcome = |restart: &Restart<R>| match restart.sources.iter().all(is_out) {
+            _ if !goes_on => Some(RestartOutcome::RunOver),
+            true => Some(RestartOutcome::Done),
+            false => (now >= restart.until).then_some(RestartOutcome::Late),
+        };
+        let known = |&source: &SourceId| {
+            let last = masks.get(&source).filter(|_| is_out(&source)).and_then(|record| record.intervals.last());
+            Restarted { source, from: last.map(|interval| interval.from) }
+        };
+        let mut ended = Vec::new();
+        for restart in std::mem::take(&mut self.under_way) {
+            let Some(outcome) = outcome(&restart) else {
+                self.under_way.push(restart);
+                continue;
+            };
+            let sources = restart.sources.iter().map(known).collect();
+            ended.push(Ended { by: restart.by, told: RestartTold { outcome, sources }, reply: restart.reply });
+        }
+        ended
+    }
+}
+
+/// What the configuration says of sources that restart their numbering.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RestartRules {
+    /// What to do then.
+    pub(super) choice: RestartChoice,
+    /// Sources' names.
+    names: BTreeMap<SourceId, String>,
+}
+
+impl RestartRules {
+    /// The rules of a configuration. Sources of flows have no names but their ids.
+    pub(super) fn of(configuration: &Configuration) -> Self {
+        let name = |source: &ropewalk_config::SourceSection| (SourceId(source.id), source.name_or_id());
+        Self { choice: configuration.run.on_restart, names: configuration.source.iter().map(name).collect() }
+    }
+}
+
+/// For each source, how many restarts of its numbering in this run were reported.
+#[derive(Debug, Default)]
+pub(super) struct Recounts(BTreeMap<SourceId, usize>);
+
+impl Recounts {
+    /// Another run begins.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The restarts of numbering that were not reported yet, in words.
+    pub(super) fn news(&mut self, snapshot: &RunSnapshot, rules: &RestartRules) -> Vec<String> {
+        let mut news = Vec::new();
+        for (&source, anomalies) in &snapshot.numbering {
+            let is_lost = |one: &&NumberingAnomaly| one.kind == NumberingKind::OutOfSync;
+            let lost: Vec<_> = anomalies.iter().filter(is_lost).collect();
+            let told = self.0.entry(source).or_default();
+            let name = rules.names.get(&source).map_or_else(|| source.to_string(), Clone::clone);
+            let text =
+                |one: &&NumberingAnomaly| format!("source {name} restarted counting: {} -> {}", one.from, one.to);
+            news.extend(lost.iter().skip(*told).map(text));
+            *told = lost.len().max(*told);
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_engine::MaskedInterval;
+
+    const fn at(milliseconds: u64) -> Instant {
+        Instant::from_nanoseconds(milliseconds * 1_000_000)
+    }
+
+    fn masks(parts: &[(u32, Part, u64)]) -> BTreeMap<SourceId, MaskRecord> {
+        let record = |&(source, part, from): &(u32, Part, u64)| {
+            let intervals = vec![MaskedInterval { from: EventKey::new(0, from), to: None }];
+            (SourceId(source), MaskRecord { part, intervals })
+        };
+        parts.iter().map(record).collect()
+    }
+
+    fn told(ended: Vec<Ended<u8>>) -> Vec<(u8, RestartOutcome, Vec<Option<u64>>)> {
+        let froms = |told: &RestartTold| told.sources.iter().map(|one| one.from.map(|key| key.to_bits())).collect();
+        ended.into_iter().map(|ended| (ended.reply, ended.told.outcome, froms(&ended.told))).collect()
+    }
+
+    #[test]
+    fn a_restart_ends_when_all_its_sources_are_out_when_it_takes_too_long_or_with_the_run() {
+        let mut restarts = Restarts::new();
+        restarts.begin(vec![SourceId(1), SourceId(2)], "ada".to_owned(), at(1000), 7);
+        restarts.begin(vec![SourceId(1)], "bob".to_owned(), at(2000), 8);
+        let one = masks(&[(1, Part::Takes, 3), (2, Part::Masked, 51)]);
+        assert_eq!(told(restarts.take_ended(at(999), &one, true)), []);
+        assert_eq!(told(restarts.take_ended(at(1000), &one, true)), [(7, RestartOutcome::Late, vec![None, Some(51)])]);
+        let both = masks(&[(1, Part::Masked, 60), (2, Part::AskedBack, 51)]);
+        assert_eq!(told(restarts.take_ended(at(1001), &both, true)), [(8, RestartOutcome::Done, vec![Some(60)])]);
+        restarts.begin(vec![SourceId(2)], "ada".to_owned(), at(3000), 9);
+        assert_eq!(told(restarts.take_ended(at(1002), &both, false)), [(9, RestartOutcome::RunOver, vec![None])]);
+        assert_eq!(told(restarts.take_ended(at(9000), &both, true)), []);
+    }
+
+    #[test]
+    fn not_too_many_are_under_way() {
+        let mut restarts = Restarts::new();
+        while restarts.expect_room().is_ok() {
+            restarts.begin(vec![SourceId(1)], String::new(), at(1), 0);
+        }
+        assert_eq!(restarts.take_ended(at(1), &BTreeMap::new(), true).len(), MOST);
+        assert_eq!(restarts.expect_room(), Ok(()));
+    }
+}

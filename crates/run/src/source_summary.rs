@@ -1,0 +1,410 @@
+//! The account of fragments and of single sources: `fragments`, `by_source`, `gaps`, `numbering`, `masked`, `synchrony` and `inputs`.
+
+use ropewalk_config::ByteOrigin;
+use ropewalk_engine::{Doubts, MaskRecord, MaskedInterval, RunSnapshot};
+use ropewalk_flow::messages::{FragmentFlags, Gap, NumberingAnomaly, NumberingKind, SynchronyState};
+use ropewalk_terms::{ByCause, Cause, Counter, Fact, Facts, FragmentAccount, SourceCounts, SourceId};
+use ropewalk_tools::Packing;
+use ropewalk_tools::foreign::{CutOff, HoleReport, Passed};
+use ropewalk_tools::status::named;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+/// Where fragments went: received = in_complete_events + in_incomplete_events + duplicate + late + corrupt + stale +
+/// after_stop + the sum of dropped + in_flight.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FragmentSummary {
+    /// Fragments whose end was found.
+    pub received: u64,
+    /// Fragments that ended in complete events.
+    pub in_complete_events: u64,
+    /// Fragments that ended in incomplete events that were kept.
+    pub in_incomplete_events: u64,
+    /// Repeated fragments.
+    pub duplicate: u64,
+    /// Fragments that came after their event was finished.
+    pub late: u64,
+    /// Fragments without a usable source or number.
+    pub corrupt: u64,
+    /// Fragments that came before the run's start, or are left over from an earlier run.
+    pub stale: u64,
+    /// Fragments that came after the run's last event.
+    pub after_stop: u64,
+    /// Fragments that were lost for a named cause, by cause.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Fragments that were held when the account was made, counted from tables.
+    pub in_flight: u64,
+    /// Fragments that ended in events that were dropped as a whole; `dropped` has them, too.
+    pub in_dropped_events: u64,
+    /// Missing fragments of finished events that needed them, by cause.
+    pub missing: BTreeMap<&'static str, u64>,
+    /// Doubtful fragments in events, by flag. Wrong checksums are in `crc_errors`.
+    #[schemars(with = "BTreeMap<String, NonZeroU64>")]
+    pub flagged: BTreeMap<&'static str, u64>,
+    /// Further counts.
+    #[serde(flatten)]
+    pub counts: SourceCounts,
+}
+
+/// Counts that are not 0, by the name of their cause.
+pub(super) fn causes(by_cause: &ByCause) -> BTreeMap<&'static str, u64> {
+    by_cause.iter().map(|(cause, count)| (cause.name(), count)).collect()
+}
+
+/// Doubtful fragments of all sources.
+fn doubts(snapshot: &RunSnapshot) -> Doubts {
+    let mut sums = Doubts::default();
+    for of_source in snapshot.doubts.values() {
+        sums.iter_mut().zip(of_source).for_each(|(sum, count)| *sum += count);
+    }
+    sums
+}
+
+/// The same by name, without wrong checksums, which have their own count.
+fn flagged(doubts: &Doubts) -> BTreeMap<&'static str, u64> {
+    let by_flag = FragmentFlags::DOUBTS.into_iter().zip(*doubts);
+    by_flag
+        .filter(|((flag, _), count)| *flag != FragmentFlags::CRC_ERROR && *count > 0)
+        .map(|((_, name), count)| (name, count))
+        .collect()
+}
+
+impl FragmentSummary {
+    /// Of all sources together.
+    pub(super) fn of_all(snapshot: &RunSnapshot) -> Self {
+        let counts = SourceCounts::of(|counter| snapshot.counter(counter));
+        Self::new(&snapshot.ledger.fragments, counts, &doubts(snapshot))
+    }
+
+    /// Of each source, by its id.
+    pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Self> {
+        let summary = |(id, account): (&SourceId, &FragmentAccount)| {
+            let counts = snapshot.counts.get(id).copied().unwrap_or_default();
+            let doubts = snapshot.doubts.get(id).copied().unwrap_or_default();
+            (id.to_string(), Self::new(account, counts, &doubts))
+        };
+        snapshot.sources.iter().map(summary).collect()
+    }
+
+    fn new(account: &FragmentAccount, counts: SourceCounts, doubts: &Doubts) -> Self {
+        Self {
+            received: account.received,
+            in_complete_events: account.in_complete_events,
+            in_incomplete_events: account.in_incomplete_events,
+            duplicate: account.duplicate,
+            late: account.late,
+            corrupt: account.corrupt,
+            stale: account.stale,
+            after_stop: account.after_stop,
+            dropped: causes(&account.dropped),
+            in_flight: account.in_flight,
+            in_dropped_events: account.in_dropped_events,
+            missing: causes(&account.missing),
+            flagged: flagged(doubts),
+            counts,
+        }
+    }
+
+    /// Facts for the exit status.
+    pub(super) fn facts(&self) -> Facts {
+        let masked = Cause::Masked.name();
+        let of_masked = |by_cause: &BTreeMap<&str, u64>| by_cause.get(masked).copied().unwrap_or(0);
+        let but_masked = |by_cause: &BTreeMap<&str, u64>| by_cause.values().sum::<u64>() - of_masked(by_cause);
+        let flagged = self.flagged.iter().map(|(name, count)| (*name, *count));
+        let before_start = self.counts.get(Counter::FragmentsBeforeStart);
+        Facts::default().with(named(flagged)).with([
+            (Fact::Late, self.late),
+            (Fact::Duplicate, self.duplicate),
+            (Fact::Corrupt, self.corrupt),
+            (Fact::Stale, self.stale.saturating_sub(before_start)),
+            (Fact::BeforeStart, before_start),
+            (Fact::Dropped, but_masked(&self.dropped)),
+            (Fact::Missing, but_masked(&self.missing)),
+            (Fact::InFlight, self.in_flight),
+            (Fact::CrcErrors, self.counts.get(Counter::CrcErrors)),
+            (Fact::FramesMissing, self.counts.get(Counter::FramesMissing)),
+            (Fact::OutOfOrder, self.counts.get(Counter::FramesOutOfOrder)),
+            (Fact::AfterStop, self.after_stop),
+            (Fact::Masked, of_masked(&self.dropped)),
+        ])
+    }
+}
+
+/// Events, both ends included, in some of which a source is missing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct GapSummary {
+    /// The first event in which it is missing: `17`, or `2:17` after two resynchronisations.
+    pub first: String,
+    /// The last one.
+    pub last: String,
+    /// The number of these events in which it is missing.
+    #[schemars(range(min = 1))]
+    pub missing: u64,
+}
+
+/// An irregularity in the numbers of a source.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct NumberingSummary {
+    /// The event that was expected next.
+    pub event: String,
+    /// The number before.
+    pub from: u64,
+    /// `begin`: counting began with this number, as the sources agreed. `left_over`: fragments of an earlier run.
+    /// `wrong_number`: the following numbers disproved it. `gap`: numbers are missing. `restart`: numbering began
+    /// again. `recovered`: after a restart the place in the run was found by bunch crossings or time stamps.
+    /// `out_of_sync`: nothing tells it, and its fragments are in no event.
+    #[schemars(extend("enum" = NumberingKind::ALL.map(NumberingKind::name)))]
+    pub kind: &'static str,
+    /// Events or fragments concerned.
+    pub size: u64,
+    /// The number received.
+    pub to: u64,
+}
+
+/// Events in which a source took no part because it was masked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct MaskedSummary {
+    /// The first of them: `17`, or `2:17` after two resynchronisations.
+    pub from: String,
+    /// The first event in which it took part again; null if it did not.
+    pub to: Option<String>,
+}
+
+/// Whether the numbers of a source fit those of the reference.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SynchronySummary {
+    /// The source's id.
+    pub source: u32,
+    /// The verdict.
+    pub verdict: SynchronyVerdict,
+    /// Events by which it is displaced; positive: early.
+    pub offset: i16,
+    /// The first displaced event.
+    pub since: String,
+}
+
+/// The verdict about one source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SynchronyVerdict {
+    /// It fits.
+    InSync,
+    /// It is displaced by a fixed number of events.
+    Offset,
+    /// There is no fixed relation to the reference.
+    Lost,
+    /// Too little is known.
+    CannotTell,
+}
+
+impl GapSummary {
+    /// Those of each source with gaps, by its id.
+    pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Vec<Self>> {
+        snapshot.gaps.iter().map(|(id, gaps)| (id.to_string(), gaps.iter().map(Self::from).collect())).collect()
+    }
+}
+
+impl From<&Gap> for GapSummary {
+    fn from(gap: &Gap) -> Self {
+        Self { first: gap.first.to_string(), last: gap.last.to_string(), missing: gap.missing }
+    }
+}
+
+impl NumberingSummary {
+    /// Those of each source with irregular numbers, by its id.
+    pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Vec<Self>> {
+        snapshot.numbering.iter().map(|(id, all)| (id.to_string(), all.iter().map(Self::from).collect())).collect()
+    }
+
+    /// Whether it is of this kind.
+    pub fn is(&self, kind: NumberingKind) -> bool {
+        self.kind == kind.name()
+    }
+}
+
+impl From<&NumberingAnomaly> for NumberingSummary {
+    fn from(&NumberingAnomaly { kind, key, from, to, size }: &NumberingAnomaly) -> Self {
+        Self { event: key.to_string(), from, kind: kind.name(), size, to }
+    }
+}
+
+impl MaskedSummary {
+    /// Those of each masked source, by its id.
+    pub(super) fn by_source(snapshot: &RunSnapshot) -> BTreeMap<String, Vec<Self>> {
+        let of = |record: &MaskRecord| record.intervals.iter().map(Self::from).collect();
+        snapshot.masks.iter().map(|(id, record)| (id.to_string(), of(record))).collect()
+    }
+}
+
+impl From<&MaskedInterval> for MaskedSummary {
+    fn from(interval: &MaskedInterval) -> Self {
+        Self { from: interval.from.to_string(), to: interval.to.map(|to| to.to_string()) }
+    }
+}
+
+impl SynchronySummary {
+    pub(super) fn new(state: &SynchronyState) -> Self {
+        let verdict = match state.verdict {
+            1 => SynchronyVerdict::InSync,
+            2 => SynchronyVerdict::Offset,
+            3 => SynchronyVerdict::Lost,
+            _ => SynchronyVerdict::CannotTell,
+        };
+        Self { source: state.source.0, verdict, offset: state.offset, since: state.since.to_string() }
+    }
+
+    /// Whether it is displaced or lost.
+    pub(super) const fn is_displaced(&self) -> bool {
+        matches!(self.verdict, SynchronyVerdict::Offset | SynchronyVerdict::Lost)
+    }
+}
+
+/// A file that was read instead of a source.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct InputSummary {
+    /// The source, or the first of the sources that share it.
+    pub source: String,
+    /// Where it is.
+    pub path: String,
+    /// The bytes read.
+    pub state: InputState,
+    /// What is wrong, where it breaks off or is unreadable.
+    pub why: Option<String>,
+    /// How it is packed.
+    pub packing: Packing,
+    /// Whether it is a capture.
+    pub is_capture: bool,
+    /// Bytes that were read, unpacked.
+    pub bytes: u64,
+    /// Packets of a capture that were the source's.
+    pub packets: u64,
+    /// Packets of a capture that were none of the source, by the reason's name.
+    pub aside: BTreeMap<&'static str, u64>,
+    /// Unreadable packets of a capture: truncated, damaged, or with wrong lengths or checksums.
+    pub unreadable_packets: u64,
+    /// Places at which a capture misses bytes of the source's connection.
+    pub holes: u64,
+    /// How many bytes it misses there.
+    pub missed_bytes: u64,
+    /// Bytes around these places that belong to no whole frame.
+    pub dropped_bytes: u64,
+    /// The first of these places.
+    pub first_holes: Vec<HoleReport>,
+    /// Datagrams of a capture of which some IP fragments are missing.
+    pub unfinished_datagrams: u64,
+    #[serde(skip)]
+    has_some: bool,
+}
+
+/// How far a file was read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputState {
+    /// To its end.
+    Read,
+    /// Until the run was stopped.
+    Stopped,
+    /// Until it broke off.
+    CutOff,
+    /// Not at all.
+    Unreadable,
+}
+
+impl InputSummary {
+    /// What was read; `is_over`: the run was stopped before.
+    pub(super) fn new(source: &str, origin: &ByteOrigin, read: &Result<Passed, String>, is_over: bool) -> Self {
+        let (passed, failed) = match read {
+            Ok(passed) => (passed.clone(), None),
+            Err(error) => (Passed::default(), Some(error.clone())),
+        };
+        let state = match (&failed, &passed.cut_off) {
+            (Some(_), _) => InputState::Unreadable,
+            (None, Some(_)) => InputState::CutOff,
+            (None, None) if is_over => InputState::Stopped,
+            (None, None) => InputState::Read,
+        };
+        Self {
+            source: source.to_owned(),
+            path: origin.path().display().to_string(),
+            state,
+            has_some: passed.has_some(),
+            unreadable_packets: passed.unreadable_packets(),
+            why: failed.or(passed.cut_off.map(|CutOff { why, .. }| why)),
+            packing: passed.packing,
+            is_capture: passed.is_capture,
+            bytes: passed.bytes,
+            packets: passed.taken,
+            aside: passed.aside,
+            holes: passed.mended.holes,
+            missed_bytes: passed.mended.missing_bytes,
+            dropped_bytes: passed.mended.dropped_bytes,
+            first_holes: HoleReport::all(&passed.mended),
+            unfinished_datagrams: passed.unfinished_datagrams,
+        }
+    }
+
+    /// What the exit status depends on. A file that several sources read counts once.
+    pub(super) fn facts(inputs: &[Self]) -> Facts {
+        let mut packets = BTreeMap::new();
+        for input in inputs {
+            let most = packets.entry(&input.path).or_insert((0, 0));
+            *most = (most.0.max(input.unreadable_packets), most.1.max(input.unfinished_datagrams));
+        }
+        let count = |is: fn(&Self) -> bool| inputs.iter().filter(|input| is(input)).count() as u64;
+        let sum = |of: fn(&Self) -> u64| inputs.iter().map(of).sum();
+        Facts::default().with([
+            (Fact::MissedBytes, sum(|input| input.missed_bytes + input.dropped_bytes)),
+            (Fact::InputsCutOff, count(|input| input.state == InputState::CutOff)),
+            (Fact::InputsUnread, count(|input| input.state == InputState::Unreadable)),
+            (Fact::Nothing, count(|input| input.state == InputState::Read && !input.has_some)),
+            (Fact::PacketsUnreadable, packets.values().map(|most| most.0).sum()),
+            (Fact::DatagramsUnfinished, packets.values().map(|most| most.1).sum()),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::{Asked, Status};
+    use std::path::PathBuf;
+
+    fn input(read: Result<Passed, String>, is_over: bool) -> InputSummary {
+        InputSummary::new("board", &ByteOrigin::File(PathBuf::from("x.pcap")), &read, is_over)
+    }
+
+    fn read(taken: u64) -> Passed {
+        Passed { is_capture: true, bytes: 100, taken, ..Passed::default() }
+    }
+
+    #[test]
+    fn only_what_was_read_to_its_end_and_had_something_of_the_source_leaves_the_status_0() {
+        let cut_off = Some(CutOff { bytes: 7, why: "it ends".to_owned() });
+        for (input, fact) in [
+            (input(Ok(read(3)), false), None),
+            (input(Ok(read(3)), true), None),
+            (input(Ok(read(0)), true), None),
+            (input(Ok(read(0)), false), Some(Fact::Nothing)),
+            (input(Ok(Passed { cut_off, ..read(3) }), false), Some(Fact::InputsCutOff)),
+            (input(Err("no such file".to_owned()), false), Some(Fact::InputsUnread)),
+            (input(Ok(Passed { damaged: 1, ..read(3) }), false), Some(Fact::PacketsUnreadable)),
+            (input(Ok(Passed { unfinished_datagrams: 1, ..read(3) }), false), Some(Fact::DatagramsUnfinished)),
+        ] {
+            let facts = InputSummary::facts(std::slice::from_ref(&input));
+            assert_eq!(facts.reasons(Asked::Taken).collect::<Vec<_>>(), Vec::from_iter(fact.map(|fact| (fact, 1))));
+            let status = if fact.is_some() { Status::Lost } else { Status::Good };
+            assert_eq!(facts.status(Asked::Taken), status, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn what_several_sources_read_of_one_file_counts_once() {
+        let both = [(); 2].map(|()| input(Ok(Passed { damaged: 2, ..read(1) }), false));
+        assert_eq!(InputSummary::facts(&both).get(Fact::PacketsUnreadable), 2);
+    }
+}

@@ -1,0 +1,339 @@
+//! Readout units, builder units and their event manager, as far as they are in this process: what builds events from sources that are asked
+//! for their data.
+
+use super::feeder::RunningFeeder;
+use super::file_filters::FileFilters;
+use super::front_ends::{Conducted, FrontEndService};
+use super::handle::RunBase;
+use super::plugins::Watched;
+use super::registry::TakeoverRecord;
+use super::worker::Worker;
+use crate::monitoring::{MergeError, merge};
+use ropewalk_engine::pages::NodePage;
+use ropewalk_engine::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
+use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_flow::messages::{LumisectionEnd, Setting};
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_io::Dispatcher;
+use ropewalk_io::clock::Clock;
+use ropewalk_io::wait::Waker;
+use ropewalk_monitor::{DiskSample, Sample};
+use ropewalk_terms::{Counter, Epoch, EventKey, Instant, SourceId, Utc};
+use ropewalk_wire::run_file::run_directory_name;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// What the event manager's thread and the handle share.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    standing: Mutex<Standing>,
+    /// Closed lumisections, in order.
+    lumisections: Mutex<Vec<LumisectionEnd>>,
+    /// The thread to wake when the phase changes.
+    watcher: OnceLock<Waker>,
+}
+
+impl Board {
+    /// Wakes this thread at each change of the phase.
+    pub(super) fn watch(&self, watcher: Waker) {
+        // Only one thread commands a run.
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// The phase of the nodes.
+    pub(super) fn phase(&self) -> RunPhase {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
+    }
+
+    /// The phase of the nodes, and whether the run is paused.
+    pub(super) fn progress(&self) -> (RunPhase, bool) {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        (standing.phase, standing.is_paused)
+    }
+
+    /// The closed lumisections, in order.
+    pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
+        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add_lumisection(&self, end: LumisectionEnd) {
+        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+    }
+
+    pub(super) fn observe(&self, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
+        // Copied first: the event manager's thread waits for this lock.
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        observe(&standing, time, utc, disk)
+    }
+
+    pub(super) fn read(&self) -> RunSnapshot {
+        RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Held for a copy of some numbers, twenty times a second.
+    fn write(&self, standing: &Standing) {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).copy_from(standing);
+    }
+}
+
+/// The event manager's drive with its command queue and its board.
+pub(super) struct CommandedManager<P: Dispatcher> {
+    pub(super) drive: ManagerDrive<P>,
+    pub(super) commands: Receiver<RunCommand>,
+    pub(super) board: Arc<Board>,
+    pub(super) publish_due: Instant,
+    pub(super) published: RunPhase,
+}
+
+/// How often the snapshot is renewed.
+const PUBLISH: Duration = Duration::from_millis(50);
+
+impl<P: Dispatcher> Drive for CommandedManager<P> {
+    fn turn(&mut self, now: Instant) -> usize {
+        while let Ok(command) = self.commands.try_recv() {
+            self.drive.command(now, command);
+        }
+        let work = self.drive.turn(now);
+        while let Some(end) = self.drive.next_ended_lumisection() {
+            self.board.add_lumisection(end);
+        }
+        let phase = self.drive.phase();
+        if now >= self.publish_due || phase != self.published || self.drive.is_done() {
+            self.publish_due = now.after(PUBLISH);
+            self.board.write(self.drive.standing());
+            if std::mem::replace(&mut self.published, phase) != phase
+                && let Some(watcher) = self.board.watcher.get()
+            {
+                watcher.wake();
+            }
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.drive.next_deadline().map_or(self.publish_due, |deadline| deadline.min(self.publish_due)))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.drive.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.drive.wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.drive.is_done()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.drive.refusal()
+    }
+
+    fn tell(&self, now: Instant, page: &mut NodePage) {
+        self.drive.tell(now, page);
+    }
+}
+
+/// How an event manager that is a process of its own manages the run.
+#[derive(Clone, Debug)]
+pub(super) enum Managing {
+    /// From its beginning.
+    First {
+        /// Its epoch.
+        epoch: Epoch,
+        /// Where it listens.
+        address: String,
+    },
+    /// It took the run over.
+    Successor {
+        /// The run's first event key.
+        first: EventKey,
+        /// Its last one, if it was known at the start.
+        last: Option<EventKey>,
+        /// Its epoch.
+        epoch: Epoch,
+        /// How long the run had gone on.
+        before: Duration,
+    },
+}
+
+/// The units of a run that are in this process.
+#[derive(Debug)]
+pub(super) struct Units {
+    /// Threads that write what sources or cards would send.
+    pub(super) feeders: Vec<RunningFeeder>,
+    /// Where builder units of this process keep what their filters count.
+    pub(super) histograms: Vec<PathBuf>,
+    /// All sources are e-links of cards whose blocks come from outside of this process.
+    pub(super) is_fed: bool,
+    pub(super) commands: Sender<RunCommand>,
+    pub(super) board: Arc<Board>,
+    /// Stops emulated and played sources.
+    pub(super) gate: Option<Arc<TriggerGate>>,
+    pub(super) sent: Vec<(SourceId, Arc<Sent>)>,
+    pub(super) watched: Vec<Watched>,
+    /// File-based filters, for each builder unit.
+    pub(super) file_filters: Vec<FileFilters>,
+    /// Front ends under run control, and their service if only this run uses it.
+    pub(super) front_ends: Option<Conducted>,
+    pub(super) own_service: Option<FrontEndService>,
+    /// How this process manages the run, if the event manager is a process of its own.
+    pub(super) manager: Option<Managing>,
+}
+
+impl Units {
+    /// None yet; with the receiving end of the event manager's commands.
+    pub(super) fn new(is_fed: bool) -> (Self, Receiver<RunCommand>) {
+        let (commands, received) = std::sync::mpsc::channel();
+        let units = Self {
+            feeders: Vec::new(),
+            histograms: Vec::new(),
+            is_fed,
+            commands,
+            board: Arc::default(),
+            gate: None,
+            sent: Vec::new(),
+            watched: Vec::new(),
+            file_filters: Vec::new(),
+            front_ends: None,
+            own_service: None,
+            manager: None,
+        };
+        (units, received)
+    }
+
+    /// Sends a command to the event manager.
+    pub(super) fn command(&self, workers: &[Worker], command: RunCommand) {
+        // An event manager that has ended does not listen; then there is nothing to command.
+        let _ = self.commands.send(command);
+        workers.iter().for_each(Worker::wake);
+    }
+
+    /// The epoch of the event manager, if it is a process of its own.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.manager.as_ref().map(|managing| match managing {
+            Managing::First { epoch, .. } | Managing::Successor { epoch, .. } => *epoch,
+        })
+    }
+
+    /// What each emulated or played source sent: fragments and bytes.
+    pub(super) fn sent(&self) -> Vec<(SourceId, u64, u64)> {
+        let read = |sent: &Sent| (sent.fragments.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
+        self.sent.iter().map(|(id, sent)| (*id, read(sent).0, read(sent).1)).collect()
+    }
+
+    /// Writes the record that an event manager which takes over needs, if the event manager is a process of its own.
+    pub(super) fn leave_word(&self, base: &RunBase, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
+        let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
+        let record = TakeoverRecord {
+            run: base.run,
+            epoch: *epoch,
+            first,
+            last,
+            address: address.clone(),
+            started: base.clock.utc(),
+            fields: base.fields.clone(),
+        };
+        record.make(&base.directory)
+    }
+
+    /// Begins the run as soon as all nodes are connected, and all front ends under run control are ready.
+    pub(super) fn start(&self, base: &RunBase, first: EventKey, last: Option<EventKey>) {
+        match &self.front_ends {
+            Some(front_ends) => front_ends.start(base, self, (first, last), false),
+            None => self.command(&base.workers, RunCommand::Start { run: base.run, first, last }),
+        }
+    }
+
+    /// Goes on with the run that was taken over; for how long it had gone on. None if there is none.
+    pub(super) fn go_on(&self, base: &RunBase) -> Option<Duration> {
+        let Some(Managing::Successor { first, last, before, .. }) = self.manager else { return None };
+        if let Some(front_ends) = &self.front_ends {
+            front_ends.start(base, self, (first, last), true);
+        }
+        Some(before)
+    }
+
+    pub(super) fn stop(&self, workers: &[Worker]) {
+        self.feeders.iter().for_each(|feeder| feeder.child.stop());
+        let last = self.gate.as_ref().map(|gate| EventKey::new(0, gate.close()));
+        match &self.front_ends {
+            Some(front_ends) => front_ends.stop(last),
+            None => self.command(workers, RunCommand::Stop { last }),
+        }
+    }
+
+    pub(super) fn force_stop(&self, workers: &[Worker]) {
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+        match &self.front_ends {
+            Some(front_ends) => front_ends.force_stop(),
+            None => self.command(workers, RunCommand::ForceStop),
+        }
+    }
+
+    pub(super) fn mask(&self, workers: &[Worker], source: SourceId, is_masked: bool) {
+        if let Some(front_ends) = &self.front_ends {
+            front_ends.mask(source, is_masked);
+        }
+        self.command(workers, RunCommand::Mask { source, is_masked });
+    }
+
+    pub(super) fn set(&self, workers: &[Worker], setting: Setting) {
+        self.command(workers, RunCommand::Set(setting));
+    }
+
+    /// A trigger source under run control is held first; without one readout units fill up and hold their sources back.
+    pub(super) fn pause(&self, workers: &[Worker], is_paused: bool) {
+        match &self.front_ends {
+            Some(front_ends) => front_ends.pause(is_paused),
+            None => self.command(workers, if is_paused { RunCommand::Pause } else { RunCommand::Resume }),
+        }
+    }
+
+    /// Nothing more will come of the sources. `until_sources_end`: sources that leave end the run; `has_limit`: a number of events is wanted,
+    /// so that sources which have none left are no end. `given_up` connections ended with their readout unit and do not come again.
+    pub(super) fn are_sources_over(
+        &self,
+        base: &RunBase,
+        (until_sources_end, has_limit): (bool, bool),
+        snapshot: &RunSnapshot,
+        given_up: u64,
+    ) -> bool {
+        let opened = snapshot.counter(Counter::SourceConnections);
+        let have_come = opened >= base.sources as u64;
+        let have_come_and_gone = have_come && opened == snapshot.counter(Counter::SourceDisconnections) + given_up;
+        (until_sources_end || !has_limit) && base.have_emulators_ended()
+            || (until_sources_end || self.is_fed) && have_come_and_gone
+    }
+
+    /// Ends the threads that write instead of sources.
+    pub(super) fn end_feeders(&self) {
+        self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
+        while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Adds up what the filters of this process counted. Builder units that are processes of their own keep theirs. Why it failed, if it did.
+    pub(super) fn merge_histograms(&self, base: &RunBase) -> Option<String> {
+        if self.histograms.is_empty() || base.directory.as_os_str().is_empty() {
+            return None;
+        }
+        let name = run_directory_name(base.run);
+        let directories: Vec<_> = self.histograms.iter().map(|output| output.join(&name)).collect();
+        let kept = match merge(&directories) {
+            // A run that never began has counted nothing.
+            Err(MergeError::Nothing { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(sum) => sum.keep(&base.directory).map_err(|error| format!("{}: {error}", base.directory.display())),
+        };
+        kept.err().map(|error| format!("what filters counted is not added up: {error}"))
+    }
+}

@@ -1,0 +1,440 @@
+//! A thread that turns drives, and drives that publish their counters in a page.
+
+use super::assemble::Workshop;
+use super::placement::MANAGER;
+use ropewalk_engine::pages::{NodePage, OwnerLabel, PageRole};
+use ropewalk_engine::{Drive, Refusal};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::wait::{Idle, Waiter, Waker};
+use ropewalk_terms::{Instant, NodeId, Role, SourceId, StreamIndex};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest sleep: commands and the end are looked for at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+
+/// How the threads of a process end together.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    halt: AtomicBool,
+    refusal: OnceLock<Refusal>,
+    /// Threads that have not ended, by name.
+    living: Mutex<Vec<String>>,
+    /// Threads that panicked, by name.
+    panicked: Mutex<Vec<String>>,
+}
+
+impl Ending {
+    /// Every thread ends after its present round.
+    pub(super) fn halt(&self) {
+        self.halt.store(true, Ordering::Relaxed);
+    }
+
+    /// Who refused a drive of this process for good. All threads end then: a node is of no use without it.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.get()
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        // The first one is told.
+        let _ = self.refusal.set(refusal.clone());
+        self.halt();
+    }
+
+    /// Threads that panicked, by name. All threads end then: they wait for each other, and a panicked one does not
+    /// answer.
+    pub(super) fn panicked(&self) -> Vec<String> {
+        self.panicked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Threads that have not ended, by name.
+    pub(super) fn living(&self) -> Vec<String> {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn came(&self, name: &str) {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    fn left(&self, name: &str) {
+        let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = living.iter().position(|one| one == name) {
+            living.remove(place);
+        }
+    }
+
+    /// Whether every thread is to end.
+    pub(super) fn is_halted(&self) -> bool {
+        self.halt.load(Ordering::Relaxed)
+    }
+}
+
+/// Lies on a thread's stack, and is dropped with it, also where that is unwound.
+struct Presence<'e> {
+    name: &'e str,
+    ending: &'e Ending,
+}
+
+impl Drop for Presence<'_> {
+    fn drop(&mut self) {
+        let Self { name, ending } = *self;
+        ending.left(name);
+        if std::thread::panicking() {
+            ending.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+            ending.halt();
+        }
+    }
+}
+
+/// A running thread with its drives.
+#[derive(Debug)]
+pub(super) struct Worker {
+    thread: JoinHandle<()>,
+    waker: Waker,
+}
+
+impl Worker {
+    /// Starts a thread that turns `drives` until all are done or it is to end; `prepare` runs on it first
+    /// (placement).
+    ///
+    /// # Errors
+    /// Where the system gives no thread or no descriptor.
+    pub(super) fn start(
+        name: &str,
+        drives: Vec<Box<dyn Drive + Send>>,
+        ending: Arc<Ending>,
+        prepare: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let waiter = Waiter::new()?;
+        let waker = waiter.waker();
+        ending.came(name);
+        let (own, shared) = (name.to_owned(), Arc::clone(&ending));
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _presence = Presence { name: &own, ending: &ending };
+            prepare();
+            turn_all(drives, waiter, &ending);
+        });
+        let thread = thread.inspect_err(|_| shared.left(name))?;
+        Ok(Self { thread, waker })
+    }
+
+    /// Ends the present sleep.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// What ends its sleeps from other threads.
+    pub(super) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// The thread has ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the thread's end. Whether it panicked is known to its [`Ending`].
+    pub(super) fn join(self) {
+        let _ = self.thread.join();
+    }
+}
+
+fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: &Ending) {
+    let clock = MonotonicClock;
+    {
+        let mut descriptors = Vec::new();
+        for drive in &drives {
+            drive.wait_descriptors(&mut descriptors);
+        }
+        for descriptor in descriptors {
+            // Where it cannot be watched, the longest sleep bounds what is missed.
+            let _ = waiter.watch(descriptor);
+        }
+    }
+    let mut idle = Idle::default();
+    while !ending.is_halted() {
+        // One clock read per round: everything in it happens at one time.
+        let now = clock.now();
+        let mut work = 0;
+        let mut living = false;
+        for drive in &mut drives {
+            if !drive.is_done() {
+                living = true;
+                work += drive.turn(now);
+                if let Some(refusal) = drive.refusal() {
+                    ending.refused(refusal);
+                }
+            }
+        }
+        if !living {
+            return;
+        }
+        if idle.is_long_enough(now, work) {
+            sleep(&mut drives, &waiter, now);
+        }
+    }
+}
+
+fn sleep(drives: &mut [Box<dyn Drive + Send>], waiter: &Waiter, now: Instant) {
+    let mut ready = false;
+    let mut until = now.after(LONGEST_SLEEP);
+    for drive in drives.iter_mut().filter(|drive| !drive.is_done()) {
+        ready |= !drive.prepare_wait();
+        if let Some(deadline) = drive.next_deadline() {
+            until = until.min(deadline);
+        }
+    }
+    if !ready && until > now {
+        waiter.wait(Some(until.since(now)));
+    }
+}
+
+/// What panics as soon as it is turned.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Panics;
+
+#[cfg(test)]
+impl Drive for Panics {
+    fn turn(&mut self, _now: Instant) -> usize {
+        panic!("this is a test of threads that panic");
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<std::os::fd::BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// What does not come back from a turn until it may.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Hangs(pub(super) Arc<AtomicBool>);
+
+#[cfg(test)]
+impl Drive for Hangs {
+    fn turn(&mut self, _now: Instant) -> usize {
+        while !self.0.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        0
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<std::os::fd::BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// How often all numbers are written where that takes next to no time.
+const USUAL: Duration = Duration::from_millis(100);
+/// They are never older, however long it takes to write them.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Between two times the thread does other things for so many times as long as the writing took. So it costs a thousandth of one
+/// thread, and more only where it takes more than a millisecond.
+const PAUSE: u32 = 1000;
+
+/// A drive with its page, if it has one.
+#[derive(Debug)]
+pub(super) struct StatsPage<D> {
+    drive: D,
+    page: Option<NodePage>,
+    due: Instant,
+}
+
+impl<D: Drive> StatsPage<D> {
+    /// A drive with an empty page.
+    pub(super) const fn new(drive: D, page: Option<NodePage>) -> Self {
+        Self { drive, page, due: Instant::ZERO }
+    }
+}
+
+impl<D: Drive> Drive for StatsPage<D> {
+    fn turn(&mut self, now: Instant) -> usize {
+        let Self { drive, page: Some(page), due } = self else { return self.drive.turn(now) };
+        page.turn_begins(now);
+        let work = drive.turn(now);
+        // One that is done is turned no more: what it has counted is complete.
+        if now >= *due || drive.is_done() {
+            let begun = MonotonicClock.now();
+            drive.tell(now, page);
+            page.told(now);
+            let took = MonotonicClock.now().since(begun);
+            *due = now.after(took.saturating_mul(PAUSE).clamp(USUAL, LONGEST));
+        }
+        page.turn_ends(work);
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        // Numbers change by turns that have something to do, and a thread that sleeps wakes up often enough.
+        self.drive.next_deadline()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.drive.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.drive.wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.drive.is_done()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.drive.refusal()
+    }
+
+    fn tell(&self, now: Instant, page: &mut NodePage) {
+        self.drive.tell(now, page);
+    }
+}
+
+impl Workshop<'_> {
+    /// A readout or builder unit with its page.
+    pub(super) fn paged<D: Drive>(&self, node: NodeId, drive: D) -> StatsPage<D> {
+        let (configuration, index) = (self.resolved.configuration(), usize::from(node.index));
+        let page = if node.role == Role::Readout {
+            let name = &configuration.readout[index].name;
+            let sources = configuration.source.iter().filter(|source| source.readout == *name);
+            self.pages.page(name, PageRole::Readout, sources.map(|source| OwnerLabel::source(SourceId(source.id))))
+        } else {
+            let streams = self.resolved.streams();
+            let rows = (0..).zip(&streams).map(|(index, name)| OwnerLabel::stream(StreamIndex(index), name.as_str()));
+            self.pages.page(&configuration.builder[index].name, PageRole::Builder, rows)
+        };
+        StatsPage::new(drive, page)
+    }
+
+    /// The page of an event manager, by its index among all possible event managers.
+    pub(super) fn manager_page(&self, index: u16) -> Option<NodePage> {
+        let name = if index == 0 { MANAGER.to_owned() } else { format!("{MANAGER}{}", index + 1) };
+        self.pages.page(&name, PageRole::Manager, [])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_engine::pages::PagesChoice;
+    use ropewalk_engine::pages::{PageDirectory, PageReading, PageState, find};
+    use ropewalk_flow::control::RunPhase;
+    use ropewalk_flow::messages::ReportEntry;
+    use ropewalk_terms::{Counter, Incarnation, RunNumber};
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// The page of one node in a directory of a test's own.
+    fn page(test: &str) -> (PathBuf, Option<NodePage>) {
+        let path = std::env::temp_dir().join(format!("ropewalk-stats-page-{test}-{}", std::process::id()));
+        let directory = PageDirectory::open(&PagesChoice::In(path.clone()), Path::new("/data"), Incarnation(1));
+        (path, directory.page("bu0", PageRole::Builder, []))
+    }
+
+    fn read(directory: &PathBuf) -> (PageReading, Instant) {
+        let mut found = find(std::slice::from_ref(directory));
+        (found.pages.pop().expect("it is there"), found.at)
+    }
+
+    /// Counts its turns, and is done after so many.
+    struct Counts {
+        turns: u64,
+        last: u64,
+    }
+
+    impl Drive for Counts {
+        fn turn(&mut self, _now: Instant) -> usize {
+            self.turns += 1;
+            2
+        }
+
+        fn next_deadline(&self) -> Option<Instant> {
+            None
+        }
+
+        fn prepare_wait(&mut self) -> bool {
+            true
+        }
+
+        fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
+
+        fn is_done(&self) -> bool {
+            self.turns == self.last
+        }
+
+        fn tell(&self, _now: Instant, page: &mut NodePage) {
+            page.stands(RunNumber(3), if self.is_done() { RunPhase::Ended } else { RunPhase::Running });
+            page.count(&ReportEntry { source: None, what: Counter::EventsBuilt as u16, value: self.turns });
+        }
+    }
+
+    #[test]
+    fn turns_are_in_the_page_at_once_numbers_now_and_then_and_the_last_ones_always() {
+        let (directory, page) = page("counts");
+        let mut published = StatsPage::new(Counts { turns: 0, last: 5 }, page);
+        let built = |page: &PageReading| page.numbers(None).first().map(|one| (one.number.name.clone(), one.value));
+        let begun = MonotonicClock.now();
+        for turn in 1..=4 {
+            assert_eq!(published.turn(begun), 2);
+            let (page, _) = read(&directory);
+            assert_eq!((page.turns(), page.phase()), ((turn, 2 * turn), "running"));
+            assert_eq!(built(&page), Some(("events_built".to_owned(), 1)), "it is not time yet");
+        }
+        published.turn(begun);
+        let (last, at) = read(&directory);
+        assert_eq!((built(&last), last.state(at)), (Some(("events_built".to_owned(), 5)), PageState::Ended));
+        drop(published);
+        std::fs::remove_dir(&directory).expect("nothing is in it any more");
+    }
+
+    #[test]
+    fn a_thread_that_does_not_come_back_from_a_turn_is_seen_from_outside() {
+        let (directory, page) = page("hangs");
+        let (may_end, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
+        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(StatsPage::new(Hangs(Arc::clone(&may_end)), page))];
+        let worker = Worker::start("bu0", drives, Arc::clone(&ending), || ()).expect("a thread");
+        let until = MonotonicClock.now().after(Duration::from_secs(60));
+        let wait_for = |what: fn(PageState) -> bool| {
+            let (mut page, mut at) = read(&directory);
+            while !what(page.state(at)) {
+                assert!(at < until, "{:?}", page.state(at));
+                std::thread::sleep(Duration::from_millis(5));
+                (page, at) = read(&directory);
+            }
+            page
+        };
+        let hung = wait_for(|state| matches!(state, PageState::Hangs(_)));
+        assert_eq!(hung.turns().0, 1);
+        may_end.store(true, Ordering::Relaxed);
+        wait_for(|state| state == PageState::Turns);
+        ending.halt();
+        worker.wake();
+        worker.join();
+        std::fs::remove_dir(&directory).expect("nothing is in it any more");
+    }
+}

@@ -1,0 +1,144 @@
+//! Disks that somebody empties, that stall, and that become read-only in the middle of a run.
+
+use crate::support::{FrontEnd, Held, OwnDisk, Run, Setup, TemporaryDirectory, expect_everything};
+use ropewalk_terms::{Cause, Counter, NodeId};
+use ropewalk_tools::recover;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const EVENTS: u64 = 300;
+/// Written before anything happens.
+const BEFORE: u64 = 100;
+const SOURCE: u32 = 841;
+/// What the system says of a file system that must not be changed (`EROFS`).
+const READ_ONLY: i32 = 30;
+/// A disk stands still for so long.
+const STALL: Duration = Duration::from_secs(5);
+
+/// A run that has written its first events.
+fn begun(setup: &Setup) -> (Run, FrontEnd) {
+    let mut run = setup.start(Some(EVENTS));
+    let mut front_end = FrontEnd::ferol(&run.address(), SOURCE).with_size(2000);
+    front_end.send(1..=BEFORE);
+    run.wait_for_count(Counter::EventsWritten, BEFORE);
+    (run, front_end)
+}
+
+/// The run's directory.
+fn directory_of(output: &Path) -> PathBuf {
+    output.join("run000001")
+}
+
+/// Events that were acknowledged stand in a file that has no name any more: they are written once more.
+#[test]
+fn a_run_directory_that_somebody_removes_is_made_again_with_what_was_written() {
+    let setup = Setup::new("removed", &[SOURCE]);
+    let (run, mut front_end) = begun(&setup);
+    fs::remove_dir_all(setup.output()).expect("it is ours");
+    front_end.send(BEFORE + 1..=EVENTS);
+    let summary = run.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!((summary.disk.files_restored, summary.disk.events_gone), (1, 0));
+    expect_everything(&[&front_end], &Held::in_directories(&[directory_of(&setup.output())]), EVENTS);
+}
+
+/// They were acknowledged as written.
+#[test]
+fn deleted_closed_files_are_counted_by_their_events() {
+    let setup = Setup::new("closed-gone", &[SOURCE]);
+    let output = setup.output();
+    let text = format!("[run]\noutput = '{}'\nsync = \"never\"\nsegment_bytes = \"64KiB\"\n", output.display());
+    let setup = setup.and(&text);
+    let (run, mut front_end) = begun(&setup);
+    let directory = directory_of(&output);
+    let entries = fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("it can be read").path());
+    let closed: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "rwk")).collect();
+    assert!(closed.len() > 1, "{closed:?}");
+    fs::remove_file(&closed[0]).expect("it is ours");
+    front_end.send(BEFORE + 1..=EVENTS);
+    let summary = run.end();
+    assert!(!summary.is_lossless(), "{summary:#?}");
+    let (gone, held) = (summary.disk.events_gone, Held::in_directories(&[directory]).events.len() as u64);
+    assert!(gone > 0 && gone + held == EVENTS, "{gone} {held}");
+}
+
+/// The directory is removed, and nothing may be made in its place: the run ends, and says what is gone.
+#[test]
+fn what_somebody_deletes_for_good_is_counted() {
+    let setup = Setup::new("gone", &[SOURCE]).timeout("300ms");
+    let (mut run, mut front_end) = begun(&setup);
+    fs::remove_dir_all(setup.output()).expect("it is ours");
+    fs::write(setup.output(), "in the way").expect("a file can be written");
+    front_end.send(BEFORE + 1..=EVENTS);
+    run.wait_until("the disk fails", |snapshot| !snapshot.failing_disks.is_empty());
+    assert!(run.snapshot().phase.is_running(), "the run waits");
+    run.wait_for_fragments(SOURCE, EVENTS);
+    run.stop();
+    let summary = run.end();
+    assert!(!summary.is_lossless());
+    assert_eq!(summary.disk.events_gone, BEFORE, "{summary:#?}");
+    assert_eq!(summary.events.incomplete_dropped_by_cause[Cause::WriteFailed.name()], EVENTS - BEFORE);
+}
+
+/// A disk that does nothing for a while, as one behind a network: back-pressure, and nothing is lost.
+#[test]
+fn a_disk_that_stalls_holds_the_run_up_and_loses_nothing() {
+    const TEST: &str = "disk_wrong::a_disk_that_stalls_holds_the_run_up_and_loses_nothing";
+    let setup = Setup::new("stalls", &[SOURCE]).timeout("300ms");
+    let Some(disk) = OwnDisk::mount(&setup.output()) else {
+        return ropewalk_tidy::skipped(TEST, "may not mount");
+    };
+    let (run, mut front_end) = begun(&setup);
+    if !disk.freeze() {
+        return ropewalk_tidy::skipped(TEST, "may not freeze a file system");
+    }
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| front_end.send(BEFORE + 1..=EVENTS));
+        std::thread::sleep(STALL);
+        let snapshot = run.snapshot();
+        assert_eq!(run.counter(Counter::EventsWritten), BEFORE, "nothing is acknowledged before it is written");
+        assert!(snapshot.phase.is_running() && snapshot.failing_disks.is_empty(), "slow is not broken");
+        assert_eq!(snapshot.ledger.events.incomplete_emitted, 0, "back-pressure is not absence");
+        assert!(disk.thaw(), "it was frozen above");
+    });
+    let summary = run.end();
+    assert!(begin.elapsed() >= STALL && summary.is_lossless(), "{summary:#?}");
+    expect_everything(&[&front_end], &Held::in_directories(&[summary.directory]), EVENTS);
+}
+
+/// What the system makes of a damaged file system: everything that was acknowledged can still be read, the run waits and says why,
+/// and what never was written has its name when somebody stops it.
+#[test]
+fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
+    let setup = Setup::new("read-only", &[SOURCE]).timeout("300ms");
+    let Some(disk) = OwnDisk::mount(&setup.output()) else {
+        let test = "disk_wrong::a_disk_that_becomes_read_only_pauses_the_run_and_is_named";
+        return ropewalk_tidy::skipped(test, "may not mount");
+    };
+    let (mut run, mut front_end) = begun(&setup);
+    // A directory that is on its way to the disk in that moment could not be read afterwards.
+    let directory = fs::File::open(directory_of(&setup.output())).expect("it is there");
+    directory.sync_all().expect("the disk is good");
+    assert!(disk.abort(), "who may mount may do that");
+    front_end.send(BEFORE + 1..=EVENTS);
+    run.wait_until("the disk fails", |snapshot| !snapshot.failing_disks.is_empty());
+    let snapshot = run.snapshot();
+    assert_eq!(snapshot.failing_disks, [(NodeId::builder(0), READ_ONLY)]);
+    assert!(snapshot.phase.is_running(), "the run waits");
+    run.wait_for_fragments(SOURCE, EVENTS);
+    run.stop();
+    let summary = run.end();
+    assert_eq!((summary.events.written, summary.is_lossless()), (BEFORE, false), "{summary:#?}");
+    assert_eq!(summary.events.incomplete_dropped_by_cause[Cause::WriteFailed.name()], EVENTS - BEFORE);
+    assert_eq!(summary.disk.events_gone, 0);
+    // What is left is recovered where that may be done.
+    let saved = TemporaryDirectory::new("saved");
+    for entry in fs::read_dir(directory_of(&setup.output())).expect("it can be read") {
+        let path = entry.expect("it can be read").path();
+        fs::copy(&path, saved.path().join(path.file_name().expect("it has a name"))).expect("there is room");
+    }
+    recover(saved.path()).expect("everything can be recovered");
+    Held::in_directories(&[saved.path()]).expect_keys_up_to(BEFORE);
+}

@@ -1,0 +1,22 @@
+//! Whole runs in this process: front ends that behave and misbehave over real connections, captures and files, disks on which
+//! something goes wrong, and a referee that reads the run files. One binary, because linking costs more than most of these tests.
+
+mod bad_input;
+mod black_box;
+mod captures;
+mod connections;
+mod contents;
+mod disk_full;
+mod disk_wrong;
+mod dividing;
+mod documentation;
+mod emulated;
+mod entrances;
+mod felix;
+mod filtering;
+mod gathering;
+mod numbering;
+mod restarts;
+#[path = "../support/mod.rs"]
+mod support;
+mod transfer;
