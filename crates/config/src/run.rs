@@ -190,6 +190,11 @@ pub struct StorageSection {
     /// units write, in this process or in others, and gateways in this one, and to files of events (`[file_based]`). The
     /// refusal names the disk ([control.md](control.md#the-last-checks-of-a-start)). `"0"` switches the check off.
     pub start_free: Bytes,
+    /// Permissions of closed run files, as three octal digits such as `"440"` (read-only). The umask does not apply. Without it:
+    /// `"644"` less the umask.
+    #[serde(deserialize_with = "permissions")]
+    #[schemars(with = "Option<String>")]
+    pub file_mode: Option<u32>,
     /// Write the CRC-32C of each run file into a file of the same name with `.crc32c` appended, when the run file is
     /// closed. The content is eight hexadecimal digits, two spaces and the name, so that a copy can be checked.
     pub checksums: bool,
@@ -217,6 +222,7 @@ impl Default for StorageSection {
             least_free: None,
             resume_free: None,
             start_free: START_FREE,
+            file_mode: None,
             checksums: false,
             compress: Compression::default(),
             compress_threads: NonZeroU8::MIN,
@@ -342,6 +348,15 @@ fn written<S: Serializer>(compression: &Compression, to: S) -> Result<S::Ok, S::
 
 pub(super) fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// Permissions as three octal digits, with or without a 0 before them.
+fn permissions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let digits = if text.len() == 4 { text.strip_prefix('0').unwrap_or(&text) } else { &text };
+    let is_octal = digits.len() == 3 && digits.bytes().all(|digit| (b'0'..b'8').contains(&digit));
+    let mode = u32::from_str_radix(digits, 8).ok().filter(|_| is_octal);
+    mode.map(Some).ok_or_else(|| D::Error::custom("permissions are three octal digits, such as \"440\""))
 }
 
 /// What is kept of the data of a source, to be saved when something is wrong with it.

@@ -306,6 +306,8 @@ fn a_transfer_says_what_it_takes_and_deletes_nothing_beside() {
         (&format!("{command}timeout = \"0s\""), "storage.transfer.timeout", "at once"),
         (&format!("{command}at_once = 0"), "storage.transfer.at_once", "1 to 64"),
         (&format!("[run]\nkeep = \"1GiB\"\n{command}"), "storage.transfer", "`delete`"),
+        ("[storage]\nfile_mode = \"0o440\"", "storage.file_mode", "three octal digits"),
+        ("[storage]\nfile_mode = \"490\"", "storage.file_mode", "three octal digits"),
     ] {
         let error = error(&with(text));
         assert!(error.key == key && error.message.contains(words), "{text}: {error}");

@@ -74,6 +74,7 @@ impl<'a> RunFiles<'a> {
         RealDiskConfig {
             thread_name,
             sync_on_publish: self.configuration.run.sync != SyncChoice::Never,
+            permissions: self.configuration.storage.file_mode,
             mode: self.configuration.storage.write,
             threads: storage.disk_threads(),
             packing_threads: storage.packing_threads,

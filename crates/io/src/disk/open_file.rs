@@ -123,6 +123,11 @@ impl OpenFile {
         write_small(&path, &text, sync)
     }
 
+    /// Sets its permissions, whatever the umask is.
+    pub(super) fn set_permissions(&self, permissions: u32) -> Result<(), DiskCause> {
+        fs::fchmod(&self.descriptor, Mode::from_raw_mode(permissions)).map_err(cause)
+    }
+
     /// Makes the bytes survive a power cut.
     pub(super) fn sync_bytes(&self) -> Result<(), DiskCause> {
         sync(&self.descriptor)

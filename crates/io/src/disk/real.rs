@@ -49,6 +49,8 @@ pub struct RealDiskConfig {
     pub queue_bytes: usize,
     /// Whether published files and their names survive a power cut.
     pub sync_on_publish: bool,
+    /// Permissions of published files (`st_mode & 0o777`). Without them the umask decides.
+    pub permissions: Option<u32>,
     /// Which way bytes go into files.
     pub mode: WriteMode,
     /// How many threads write; each file is one thread's. The others have the first one's name and their number.
@@ -64,6 +66,7 @@ impl Default for RealDiskConfig {
             thread_name: "disk".to_owned(),
             queue_bytes: 64 << 20,
             sync_on_publish: false,
+            permissions: None,
             mode: WriteMode::Buffered,
             threads: 1,
             packing_threads: 1,
@@ -378,8 +381,7 @@ impl Lane {
         let bell = Arc::new(Doorbell::new()?);
         let bells = [Arc::clone(&bell), Arc::clone(user_bell)];
         let tally = Arc::clone(tally);
-        let RealDiskConfig { sync_on_publish, mode, packing_threads, .. } = *config;
-        let writer = Writer::new(for_writer, from_writer, bells, sync_on_publish, mode, packing_threads, tally);
+        let writer = Writer::new(for_writer, from_writer, bells, config.clone(), tally);
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             on_start();
             writer.run();

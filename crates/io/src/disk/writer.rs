@@ -17,7 +17,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::helper::Helper;
 use super::open_file::{GATHERED, OpenFile, fail};
-use super::{DiskCause, FileToken, NewFile, WriteMode, length_of, open_file};
+use super::{DiskCause, FileToken, NewFile, RealDiskConfig, WriteMode, length_of, open_file};
 use crate::doorbell::Doorbell;
 
 /// Files that may be open before memory is asked for.
@@ -148,15 +148,13 @@ pub(super) struct Writer {
     pub(super) own_bell: Arc<Doorbell>,
     /// Rung when something is done while the user's thread sleeps.
     pub(super) user_bell: Arc<Doorbell>,
-    pub(super) sync_on_publish: bool,
-    mode: WriteMode,
+    config: RealDiskConfig,
     tally: Arc<Tally>,
     /// What writes past the page cache, and what is packed; none where that is not wanted, or it cannot be started. Dropped before
     /// the files.
     helper: Option<Helper>,
     /// The packing threads; none where none are wanted, or they cannot be started.
     packers: Option<Packers>,
-    packing_threads: u8,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
 }
@@ -166,31 +164,16 @@ impl Writer {
         commands: Consumer<Command>,
         done: Producer<Done>,
         [own_bell, user_bell]: [Arc<Doorbell>; 2],
-        sync_on_publish: bool,
-        mode: WriteMode,
-        packing_threads: u8,
+        config: RealDiskConfig,
         tally: Arc<Tally>,
     ) -> Self {
         let (files, batch) = (Vec::with_capacity(FILES), Vec::with_capacity(BATCH));
-        Self {
-            commands,
-            done,
-            own_bell,
-            user_bell,
-            sync_on_publish,
-            mode,
-            tally,
-            helper: None,
-            packers: None,
-            packing_threads,
-            files,
-            batch,
-        }
+        Self { commands, done, own_bell, user_bell, config, tally, helper: None, packers: None, files, batch }
     }
 
     /// Works until it is told to stop or its user is gone.
     pub(super) fn run(mut self) {
-        if self.mode != WriteMode::Buffered {
+        if self.config.mode != WriteMode::Buffered {
             self.start_helper();
         }
         loop {
@@ -216,7 +199,7 @@ impl Writer {
     /// Where there are no threads to be had, this one packs.
     fn start_packers(&mut self) {
         if self.packers.is_none() {
-            self.packers = Packers::start(self.packing_threads, &self.own_bell).ok();
+            self.packers = Packers::start(self.config.packing_threads, &self.own_bell).ok();
         }
     }
 
@@ -241,7 +224,7 @@ impl Writer {
                     self.start_helper();
                     self.start_packers();
                 }
-                let created = OpenFile::create(file, path, home, how, self.mode);
+                let created = OpenFile::create(file, path, home, how, self.config.mode);
                 let result = created.map(|created| self.files.push(created));
                 self.report(Done::Created { file, result });
             }
@@ -279,13 +262,16 @@ impl Writer {
     }
 
     fn publish(&mut self, token: FileToken, final_path: &Path, home: Option<u64>) -> Result<(), DiskCause> {
-        let sync = self.sync_on_publish;
+        let RealDiskConfig { sync_on_publish: sync, permissions, .. } = self.config;
         let file = self.file_in_place(token)?;
         file.cut();
         if let Some(home) = home
             && final_path.parent().and_then(open_file::file_system).is_none()
         {
             open_file::restore_directory_of(final_path, home)?;
+        }
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
         }
         if sync {
             file.sync_bytes()?;

@@ -67,6 +67,22 @@ fn write(mode: WriteMode, lengths: &[usize]) -> u64 {
     disk.copied_bytes()
 }
 
+#[test]
+fn published_files_have_the_configured_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = Directory::default();
+    for permissions in [0o440, 0o664] {
+        let config = RealDiskConfig { permissions: Some(permissions), ..RealDiskConfig::default() };
+        let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
+        let (open, closed) = (directory.path.join("file.open"), directory.path.join(format!("{permissions:o}")));
+        let file = disk.create(&open, NewFile::default());
+        disk.publish(file, &closed, 0);
+        wait(&mut disk, 2);
+        let mode = std::fs::metadata(&closed).expect("the file is there").permissions().mode();
+        assert_eq!(mode & 0o777, permissions);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
