@@ -34,6 +34,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     }
     let hands_over = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
     configuration.storage.check(hands_over, configuration.run.keep, faults);
+    super::run::check_pipe(configuration, faults);
     required_fields(&configuration.run.required_fields, faults);
     super::alarms::check_alarms(&configuration.alarm, &configuration.alarms, &configuration.logbook, faults);
     super::alarms::check_control(&configuration.control, faults);

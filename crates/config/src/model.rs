@@ -113,6 +113,11 @@ impl Configuration {
         !self.gateway.is_empty() || !self.flow.is_empty()
     }
 
+    /// Whether accepted events go to a disk: as run files, or as files of events.
+    pub const fn writes_to_disk(&self) -> bool {
+        self.run.write && self.storage.pipe.is_none()
+    }
+
     /// Copies the values of renamed keys to their new keys, and warns.
     pub(super) fn adopt_renamed(&mut self) {
         if let Some(drain) = self.run.drain.take() {

@@ -1,7 +1,7 @@
 //! `[run]` and `[storage]`: where a run is written, when it ends, what it checks, and how run files get onto the disk.
 //! The key `black_box` of a source is here as well: it says how much of the last bytes is written after an incident.
 
-use super::model::any_port;
+use super::model::{Configuration, any_port};
 use super::parse::Faults;
 use super::source::SourceSection;
 use crate::quantity::{Bytes, Time};
@@ -181,6 +181,10 @@ pub struct StorageSection {
     /// `keep`. Before the end of the run distinguish the files by their arrival time: a builder unit that restarts
     /// continues the numbers of the files that it finds.
     pub hand_over: Option<PathBuf>,
+    /// A FIFO, or else a Unix socket that is created, to which accepted events are written in place of run files
+    /// ([pipe.md](pipe.md)). With several builder units or input queues of gateways each has its own: its name is appended,
+    /// `.bu0` for example.
+    pub pipe: Option<PathBuf>,
     /// With less free space than this on one of its disks a builder unit or gateway writes no more events. The run waits,
     /// as with a full disk. What is already built at the end of the run is written nevertheless.
     pub least_free: Option<Bytes>,
@@ -219,6 +223,7 @@ impl Default for StorageSection {
             preallocate: false,
             more_outputs: Vec::new(),
             hand_over: None,
+            pipe: None,
             least_free: None,
             resume_free: None,
             start_free: START_FREE,
@@ -289,6 +294,40 @@ impl TransferSection {
             return Err(("at_once", "1 to 64 run files at once"));
         }
         Ok(())
+    }
+}
+
+/// Checks that nothing is asked of run files where there are none.
+pub(super) fn check_pipe(configuration: &Configuration, faults: &mut Faults) {
+    let Configuration { run, storage, .. } = configuration;
+    if storage.pipe.is_none() {
+        return;
+    }
+    let of_files = [
+        ("run.keep", run.keep.is_some()),
+        ("run.segment_events", run.segment_events.is_some()),
+        ("run.segment_time", run.segment_time.is_some()),
+        ("storage.more_outputs", !storage.more_outputs.is_empty()),
+        ("storage.hand_over", storage.hand_over.is_some()),
+        ("storage.preallocate", storage.preallocate),
+        ("storage.file_mode", storage.file_mode.is_some()),
+        ("storage.checksums", storage.checksums),
+        ("storage.compress", storage.compress != Compression::default()),
+        ("storage.transfer", storage.transfer.is_some()),
+        ("stream", !configuration.stream.is_empty()),
+    ];
+    for (key, _) in of_files.into_iter().filter(|&(_, is_given)| is_given) {
+        faults.add(key, "that is for run files, and with `pipe` of [storage] there are none: leave it out");
+    }
+    if run.acknowledge == AcknowledgementLevel::Synced || run.sync == SyncChoice::Batch {
+        let key = if run.sync == SyncChoice::Batch { "run.sync" } else { "run.acknowledge" };
+        faults.add(key, "a pipe cannot be synced: leave it out");
+    }
+    if configuration.file_based.is_some() || !run.write {
+        faults.add(
+            "storage.pipe",
+            "events go to one place: leave out `pipe`, or [file_based] and `write = false` of [run]",
+        );
     }
 }
 

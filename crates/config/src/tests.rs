@@ -308,6 +308,8 @@ fn a_transfer_says_what_it_takes_and_deletes_nothing_beside() {
         (&format!("[run]\nkeep = \"1GiB\"\n{command}"), "storage.transfer", "`delete`"),
         ("[storage]\nfile_mode = \"0o440\"", "storage.file_mode", "three octal digits"),
         ("[storage]\nfile_mode = \"490\"", "storage.file_mode", "three octal digits"),
+        ("[storage]\npipe = \"events\"\ncompress = \"lz4\"", "storage.compress", "there are none"),
+        ("[run]\nacknowledge = \"synced\"\n[storage]\npipe = \"events\"", "run.acknowledge", "cannot be synced"),
     ] {
         let error = error(&with(text));
         assert!(error.key == key && error.message.contains(words), "{text}: {error}");

@@ -73,7 +73,9 @@ pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-pub use storage::{OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
+pub use storage::{
+    OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage, encode_record,
+};
 
 /// Something that a thread, or the simulator, turns.
 pub trait Drive {

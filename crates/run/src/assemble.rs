@@ -6,6 +6,7 @@ use super::feeder::{FeederNotes, RunningFeeder, Saver, save_black_boxes};
 use super::front_ends::FrontEndService;
 use super::gateway::{SystemPart, prepare_part};
 use super::handle::{Builders, RunBase, RunHandle};
+use super::pipe::Pipe;
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, ThreadPlacement, disk_thread,
     make_room_for_descriptors, pool_of,
@@ -176,20 +177,7 @@ impl Workshop<'_> {
         let node = NodeId::builder(index);
         let config = self.resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
-        let sink: Option<Box<dyn EventSink>> = match self.resolved.storage(index, epoch()) {
-            None => self.filing(index, &name)?.map(|filing| Box::new(filing) as Box<dyn EventSink>),
-            Some(storage) => {
-                let config = self.resolved.run_files().disk_config(disk_thread(&name), &storage);
-                let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
-                let disk = disk.map_err(system(format!("{name}: disk thread")))?;
-                let records = self.spare_pool(PoolConfig::anonymous(
-                    &pool_of(&name, Purpose::Records),
-                    RECORDS_BLOCK,
-                    RECORDS_BLOCKS,
-                ))?;
-                Some(Box::new(Storage::new(disk, storage, records)))
-            }
-        };
+        let sink = self.sink(index, &name)?;
         let (mut filtering, others) = self.filtering(&name, config.builder.slots)?;
         if let Some(output) = self.resolved.monitoring_output(index) {
             filtering = filtering.with_keeper(Box::new(archive.line(node, output, self.resolved.streams())));
@@ -199,6 +187,23 @@ impl Workshop<'_> {
         // In good time before the event manager drops what is left.
         let drive = drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2);
         Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
+    }
+
+    /// What takes the accepted events of a builder unit; none where they are only built.
+    fn sink(&self, index: u16, name: &str) -> Result<Option<Box<dyn EventSink>>, RunError> {
+        let records =
+            || self.spare_pool(PoolConfig::anonymous(&pool_of(name, Purpose::Records), RECORDS_BLOCK, RECORDS_BLOCKS));
+        if let Some((path, config)) = self.resolved.pipe(index, epoch()) {
+            let error = system(format!("{name}: {}", path.display()));
+            return Ok(Some(Box::new(Pipe::new(path, config, records()?).map_err(error)?)));
+        }
+        let Some(storage) = self.resolved.storage(index, epoch()) else {
+            return Ok(self.filing(index, name)?.map(|filing| Box::new(filing) as Box<dyn EventSink>));
+        };
+        let config = self.resolved.run_files().disk_config(disk_thread(name), &storage);
+        let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
+        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
+        Ok(Some(Box::new(Storage::new(disk, storage, records()?))))
     }
 
     /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.

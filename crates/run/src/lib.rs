@@ -39,6 +39,7 @@ mod handle;
 mod histograms;
 mod logbook;
 pub mod monitoring;
+mod pipe;
 mod placement;
 mod plugins;
 mod record;

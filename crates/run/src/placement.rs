@@ -244,7 +244,7 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     }
     for builder in &configuration.builder {
         items.extend((!shared).then(|| thread(builder.name.clone(), None)));
-        items.extend(configuration.run.write.then(|| thread(disk_thread(&builder.name), None)));
+        items.extend(configuration.writes_to_disk().then(|| thread(disk_thread(&builder.name), None)));
     }
     let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
     items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));

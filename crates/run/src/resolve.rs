@@ -442,12 +442,20 @@ impl Resolved {
         self.configuration.streams().names().collect()
     }
 
-    /// How a builder unit writes; none where it does not.
+    /// How a builder unit writes run files; none where it does not.
     pub(super) fn storage(&self, index: u16, epoch: Utc) -> Option<StorageConfig> {
+        let writes_run_files = self.configuration.writes_to_disk() && self.configuration.file_based.is_none();
+        writes_run_files.then(|| self.writer(index, epoch))
+    }
+
+    /// The pipe of a builder unit, and what it writes; none where it does not write to a pipe.
+    pub(super) fn pipe(&self, index: u16, epoch: Utc) -> Option<(PathBuf, StorageConfig)> {
+        let path = self.run_files().pipe(&self.configuration.builder[usize::from(index)].name)?;
+        Some((path, self.writer(index, epoch)))
+    }
+
+    fn writer(&self, index: u16, epoch: Utc) -> StorageConfig {
         let run = &self.configuration.run;
-        if !run.write || self.configuration.file_based.is_some() {
-            return None;
-        }
         let section = &self.configuration.builder[usize::from(index)];
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
@@ -467,7 +475,7 @@ impl Resolved {
             format: SourceFormat::FILTER_RESULT,
             name: "filter".to_owned(),
         });
-        Some(StorageConfig {
+        StorageConfig {
             epoch,
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
             level: self.level(),
@@ -477,7 +485,7 @@ impl Resolved {
                 section.output.clone().unwrap_or_else(|| run.output.clone()),
                 &self.configuration.streams(),
             )
-        })
+        }
     }
 
     /// Where the run directories are in which a builder unit keeps what its filter counts; none without a filter, or where nothing

@@ -65,6 +65,17 @@ impl<'a> RunFiles<'a> {
         }
     }
 
+    /// The pipe of the writer of this name: each has its own.
+    pub(super) fn pipe(&self, writer: &str) -> Option<PathBuf> {
+        let path = self.configuration.storage.pipe.as_ref()?;
+        if self.writers == 1 {
+            return Some(path.clone());
+        }
+        let mut path = path.clone().into_os_string();
+        path.push(format!(".{writer}"));
+        Some(path.into())
+    }
+
     fn give_up_after(&self) -> Duration {
         self.configuration.timeouts.drain.0 / 2
     }

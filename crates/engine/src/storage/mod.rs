@@ -30,7 +30,8 @@ use ropewalk_terms::{
     StreamSet, Utc,
 };
 use ropewalk_wire::run_file::{
-    CHECKSUM_EXTENSION, ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource,
+    CHECKSUM_EXTENSION, ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, IndexEntry,
+    MissingSource,
 };
 use segment::{Closed, Places, SegmentWriter, Series};
 use std::collections::VecDeque;
@@ -151,28 +152,12 @@ impl<D: Disk> Storage<D> {
         if !streams.iter().all(|stream| series[usize::from(stream.0)].ready(now, tools)) {
             return Filed::NoRoom;
         }
-        let head = event.head(self.incarnation);
-        let (missing, entries) = (Counted::new(event.missing()), Counted::new(event.entries()));
-        let needed = EventRecordEncoder::head_bytes(missing.len(), entries.len());
-        if self.scratch.len() < needed {
-            self.scratch.resize(needed, 0);
-        }
-        // What has room in the buffer and cannot be encoded is longer than a record may be.
-        let Ok(mut encoder) = EventRecordEncoder::begin(&mut self.scratch, &head, missing, entries) else {
-            return Filed::Refused(Cause::TooLarge);
+        let Tools { staging, pieces, .. } = tools;
+        let (length, index) = match encode_record(event, self.incarnation, &mut self.scratch, staging, pieces) {
+            Ok(encoded) => encoded,
+            Err(filed) => return filed,
         };
-        let is_staged = stage(&mut tools.staging, &self.scratch[..encoder.head_length()], &mut tools.pieces);
-        if !is_staged || !event.payloads(&mut encoder, &mut tools.staging, &mut tools.pieces) {
-            tools.pieces.clear();
-            return Filed::NoRoom;
-        }
-        let (length, index) = (encoder.record_length() as u64, encoder.index_entry(0));
-        let tail = encoder.finish().ok().and_then(|tail| tools.staging.write(tail.as_bytes()));
-        let ticket = tail.and_then(|tail| {
-            tools.pieces.push(tail);
-            self.copies.enter(slot, streams.len() as u8)
-        });
-        let Some(ticket) = ticket else {
+        let Some(ticket) = self.copies.enter(slot, streams.len() as u8) else {
             tools.pieces.clear();
             return Filed::NoRoom;
         };
@@ -190,7 +175,7 @@ impl<D: Disk> Storage<D> {
             } else {
                 &mut tools.pieces
             };
-            series[usize::from(stream.0)].add(ticket, head.key, index, length, pieces);
+            series[usize::from(stream.0)].add(ticket, index.key, index, length, pieces);
         }
         Filed::Taken
     }
@@ -633,6 +618,42 @@ fn entry(meta: &FragmentMeta) -> FragmentEntry {
         trigger_type: meta.trigger_type,
         length: meta.length,
     }
+}
+
+/// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads referenced or
+/// copied as the event has them. `scratch` grows to the longest head. Returns the record's length in bytes and its index entry,
+/// as if the record were at offset 0.
+///
+/// # Errors
+/// [`Filed::NoRoom`] if the staging pool is empty; [`Filed::Refused`] if the event is longer than a record may be. `pieces` is empty
+/// then.
+pub fn encode_record(
+    event: &impl Recorded,
+    incarnation: Incarnation,
+    scratch: &mut Vec<u8>,
+    staging: &mut Staging,
+    pieces: &mut Vec<Slice>,
+) -> Result<(u64, IndexEntry), Filed> {
+    pieces.clear();
+    let head = event.head(incarnation);
+    let (missing, entries) = (Counted::new(event.missing()), Counted::new(event.entries()));
+    let needed = EventRecordEncoder::head_bytes(missing.len(), entries.len());
+    if scratch.len() < needed {
+        scratch.resize(needed, 0);
+    }
+    // What has room in the buffer and cannot be encoded is longer than a record may be.
+    let mut encoder =
+        EventRecordEncoder::begin(scratch, &head, missing, entries).map_err(|_| Filed::Refused(Cause::TooLarge))?;
+    let head_length = encoder.head_length();
+    if stage(staging, &scratch[..head_length], pieces) && event.payloads(&mut encoder, staging, pieces) {
+        let encoded = (encoder.record_length() as u64, encoder.index_entry(0));
+        if let Some(tail) = encoder.finish().ok().and_then(|tail| staging.write(tail.as_bytes())) {
+            pieces.push(tail);
+            return Ok(encoded);
+        }
+    }
+    pieces.clear();
+    Err(Filed::NoRoom)
 }
 
 /// An iterator whose length was counted beforehand.

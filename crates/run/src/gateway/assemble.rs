@@ -5,6 +5,7 @@ use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
 use super::inputs::{self, Inputs, Queue, carrier};
 use crate::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::handle::{Builders, RunBase, RunHandle};
+use crate::pipe::Pipe;
 use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
 use crate::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use crate::transfer::TransferService;
@@ -209,7 +210,7 @@ fn threads(configuration: &Configuration) -> Vec<String> {
     let mut names = Vec::new();
     for queue in inputs::queues(configuration) {
         let name = queue.name();
-        names.extend(configuration.run.write.then(|| disk_thread(&name)));
+        names.extend(configuration.writes_to_disk().then(|| disk_thread(&name)));
         match queue.gateway.architecture {
             Architecture::RunToCompletion => names.push(name),
             Architecture::Threads => names.extend([receiving_thread(&name), sending_thread(&name)]),
@@ -312,7 +313,7 @@ impl Assembly<'_> {
 
     /// What watches the disks and transfers closed files.
     fn keep_files(&mut self, part: &SystemPart) -> Result<(), RunError> {
-        if !self.configuration.run.write {
+        if !self.configuration.writes_to_disk() {
             return Ok(());
         }
         let section = &self.configuration.storage;
@@ -487,13 +488,18 @@ impl Assembly<'_> {
             return Ok(None);
         }
         let (name, config) = (queue.name(), self.storage_config(queue));
-        let disk = RunFiles::of(self.configuration).disk_config(disk_thread(&name), &config);
-        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
-        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
         // Fragments are copied into records: what is on its way to the disk lies here.
         let (block, least) = RECORDS_MEMORY;
         let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
         let records = Staging::new(pool(&format!("{name}-records"), (block, blocks))?);
+        let files = RunFiles::of(self.configuration);
+        if let Some(path) = files.pipe(&name) {
+            let error = system(format!("{name}: {}", path.display()));
+            return Ok(Some(Box::new(Pipe::new(path, config, records).map_err(error)?)));
+        }
+        let disk = files.disk_config(disk_thread(&name), &config);
+        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
+        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
         Ok(Some(Box::new(Storage::new(disk, config, records))))
     }
 

@@ -16,6 +16,7 @@ mod felix;
 mod filtering;
 mod gathering;
 mod numbering;
+mod pipe;
 mod restarts;
 #[path = "../support/mod.rs"]
 mod support;
