@@ -15,8 +15,12 @@ mod entrances;
 mod felix;
 mod filtering;
 mod gathering;
+mod limits;
+mod networks;
 mod numbering;
 mod restarts;
+mod run_control;
 #[path = "../support/mod.rs"]
 mod support;
+mod tap;
 mod transfer;
