@@ -4,7 +4,6 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Counts what is asked for while `COUNTING`, on threads that did not opt out.
@@ -14,8 +13,10 @@ pub(crate) static COUNTING: AtomicBool = AtomicBool::new(false);
 pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static FIRST_SIZES: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
-/// Where it is set, threads alone are counted whose names begin so.
-pub(crate) static NAMED: OnceLock<&str> = OnceLock::new();
+/// Where it is set, only the threads of gateways are counted, whose names begin with [`GATEWAY`].
+pub(crate) static GATEWAYS_ALONE: AtomicBool = AtomicBool::new(false);
+/// The name of gateways in these tests begins so.
+const GATEWAY: &str = "gw";
 
 thread_local! {
     /// The thread is the test's own and not a data thread.
@@ -23,7 +24,7 @@ thread_local! {
 }
 
 fn note(size: usize) {
-    if COUNTING.load(Ordering::Relaxed) && !OUTSIDE.try_with(Cell::get).unwrap_or(true) && is_named() {
+    if COUNTING.load(Ordering::Relaxed) && !OUTSIDE.try_with(Cell::get).unwrap_or(true) && is_counted() {
         let before = ALLOCATIONS.fetch_add(1, Ordering::Relaxed) as usize;
         if let Some(place) = FIRST_SIZES.get(before) {
             place.store(size, Ordering::Relaxed);
@@ -32,8 +33,9 @@ fn note(size: usize) {
 }
 
 /// Whether threads of this name are counted.
-fn is_named() -> bool {
-    NAMED.get().is_none_or(|begin| std::thread::current().name().is_some_and(|name| name.starts_with(begin)))
+fn is_counted() -> bool {
+    !GATEWAYS_ALONE.load(Ordering::Relaxed)
+        || std::thread::current().name().is_some_and(|name| name.starts_with(GATEWAY))
 }
 
 // SAFETY: every call is handed on to the system's allocator unchanged; counting touches atomics and a thread-local

@@ -15,9 +15,13 @@ mod entrances;
 mod felix;
 mod filtering;
 mod gathering;
+mod limits;
+mod networks;
 mod numbering;
 mod pipe;
 mod restarts;
+mod run_control;
 #[path = "../support/mod.rs"]
 mod support;
+mod tap;
 mod transfer;

@@ -1,7 +1,6 @@
 //! Push systems in whole runs, over loopback: from emulated sources to decisions and run files.
 
-mod support;
-
+use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::parse;
 use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::SizeDistribution;
@@ -15,7 +14,6 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-use support::{Held, TemporaryDirectory};
 
 const SOURCES: u16 = 9;
 const PACKING: u16 = 5;
@@ -142,7 +140,7 @@ fn every_event_is_built_decided_and_written_whoever_gathers_it() {
                     let mut banks = Vec::new();
                     sources.append_banks(source, key.number(), &mut banks);
                     let (found, _) = event.fragments[&(700 + u32::from(source))];
-                    assert_eq!(found, support::hash(&banks), "{gather}: event {key}, source {source}");
+                    assert_eq!(found, crate::support::hash(&banks), "{gather}: event {key}, source {source}");
                 }
             }
         }

@@ -1,11 +1,10 @@
-//! What limits real runs, provoked on this machine, and the sentence that says so. Simulated runs provoke the rest (`simulated/limits.rs`).
+//! What limits real runs, provoked on this machine, and the sentence that says so. Simulated runs provoke the rest
+//! (`crates/engine/tests/simulated/limits.rs`).
 
-mod support;
-
+use crate::support::{FrontEnd, OwnDisk, PATIENCE, Run, Setup};
 use ropewalk_monitor::bottleneck::{Finder, Finding, Limit};
 use ropewalk_terms::Counter;
 use std::time::{Duration, Instant};
-use support::{FrontEnd, OwnDisk, PATIENCE, Run, Setup};
 
 /// Looks as whoever serves the run does, until it is said that this limits it.
 fn wait_for(run: &Run, limit: Limit) -> Finding {

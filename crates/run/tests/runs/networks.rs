@@ -1,7 +1,6 @@
 //! Boards that send to a multicast group, or straight over IP, in whole runs.
 
-mod support;
-
+use crate::support::{Run, TemporaryDirectory, wait_for};
 use ropewalk_config::parse;
 use ropewalk_run::launch;
 use ropewalk_terms::EventKey;
@@ -9,7 +8,6 @@ use ropewalk_tools::RunIndex;
 use rustix::net::{AddressFamily, Protocol, RawProtocol, SendFlags, SocketFlags, SocketType, sendto, socket_with};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
-use support::{Run, TemporaryDirectory, wait_for};
 
 const EVENTS: u32 = 200;
 const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 77, 1, 9), 9471);

@@ -1,8 +1,7 @@
 //! A gateway in a host of its own, with rings of its network card and several input queues: sources, trigger and nodes are
 //! at the other end of a cable.
 
-mod support;
-
+use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::{Configuration, parse};
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::cable::{CARD, Cable, Host};
@@ -11,7 +10,6 @@ use ropewalk_run::{RunHandle, RunSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use support::{Held, TemporaryDirectory};
 
 /// Events of the flow that is written.
 const EVENTS: u64 = 2000;
@@ -168,7 +166,7 @@ fn sets_that_wait_are_moved_out_of_a_ring_before_it_stops_in_front_of_them() {
             let mut banks = Vec::new();
             emulated.append_banks(source, key.number(), &mut banks);
             let (found, _) = event.fragments[&(700 + u32::from(source))];
-            assert_eq!(found, support::hash(&banks), "event {key}, source {source}");
+            assert_eq!(found, crate::support::hash(&banks), "event {key}, source {source}");
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Whatever can be wrong with a packet, in a whole run over loopback: the test is the sources. Each has its name in the account,
 //! and the files say which source an event lacks, and why.
 
-mod support;
-
+use crate::support::{Held, TemporaryDirectory};
 use ropewalk_config::parse;
 use ropewalk_run::gateway::{FlowSummary, SystemPart, WaitingSummary, launch_part};
 use ropewalk_run::{RunHandle, RunSummary};
@@ -12,7 +11,6 @@ use ropewalk_wire::mep::encode_mep;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use support::{Held, TemporaryDirectory};
 
 /// Events in a packet, their partition, and the run's first one.
 const PACKING: usize = 5;

@@ -1,12 +1,8 @@
 //! The threads of a gateway allocate nothing between start and stop, however it divides its work among them: run files that
 //! are opened, closed and deleted included. Emulated nodes may.
-//!
-//! A binary of its own, because it replaces the allocator by one that counts.
 
-#[path = "../../engine/tests/support/counting.rs"]
-mod counting;
-
-use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, NAMED, OUTSIDE};
+use crate::alone;
+use crate::counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
 use ropewalk_config::parse;
 use ropewalk_engine::tap::EventSelection;
 use ropewalk_run::RunHandle;
@@ -48,7 +44,7 @@ fn await_written(handle: &RunHandle, more: u64) {
 #[test]
 fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_two() {
     OUTSIDE.set(true);
-    NAMED.set("gw0").expect("once");
+    let _alone = alone(true);
     for architecture in ["run_to_completion", "threads"] {
         let output = std::env::temp_dir().join(format!("ropewalk-push-allocation-{}", std::process::id()));
         let text = configuration(&output, architecture);

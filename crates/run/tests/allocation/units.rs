@@ -1,12 +1,8 @@
 //! Data threads allocate nothing between start and stop: connections that come and go, run files that are opened,
 //! closed and deleted included; and those of a link card, its emulator's too.
-//!
-//! A binary of its own, because it replaces the allocator by one that counts.
 
-#[path = "../../engine/tests/support/counting.rs"]
-mod counting;
-
-use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
+use crate::alone;
+use crate::counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
 use ropewalk_config::parse;
 use ropewalk_engine::tap::EventSelection;
 use ropewalk_flow::control::RunPhase;
@@ -16,12 +12,9 @@ use ropewalk_wire::{fed, ferol};
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::Ordering;
-use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// All threads are counted together: the tests take turns.
-static ALONE: Mutex<()> = Mutex::new(());
 
 const SOURCES: u32 = 4;
 
@@ -137,7 +130,7 @@ fn count_until(handle: &RunHandle, events: u64) -> u64 {
 #[test]
 fn a_card_is_written_and_read_and_built_without_an_allocation() {
     OUTSIDE.set(true);
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone(false);
     let output = std::env::temp_dir().join(format!("ropewalk-allocation-card-{}", std::process::id()));
     let mut text = units(&output);
     // Chunks of several pieces, with every fault by which a card's reader has more to do.
@@ -163,7 +156,7 @@ fn a_card_is_written_and_read_and_built_without_an_allocation() {
 #[test]
 fn data_threads_allocate_nothing_while_data_flow() {
     OUTSIDE.set(true);
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone(false);
     let output = std::env::temp_dir().join(format!("ropewalk-allocation-{}", std::process::id()));
     let configuration = parse("allocation", &configuration(&output), &|_| None).expect("a good configuration");
     let mut handle = launch(&configuration, None).expect("a run on loopback");

@@ -1,9 +1,8 @@
 //! Front ends under run control: programs in C, in Python and of the test's own, started and stopped again and again.
 //!
-//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test run_control -- --nocapture` takes so many runs in a row.
+//! `ROPEWALK_RUNS=200 cargo test --release -p ropewalk-run --test runs run_control -- --nocapture` takes so many runs in a row.
 
-mod support;
-
+use crate::support::{Manner, OwnFrontEnd, PATIENCE, Program, TemporaryDirectory, free_address, wait_for};
 use ropewalk_config::{Configuration, parse, read};
 use ropewalk_engine::{FrontEndState, FrontEndsAccount};
 use ropewalk_flow::control::front_ends::FrontEndPhase;
@@ -11,7 +10,6 @@ use ropewalk_run::{FrontEndService, RunHandle, RunSummary, launch_with};
 use ropewalk_terms::{EventKey, SourceId};
 use ropewalk_tools::{RunIndex, readings};
 use std::time::{Duration, Instant};
-use support::{Manner, OwnFrontEnd, PATIENCE, Program, TemporaryDirectory, free_address, wait_for};
 
 /// Triggers in a second.
 const RATE: f64 = 10_000.0;

@@ -1,0 +1,21 @@
+//! Data threads allocate nothing between start and stop.
+//!
+//! A binary of its own, because it replaces the allocator by one that counts.
+
+#[path = "../../../engine/tests/support/counting.rs"]
+mod counting;
+mod gateways;
+mod units;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// All threads are counted together: the tests take turns.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Waits until no other test counts. Then either the threads of gateways alone are counted, or all but those that opted out.
+fn alone(is_of_gateways: bool) -> MutexGuard<'static, ()> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    counting::GATEWAYS_ALONE.store(is_of_gateways, Ordering::Relaxed);
+    alone
+}
