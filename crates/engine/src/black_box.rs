@@ -10,7 +10,6 @@
 
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::FrameCounts;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::message::FragmentFlags;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -131,7 +130,7 @@ impl Recording {
     /// Of a stream what there is from the first frame's begin on, in two pieces, and what the connection began with.
     pub fn stream(&self) -> [&[u8]; 3] {
         let mut frames = self.arrivals.iter().filter_map(|arrival| arrival.frame);
-        let frame = frames.find(|&frame| frame >= self.begin && !is_planted(Flaw::RecordingUnframed));
+        let frame = frames.find(|&frame| frame >= self.begin);
         let begin = frame.unwrap_or(self.begin);
         let [first, second] = self.pieces(begin, self.end);
         [&self.greeting, first, second]
@@ -227,7 +226,6 @@ impl BlackBox {
             let flags = fragment.meta.flags;
             match fragment.meta.missing_cause() {
                 Some(cause) => Some(cause.name()),
-                None if is_planted(Flaw::IncidentUnnoticed) => None,
                 None if flags.contains(FragmentFlags::CRC_ERROR) => Some("crc_error"),
                 None if flags.contains(FragmentFlags::LENGTH_MISMATCH) => Some("length_mismatch"),
                 None if flags.contains(FragmentFlags::MALFORMED) => Some("malformed"),
@@ -299,6 +297,9 @@ impl RecordingLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_flow::messages::FragmentMeta;
+    use ropewalk_memory::Payload;
+    use ropewalk_terms::Cause;
     use std::net::{IpAddr, Ipv4Addr};
 
     const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
@@ -385,6 +386,24 @@ mod tests {
         black_box.hand_over(at(10_006));
         let saved = line.take_next().expect("it was handed over");
         assert_eq!((saved.incident(), saved.datagrams().count()), (Some(("sync_lost", at(10_006))), 1));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_fragment_is_an_incident() {
+        for (flag, incident) in [
+            (FragmentFlags::CRC_ERROR, Some("crc_error")),
+            (FragmentFlags::LENGTH_MISMATCH, Some("length_mismatch")),
+            (FragmentFlags::FRAMES_MISSING, Some("frames_missing")),
+            (FragmentFlags::default(), None),
+        ] {
+            let (mut black_box, mut line) = BlackBox::new(SourceId(7), config(100));
+            black_box.record(at(0), FROM, &[1]);
+            let meta = FragmentMeta { flags: flag, ..FragmentMeta::missing(SourceId(7), Cause::Late) };
+            let fragment = Received { meta, restarts: false, payload: Payload::default() };
+            black_box.look(at(0), &[fragment], &FrameCounts::NONE);
+            black_box.hand_over(at(0));
+            assert_eq!(line.take_next().and_then(|saved| saved.incident()), incident.map(|what| (what, at(0))));
+        }
     }
 
     #[test]

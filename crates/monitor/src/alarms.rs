@@ -28,7 +28,6 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{COUNTERS, Counter, Instant, Utc};
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
@@ -270,15 +269,14 @@ impl Alarm {
     fn next(&self, holds: bool, now: Instant) -> State {
         let is_due = |since: Instant| now.since(since) >= self.rule.hold;
         match (self.state, holds) {
-            (State::Normal, true) if self.rule.hold.is_zero() || is_planted(Flaw::AlarmHoldIgnored) => State::Active,
+            (State::Normal, true) if self.rule.hold.is_zero() => State::Active,
             (State::Normal, true) => State::Pending,
             (State::Pending, true) if is_due(self.since) => State::Active,
             (State::Pending | State::Acknowledged, false) => State::Normal,
-            (State::Active, false) if self.rule.is_latched && !is_planted(Flaw::LatchForgotten) => State::Latched,
+            (State::Active, false) if self.rule.is_latched => State::Latched,
             (State::Active, false) => State::Normal,
             // It was raised and nobody knows: whether it was over in between does not matter.
             (State::Latched, true) => State::Active,
-            (State::Acknowledged, true) if is_planted(Flaw::AcknowledgedAgain) => State::Active,
             (state, _) => state,
         }
     }
@@ -438,7 +436,7 @@ impl Alarms {
     /// Alarms to be shown: raised, or over and not acknowledged, and not shelved; the worst first.
     pub fn shown(&self) -> Vec<&Alarm> {
         let is_raised = |alarm: &&Alarm| !matches!(alarm.state, State::Normal | State::Pending);
-        let is_hidden = |alarm: &Alarm| alarm.shelved_until.is_some() && !is_planted(Flaw::ShelvedAlarmShown);
+        let is_hidden = |alarm: &Alarm| alarm.shelved_until.is_some();
         let mut shown: Vec<_> = self.alarms.iter().filter(is_raised).filter(|alarm| !is_hidden(alarm)).collect();
         shown.sort_by_key(|alarm| core::cmp::Reverse(alarm.rule.severity));
         shown

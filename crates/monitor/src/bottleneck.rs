@@ -16,7 +16,6 @@ mod tests;
 use core::time::Duration;
 use std::sync::Arc;
 
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Counter, Instant, NodeId, Role};
 use serde::{Deserialize, Serialize};
 
@@ -215,7 +214,7 @@ fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
 fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent_for = |source: &SourceSample| view.activity.silent_for(source.source).unwrap_or_default();
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
-        let is_read = rates.back_pressure_share < HELD_BACK || is_planted(Flaw::HeldBackCalledSilent);
+        let is_read = rates.back_pressure_share < HELD_BACK;
         silent_for(source) >= SILENT && is_read
     };
     if view.sources().all(|(source, rates)| is_silent(source, rates)) {
@@ -369,10 +368,7 @@ fn greatest<'a>(
     share: impl Fn(&NodeRates) -> Option<f64>,
     least: f64,
 ) -> Option<(&'a NodeRates, f64)> {
-    let mut shares = nodes.filter_map(|rates| Some((rates, share(rates)?)));
-    if is_planted(Flaw::NeighbourBlamed) {
-        return shares.find(|&(_, share)| share >= least);
-    }
+    let shares = nodes.filter_map(|rates| Some((rates, share(rates)?)));
     shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).filter(|&(_, share)| share >= least)
 }
 
@@ -532,7 +528,7 @@ impl Finder {
         let time = sample.time;
         let found = self.last.as_ref().and_then(|before| find(before, &sample, &self.activity));
         let is_another = self.last.as_ref().is_some_and(|before| before.run != sample.run);
-        if is_another && !is_planted(Flaw::LastRunsFinding) {
+        if is_another {
             (self.shown, self.next) = (None, None);
         }
         self.last = Some(sample);
@@ -548,7 +544,7 @@ impl Finder {
             return;
         }
         let since = self.next.as_ref().filter(|(next, _)| is_same(next)).map_or(time, |&(_, since)| since);
-        if time.since(since) >= HOLD || is_planted(Flaw::FindingNotHeld) {
+        if time.since(since) >= HOLD {
             (self.shown, self.next) = (Some(found), None);
         } else {
             self.next = Some((found, since));

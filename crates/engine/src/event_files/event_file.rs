@@ -4,7 +4,6 @@
 use ropewalk_io::disk::{Completion, Disk, DiskCause, FileToken, NewFile};
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::frd::FILE_HEADER_BYTES;
 use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +71,7 @@ impl EventFile {
         // A document that has its name without a file in `open` is one of a file that has its name, too: so the next life tells
         // what counts.
         self.account.flush(now, disk, self.raw.is_written());
-        let may_have_its_name = self.account.is_done() || is_planted(Flaw::FileBeforeItsDocument);
+        let may_have_its_name = self.account.is_done();
         self.raw.flush(now, disk, may_have_its_name);
     }
 
@@ -88,7 +87,7 @@ impl EventFile {
 
     /// Whether its events count as written: a file without its name is no filter unit's.
     pub(super) fn has_reached(&self) -> bool {
-        self.is_done() || is_planted(Flaw::UnnamedFileAcknowledged) && self.raw.is_written()
+        self.is_done() && self.raw.is_written()
     }
 
     pub(super) const fn is_with_disk(&self) -> bool {

@@ -20,7 +20,6 @@ use crate::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbe
 use event_file::{EventFile, WholeFile};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Cause, Incarnation, Instant, PoolAccount, RunNumber, StreamSet};
 use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, Version, checksum_of};
 use ropewalk_wire::run_file::run_directory_name;
@@ -561,7 +560,7 @@ impl Lumisections {
 
     /// The first one that no event comes for and whose files all have their names, with what was written in it.
     fn next_to_close(&self) -> Option<(u32, EndOfLumisection)> {
-        let is_ready = |open: &Open| open.unnamed == 0 || is_planted(Flaw::EndBeforeItsFiles);
+        let is_ready = |open: &Open| open.unnamed == 0;
         let (&lumisection, open) = self.open.iter().find(|(_, open)| open.total.is_some() && is_ready(open))?;
         let LumisectionTotal { events, lost } = open.total?;
         Some((lumisection, EndOfLumisection { total_events: events, lost_events: lost, ..open.written }))

@@ -422,9 +422,6 @@ impl<S: Dispatcher> FrontEnds<S> {
             }
             if is_pending(&self.dividings, source) {
                 self.block(now, endpoint, true, readout);
-                if is_planted(Flaw::SplitterMissed) {
-                    readout.set_being_read(now, source, true);
-                }
                 return;
             }
             if count < room.min(FRAME_BATCH) {

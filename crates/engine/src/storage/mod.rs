@@ -24,7 +24,6 @@ use ropewalk_flow::builder::EventView;
 use ropewalk_flow::messages::{FragmentFlags, FragmentMeta};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
     AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex,
     StreamSet, Utc,
@@ -164,11 +163,6 @@ impl<D: Disk> Storage<D> {
         let mut left = streams.len();
         for stream in streams.iter() {
             left -= 1;
-            if left == 0 && streams.len() > 1 && is_planted(Flaw::LastStreamForgotten) {
-                tools.pieces.clear();
-                self.copies.tell(ticket, Progress::Reached(AcknowledgementLevel::Synced), &mut Vec::new());
-                return Filed::Taken;
-            }
             let pieces = if left > 0 {
                 self.shared.extend_from_slice(&tools.pieces);
                 &mut self.shared
@@ -534,14 +528,10 @@ impl Copies {
             Ticket::Shared(place) => place,
         };
         let event = &mut self.shared[place as usize];
-        let is_first = event.least.is_none();
         let least = event.least.map_or(reached, |least| least.min(reached));
         (event.least, event.left) = (Some(least), event.left - 1);
-        let is_known = if is_planted(Flaw::FirstCopyAcknowledged) { is_first } else { event.left == 0 };
-        if is_known {
-            progress.push((event.slot, least));
-        }
         if event.left == 0 {
+            progress.push((event.slot, least));
             self.free.push(place);
         }
     }

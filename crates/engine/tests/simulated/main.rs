@@ -9,10 +9,14 @@
 //! filtering  where a filter sees what was received
 //! limits     what limits a run, and whether it is named
 //! memory     blocks that are held by little; strangers: connections that are no source's
+//! stand      one readout unit with boards; splitters: its frames are divided in other processes, which die and lie
+//! streams    run files of several streams; event_files: files for filter units; while disks fail and processes die
 //! ```
 
 mod builders;
 mod coordination;
+mod draw;
+mod event_files;
 mod filtering;
 mod front_end;
 mod limits;
@@ -20,7 +24,10 @@ mod memory;
 mod network;
 mod quiet;
 mod referee;
+mod splitters;
+mod stand;
 mod storage;
 mod strangers;
+mod streams;
 mod takeover;
 mod world;

@@ -1,7 +1,6 @@
 //! Which filter unit has which file, and when a file may be deleted.
 
 use core::time::Duration;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -189,16 +188,12 @@ impl Broker {
 
     /// A unit has written everything for its file.
     pub fn done(&mut self, now: Instant, unit: UnitId, work: Work) {
-        let is_any = is_planted(Flaw::StaleResultCommitted);
         match self.files.get(work.file) {
             Some(entry @ Entry { attempt, state: State::Given { unit: one, .. }, .. })
-                if is_any || (attempt, one) == (work.attempt, unit) =>
+                if (attempt, one) == (work.attempt, unit) =>
             {
                 self.idle.insert(unit, now);
                 self.files.put(work.file, Entry { state: State::Committing { retry: None }, ..entry });
-                if is_planted(Flaw::DeletedBeforeCommitted) {
-                    self.actions.push_back(BrokerAction::Delete { file: work.file });
-                }
                 self.actions.push_back(BrokerAction::Commit { work });
             }
             _ => self.counts.stale += 1,
@@ -222,7 +217,7 @@ impl Broker {
     pub fn lost(&mut self, unit: UnitId) {
         self.waiting.retain(|waiting| *waiting != unit);
         self.idle.remove(&unit);
-        if let Some(file) = self.files.of(unit).filter(|_| !is_planted(Flaw::LostFileForgotten)) {
+        if let Some(file) = self.files.of(unit) {
             self.give_back(file);
         }
     }

@@ -2,7 +2,6 @@
 
 use super::broker::FileId;
 use ropewalk_terms::Imbalance;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,11 +45,7 @@ impl Decided {
         self.processed += other.processed;
         self.accepted += other.accepted;
         for (&name, counts) in &other.streams {
-            let is_first = !self.streams.contains_key(&name);
-            let sum = self.streams.entry(name).or_default();
-            if is_first || !is_planted(Flaw::StreamOfFirstFileAlone) {
-                sum.add(counts);
-            }
+            self.streams.entry(name).or_default().add(counts);
         }
     }
 
@@ -174,7 +169,7 @@ impl Merger {
     /// What came of a file.
     pub fn decided(&mut self, file: FileId, account: &Decided) {
         if let Some(open) = self.open(file.lumisection)
-            && (open.files.insert(file.index) || is_planted(Flaw::FileAddedTwice))
+            && open.files.insert(file.index)
         {
             open.account.add_file(account);
         }

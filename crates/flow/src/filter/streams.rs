@@ -1,7 +1,6 @@
 //! Which streams take an accepted event, in which order they write events, and the account of each.
 
 use super::{FilterConfigError, StreamConfig, check};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{EventKey, StreamAccount, StreamIndex, StreamSet, TriggerBits};
 use ropewalk_wire::run_file::StreamName;
 use std::cmp::Reverse;
@@ -147,7 +146,7 @@ impl Stream {
         account.selected += 1;
         let before = account.selected - 1 + u64::from(*phase);
         let is_kept = before.is_multiple_of(u64::from(config.prescale));
-        account.prescaled_away += u64::from(!is_kept && !is_planted(Flaw::PrescaledUncounted));
+        account.prescaled_away += u64::from(!is_kept);
         is_kept
     }
 }
@@ -176,7 +175,7 @@ impl Ordering {
     /// are.
     pub fn release(&mut self, oldest: Option<EventKey>) -> Option<u32> {
         let &Reverse((key, slot)) = self.held.peek()?;
-        if oldest.is_some_and(|oldest| oldest < key) && !is_planted(Flaw::OrderingImpatient) {
+        if oldest.is_some_and(|oldest| oldest < key) {
             return None;
         }
         self.held.pop();

@@ -168,7 +168,7 @@ impl Assembly {
     fn count_refused(&mut self, cause: Cause) {
         let packets = &mut self.account.packets;
         match cause {
-            Cause::Duplicate => packets.duplicate += 1 + u64::from(is_planted(Flaw::PacketCountedTwice)),
+            Cause::Duplicate => packets.duplicate += 1,
             Cause::Late => packets.late += 1,
             Cause::Stale => packets.stale += 1,
             Cause::AfterStop => packets.after_stop += 1,
@@ -183,9 +183,6 @@ impl Assembly {
         let header = MepHeader::from_bytes(&header);
         if let Err(cause) = self.check(&header, packet) {
             self.note_absent(header.first_event, source, cause);
-            if is_planted(Flaw::WrongPacketBegins) {
-                let _ = self.slot_for(header.first_event, source, now);
-            }
             return Err(cause.into());
         }
         let run = self.newest_event() as u32;
@@ -301,7 +298,7 @@ impl Assembly {
             self.place_far(now)?;
         }
         let (set, ahead) = self.number_of(first_event)?;
-        if ahead > LONGEST_JUMP && !self.masking.covers(set, source) && !is_planted(Flaw::FarPacketBelieved) {
+        if ahead > LONGEST_JUMP && !self.masking.covers(set, source) {
             self.confirm(set, source)?;
             self.is_far = true;
             self.place_far(now)?;
@@ -328,7 +325,6 @@ impl Assembly {
             Known::Open(slot) => Ok(slot),
             Known::Complete => Err(Cause::Duplicate.into()),
             Known::Incomplete if self.window.had_come(set, source) => Err(Cause::Duplicate.into()),
-            Known::Incomplete if is_planted(Flaw::LatePacketReopens) => self.open(set, now),
             Known::Incomplete | Known::Past => Err(Cause::Late.into()),
             Known::Refused(cause) => Err(cause.into()),
             Known::New => self.open(set, now),
@@ -560,7 +556,7 @@ impl Assembly {
         let heard = if is_planted(Flaw::SetTimesOutUnheard) { now } else { self.heard.min(now) };
         while let Some((slot, deadline)) = self.oldest() {
             let is_due = deadline <= heard || self.patience.is_some_and(|patience| deadline.after(patience) <= now);
-            if !is_due || (is_planted(Flaw::LastSetNeverClosed) && self.ages.iter().nth(1).is_none()) {
+            if !is_due {
                 return;
             }
             self.close(slot, Cause::TimedOut);
@@ -571,8 +567,7 @@ impl Assembly {
     fn oldest(&self) -> Option<(u16, Instant)> {
         let slot = self.ages.oldest()?;
         let set = self.slots[usize::from(slot)].as_ref()?;
-        let is_wrong = is_planted(Flaw::TimeoutOfOpenSets);
-        Some((slot, if is_wrong { set.opened.after(self.timeout) } else { set.waits_until }))
+        Some((slot, set.waits_until))
     }
 
     /// Sets that are begun from now on wait so long for their packets. Those in assembly wait as long as they were to, but no longer than one

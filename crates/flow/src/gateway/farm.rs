@@ -372,7 +372,7 @@ impl Farm {
         account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
         match flow.config.output {
             Output::Stream => held.leaving += 1,
-            Output::Storage if ruling.accept || is_planted(Flaw::RejectStored) => {
+            Output::Storage if ruling.accept => {
                 held.leaving += 1;
                 flow.stored.push_back(place);
             }

@@ -279,7 +279,7 @@ impl FarmNode {
         let cumulative = unsaid.iter().copied().fold(self.cumulative, u64::min);
         let mut bitmap = [0; BITMAP_WORDS];
         for sequence in cumulative..self.end.min(cumulative + MOST_OUTSTANDING) {
-            let bit = (sequence - cumulative + u64::from(is_planted(Flaw::BitmapShifted))) % MOST_OUTSTANDING;
+            let bit = (sequence - cumulative) % MOST_OUTSTANDING;
             let is_decided = sequence < self.cumulative || self.slot(sequence).state == State::Decided;
             bitmap[(bit / 64) as usize] |= u64::from(is_decided && !unsaid.contains(&sequence)) << (bit % 64);
         }

@@ -4,7 +4,6 @@ use super::config::FlowConfig;
 use crate::messages::{append, overwrite};
 use core::time::Duration;
 use ropewalk_memory::{Payload, Returns, Slice, Staging};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
 use ropewalk_wire::gateway::{EventFlags, PieceHead};
 use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
@@ -124,8 +123,7 @@ impl EventSet {
 
     /// The sources that are missing, by their place in the configuration, and why. One that takes no part is not.
     pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + '_ {
-        let first = u16::from(is_planted(Flaw::MissingNeighbour));
-        (first..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
+        (0..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
     }
 
     /// Whether every source is there that takes part.
@@ -172,7 +170,6 @@ impl EventSet {
             }
             let Some(copy) = self.packets[source].evacuate(room) else { return count };
             self.packets[source] = copy;
-            self.packets.swap(source, source.saturating_sub(is_planted(Flaw::MovedToNeighbour).into()));
             count += 1;
         }
         self.moved = self.received;
@@ -256,7 +253,7 @@ impl EventSet {
     ///
     /// A set that was dropped has no packets, and no event has a fragment.
     pub fn show<'a>(&'a mut self, event: u16, places: &'a mut FragmentPlaces) -> GatheredEvent<'a> {
-        self.gather(event.saturating_sub(is_planted(Flaw::SampleOfNeighbour).into()), &mut places.0);
+        self.gather(event, &mut places.0);
         GatheredEvent::new(self, event, &places.0)
     }
 }
@@ -264,7 +261,7 @@ impl EventSet {
 /// What is known of an event, without its sequence number and length.
 pub(super) fn head_of(set: &EventSet, event: u16) -> PieceHead {
     let state = &set.events[usize::from(event)];
-    let is_whole = set.ending == Ending::Complete || is_planted(Flaw::IncompleteUnflagged);
+    let is_whole = set.ending == Ending::Complete;
     let incomplete = if is_whole { EventFlags(0) } else { EventFlags::INCOMPLETE };
     let again = if state.attempt.0 > 1 { EventFlags::SENT_AGAIN } else { EventFlags(0) };
     PieceHead {

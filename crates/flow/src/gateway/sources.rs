@@ -8,7 +8,6 @@ use arrayvec::ArrayVec;
 use core::fmt;
 use core::net::Ipv4Addr;
 use ropewalk_memory::Payload;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, SourceId};
 use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, FragmentHeader, MEP_HEADER_BYTES};
 
@@ -82,7 +81,6 @@ impl SourceTable {
         let number = address.number(self.by_port);
         match self.places[self.place(number)] {
             (found, _) if found != number => Err(Cause::UnknownSource),
-            (_, MASKED) if is_planted(Flaw::MaskedForStranger) => Err(Cause::UnknownSource),
             (_, MASKED) => Err(Cause::Masked),
             (_, index) => Ok(index),
         }
@@ -161,7 +159,7 @@ impl SourceNumbers {
             (self.in_a_row, self.behind, self.lag) = (0, (number, number), ahead(run, newest));
         }
         (self.in_a_row, self.behind.1) = (self.in_a_row + 1, number);
-        self.is_out_of_sync = self.in_a_row == PROOF && !is_planted(Flaw::PacketRestartUnseen);
+        self.is_out_of_sync = self.in_a_row == PROOF;
         self.is_out_of_sync.then_some(Recount { from: newest, to: self.behind.0 })
     }
 
@@ -344,7 +342,7 @@ fn fragments(packet: &Payload) -> impl Iterator<Item = (usize, usize)> {
         at = start + usize::from(length);
         Some((start, usize::from(length)))
     });
-    all.skip(is_planted(Flaw::HistogramsLackFirst).into()).filter(|&(_, length)| length > 0)
+    all.filter(|&(_, length)| length > 0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use super::machine::Readout;
 use super::sequence::Step;
 use crate::messages::Received;
 use core::time::Duration;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Instant, Requirement};
 
 /// Fragments of one source that wait for those of the others.
@@ -106,7 +105,7 @@ impl Readout {
             }
             self.note_times(&mut collating);
             // Whose turn it is may have no room until it is known who has nothing of the oldest events.
-            if is_planted(Flaw::SkippedUnseen) || !self.pass_by(now, &mut collating) {
+            if !self.pass_by(now, &mut collating) {
                 break;
             }
         }
@@ -178,7 +177,7 @@ impl Readout {
         let Some(collating) = &mut self.collating else { return };
         for (lane, &source) in collating.sources.iter().enumerate() {
             let held = collating.collator.clear(lane) as u64;
-            self.sources[source].account.after_stop += if is_planted(Flaw::UnnumberedUncounted) { 0 } else { held };
+            self.sources[source].account.after_stop += held;
         }
     }
 }

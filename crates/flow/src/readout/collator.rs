@@ -14,7 +14,6 @@ use super::doubt::is_unreliable;
 use super::lane::{Claim, Doubted, Lane, LaneConfig, MOST_DOUBTED, PROOF, Time};
 use crate::messages::{NumberingKind, Received};
 use core::time::Duration;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use std::collections::VecDeque;
 
@@ -126,10 +125,6 @@ impl Collator {
         let one = &self.lanes[lane];
         let raw = fragment.meta.raw_id;
         let Some(top) = one.top else {
-            if is_planted(Flaw::LeftOverBelieved) {
-                let time = self.first_time(lane, raw);
-                return self.lanes[lane].believe(now, time, false, fragment);
-            }
             return self.lanes[lane].doubt(now, fragment);
         };
         let time = one.unwrap(raw, top);
@@ -442,9 +437,6 @@ impl Collator {
             match self.last {
                 Some(last) if time == last.time => return self.take_same(lane, last),
                 Some(last) if time < last.time && self.floor(lane).is_none_or(|floor| time <= floor) => {
-                    if is_planted(Flaw::BehindIsNow) {
-                        return self.take(lane);
-                    }
                     let own = &mut self.lanes[lane];
                     own.late = own.late.saturating_add(1);
                     if let Some(entry) = own.waiting.pop_front() {
@@ -528,7 +520,7 @@ impl Collator {
         let is_silent = |one: &Lane| one.is_awaited && one.waiting.is_empty() && one.doubted.is_empty();
         let may_begin = self.lanes.iter().all(|one| one.may_begin_anew() || is_silent(one));
         let is_shown = self.lanes.iter().any(|one| one.is_anew) || self.is_shared_behind();
-        if !may_begin || !is_shown || is_planted(Flaw::NeverAnew) {
+        if !may_begin || !is_shown {
             self.adrift_since = None;
             return false;
         }
@@ -574,7 +566,7 @@ impl Collator {
             return true;
         }
         let since = *self.since.get_or_insert(now);
-        if now < since.after(self.timeout) || is_planted(Flaw::SilentAwaited) {
+        if now < since.after(self.timeout) {
             return false;
         }
         self.lanes.iter_mut().filter(|one| one.is_silent(time)).for_each(|one| one.is_awaited = false);

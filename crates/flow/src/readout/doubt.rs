@@ -20,7 +20,6 @@ use crate::messages::{FragmentFlags, NumberingKind, Received};
 use arrayvec::ArrayVec;
 use core::cmp::Ordering;
 use core::time::Duration;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
 /// Fragments of a source that are held while its numbers are in doubt.
@@ -47,7 +46,7 @@ const UNRELIABLE: u32 = FragmentFlags::CRC_ERROR.0
 /// Whether a fragment's number is no evidence.
 #[inline]
 pub(super) fn is_unreliable(fragment: &Received) -> bool {
-    fragment.meta.flags.0 & UNRELIABLE != 0 && !is_planted(Flaw::DamagedBelieved)
+    fragment.meta.flags.0 & UNRELIABLE != 0
 }
 
 /// Whether a fragment is there and has this number.
@@ -353,9 +352,7 @@ impl Readout {
             return Verdict::AwaitOthers;
         }
         let has_place = beginning == Beginning::Anywhere;
-        let may_begin = |place| {
-            position(place).is_some_and(|at| has_place || self.may_join_at(source, at) || is_planted(Flaw::StaleJoined))
-        };
+        let may_begin = |place| position(place).is_some_and(|at| has_place || self.may_join_at(source, at));
         let is_ahead = |place| position(place).is_some();
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
         let is_other = |place| is_ahead(place) && !doubt.is_member(place, forward);
@@ -373,17 +370,16 @@ impl Readout {
         }
         let agreed = doubt.given_up.filter(|&(raw, _)| first == 0 && sequence.after(raw) == doubt.held[0].meta.raw_id);
         let lead = other - forward.cost + WRONG * agreed.map_or(0, |(_, count)| count as i32);
-        let proof = if is_planted(Flaw::JumpUnproved) { 1 } else { PROOF };
         let reached = |place| position(place).is_some_and(|position| self.is_reached(source, position));
         // Before its first event a source may send left-overs of an earlier run.
         let is_long = doubt.is_full() && (has_place || input.begins_anywhere)
             // No other source here can confirm it, or the others are late themselves.
             || is_last_word && has_place && (self.is_only_speaker(source) || forward.missing() <= NEAR);
         let is_shown = reached(first) && !input.sequence.is_renumbered();
-        if lead >= proof && is_shown && (is_last_word || !self.may_be_left_over(source, position(first))) {
+        if lead >= PROOF && is_shown && (is_last_word || !self.may_be_left_over(source, position(first))) {
             return self.right(source, forward, is_last_word);
         }
-        if lead >= proof && (is_long || input.sequence.is_renumbered()) {
+        if lead >= PROOF && (is_long || input.sequence.is_renumbered()) {
             return self.verdict_on_jump(source, forward, is_last_word);
         }
         let restart = self.verdict_on_restart(source, anew, forward.cost, is_last_word);
@@ -420,7 +416,6 @@ impl Readout {
         self.is_lone(source) && (input.has_place() || is_first)
             || position < shown
             || is_first && self.agrees(source, position)
-            || is_planted(Flaw::StaleJoined) && !input.has_joined
     }
 
     /// Whether events wait for no other source anywhere.
@@ -649,15 +644,14 @@ impl Readout {
             }
             Some(position) if position < ORIGIN => input.account.stale += 1,
             Some(position) if position == input.sequence.last() || self.table.has_fragment(source, position) => {
-                input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
+                input.account.duplicate += 1;
             }
             // The event lacks it.
             Some(position) if position >= self.head || input.gaps.has(position) => {
-                input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+                input.account.late += 1;
             }
             _ => {
-                let count = u64::from(!is_planted(Flaw::WrongNumberUncounted));
-                input.account.dropped.add(Cause::ImplausibleJump, count);
+                input.account.dropped.add(Cause::ImplausibleJump, 1);
                 input.numbering.note(NumberingKind::WrongNumber, key, input.sequence.last_raw(), raw, 1);
             }
         }
@@ -679,9 +673,6 @@ impl Readout {
     /// Sources whose numbers were in doubt for too long are decided with what is known.
     pub(super) fn end_doubts(&mut self, now: Instant) {
         self.doubt_check = Instant::FAR_FUTURE;
-        if is_planted(Flaw::DoubtEndless) {
-            return;
-        }
         let patience = self.patience();
         for source in 0..self.sources.len() {
             if self.sources[source].doubt.awaits_others() {

@@ -236,7 +236,7 @@ impl Readout {
         if mid_fragment {
             let account = &mut self.sources[source].account;
             account.received += 1;
-            account.dropped.add(Cause::CutShort, u64::from(!is_planted(Flaw::CutShortUncounted)));
+            account.dropped.add(Cause::CutShort, 1);
         }
         if !self.leaves_later(now, source) {
             self.disconnect(now, source);

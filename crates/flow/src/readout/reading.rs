@@ -16,7 +16,6 @@ use super::source::Standing;
 use super::table::Position;
 use crate::messages::{FragmentFlags, FragmentMeta, NumberingKind};
 use arrayvec::ArrayVec;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Numbers that are compared at once.
 const MOST: usize = MOST_HELD + 1;
@@ -478,7 +477,7 @@ impl Readout {
     /// The one event, from `first` on, at which a row of marks of this source fits those of another source.
     pub(super) fn place_of(&self, source: usize, marks: &[Mark], first: Position) -> Option<Position> {
         let length = marks.len() as Position;
-        if marks.len() < ENOUGH_CROSSINGS || is_planted(Flaw::RestartUnrecovered) {
+        if marks.len() < ENOUGH_CROSSINGS {
             return None;
         }
         let fits = |&position: &Position| {

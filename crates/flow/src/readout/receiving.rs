@@ -116,7 +116,7 @@ impl Readout {
             let Some(position) = step.filter(|&position| position >= self.head && plain) else { return index };
             input.sequence.advance(position, fragment.meta.raw_id);
             if !lane.place(position, fragment) {
-                input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+                input.account.late += 1;
             }
         }
         fragments.len()
@@ -143,7 +143,7 @@ impl Readout {
         let input = &mut self.sources[source];
         input.sequence.advance(position, fragment.meta.raw_id);
         if !self.table.lane(source, input.triggers).place(position, &mut fragment) {
-            input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+            input.account.late += 1;
         }
     }
 
@@ -224,7 +224,7 @@ impl Readout {
                 return Some(fragment);
             }
         } else if input.repeats(&fragment) {
-            input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
+            input.account.duplicate += 1;
             return None;
         } else if !input.trusts_numbers
             && !input.passes_mask(raw, self.head)
@@ -262,9 +262,9 @@ impl Readout {
             Step::Backward(position) if position < ORIGIN => input.account.stale += 1,
             Step::Backward(position) => {
                 if position == input.sequence.last() || self.table.has_fragment(source, position) {
-                    input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
+                    input.account.duplicate += 1;
                 } else {
-                    input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+                    input.account.late += 1;
                 }
             }
         }
@@ -292,11 +292,11 @@ impl Readout {
         }
         input.sequence.advance(position, fragment.meta.raw_id);
         if position >= stop_end {
-            input.account.after_stop += u64::from(!is_planted(Flaw::AfterStopUncounted));
+            input.account.after_stop += 1;
         } else if is_masked {
             input.account.dropped.add(Cause::Masked, 1);
         } else {
-            input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+            input.account.late += 1;
         }
         None
     }

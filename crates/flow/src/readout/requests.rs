@@ -7,7 +7,6 @@ use super::table::{ORIGIN, Place, Position, State, Table};
 use crate::messages::{Fragment, FragmentMeta, Release, RequestEntry, SuperFragmentEntry, append};
 use core::ops::Range;
 use ropewalk_memory::Payload;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome, Requirement};
 use std::collections::VecDeque;
 
@@ -202,7 +201,6 @@ impl Readout {
                 let account = &mut sources[source].account;
                 match outcome {
                     Outcome::Complete => account.in_complete_events += count,
-                    Outcome::IncompleteEmitted if is_planted(Flaw::ReleaseUncounted) => {}
                     Outcome::IncompleteEmitted => account.in_incomplete_events += count,
                     Outcome::Dropped(cause) => {
                         account.dropped.add(cause, count);

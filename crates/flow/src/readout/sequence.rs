@@ -5,7 +5,6 @@
 //! that nobody believes it.
 
 use super::table::Position;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// How far behind the first number a numbering may begin that has lost its first fragments.
 const NEAR: u64 = 8;
@@ -81,9 +80,6 @@ impl Sequence {
     /// How far `raw` lies ahead of the last one, within half the counter's range either way.
     #[inline]
     fn distance(&self, raw: u64) -> i64 {
-        if is_planted(Flaw::WrapUnseen) {
-            return raw.wrapping_sub(self.last_raw) as i64;
-        }
         (raw.wrapping_sub(self.last_raw) << self.unused) as i64 >> self.unused
     }
 

@@ -11,7 +11,6 @@
 use crate::messages::{Fragment, FragmentMeta, Received, overwrite};
 use core::ops::{ControlFlow, Range};
 use ropewalk_memory::{Payload, Returns};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey};
 
 /// How far an event has come.
@@ -239,14 +238,10 @@ impl Table {
             let lane = &mut self.places[source * self.stride..][..self.stride];
             let mut count = 0;
             let mut returns = Returns::default();
-            let leaks = source == 0 && is_planted(Flaw::ReleaseLeaks);
             for position in positions.clone() {
                 let place = &mut lane[(position & self.mask) as usize];
                 if let Place::Held(fragment) = place {
                     count += 1;
-                    if leaks {
-                        continue;
-                    }
                     returns.take(&mut fragment.payload);
                 }
                 // Its payload, if it had one, is taken out.

@@ -16,7 +16,6 @@ mod tests;
 
 use core::time::Duration;
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::collections::VecDeque;
 
 /// How patient a supervisor is.
@@ -165,10 +164,6 @@ impl Supervisor {
         if index >= self.done || self.failed[index] {
             return;
         }
-        if is_planted(Flaw::LieIsFinal) {
-            self.failed[index] = true;
-            return;
-        }
         self.done = index;
         if self.process.is_ready() || self.process.is_ending() {
             self.process.condemn();
@@ -197,7 +192,7 @@ impl Supervisor {
     fn try_in_vain(&mut self) {
         let before = self.tried.filter(|(index, _)| *index == self.done).map_or(0, |(_, times)| times);
         self.tried = Some((self.done, before.saturating_add(1)));
-        if before.saturating_add(1) >= SupervisorConfig::TRIES && !is_planted(Flaw::PoisonTriedForEver) {
+        if before.saturating_add(1) >= SupervisorConfig::TRIES {
             self.fail_next();
         }
     }

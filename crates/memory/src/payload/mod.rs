@@ -10,7 +10,6 @@ use crate::pool::{Pool, Staging};
 use crate::queue::copy_chain;
 use crate::slice::Slice;
 use chain::{Chain, ChainIter, Stripe, StripePieces};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 pub use chain::{chain_allocations, prepare_chains};
 
@@ -316,8 +315,7 @@ impl Payload {
             let mut left = piece;
             while !left.is_empty() {
                 let (now, later) = left.split_at(left.len().min(into.room(1)?));
-                let lost = is_planted(Flaw::EvacuatedTooEarly).then(|| vec![0; now.len()]);
-                copy.push(into.write(lost.as_deref().unwrap_or(now))?);
+                copy.push(into.write(now)?);
                 left = later;
             }
         }

@@ -197,6 +197,17 @@ fn a_disk_that_writes_all_the_time_is_named_with_its_builder_unit() {
 }
 
 #[test]
+fn of_two_builder_units_the_one_with_the_busiest_disk_is_named() {
+    let (mut before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.95)]);
+    before.nodes.push(node(NodeId::builder(1), &[(Counter::BuilderFullTime, 0), (Counter::DiskBusyTime, 0)]));
+    let shares = [(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.99)];
+    let busier = shares.map(|(counter, share)| (counter, of_ten_seconds(share).as_nanos() as u64));
+    now.nodes.push(node(NodeId::builder(1), &busier));
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Disk, "bu1"));
+}
+
+#[test]
 fn another_builder_unit_with_room_is_given_the_events_and_nobody_is_slow() {
     let (mut before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.97)]);
     for sample in [&mut before, &mut now] {

@@ -3,10 +3,7 @@
 use super::runner::Coverage;
 use super::scenario::Scenario;
 use super::world::World;
-use super::{
-    controlled, dividing, filing, filtering, gathering, growing, numbering, operating, packet_numbers, push, storing,
-    tuning, watching, writing,
-};
+use super::{controlled, filtering, push};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
@@ -54,64 +51,9 @@ pub fn run_controlled(scenario: controlled::Scenario) -> Option<Broken> {
     caught(|| controlled::World::new(scenario).run())
 }
 
-/// What a checker says of boards whose frames are divided in other processes; nothing where everything holds.
-pub fn run_dividing(scenario: dividing::Scenario) -> Option<Broken> {
-    caught(|| dividing::World::new(scenario).run())
-}
-
-/// What a checker says of boards whose event numbers grow, and of their black boxes; nothing where everything holds.
-pub fn run_growing(scenario: growing::Scenario) -> Option<Broken> {
-    caught(|| growing::World::new(scenario).run())
-}
-
-/// What a checker says of boards whose event numbers are wrong; nothing where everything holds.
-pub fn run_numbering(scenario: numbering::Scenario) -> Option<Broken> {
-    caught(|| numbering::World::new(scenario).run())
-}
-
-/// What a checker says of sources whose packets have wrong numbers; nothing where everything holds.
-pub fn run_packet_numbers(scenario: packet_numbers::Scenario) -> Option<Broken> {
-    caught(|| packet_numbers::World::new(scenario).run())
-}
-
-/// What a checker says of boards that send an event in several frames; nothing where everything holds.
-pub fn run_gathering(scenario: gathering::Scenario) -> Option<Broken> {
-    caught(|| gathering::World::new(scenario).run())
-}
-
 /// What a checker says of filter units, and of the events that they decide on; nothing where everything holds.
 pub fn run_filtering(scenario: filtering::Scenario) -> Option<Broken> {
     caught(|| filtering::World::new(scenario).run())
-}
-
-/// What a checker says of run files in several streams; nothing where everything holds.
-pub fn run_storing(scenario: storing::Scenario) -> Option<Broken> {
-    caught(|| storing::World::new(scenario).run())
-}
-
-/// What a checker says of files between builder units and filter units; nothing where everything holds.
-pub fn run_filing(scenario: filing::Scenario) -> Option<Broken> {
-    caught(|| filing::World::new(scenario).run())
-}
-
-/// What a checker says of files of events as a builder unit writes them; nothing where everything holds.
-pub fn run_writing(scenario: writing::Scenario) -> Option<Broken> {
-    caught(|| writing::World::new(scenario).run())
-}
-
-/// What a checker says of run control as operators have it; nothing where everything holds.
-pub fn run_operating(scenario: operating::Scenario) -> Option<Broken> {
-    caught(|| operating::World::new(scenario).run())
-}
-
-/// What a checker says of settings of a host that are changed and taken back; nothing where everything holds.
-pub fn run_tuning(scenario: tuning::Scenario) -> Option<Broken> {
-    caught(|| tuning::World::new(scenario).run())
-}
-
-/// What a checker says of those who watch a run; nothing where everything holds.
-pub fn run_watching(scenario: &watching::Scenario) -> Option<Broken> {
-    caught(|| watching::watch(scenario))
 }
 
 /// Runs a world to its end. Returns what a checker found, or the panic.

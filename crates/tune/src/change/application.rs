@@ -1,7 +1,6 @@
 //! A plan is applied: journalled, written, checked; and rolled back when a step fails. Settings are brought to values one
 //! after the other, until all of them are there at once.
 
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -109,9 +108,6 @@ impl Application {
             true => Stage::Journalling,
             false => Stage::LookingAround,
         };
-        if is_planted(Flaw::SettingChangedFirst) && !is_there {
-            self.change();
-        }
     }
 
     fn is_there(&self) -> bool {
@@ -138,14 +134,9 @@ impl Application {
     }
 
     fn roll_back(&mut self) {
-        let failed = self.failure.as_ref().and_then(|failure| failure.setting.clone());
-        let target = |(change, before): (&Change, &String)| {
-            let first = self.history.as_ref().and_then(|history| history.old(&change.setting));
-            let before = first.filter(|_| is_planted(Flaw::RolledBackTooFar)).unwrap_or(before);
-            let is_left = is_planted(Flaw::ClampedSettingLeft) && failed.as_ref() == Some(&change.setting);
-            (!is_left).then(|| Target { setting: change.setting.clone(), value: before.to_owned() })
-        };
-        let targets = self.changes.iter().zip(&self.before).rev().filter_map(target).collect();
+        let target =
+            |(change, before): (&Change, &String)| Target { setting: change.setting.clone(), value: before.to_owned() };
+        let targets = self.changes.iter().zip(&self.before).rev().map(target).collect();
         self.stage = Stage::RollingBack(Bringing::new(targets, true));
     }
 
@@ -163,8 +154,7 @@ impl Application {
     fn applied(&mut self) {
         let changes = self.changes.iter().zip(&self.before).filter(|(change, before)| change.to != **before);
         self.changed = changes.map(|(change, before)| Change { from: before.clone(), ..change.clone() }).collect();
-        let intent = if is_planted(Flaw::SettingChangedFirst) { self.intent() } else { Vec::new() };
-        self.stage = Stage::Ending(intent.into_iter().chain([Entry::Applied]).collect(), false);
+        self.stage = Stage::Ending(vec![Entry::Applied], false);
     }
 
     /// The stage that follows when `bringing` has got on. None where it wants something done.
@@ -424,7 +414,7 @@ impl Bringing {
             return;
         }
         let moved = std::mem::take(&mut self.moved);
-        let is_last = moved.is_empty() || is_planted(Flaw::MovedSettingUnseen);
+        let is_last = moved.is_empty();
         if is_last || self.round == ROUNDS {
             let moved = moved.into_iter().filter(|_| !is_last);
             self.troubles.extend(moved.map(|index| (index, MOVED.to_owned())));

@@ -626,3 +626,27 @@ fn times_are_written_in_utc() {
     assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
     assert_eq!(at(1_795_219_199), "2026-11-20T23:59:59Z");
 }
+
+/// The machine takes less than the plan says: whether what is there then is ours is known from the journal alone.
+#[test]
+fn a_second_plan_does_not_forget_that_the_first_one_was_killed_half_way() {
+    let habit = |most| Habit { most, refused: u8::MAX, moves: None, limits: None };
+    let mut half_way = 0;
+    for patience in 0.. {
+        let mut made = Made { habits: vec![habit(3), habit(u8::MAX)], values: vec![0, 0] };
+        let mut desk = Desk { patience: Some(patience), ..Desk::default() };
+        if desk.apply(&plan(&made, &[(0, 5), (1, 1)]), &mut made).is_some() {
+            break;
+        }
+        if made.values[0] != 3 {
+            continue;
+        }
+        half_way += 1;
+        desk = desk.unharmed();
+        desk.apply(&plan(&made, &[(1, 2)]), &mut made).expect("nobody kills it");
+        assert_eq!(made.values, [3, 2], "killed after {patience} actions");
+        desk.undo(Foreign::Leave, &mut made).expect("nobody kills it");
+        assert_eq!(made.values, [0, 0], "killed after {patience} actions");
+    }
+    assert!(half_way > 0, "the first plan writes the setting before it is killed");
+}

@@ -1,6 +1,5 @@
 //! What a journal says ([`History`]), the values from before and what was put in their place; and how it is taken back.
 
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -170,7 +169,7 @@ impl Undoing {
             Fate::Gone => self.foreign != Foreign::Keep && held.put_in == self.identity.boot,
             _ => false,
         };
-        let is_done = self.stuck().is_empty() || is_planted(Flaw::JournalPutAwayTooEarly);
+        let is_done = self.stuck().is_empty();
         let is_left = self.history.held.iter().zip(&self.fates).any(is_open);
         self.stage = if is_left || !is_done { Stage::Leaving } else { Stage::Ending };
     }
@@ -438,8 +437,7 @@ impl History {
             Entry::RolledBack { stuck } => self.rolled_back(stuck),
             Entry::Undoing { boot, left, .. } => self.touch(boot, left),
             Entry::Undone { stuck } => {
-                let is_any = is_planted(Flaw::AllStuckWithOne) && !stuck.is_empty();
-                let is_back = |held: &&mut Held| !is_any && !stuck.contains(&held.setting);
+                let is_back = |held: &&mut Held| !stuck.contains(&held.setting);
                 self.held.iter_mut().filter(is_back).for_each(Held::settle);
             }
             Entry::TakenBack { .. } => self.is_taken_back = true,
@@ -474,9 +472,6 @@ impl History {
     fn begin_if_whole(&mut self) {
         let Some(begun) = self.begun.take_if(|begun| begun.missing == 0) else { return };
         self.earlier = self.held.clone();
-        if is_planted(Flaw::HalfWayForgotten) {
-            self.earlier.iter_mut().for_each(|held| held.half_way = None);
-        }
         self.stepped = begun.steps.iter().map(|step| step.setting.clone()).collect();
         self.touch(&begun.boot, &begun.left);
         begun.steps.into_iter().for_each(|step| self.hold(step));
@@ -486,7 +481,7 @@ impl History {
     /// All settings may be moved from now on, and some are somebody else's.
     fn touch(&mut self, boot: &str, left: &[Setting]) {
         for held in &mut self.held {
-            held.is_left = left.contains(&held.setting) && !is_planted(Flaw::LeftSettingForgotten);
+            held.is_left = left.contains(&held.setting);
             boot.clone_into(&mut held.boot);
             held.half_way = Some(boot.to_owned());
         }
@@ -494,11 +489,6 @@ impl History {
 
     fn hold(&mut self, step: Held) {
         let Some(held) = self.held(&step.setting) else { return self.held.push(step) };
-        if is_planted(Flaw::OldValueOfSecondPlan) {
-            held.old = held.put.last().cloned().unwrap_or_default();
-        } else if held.old != step.old {
-            (held.old, held.put) = (step.old, Vec::new());
-        }
         held.put.extend(step.put);
         (held.rule, held.is_done, held.is_left) = (step.rule, false, false);
         (held.put_in, held.half_way) = (step.put_in, step.half_way);
@@ -517,7 +507,7 @@ impl History {
     /// What a setting shall be again that has this value now, in this start of the kernel, right before it is changed.
     pub(super) fn old_of<'a>(&'a self, setting: &Setting, present: &'a str, boot: &str) -> &'a str {
         let held = self.held.iter().find(|held| held.setting == *setting);
-        let is_old = |held: &&Held| is_planted(Flaw::OldValueOfEarlierStart) || !held.is_started_with(present, boot);
+        let is_old = |held: &&Held| !held.is_started_with(present, boot);
         held.filter(is_old).map_or(present, |held| held.old.as_str())
     }
 }
@@ -531,7 +521,7 @@ impl Held {
 
     /// Whether somebody was killed half-way with it in this run of the kernel: then whatever it has may be ours.
     pub(super) fn is_half_way(&self, boot: &str) -> bool {
-        let is_since = is_planted(Flaw::RestartUnseen) || self.half_way.as_deref() == Some(boot);
+        let is_since = self.half_way.as_deref() == Some(boot);
         self.half_way.is_some() && is_since && !self.is_left
     }
 

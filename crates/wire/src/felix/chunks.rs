@@ -8,7 +8,6 @@ use super::{
     BlockError, BlockFormat, BlockHeader, ChunkError, ELink, HEADER_BYTES, LARGEST_BLOCK_BYTES, SEQUENCES, Status,
     SubChunk, SubChunkType, Trailer, walk,
 };
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Where a sub-chunk's data go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -106,7 +105,7 @@ impl Assembly {
         let (missing, state) = match self.next {
             UNSEEN if header.sequence != 0 => (0, State::Lost),
             UNSEEN => (0, self.state),
-            next if header.sequence == next || is_planted(Flaw::SequenceGapIgnored) => (0, self.state),
+            next if header.sequence == next => (0, self.state),
             next => (header.sequence.wrapping_sub(next) % SEQUENCES, State::Lost),
         };
         self.set(behind, state);
@@ -118,8 +117,7 @@ impl Assembly {
     pub fn damaged_block(&mut self, header: BlockHeader) -> bool {
         let is_next = self.next == header.sequence;
         if is_next {
-            let state = if is_planted(Flaw::OpenOverDamage) { self.state } else { State::Lost };
-            self.set((header.sequence + 1) % SEQUENCES, state);
+            self.set((header.sequence + 1) % SEQUENCES, State::Lost);
         }
         is_next
     }

@@ -2,7 +2,6 @@
 
 use super::Fault;
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::time::Duration;
 
 /// What an operator asks for.
@@ -232,8 +231,8 @@ impl Controls {
                 holder.heard = now;
                 Ok(())
             }
-            Some(holder) if !is_planted(Flaw::ForeignCommandTaken) => Err(ControlsRefusal::HeldBy(holder.name.clone())),
-            _ => Ok(()),
+            Some(holder) => Err(ControlsRefusal::HeldBy(holder.name.clone())),
+            None => Ok(()),
         }
     }
 
@@ -279,7 +278,7 @@ impl Controls {
 
     /// Whether whoever holds them has been silent for too long.
     pub fn tick(&mut self, now: Instant) -> Option<ControlsChange> {
-        self.next_deadline().filter(|&deadline| deadline <= now && !is_planted(Flaw::SilentHolderKept))?;
+        self.next_deadline().filter(|&deadline| deadline <= now)?;
         self.holder.take().map(|holder| ControlsChange::Lost { by: holder.name })
     }
 

@@ -23,7 +23,6 @@ mod tests;
 pub use command::{Answer, Command, CommandNumber, Controls, ControlsChange, ControlsRefusal, OperationState};
 
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -340,7 +339,7 @@ impl Operation {
         let answers = &mut self.answers;
         self.waiting.retain(|&(number, command)| {
             let stays = command == Command::Stop;
-            if !stays && !is_planted(Flaw::OvertakenUnanswered) {
+            if !stays {
                 answers.push_back((number, Answer::Overtaken));
             }
             stays
@@ -421,7 +420,7 @@ impl Operation {
 
     /// A task has ended. One that is no longer asked for is not heard: what it has brought is to be given back by whoever has it.
     pub fn ended(&mut self, now: Instant, number: TaskNumber, outcome: Outcome) {
-        let is_heard = |under_way: &UnderWay| under_way.number == number || is_planted(Flaw::LateTaskHeard);
+        let is_heard = |under_way: &UnderWay| under_way.number == number;
         let Some(under_way) = self.under_way.filter(is_heard) else { return };
         // These end with the run.
         if matches!(under_way.task, Task::Drain | Task::Force) && outcome == Outcome::Done {
@@ -465,7 +464,7 @@ impl Operation {
                 self.fail(fault);
             }
             (Task::Begin, Some(fault)) => self.fail(fault),
-            (Task::Drain, _) => self.is_forced = !is_planted(Flaw::DrainWithoutEnd),
+            (Task::Drain, _) => self.is_forced = true,
             (Task::Force, _) => self.place = Place::Drained,
             (Task::Close | Task::Discard, fault) => self.closed(fault),
         }

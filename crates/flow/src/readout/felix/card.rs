@@ -314,7 +314,6 @@ impl CardInput {
             }
             self.given_up += 1;
             match self.links.get(usize::from(self.places[fault.elink.index()])) {
-                Some(_) if is_planted(Flaw::GivenUpUncounted) => {}
                 Some(link) => {
                     self.received.push(given_up(link.id, fault.error.cause()));
                     readout.receive(now, link.source, &mut self.received);
@@ -415,7 +414,7 @@ fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, link: &Link) -> Option<Rece
     let meta = FragmentMeta {
         source: link.id,
         length: payload.len() as u32,
-        flags: if status.is_good() || is_planted(Flaw::ChunkFlagsLost) { known } else { known.with(flags(status)) },
+        flags: if status.is_good() { known } else { known.with(flags(status)) },
         bunch_crossing: bunch_crossing.unwrap_or(0),
         trigger_type: trigger_type.into(),
         raw_id: number,

@@ -3,7 +3,6 @@
 use super::{ChunkBatch, ChunkConfig, ChunkFault, ChunkReport, Filled, Piece, Run, Scattered};
 use core::iter::Zip;
 use core::slice::IterMut;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{
     Assembly, BlockError, BlockHeader, BlockWalk, ChunkError, ELINKS, ELink, Place, Rest, Status, SubChunk,
     SubChunkType, Trailer, Walked, Walker,
@@ -410,7 +409,7 @@ impl Assembler {
         let header = BlockHeader::of_word(block.header);
         let link = self.links.link(header.elink);
         let was_within = link.assembly.is_within();
-        if link.assembly.damaged_block(header) && was_within && !is_planted(Flaw::OpenOverDamage) {
+        if link.assembly.damaged_block(header) && was_within {
             self.drop_open(header.elink, ChunkError::Damaged);
         }
     }

@@ -6,7 +6,6 @@ use crate::messages::{FragmentFlags, Received};
 use core::mem::replace;
 use core::time::Duration;
 use ropewalk_memory::Payload;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::{Fields, Framing, MOST_PIECES, Piece, PieceKey, Splitter};
 use std::collections::VecDeque;
@@ -171,7 +170,7 @@ impl Gatherer {
     /// Time passes, in which the source could have been heard if it had said something, or could not: nothing more is waited
     /// for where it was silent for so long. Returns whether that is so now.
     pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
-        if !was_heard && !is_planted(Flaw::GatheredUnheard) {
+        if !was_heard {
             self.unheard = now;
         }
         let Some(open) = &mut self.open else { return false };
@@ -221,7 +220,7 @@ impl Open {
         }
         self.fragment.meta.length = length;
         self.fragment.meta.flags = self.fragment.meta.flags.with(frame.meta.flags);
-        if is_behind && !is_planted(Flaw::GatheredWithHoles) {
+        if is_behind {
             self.flag();
         }
         self.fragment.payload.append(frame.payload);

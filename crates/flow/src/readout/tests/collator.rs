@@ -630,3 +630,16 @@ fn who_comes_back_before_his_last_words_are_numbered_is_there() {
     assert_eq!(account.dropped.get(Cause::CutShort), 2, "each cut frame counts");
     assert_eq!((account.missing.get(Cause::TimedOut), account.missing.total()), (1, 1), "it was there, and silent");
 }
+
+/// The run ends while others are still waited for: what has no number yet came behind its end.
+#[test]
+fn who_waits_for_a_number_when_the_run_ends_is_counted() {
+    let mut rig = Rig::started(growing(2));
+    rig.feed(0, [10, 20, 30]);
+    rig.feed(1, [10]);
+    let before = rig.account(0);
+    rig.tell(Message::Finish);
+    let account = rig.readout.account(0);
+    assert_eq!((before.after_stop, account.received, account.after_stop), (0, 3, 2), "{account:?}");
+    assert_eq!(account.received, account.accounted(), "{account:?}");
+}

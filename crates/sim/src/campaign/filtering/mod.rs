@@ -18,8 +18,8 @@ mod stand_ins;
 
 use super::content::mixed;
 use super::draw::Draw;
+use super::machines::pool;
 use super::outcome::{Broken, Checker};
-use super::stand::pool;
 use ropewalk_engine::{
     EventOutput, FilterLink, Filtering, RESULT_BYTES, RecordKeeper, RemoteUnit, Storage, StorageConfig, StreamStorage,
 };
@@ -490,7 +490,7 @@ pub(super) fn filtering(scenario: &Scenario, slots: u32) -> Filtering {
         restart_delay: Duration::from_millis(50),
         restarts: scenario.restarts,
     };
-    let results = Staging::new(super::stand::pool("results", RESULT_BYTES, slots as usize + 1));
+    let results = Staging::new(pool("results", RESULT_BYTES, slots as usize + 1));
     let farm = FarmConfig { units: scenario.units, slots, supervision };
     Filtering::units(farm, (0..scenario.units).map(unit).collect(), streams(), results)
 }

@@ -4,8 +4,8 @@
 use super::{Mishap, Scenario, TIMEOUT};
 use crate::campaign::content::mixed;
 use crate::campaign::draw::Draw;
+use crate::campaign::machines::pool;
 use crate::campaign::outcome::{Broken, Checker};
-use crate::campaign::stand::pool;
 use ropewalk_engine::{FilterLink, FilterSight, NotBelieved, Offered, Said, UnitDecision};
 use ropewalk_flow::builder::{Builder, BuilderAction, EventView};
 use ropewalk_flow::filter::{Fill, HistogramShape};

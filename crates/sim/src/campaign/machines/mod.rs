@@ -58,7 +58,7 @@ impl Site<'_> {
     }
 }
 
-fn pool(name: &str, block: usize, blocks: usize) -> Pool {
+pub(super) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
     Pool::new_untouched(PoolConfig::heap(name, block, blocks)).expect("there is memory for a small pool")
 }
 

@@ -8,46 +8,44 @@
 //! Each event's fate is in one document, or its file was set aside after the allowed number of attempts. Nothing is deleted
 //! before that, and each lumisection adds up.
 
-use super::content::mixed;
-use super::draw::Draw;
-use super::outcome::{Broken, Checker};
 use ropewalk_flow::files::{
     Broker, BrokerAction, BrokerConfig, Decided, FileId, LumisectionAccount, Merger, StreamCounts, UnitId, Work,
     Written,
 };
 use ropewalk_flow::filter::{StreamConfig, Streams};
+use ropewalk_flow::source::Random;
 use ropewalk_terms::{Attempt, Instant, TriggerBits};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The files of a run, and who filters them.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Scenario {
+struct Scenario {
     /// Everything else follows from it.
-    pub seed: u64,
+    seed: u64,
     /// Events by the file that they are in, in the order in which files are written.
-    pub files: BTreeMap<FileId, Vec<u64>>,
+    files: BTreeMap<FileId, Vec<u64>>,
     /// How many filter units there are.
-    pub units: u32,
+    units: u32,
     /// How patient the broker is.
-    pub broker: BrokerConfig,
+    broker: BrokerConfig,
     /// A unit dies in one of so many steps; 0: never.
-    pub deaths: u64,
+    deaths: u64,
     /// A unit hangs in one of so many steps, for a while or for ever; 0: never.
-    pub hangs: u64,
+    hangs: u64,
     /// The broker hears of a unit's word in one of so many steps.
-    pub delay: u64,
+    delay: u64,
     /// The broker dies in one of so many steps; 0: never.
-    pub broker_deaths: u64,
+    broker_deaths: u64,
     /// A document cannot get its name in one of so many cases; 0: never.
-    pub refusals: u64,
+    refusals: u64,
     /// So long all that may go wrong; then nothing does any more.
-    pub steps: u64,
+    steps: u64,
 }
 
 impl Scenario {
     /// The scenario of a seed.
-    pub fn draw(seed: u64) -> Self {
+    fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 0xf11e);
         let (mut files, mut number) = (BTreeMap::new(), 0);
         for lumisection in 1..=draw.between(1, 4) as u32 {
@@ -84,7 +82,7 @@ const LONGEST: u64 = 20_000;
 const STEP: Duration = Duration::from_micros(200);
 
 /// A directory, and the broker, the merger and the units that work in it.
-pub struct World {
+struct World {
     scenario: Scenario,
     draw: Draw,
     now: Instant,
@@ -106,7 +104,7 @@ pub struct World {
 
 impl World {
     /// The world of a scenario, before anything has happened.
-    pub fn new(scenario: Scenario) -> Self {
+    fn new(scenario: Scenario) -> Self {
         let unwritten: Vec<FileId> = scenario.files.keys().copied().rev().collect();
         let mut world = Self {
             draw: Draw::new(scenario.seed, 0xb20c),
@@ -129,19 +127,16 @@ impl World {
     }
 
     /// Mixed from everything that came out: equal for equal histories.
-    pub fn digest(&self) -> u64 {
+    fn digest(&self) -> u64 {
         let counts = self.broker.counts();
         mixed(self.step, self.deaths << 20 | counts.given_back, mixed(counts.decided, counts.stale, counts.set_aside))
     }
 
     /// Takes the run.
-    ///
-    /// # Errors
-    /// What does not hold.
-    pub fn run(&mut self) -> Result<(), Broken> {
+    fn run(&mut self) -> Result<(), String> {
         while !self.is_over() {
             let is_late = self.step > self.scenario.steps + LONGEST;
-            Broken::unless(!is_late, Checker::Liveness, || format!("{} files are left", self.broker.undecided()))?;
+            unless(!is_late, || format!("{} files are left", self.broker.undecided()))?;
             self.turn()?;
         }
         self.directory.judge(&self.scenario)?;
@@ -180,7 +175,7 @@ impl World {
         self.broker.joined(self.now, UnitId(self.next_unit));
     }
 
-    fn turn(&mut self) -> Result<(), Broken> {
+    fn turn(&mut self) -> Result<(), String> {
         (self.step, self.now) = (self.step + 1, self.now.after(STEP));
         if self.draw.one_in(4) {
             self.write();
@@ -233,7 +228,7 @@ impl World {
         self.ghosts.retain(|ghost| !ghost.said.is_empty());
     }
 
-    fn act(&mut self, action: BrokerAction) -> Result<(), Broken> {
+    fn act(&mut self, action: BrokerAction) -> Result<(), String> {
         match action {
             BrokerAction::Give { unit, work } => {
                 *self.directory.begun.entry(work.file).or_default() += 1;
@@ -343,23 +338,23 @@ impl World {
         })
     }
 
-    fn close(&mut self) -> Result<(), Broken> {
+    fn close(&mut self) -> Result<(), String> {
         while let Some(closed) = self.merger.poll() {
             let wrong = closed.imbalances().next();
-            Broken::unless(wrong.is_none(), Checker::Ledger, || format!("{wrong:?} in {closed:?}"))?;
+            unless(wrong.is_none(), || format!("{wrong:?} in {closed:?}"))?;
             let lumisection = closed.lumisection;
             let before = self.closed.insert(lumisection, closed.account);
-            Broken::unless(before.is_none(), Checker::Keys, || format!("lumisection {lumisection} was closed twice"))?;
+            unless(before.is_none(), || format!("lumisection {lumisection} was closed twice"))?;
         }
         Ok(())
     }
 
     /// All lumisections are closed, and together they hold what the documents say.
-    fn judge_sums(&mut self) -> Result<(), Broken> {
+    fn judge_sums(&mut self) -> Result<(), String> {
         self.merge_written();
         self.close()?;
         let open: Vec<u32> = self.merger.open_lumisections().map(|(lumisection, ..)| lumisection).collect();
-        Broken::unless(open.is_empty(), Checker::Liveness, || format!("lumisections {open:?} are not closed"))?;
+        unless(open.is_empty(), || format!("lumisections {open:?} are not closed"))?;
         let decided: Vec<Decided> =
             self.scenario.files.keys().filter_map(|&file| self.directory.account(file)).collect();
         let mut sum = LumisectionAccount::default();
@@ -372,7 +367,7 @@ impl World {
             sum.decided.streams.entry(name).or_default().add(counts);
         }
         let total = self.merger.total();
-        Broken::unless(*total == sum, Checker::Ledger, || format!("{total:?} was added up, and {sum:?} is there"))
+        unless(*total == sum, || format!("{total:?} was added up, and {sum:?} is there"))
     }
 }
 
@@ -528,37 +523,33 @@ fn streams() -> Streams {
 
 impl Directory {
     /// A document gets its name.
-    fn commit(&mut self, work: Work) -> Result<(), Broken> {
+    fn commit(&mut self, work: Work) -> Result<(), String> {
         let is_whole = self.outputs.get(&work).is_some_and(|output| output.is_whole);
-        Broken::unless(is_whole, Checker::Loss, || format!("{work:?} counts, and is not all written"))?;
+        unless(is_whole, || format!("{work:?} counts, and is not all written"))?;
         let before = self.documents.insert(work.file, work);
-        Broken::unless(before.is_none_or(|before| before == work), Checker::Keys, || {
-            format!("{work:?} counts beside {before:?}")
-        })
+        unless(before.is_none_or(|before| before == work), || format!("{work:?} counts beside {before:?}"))
     }
 
     /// What was written for a try goes away.
-    fn discard(&mut self, work: Work) -> Result<(), Broken> {
+    fn discard(&mut self, work: Work) -> Result<(), String> {
         self.outputs.remove(&work);
         let counts = self.documents.get(&work.file) == Some(&work);
-        Broken::unless(!counts, Checker::Loss, || format!("{work:?} counted, and was thrown away"))
+        unless(!counts, || format!("{work:?} counted, and was thrown away"))
     }
 
     /// A decided file goes away.
-    fn delete(&mut self, file: FileId) -> Result<(), Broken> {
+    fn delete(&mut self, file: FileId) -> Result<(), String> {
         self.raw.remove(&file);
         let is_decided = self.documents.contains_key(&file);
-        Broken::unless(is_decided, Checker::Loss, || format!("{file:?} was deleted before it was decided"))
+        unless(is_decided, || format!("{file:?} was deleted before it was decided"))
     }
 
     /// A file is set aside for an operator to look at.
-    fn set_aside(&mut self, scenario: &Scenario, file: FileId) -> Result<(), Broken> {
+    fn set_aside(&mut self, scenario: &Scenario, file: FileId) -> Result<(), String> {
         let begun = self.begun.get(&file).copied().unwrap_or_default();
-        Broken::unless(begun >= scenario.broker.tries, Checker::TimeOut, || {
-            format!("{file:?} was given up after {begun} tries")
-        })?;
+        unless(begun >= scenario.broker.tries, || format!("{file:?} was given up after {begun} tries"))?;
         let events = self.raw.remove(&file);
-        let events = events.ok_or_else(|| Broken::new(Checker::Keys, format!("{file:?} was set aside twice")))?;
+        let events = events.ok_or_else(|| format!("{file:?} was set aside twice"))?;
         self.set_aside.insert(file, events);
         Ok(())
     }
@@ -585,8 +576,8 @@ impl Directory {
     }
 
     /// What must hold when everything is over: each event has one fate.
-    fn judge(&self, scenario: &Scenario) -> Result<(), Broken> {
-        Broken::unless(self.raw.is_empty(), Checker::Liveness, || format!("{:?} are left", self.raw.keys()))?;
+    fn judge(&self, scenario: &Scenario) -> Result<(), String> {
+        unless(self.raw.is_empty(), || format!("{:?} are left", self.raw.keys()))?;
         for (file, events) in &scenario.files {
             let expected: Vec<_> = events.iter().map(|&event| (event, is_accepted(scenario.seed, event))).collect();
             let document = self.documents.get(file).and_then(|work| self.outputs.get(work));
@@ -595,8 +586,82 @@ impl Directory {
                 (None, Some(kept)) => kept == events,
                 _ => false,
             };
-            Broken::unless(right, Checker::Content, || format!("{file:?}: {document:?} of {expected:?}"))?;
+            unless(right, || format!("{file:?}: {document:?} of {expected:?}"))?;
         }
         Ok(())
     }
+}
+
+/// An error with these words unless something holds.
+fn unless(holds: bool, words: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(words()) }
+}
+
+/// A well mixed number of three.
+const fn mixed(seed: u64, one: u64, other: u64) -> u64 {
+    let stream = one.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other.rotate_left(32);
+    Random::new(seed, stream).below(u64::MAX)
+}
+
+/// Choices from a seed.
+struct Draw(Random);
+
+impl Draw {
+    /// The choices of this seed; `stream` makes independent ones.
+    const fn new(seed: u64, stream: u64) -> Self {
+        Self(Random::new(seed, stream))
+    }
+
+    const fn below(&mut self, bound: u64) -> u64 {
+        self.0.below(bound)
+    }
+
+    const fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    const fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
+    }
+
+    /// A time between two, each order of magnitude as likely as any other.
+    fn time(&mut self, least: Duration, most: Duration) -> Duration {
+        let ratio = (most.as_nanos() as f64 / least.as_nanos().max(1) as f64).max(1.0);
+        least.mul_f64(ratio.powf(self.0.unit())).min(most)
+    }
+}
+
+#[test]
+fn every_event_of_every_file_has_one_fate_whoever_dies() {
+    for seed in 0..1000 {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_everything_is_drawn() {
+    let (mut digests, mut units) = (BTreeSet::new(), BTreeSet::new());
+    let (mut deaths, mut hangs, mut broker_deaths, mut refusals) = (0, 0, 0, 0);
+    for seed in 0..60 {
+        let digest = || {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(), digest(), "seed {seed}");
+        digests.extend(digest());
+        let scenario = Scenario::draw(seed);
+        units.insert(scenario.units);
+        deaths += u32::from(scenario.deaths > 0);
+        hangs += u32::from(scenario.hangs > 0);
+        broker_deaths += u32::from(scenario.broker_deaths > 0);
+        refusals += u32::from(scenario.refusals > 0);
+    }
+    assert!(digests.len() > 50, "different seeds are different runs");
+    assert_eq!(units, (1..=4).collect());
+    assert!([deaths, hangs, broker_deaths, refusals].iter().all(|&count| (10..60).contains(&count)));
 }

@@ -6,9 +6,8 @@
 //! ```
 //! Events that are not acknowledged when the process dies go to its next life again, as the event manager would do.
 
-use super::content::mixed;
-use super::draw::Draw;
-use super::outcome::{Broken, Checker};
+use super::draw::{Draw, seeds, unless};
+use super::front_end::mixed;
 use super::stand::pool;
 use ropewalk_engine::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers};
 use ropewalk_engine::{EventSink, Filed, Filing, FilingConfig, LumisectionTotal, Progress};
@@ -23,32 +22,32 @@ use std::time::Duration;
 
 /// The files of events of one builder unit.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Scenario {
+struct Scenario {
     /// Everything else follows from it.
-    pub seed: u64,
+    seed: u64,
     /// Events are acknowledged when they are handed over, and may be lost with the process from then on.
-    pub is_handed: bool,
+    is_handed: bool,
     /// A file is closed after so many events.
-    pub file_events: u32,
+    file_events: u32,
     /// Or at this size.
-    pub file_bytes: u64,
+    file_bytes: u64,
     /// Or after this time.
-    pub file_time: Duration,
+    file_time: Duration,
     /// A lumisection has so many events.
-    pub lumisection_events: u64,
+    lumisection_events: u64,
     /// Blocks for what is staged.
-    pub blocks: usize,
+    blocks: usize,
     /// What the disk does, until the end comes.
-    pub faults: DiskFaults,
+    faults: DiskFaults,
     /// How often events are offered.
-    pub steps: u64,
+    steps: u64,
     /// Behind which steps the process dies; also when no more events are offered.
-    pub deaths: BTreeSet<u64>,
+    deaths: BTreeSet<u64>,
 }
 
 impl Scenario {
     /// The scenario of a seed.
-    pub fn draw(seed: u64) -> Self {
+    fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 0xf17e);
         let steps = draw.between(20, 150);
         let deaths = (0..draw.below(5)).map(|_| draw.below(steps + 40)).collect();
@@ -83,7 +82,7 @@ const LONGEST: u64 = 20_000;
 const STEP: Duration = Duration::from_micros(500);
 
 /// A builder unit's files, its disk, and what the event manager knows.
-pub struct World {
+struct World {
     scenario: Scenario,
     draw: Draw,
     clock: SimulatedClock,
@@ -128,7 +127,7 @@ fn filing(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock
 
 impl World {
     /// The world of a scenario, before anything has happened.
-    pub fn new(scenario: Scenario) -> Self {
+    fn new(scenario: Scenario) -> Self {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
         Self {
@@ -151,28 +150,25 @@ impl World {
     }
 
     /// Mixed from everything that came out: equal for equal histories.
-    pub fn digest(&self) -> u64 {
+    fn digest(&self) -> u64 {
         let counts = self.filing.counts();
         mixed(self.step, mixed(self.events, counts.segments, counts.refusals), self.given_again.len() as u64)
     }
 
     /// Takes the run.
-    ///
-    /// # Errors
-    /// What does not hold.
-    pub fn run(&mut self) -> Result<(), Broken> {
+    fn run(&mut self) -> Result<(), String> {
         while !self.filing.is_closed() || self.is_going_on() {
             let is_late = self.step > self.scenario.steps + LONGEST;
-            Broken::unless(!is_late, Checker::Liveness, || format!("{:?} are not written", self.unacknowledged))?;
+            unless(!is_late, || format!("{:?} are not written", self.unacknowledged))?;
             self.turn()?;
             if self.scenario.deaths.contains(&self.step) {
                 self.die();
             }
             self.step += 1;
         }
-        Broken::unless(self.referee.is_over(), Checker::Liveness, || "the run has no end".to_owned())?;
+        unless(self.referee.is_over(), || "the run has no end".to_owned())?;
         let held = self.filing.pool().held;
-        Broken::unless(held <= 1, Checker::Pools, || format!("{held} blocks are out when all files are closed"))?;
+        unless(held <= 1, || format!("{held} blocks are out when all files are closed"))?;
         let expected = (1..=self.events).filter(|number| !self.lost.contains(number));
         self.referee.judge(&self.medium, expected, &self.given_again)
     }
@@ -182,7 +178,7 @@ impl World {
         self.step < self.scenario.steps || !self.unacknowledged.is_empty()
     }
 
-    fn turn(&mut self) -> Result<(), Broken> {
+    fn turn(&mut self) -> Result<(), String> {
         if self.step == self.scenario.steps {
             self.medium.set_faults(DiskFaults::default());
         }
@@ -231,15 +227,15 @@ impl World {
         ((number - 1) / self.scenario.lumisection_events) as u32 + 1
     }
 
-    fn acknowledge(&mut self) -> Result<(), Broken> {
+    fn acknowledge(&mut self) -> Result<(), String> {
         for (slot, progress) in self.progress.drain(..) {
             let number = slot.into();
             let is_written = progress == Progress::Reached(AcknowledgementLevel::Written);
-            Broken::unless(is_written && self.referee.has(number), Checker::Loss, || {
+            unless(is_written && self.referee.has(number), || {
                 format!("event {number} is {progress:?}, and in no file that has its name")
             })?;
             let is_new = self.unacknowledged.remove(&number) || self.scenario.is_handed;
-            Broken::unless(is_new, Checker::Keys, || format!("event {number} was acknowledged twice"))?;
+            unless(is_new, || format!("event {number} was acknowledged twice"))?;
         }
         Ok(())
     }
@@ -305,7 +301,7 @@ impl Referee {
     }
 
     /// Looks at names that are new.
-    fn look(&mut self, medium: &SimulatedStorage) -> Result<(), Broken> {
+    fn look(&mut self, medium: &SimulatedStorage) -> Result<(), String> {
         let mut paths = medium.paths();
         paths.retain(|path| path.parent() == Some(Path::new(DIRECTORY)));
         if paths == self.seen {
@@ -329,23 +325,21 @@ impl Referee {
     }
 
     /// A file of events: whole, of one lumisection, and with its document.
-    fn file(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), Broken> {
+    fn file(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), String> {
         let lumisection = name.lumisection;
         let FileKind::Raw { index } = name.kind else { return Ok(()) };
         let document = FileName { kind: FileKind::Account { index }, ..name };
         let account: RawFile = numbers(medium, document)?;
-        Broken::unless(!self.closed.contains(&lumisection), Checker::Order, || {
-            format!("{name} came behind the end of its lumisection")
-        })?;
+        unless(!self.closed.contains(&lumisection), || format!("{name} came behind the end of its lumisection"))?;
         let bytes = read(medium, name)?;
         let header = bytes.first_chunk().and_then(|first| FileHeader::parse(first).ok());
         let (mut at, mut events) = (FILE_HEADER_BYTES, 0);
         while at < bytes.len() {
             let event = Event::parse(&bytes[at..]);
-            let event = event.map_err(|error| Broken::new(Checker::Content, format!("{name} at {at}: {error}")))?;
+            let event = event.map_err(|error| format!("{name} at {at}: {error}"))?;
             let (said, number) = (event.header(), event.header().event);
             let is_right = event.is_right() && event.data() == data_of(self.seed, number);
-            Broken::unless(is_right && said.lumisection == lumisection, Checker::Content, || {
+            unless(is_right && said.lumisection == lumisection, || {
                 format!("{name} at {at}: event {number} of lumisection {} is not as it was", said.lumisection)
             })?;
             self.files.entry(number).or_default().push(name);
@@ -353,7 +347,7 @@ impl Referee {
         }
         let says = header.map(|header| (u64::from(header.events), header.file_bytes));
         let holds = (events, bytes.len() as u64);
-        Broken::unless(says == Some(holds) && holds == (account.events, account.bytes), Checker::Content, || {
+        unless(says == Some(holds) && holds == (account.events, account.bytes), || {
             format!("{name} holds {holds:?}, its header says {says:?} and its document {account:?}")
         })?;
         let sum = self.written.entry(lumisection).or_default();
@@ -362,11 +356,11 @@ impl Referee {
     }
 
     /// The end of a lumisection says what lies there.
-    fn end_of_lumisection(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), Broken> {
+    fn end_of_lumisection(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), String> {
         let told: EndOfLumisection = numbers(medium, name)?;
         let sum = self.written.get(&name.lumisection).copied().unwrap_or_default();
         let holds = (sum.events, sum.files, sum.bytes);
-        Broken::unless((told.events, told.files, told.bytes) == holds, Checker::Ledger, || {
+        unless((told.events, told.files, told.bytes) == holds, || {
             format!("{name} says {told:?}, and there is {holds:?}")
         })?;
         self.closed.insert(name.lumisection);
@@ -374,17 +368,15 @@ impl Referee {
     }
 
     /// The end of the run says what lies there, and comes behind all others.
-    fn end_of_run(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), Broken> {
+    fn end_of_run(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), String> {
         let told: EndOfRun = numbers(medium, name)?;
         let open: Vec<_> = self.written.keys().filter(|lumisection| !self.closed.contains(lumisection)).collect();
-        Broken::unless(open.is_empty(), Checker::Order, || format!("{name} is there, and {open:?} are not closed"))?;
+        unless(open.is_empty(), || format!("{name} is there, and {open:?} are not closed"))?;
         let events = self.written.values().map(|sum| sum.events).sum();
         let files = self.written.values().map(|sum| sum.files).sum();
         let last_lumisection = self.closed.last().copied().unwrap_or_default().into();
         let expected = EndOfRun { events, files, lumisections: self.written.len() as u64, last_lumisection };
-        Broken::unless(told == expected, Checker::Ledger, || {
-            format!("{name} says {told:?}, and there is {expected:?}")
-        })?;
+        unless(told == expected, || format!("{name} says {told:?}, and there is {expected:?}"))?;
         self.is_over = true;
         Ok(())
     }
@@ -395,17 +387,15 @@ impl Referee {
         medium: &SimulatedStorage,
         expected: impl Iterator<Item = u64>,
         twice: &BTreeSet<u64>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), String> {
         for number in expected {
             let files = self.files.get(&number).map_or(&[][..], Vec::as_slice);
-            Broken::unless(!files.is_empty(), Checker::Loss, || format!("event {number} is in no file"))?;
-            Broken::unless(files.len() == 1 || twice.contains(&number), Checker::Keys, || {
-                format!("event {number} is in {files:?}")
-            })?;
+            unless(!files.is_empty(), || format!("event {number} is in no file"))?;
+            unless(files.len() == 1 || twice.contains(&number), || format!("event {number} is in {files:?}"))?;
         }
         let left: Vec<PathBuf> =
             medium.paths().into_iter().filter(|path| path.parent() != Some(Path::new(DIRECTORY))).collect();
-        Broken::unless(left.is_empty(), Checker::Liveness, || format!("{left:?} are left"))
+        unless(left.is_empty(), || format!("{left:?} are left"))
     }
 }
 
@@ -413,11 +403,39 @@ fn name_of(path: &Path) -> Option<FileName> {
     path.file_name()?.to_str()?.parse().ok()
 }
 
-fn read(medium: &SimulatedStorage, name: FileName) -> Result<Vec<u8>, Broken> {
+fn read(medium: &SimulatedStorage, name: FileName) -> Result<Vec<u8>, String> {
     let bytes = medium.read(&Path::new(DIRECTORY).join(name.to_string()));
-    bytes.map_err(|_| Broken::new(Checker::Order, format!("{name} is not there")))
+    bytes.map_err(|_| format!("{name} is not there"))
 }
 
-fn numbers<N: Numbers>(medium: &SimulatedStorage, name: FileName) -> Result<N, Broken> {
-    parse_numbers(&read(medium, name)?).ok_or_else(|| Broken::new(Checker::Content, format!("{name} is torn")))
+fn numbers<N: Numbers>(medium: &SimulatedStorage, name: FileName) -> Result<N, String> {
+    parse_numbers(&read(medium, name)?).ok_or_else(|| format!("{name} is torn"))
+}
+
+#[test]
+fn every_event_is_in_a_file_that_is_whole_whenever_the_process_dies() {
+    for seed in 0..seeds(300) {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_everything_is_drawn() {
+    let mut digests = BTreeSet::new();
+    let (mut deaths, mut torn, mut refused) = (0, 0, 0);
+    for seed in 0..60 {
+        let digest = || {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(), digest(), "seed {seed}");
+        digests.extend(digest());
+        let Scenario { deaths: died, faults, .. } = Scenario::draw(seed);
+        deaths += u32::from(!died.is_empty());
+        torn += u32::from(faults.torn_append > 0.0);
+        refused += u32::from(faults.write_error + faults.name_error > 0.0);
+    }
+    assert!(digests.len() > 50, "different seeds are different runs");
+    assert!([deaths, torn, refused].iter().all(|&count| (10..60).contains(&count)), "{deaths} {torn} {refused}");
 }

@@ -10,9 +10,8 @@
 //! The scenario alone determines the result: a frame over which two processes ended is lost, and nothing else is; and a source
 //! that waits for a process is never reported as absent.
 
-use super::content::mixed;
-use super::draw::Draw;
-use super::outcome::{Broken, Checker};
+use super::draw::{Draw, seeds, unless};
+use super::front_end::mixed;
 use super::stand::{self, Connection, Course, Machine, Overseer, Stand, held, source_of};
 use ropewalk_engine::{Drive, ProcessSight, SplitterLink};
 use ropewalk_flow::readout::{OnClose, Readout, ReadoutConfig, SourceConfig};
@@ -22,7 +21,7 @@ use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::framing::{Piece, PieceKey};
 use ropewalk_wire::layout::{Counts, Frame, Layout, Length, Number, Plan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +32,7 @@ const MOST_FRAMES: usize = 8;
 
 /// What a splitter does wrong at a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Mishap {
+enum Mishap {
     /// Its process crashes, the first so many times.
     Crash(u8),
     /// Its process hangs, the first so many times.
@@ -61,21 +60,21 @@ impl Mishap {
 
 /// A board and its splitter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BoardSetting {
+struct BoardSetting {
     /// Events in a frame.
-    pub packing: u64,
+    packing: u64,
     /// Frames that it sends.
-    pub frames: u64,
+    frames: u64,
     /// How long its splitter takes over a frame, and until it is ready.
-    pub each: Duration,
+    each: Duration,
     /// See [`BoardSetting::each`].
-    pub start: Duration,
+    start: Duration,
     /// How many processes are started again within a minute.
-    pub restarts: u32,
+    restarts: u32,
     /// By frame, what goes wrong.
-    pub mishaps: BTreeMap<u64, Mishap>,
+    mishaps: BTreeMap<u64, Mishap>,
     /// Its process dies at these times, whatever it does.
-    pub deaths: Vec<Duration>,
+    deaths: Vec<Duration>,
 }
 
 impl BoardSetting {
@@ -109,18 +108,18 @@ impl BoardSetting {
 
 /// A system and what goes wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scenario {
+struct Scenario {
     /// The seed of all chances.
-    pub seed: u64,
+    seed: u64,
     /// The boards, whose events are the same.
-    pub boards: Vec<BoardSetting>,
+    boards: Vec<BoardSetting>,
     /// Event numbers that no source is read past the oldest incomplete one.
-    pub window: u32,
+    window: u32,
 }
 
 impl Scenario {
     /// The scenario of a seed. In every fourth nothing goes wrong.
-    pub fn draw(seed: u64) -> Self {
+    fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 50);
         let is_quiet = seed.is_multiple_of(4);
         let boards = (0..draw.between(1, 3)).map(|_| Self::draw_board(&mut draw, is_quiet)).collect();
@@ -162,7 +161,7 @@ const RESTART_DELAY: Duration = Duration::from_millis(50);
 const MOST_FRAME: u32 = 16 << 10;
 
 /// Boards, readout unit, overseer.
-pub struct World {
+struct World {
     scenario: Scenario,
     course: Course,
     readout: Machine,
@@ -194,7 +193,7 @@ fn patience(setting: &BoardSetting) -> SupervisorConfig {
 
 impl World {
     /// The world of a scenario, before anything has happened.
-    pub fn new(scenario: Scenario) -> Self {
+    fn new(scenario: Scenario) -> Self {
         let last = scenario.boards.iter().map(BoardSetting::events).max().unwrap_or(0);
         let stand = Stand::new(scenario.seed, readout_config(&scenario), &description(), Some(last));
         let Stand { mut readout, overseer, connections } = stand;
@@ -211,16 +210,13 @@ impl World {
     }
 
     /// Mixed from everything that happened to processes: equal for equal histories.
-    pub fn digest(&self) -> u64 {
+    fn digest(&self) -> u64 {
         let digest = |notes: &Arc<Mutex<Notes>>| notes.lock().unwrap_or_else(PoisonError::into_inner).digest;
         self.notes.iter().map(digest).fold(self.course.now.as_nanoseconds(), |all, one| mixed(all, one, 1))
     }
 
     /// Takes the run.
-    ///
-    /// # Errors
-    /// What does not hold.
-    pub fn run(&mut self) -> Result<(), Broken> {
+    fn run(&mut self) -> Result<(), String> {
         while !self.course.is_over(self.boards.iter().all(Board::has_left)) {
             let Self { scenario, course, readout, boards, overseer, .. } = self;
             boards.iter_mut().for_each(|board| board.turn(course.now));
@@ -233,15 +229,13 @@ impl World {
     }
 
     /// What must hold of a board in the end.
-    fn judge(&self, board: usize) -> Result<(), Broken> {
+    fn judge(&self, board: usize) -> Result<(), String> {
         let (setting, account) = (&self.scenario.boards[board], self.readout.machine().account(board));
         stand::is_accounted_for(board, &account)?;
         let timed_out = account.missing.get(Cause::TimedOut);
-        Broken::unless(timed_out == 0, Checker::TimeOut, || {
-            format!("board {board} never paused, and is taken for absent {timed_out} times")
-        })?;
+        unless(timed_out == 0, || format!("board {board} never paused, and is taken for absent {timed_out} times"))?;
         let notes = self.notes[board].lock().unwrap_or_else(PoisonError::into_inner);
-        Broken::unless(notes.most_at_once <= 1, Checker::Bounds, || {
+        unless(notes.most_at_once <= 1, || {
             format!("board {board}: a process was started while there was another one")
         })?;
         let malformed = setting.lost().filter(|(_, mishap)| *mishap == Mishap::Malformed).count() as u64;
@@ -251,13 +245,13 @@ impl World {
         if setting.is_exact() {
             let expected = setting.packing * (setting.frames - lost) + lost;
             let is_right = (account.received, failed, of(Cause::Malformed)) == (expected, lost - malformed, malformed);
-            return Broken::unless(is_right, Checker::Loss, || format!("board {board}: {account:?}"));
+            return unless(is_right, || format!("board {board}: {account:?}"));
         }
         // A frame that is lost is one entry, and the others are whole.
         let divided = account.received - failed - of(Cause::Malformed);
         let frames = divided / setting.packing + failed + of(Cause::Malformed);
         let is_whole = divided.is_multiple_of(setting.packing) && frames == setting.frames;
-        Broken::unless(is_whole, Checker::Loss, || format!("board {board}: {account:?}"))
+        unless(is_whole, || format!("board {board}: {account:?}"))
     }
 }
 
@@ -514,7 +508,7 @@ impl SplitterLink for SimulatedSplitter {
 }
 
 /// Whether a settled event is complete.
-fn look(key: EventKey, scenario: &Scenario, readout: &Readout) -> Result<bool, Broken> {
+fn look(key: EventKey, scenario: &Scenario, readout: &Readout) -> Result<bool, String> {
     let (event, fragments) = (key.number(), held(key, readout)?);
     let mut is_complete = true;
     for (board, setting) in scenario.boards.iter().enumerate() {
@@ -524,14 +518,44 @@ fn look(key: EventKey, scenario: &Scenario, readout: &Readout) -> Result<bool, B
         let was_sent = event <= setting.events();
         if let Some(fragment) = there {
             let expected = was_sent && fragment.payload.to_vec() == data(board, event);
-            Broken::unless(expected, Checker::Content, || format!("event {event}: not what board {board} sent"))?;
+            unless(expected, || format!("event {event}: not what board {board} sent"))?;
         }
         if !setting.is_exact() || !was_sent {
             continue;
         }
-        Broken::unless(there.is_none() == setting.loses(event), Checker::Loss, || {
+        unless(there.is_none() == setting.loses(event), || {
             format!("event {event}: board {board} is {:?}", mine.map(|one| one.meta.missing_cause()))
         })?;
     }
     Ok(is_complete)
+}
+
+#[test]
+fn what_is_lost_follows_from_what_went_wrong_and_nobody_waits_for_ever() {
+    for seed in 0..seeds(300) {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_each_mishap_is_drawn() {
+    let (mut digests, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..40 {
+        let digest = || {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(), digest(), "seed {seed}");
+        digests.extend(digest());
+        let mishaps = Scenario::draw(seed).boards.into_iter().flat_map(|board| board.mishaps.into_values());
+        kinds.extend(mishaps.map(|mishap| match mishap {
+            Mishap::Crash(_) => "crash",
+            Mishap::Hang(_) => "hang",
+            Mishap::Lie(_) => "lie",
+            Mishap::Malformed => "malformed",
+        }));
+    }
+    assert!(digests.len() > 35, "different seeds are different runs");
+    assert_eq!(kinds.len(), 4);
 }

@@ -8,9 +8,8 @@
 //! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event that was not
 //! for it. Within a life nothing is written twice.
 
-use super::content::mixed;
-use super::draw::Draw;
-use super::outcome::{Broken, Checker};
+use super::draw::{Draw, seeds, unless};
+use super::front_end::mixed;
 use super::stand::pool;
 use ropewalk_engine::{EventSink, Filed, Progress, Recorded, Storage, StorageConfig, StreamStorage};
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -19,17 +18,19 @@ use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };
+use ropewalk_tools::{recover, verify};
 use ropewalk_wire::run_file::{
     EventFlags, EventHead, EventRecordEncoder, EventView, FooterView, FragmentEntry, IndexEntry, Item, Items,
     MissingSource, OPEN_EXTENSION, Record, RecordKind, SegmentName, StreamName,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What happens between two steps.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Accident {
+enum Accident {
     /// The process dies, and another one goes on with the run.
     Death,
     /// The power is cut, and with it the process dies. Only where an acknowledgement promises that what it is for is synced.
@@ -38,32 +39,32 @@ pub enum Accident {
 
 /// The run files of one builder unit.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Scenario {
+struct Scenario {
     /// Everything else follows from it.
-    pub seed: u64,
+    seed: u64,
     /// How many streams there are; one has no name.
-    pub streams: u8,
+    streams: u8,
     /// What an acknowledgement promises.
-    pub level: AcknowledgementLevel,
+    level: AcknowledgementLevel,
     /// A segment is closed at this size in bytes.
-    pub segment_bytes: u64,
+    segment_bytes: u64,
     /// So much of a segment is worth a further piece of work for the disk, in bytes.
-    pub batch_bytes: u64,
+    batch_bytes: u64,
     /// Or after so many events.
-    pub segment_events: u64,
+    segment_events: u64,
     /// Blocks for what is staged.
-    pub blocks: usize,
+    blocks: usize,
     /// What the disk does, until the end comes.
-    pub faults: DiskFaults,
+    faults: DiskFaults,
     /// How often events are offered.
-    pub steps: u64,
+    steps: u64,
     /// What happens behind which step.
-    pub accidents: BTreeMap<u64, Accident>,
+    accidents: BTreeMap<u64, Accident>,
 }
 
 impl Scenario {
     /// The scenario of a seed.
-    pub fn draw(seed: u64) -> Self {
+    fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 0x570e);
         let level = draw.of(&[AcknowledgementLevel::Written, AcknowledgementLevel::Synced]);
         let kinds: &[Accident] = match level {
@@ -114,7 +115,7 @@ struct Asked {
 }
 
 /// A builder unit's storage, its disk, and what was asked of it.
-pub struct World {
+struct World {
     scenario: Scenario,
     draw: Draw,
     clock: SimulatedClock,
@@ -155,7 +156,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
 
 impl World {
     /// The world of a scenario, before anything has happened.
-    pub fn new(scenario: Scenario) -> Self {
+    fn new(scenario: Scenario) -> Self {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
         let storage = storage(&scenario, &medium, &clock);
@@ -167,22 +168,19 @@ impl World {
     }
 
     /// The files that it wrote.
-    pub const fn medium(&self) -> &SimulatedStorage {
+    const fn medium(&self) -> &SimulatedStorage {
         &self.medium
     }
 
     /// Mixed from everything that came out: equal for equal histories.
-    pub fn digest(&self) -> u64 {
+    fn digest(&self) -> u64 {
         let counts = self.storage.counts();
         let all = mixed(self.clock.now().as_nanoseconds(), self.asked.taken.len() as u64, counts.refusals);
         mixed(all, counts.bytes, self.medium.paths().len() as u64)
     }
 
     /// Takes the run.
-    ///
-    /// # Errors
-    /// What does not hold.
-    pub fn run(&mut self) -> Result<(), Broken> {
+    fn run(&mut self) -> Result<(), String> {
         for step in 0..self.scenario.steps {
             self.offer();
             self.turn()?;
@@ -194,7 +192,7 @@ impl World {
         self.medium.set_faults(DiskFaults::default());
         self.finish()?;
         let Asked { taken, acknowledged } = &self.asked;
-        Broken::unless(self.incarnation > 1 || taken.len() == acknowledged.len(), Checker::Liveness, || {
+        unless(self.incarnation > 1 || taken.len() == acknowledged.len(), || {
             format!("{} events were taken and {} acknowledged in the only life", taken.len(), acknowledged.len())
         })?;
         self.judge()
@@ -229,32 +227,32 @@ impl World {
     }
 
     /// Lets time pass, and takes what is acknowledged.
-    fn turn(&mut self) -> Result<(), Broken> {
+    fn turn(&mut self) -> Result<(), String> {
         self.clock.advance(STEP);
         self.storage.poll(self.clock.now(), &mut self.progress);
         for (slot, progress) in self.progress.drain(..) {
             if progress >= Progress::Reached(self.scenario.level) {
                 let is_new = self.asked.acknowledged.insert(slot.into());
-                Broken::unless(is_new, Checker::Keys, || format!("event {slot} was acknowledged twice"))?;
+                unless(is_new, || format!("event {slot} was acknowledged twice"))?;
             }
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Broken> {
+    fn finish(&mut self) -> Result<(), String> {
         let end = self.clock.now().after(LONGEST);
         while !self.storage.is_closed() {
             let is_late = self.clock.now() > end;
-            Broken::unless(!is_late, Checker::Liveness, || "the files are not closed".to_owned())?;
+            unless(!is_late, || "the files are not closed".to_owned())?;
             self.storage.finish(self.clock.now());
             self.turn()?;
         }
         let account = self.storage.pool();
         let held = account.held;
-        Broken::unless(held <= 1, Checker::Pools, || format!("{held} blocks are out when all files are closed"))
+        unless(held <= 1, || format!("{held} blocks are out when all files are closed"))
     }
 
-    fn judge(&self) -> Result<(), Broken> {
+    fn judge(&self) -> Result<(), String> {
         judge(&self.scenario, &self.medium, &self.asked)
     }
 }
@@ -310,44 +308,40 @@ struct Found {
 }
 
 /// Holds the files against what was asked for.
-fn judge(scenario: &Scenario, medium: &SimulatedStorage, asked: &Asked) -> Result<(), Broken> {
+fn judge(scenario: &Scenario, medium: &SimulatedStorage, asked: &Asked) -> Result<(), String> {
     let mut found = Found::default();
     for path in medium.paths() {
-        let bytes = medium.read(&path).map_err(|cause| Broken::new(Checker::Content, cause.to_string()))?;
+        let bytes = medium.read(&path).map_err(|cause| cause.to_string())?;
         look(scenario, &path, &bytes, &mut found)?;
     }
     for number in &asked.acknowledged {
         let (there, wanted) = (found.streams.get(number), asked.taken.get(number));
-        Broken::unless(there == wanted, Checker::Loss, || {
-            format!("event {number} was acknowledged for {wanted:?} and is in {there:?}")
-        })?;
+        unless(there == wanted, || format!("event {number} was acknowledged for {wanted:?} and is in {there:?}"))?;
     }
     for (number, &streams) in &found.streams {
         let taken = asked.taken.get(number).copied().unwrap_or_default();
         let all = streams.iter().all(|stream| taken.contains(stream));
-        Broken::unless(all, Checker::Keys, || {
-            format!("event {number} is in {streams:?}, and was taken for {taken:?}")
-        })?;
+        unless(all, || format!("event {number} is in {streams:?}, and was taken for {taken:?}"))?;
     }
     Ok(())
 }
 
 /// Looks at one file.
-fn look(scenario: &Scenario, path: &Path, bytes: &[u8], found: &mut Found) -> Result<(), Broken> {
+fn look(scenario: &Scenario, path: &Path, bytes: &[u8], found: &mut Found) -> Result<(), String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (text, is_open) = name.strip_suffix(OPEN_EXTENSION).map_or((&name[..], false), |closed| (closed, true));
     let stream = text.parse().ok().and_then(|name: SegmentName| {
         (0..scenario.streams).map(StreamIndex).find(|&stream| stream_name(scenario, stream) == name.stream)
     });
     let Some(stream) = stream else {
-        return Err(Broken::new(Checker::Content, format!("{name} is no segment of a stream")));
+        return Err(format!("{name} is no segment of a stream"));
     };
     let (mut entries, mut has_footer) = (Vec::new(), false);
     for item in Items::new(bytes) {
         match item {
-            Item::Damaged { offset, .. } => Broken::unless(is_open, Checker::Content, || {
-                format!("{name} was closed, and cannot be read at {offset}")
-            })?,
+            Item::Damaged { offset, .. } => {
+                unless(is_open, || format!("{name} was closed, and cannot be read at {offset}"))?
+            }
             Item::Record { offset, record } if record.kind() == RecordKind::EVENT => {
                 entries.push(take(scenario, stream, offset, &record, found)?);
             }
@@ -358,7 +352,7 @@ fn look(scenario: &Scenario, path: &Path, bytes: &[u8], found: &mut Found) -> Re
             Item::Record { .. } => {}
         }
     }
-    Broken::unless(is_open || has_footer, Checker::Content, || format!("{name} was closed without its index"))
+    unless(is_open || has_footer, || format!("{name} was closed without its index"))
 }
 
 /// Takes note of an event.
@@ -368,15 +362,83 @@ fn take(
     offset: u64,
     record: &Record<'_>,
     found: &mut Found,
-) -> Result<IndexEntry, Broken> {
-    let event = EventView::parse(record).map_err(|error| Broken::new(Checker::Content, error.to_string()))?;
+) -> Result<IndexEntry, String> {
+    let event = EventView::parse(record).map_err(|error| error.to_string())?;
     let number = event.key().number();
     let expected = payload(scenario.seed, number);
     let is_right = event.fragments().map(|fragment| fragment.payload).eq([&expected[..]]);
-    Broken::unless(is_right, Checker::Content, || format!("event {number} does not hold what it was made of"))?;
+    unless(is_right, || format!("event {number} does not hold what it was made of"))?;
     let is_new = found.records.insert((stream, number, event.head().incarnation));
-    Broken::unless(is_new, Checker::Keys, || format!("event {number} is twice in {stream:?} by the same life"))?;
+    unless(is_new, || format!("event {number} is twice in {stream:?} by the same life"))?;
     let streams = found.streams.entry(number).or_default();
     *streams = streams.with(StreamSet::of(stream));
     Ok(IndexEntry::of(&event, offset, record.length()))
+}
+
+#[test]
+fn what_is_acknowledged_is_in_each_of_its_streams_whatever_happens() {
+    for seed in 0..seeds(300) {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_everything_is_drawn() {
+    let (mut digests, mut streams, mut accidents, mut levels) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for seed in 0..40 {
+        let digest = || {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(), digest(), "seed {seed}");
+        digests.extend(digest());
+        let scenario = Scenario::draw(seed);
+        streams.insert(scenario.streams);
+        accidents.extend(scenario.accidents.into_values());
+        levels.insert(scenario.level);
+    }
+    assert!(digests.len() > 35, "different seeds are different runs");
+    assert_eq!(streams, (1..=4).collect());
+    assert_eq!(accidents, [Accident::Death, Accident::PowerCut].into());
+    assert_eq!(levels, [AcknowledgementLevel::Written, AcknowledgementLevel::Synced].into());
+}
+
+/// What recovery makes of the files of a process that died is whole.
+#[test]
+fn files_of_dead_processes_are_recovered_whole() {
+    for seed in 0..seeds(300) / 6 {
+        let scenario = Scenario::draw(seed);
+        let mut world = World::new(scenario);
+        assert_eq!(world.run(), Ok(()), "seed {seed}");
+        let directory = Directory::of(world.medium(), seed);
+        recover(&directory.0).expect("everything can be recovered");
+        let report = verify(&[&directory.0]).expect("there are segments");
+        assert!(report.is_intact(), "seed {seed}: {report:#?}");
+    }
+}
+
+/// Files of a simulated disk as files of this machine, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn of(medium: &SimulatedStorage, seed: u64) -> Self {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = base.join(format!("ropewalk-storing-{}-{seed}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        for file in medium.paths() {
+            let bytes = medium.read(&file).expect("the medium is readable");
+            let name = file.file_name().expect("a file has a name");
+            fs::write(path.join(name), bytes).expect("the temporary directory is writable");
+        }
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }

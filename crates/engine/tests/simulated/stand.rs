@@ -1,11 +1,11 @@
-//! What the campaigns of one readout unit share: boards connect to it over a simulated network, and an [`Overseer`] replaces
+//! One readout unit: boards connect to it over a simulated network, and an [`Overseer`] replaces
 //! event manager and builder units.
 //!
 //! ```text
 //!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, checks contents, releases, stops
 //! ```
 
-use super::outcome::{Broken, Checker};
+use super::draw::unless;
 use ropewalk_engine::{Entrance, Identity, Incoming, MessageReader, Outbox, ReadoutDrive, ReadoutDriveConfig};
 use ropewalk_flow::messages::{Announce, Batch, Fragment, Message, Release, ReleaseEntry, Start};
 use ropewalk_flow::readout::{Format, Readout, ReadoutConfig, SourceConfig};
@@ -17,9 +17,9 @@ use ropewalk_wire::description::Description;
 use std::time::Duration;
 
 /// The readout unit of such a campaign.
-pub(super) type Machine = ReadoutDrive<Simulated, Simulated>;
+pub(crate) type Machine = ReadoutDrive<Simulated, Simulated>;
 
-pub(super) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
+pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
     Pool::new_untouched(PoolConfig::heap(name, block, blocks)).expect("there is memory for a small pool")
 }
 
@@ -27,7 +27,7 @@ fn identity(node: NodeId) -> Identity {
     Identity { node, incarnation: Incarnation(1), run: RunNumber(1), epoch: Epoch(1) }
 }
 
-pub(super) fn source_of(board: usize) -> SourceId {
+pub(crate) fn source_of(board: usize) -> SourceId {
     SourceId(board as u32 + 1)
 }
 
@@ -37,7 +37,7 @@ fn dispatcher(network: &Network, name: &str, block: usize, blocks: usize) -> Sim
 }
 
 /// A readout unit with so many boards, whose frames are described; beyond what every source of theirs has, each is as `source` says.
-pub(super) fn readout_config(
+pub(crate) fn readout_config(
     boards: usize,
     window: u32,
     source_timeout: Duration,
@@ -55,16 +55,16 @@ pub(super) fn readout_config(
 }
 
 /// The network, the readout unit with a door for each board, and who oversees it; each board's connection, too.
-pub(super) struct Stand {
-    pub(super) readout: Machine,
-    pub(super) overseer: Overseer,
-    pub(super) connections: Vec<Connection>,
+pub(crate) struct Stand {
+    pub(crate) readout: Machine,
+    pub(crate) overseer: Overseer,
+    pub(crate) connections: Vec<Connection>,
 }
 
 impl Stand {
     /// With as many boards as the readout unit has sources, which are described so; the run's last event is known from the start, or
     /// not.
-    pub(super) fn new(seed: u64, readout: ReadoutConfig, description: &Description, last: Option<u64>) -> Self {
+    pub(crate) fn new(seed: u64, readout: ReadoutConfig, description: &Description, last: Option<u64>) -> Self {
         let network = Network::new(seed, Faults::bumpy());
         let boards = readout.sources.len();
         let outbox = Outbox::new(identity(NodeId::MANAGER), Staging::new(pool("words", 64 << 10, 16)));
@@ -98,7 +98,7 @@ impl Stand {
 }
 
 /// One connection after the other, to the same address.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     network: Simulated,
     staging: Staging,
     address: String,
@@ -113,12 +113,12 @@ impl Connection {
     }
 
     /// Whether something can be sent.
-    pub(super) const fn is_up(&self) -> bool {
+    pub(crate) const fn is_up(&self) -> bool {
         self.is_up
     }
 
     /// Handles the events of the connection; connects if `wanted` and there is none.
-    pub(super) fn turn(&mut self, now: Instant, wanted: bool) {
+    pub(crate) fn turn(&mut self, now: Instant, wanted: bool) {
         if self.endpoint.is_none() && wanted {
             self.endpoint = self.network.connect(&self.address).ok();
         }
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     /// Sends these bytes, all of them; false where there is no room now, and none of them left.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let Some(endpoint) = self.endpoint.filter(|_| self.is_up) else { return false };
         for part in bytes.chunks(self.staging.largest()) {
             let Some(slice) = self.staging.write(part) else {
@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// Hangs up once everything has left; whether it has.
-    pub(super) fn hang_up(&mut self) -> bool {
+    pub(crate) fn hang_up(&mut self) -> bool {
         if let Some(endpoint) = self.endpoint.filter(|&endpoint| self.is_up && self.network.queued(endpoint) == 0) {
             self.network.close(endpoint);
             (self.endpoint, self.is_up) = (None, false);
@@ -164,17 +164,15 @@ impl Connection {
 }
 
 /// Replaces event manager and builder units: starts the readout unit, checks each settled event and releases it, ends the run.
-pub(super) struct Overseer {
+pub(crate) struct Overseer {
     network: Simulated,
     outbox: Outbox,
     endpoint: Option<Endpoint>,
     reader: MessageReader,
     unsent: Vec<Message>,
-    has_begun: bool,
     /// Up to this event all are settled.
-    pub(super) settled: u64,
+    pub(crate) settled: u64,
     last: Option<u64>,
-    is_over: bool,
 }
 
 impl Overseer {
@@ -182,32 +180,16 @@ impl Overseer {
     fn new(mut network: Simulated, outbox: Outbox, address: &str, last: Option<u64>) -> Self {
         network.listen(address).expect("the address is free");
         let (reader, unsent) = (MessageReader::default(), Vec::new());
-        Self { network, outbox, endpoint: None, reader, unsent, has_begun: false, settled: 0, last, is_over: false }
-    }
-
-    /// Whether the run has begun.
-    pub(super) const fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    /// The run ends with the last event that a source has shown.
-    pub(super) fn stop(&mut self) {
-        self.unsent.push(Message::QueryHighest);
-    }
-
-    /// The run is over: what is still held is dropped.
-    pub(super) fn finish(&mut self) {
-        self.unsent.push(Message::Finish);
-        self.is_over = true;
+        Self { network, outbox, endpoint: None, reader, unsent, settled: 0, last }
     }
 
     /// Hears and answers; `readout` is the machine that speaks, and `look` says of a settled event whether it is complete.
-    pub(super) fn turn(
+    pub(crate) fn turn(
         &mut self,
         now: Instant,
         readout: &Readout,
-        mut look: impl FnMut(EventKey, &Readout) -> Result<bool, Broken>,
-    ) -> Result<(), Broken> {
+        mut look: impl FnMut(EventKey, &Readout) -> Result<bool, String>,
+    ) -> Result<(), String> {
         let mut events = Vec::new();
         self.network.poll(now, &mut events);
         for event in events {
@@ -224,11 +206,10 @@ impl Overseer {
             match message {
                 Message::Hello(_) => {
                     let start = Message::Start(Start::of_run(EventKey::new(0, 1)));
-                    self.has_begun = true;
                     self.unsent.extend([Message::Welcome, start]);
                     self.unsent.extend(self.last.map(|last| Message::StopAt(EventKey::new(0, last))));
                 }
-                Message::Announce(announce) if !self.is_over => self.take(&announce, readout, &mut look)?,
+                Message::Announce(announce) => self.take(&announce, readout, &mut look)?,
                 Message::Highest(last) => {
                     self.last = Some(last.number());
                     self.unsent.push(Message::StopAt(last));
@@ -250,8 +231,8 @@ impl Overseer {
         &mut self,
         announce: &Announce,
         readout: &Readout,
-        look: &mut impl FnMut(EventKey, &Readout) -> Result<bool, Broken>,
-    ) -> Result<(), Broken> {
+        look: &mut impl FnMut(EventKey, &Readout) -> Result<bool, String>,
+    ) -> Result<(), String> {
         let mut entries = Batch::new();
         // What was announced before the end was known there, and lies behind it, is not there any more.
         let is_wanted = |key: EventKey| self.last.is_none_or(|last| key.number() <= last);
@@ -259,7 +240,7 @@ impl Overseer {
             let outcome = if look(entry.key, readout)? { Outcome::Complete } else { Outcome::IncompleteEmitted };
             entries.push(ReleaseEntry { first: entry.key, count: 1, outcome });
         }
-        Broken::unless(announce.settled.number() >= self.settled, Checker::Order, || {
+        unless(announce.settled.number() >= self.settled, || {
             format!("settled up to {} after {}", announce.settled.number(), self.settled)
         })?;
         self.settled = announce.settled.number();
@@ -269,7 +250,7 @@ impl Overseer {
 }
 
 /// How much time passes from turn to turn.
-pub(super) const STEP: Duration = Duration::from_micros(500);
+pub(crate) const STEP: Duration = Duration::from_micros(500);
 /// A run is over when all boards have left and nothing has happened for so long: longer than any time-out. Events that
 /// no board shows in the end are not settled, since there is no event manager to tell of them.
 const QUIET: Duration = Duration::from_secs(4);
@@ -278,8 +259,8 @@ const LONGEST: Duration = Duration::from_secs(120);
 
 /// The time of a run, and since when nothing has happened.
 #[derive(Debug, Default)]
-pub(super) struct Course {
-    pub(super) now: Instant,
+pub(crate) struct Course {
+    pub(crate) now: Instant,
     since: Instant,
     /// Events that were settled, and fragments that were received.
     reached: (u64, u64),
@@ -287,42 +268,40 @@ pub(super) struct Course {
 
 impl Course {
     /// Whether the run is over, where all boards have left or not.
-    pub(super) fn is_over(&self, have_left: bool) -> bool {
+    pub(crate) fn is_over(&self, have_left: bool) -> bool {
         have_left && self.now >= self.since.after(QUIET)
     }
 
     /// A turn is over.
-    pub(super) fn go_on(&mut self, overseer: &Overseer, readout: &Machine) -> Result<(), Broken> {
+    pub(crate) fn go_on(&mut self, overseer: &Overseer, readout: &Machine) -> Result<(), String> {
         let reached = (overseer.settled, readout.machine().total().received);
         if std::mem::replace(&mut self.reached, reached) != reached {
             self.since = self.now;
         }
         self.now = self.now.after(STEP);
         let is_late = self.now > Instant::ZERO.after(LONGEST);
-        Broken::unless(!is_late, Checker::Liveness, || format!("{reached:?} are settled and received"))
+        unless(!is_late, || format!("{reached:?} are settled and received"))
     }
 }
 
 /// What a settled event holds: who announces one has it.
-pub(super) fn held(key: EventKey, readout: &Readout) -> Result<Vec<Fragment>, Broken> {
+pub(crate) fn held(key: EventKey, readout: &Readout) -> Result<Vec<Fragment>, String> {
     let (mut fragments, held) = (Vec::new(), readout.super_fragment(key));
-    Broken::unless(held.is_some(), Checker::Content, || format!("event {} is announced and not held", key.number()))?;
+    unless(held.is_some(), || format!("event {} is announced and not held", key.number()))?;
     held.iter().for_each(|held| held.append_to(&mut fragments));
     Ok(fragments)
 }
 
 /// No board is read further than the window.
-pub(super) fn reads_within(window: u32, readout: &Readout) -> Result<(), Broken> {
+pub(crate) fn reads_within(window: u32, readout: &Readout) -> Result<(), String> {
     let lead = readout.lead();
-    Broken::unless(lead <= u64::from(window), Checker::Bounds, || {
+    unless(lead <= u64::from(window), || {
         format!("a source was read {lead} events past the oldest one, {window} are allowed")
     })
 }
 
 /// In the end every fragment that came from a board has become something.
-pub(super) fn is_accounted_for(board: usize, account: &FragmentAccount) -> Result<(), Broken> {
+pub(crate) fn is_accounted_for(board: usize, account: &FragmentAccount) -> Result<(), String> {
     let is_settled = account.received == account.accounted() && account.in_flight == 0;
-    Broken::unless(is_settled, Checker::Ledger, || {
-        format!("board {board}: fragments received are not accounted for: {account:?}")
-    })
+    unless(is_settled, || format!("board {board}: fragments received are not accounted for: {account:?}"))
 }
