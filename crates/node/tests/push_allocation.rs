@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Every event is accepted and written; packets are lost, doubled and out of order; sizes are counted.
 fn configuration(output: &Path, architecture: &str) -> String {
     format!(
-        "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"1MiB\"\nkeep = \"4MiB\"\n\
+        "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"1MiB\"\nkeep = \"4MiB\"\nlumisection = {{ time = \"100ms\" }}\n\
          [[flow]]\nname = \"hlt\"\npacking = 10\nsources = {{ count = 20, address = \"127.0.0.1:25000\" }}\n\
          timeout = \"20ms\"\nsets = 1024\nassembling = 512\n\
          emulate = {{ fragment_size = \"uniform(8,100)\", rate = \"10kHz\", loss = 0.001, duplicates = 0.01, reordered = 0.01 }}\n\
@@ -76,7 +76,7 @@ fn packets_are_received_built_and_sent_without_an_allocation_on_one_thread_or_tw
             std::thread::sleep(Duration::from_millis(5));
         }
         let summary = handle.finish(Duration::ZERO);
-        assert!(summary.is_balanced(), "{:?}", summary.ledger);
+        assert!(summary.is_balanced() && summary.lumisections.len() > 4, "{:?}", summary.ledger);
         std::fs::remove_dir_all(&output).expect("the test's own directory");
     }
 }

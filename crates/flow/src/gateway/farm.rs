@@ -12,10 +12,11 @@ use super::account::FarmAccount;
 use super::assembly::Ages;
 use super::config::{FlowConfig, GatewayConfig, Output};
 use super::dispatch::{EventPlace, Greeting, Nodes, Plan, Settled};
+use super::lumisection::{ClosedLumisection, Lumisections};
 use super::set::{Ending, EventSet, FragmentPlace, Stage};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Incarnation, Instant};
+use ropewalk_terms::{Cause, EventAccount, EventKey, Incarnation, Instant};
 use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Stream, StreamEntry, Verdict};
 use std::collections::VecDeque;
 
@@ -30,6 +31,8 @@ pub(super) struct Held {
     pub(super) leaving: u16,
     /// Which set in this slot it is.
     pub(super) serial: u32,
+    /// How its events ended so far.
+    pub(super) ended: EventAccount,
 }
 
 /// One flow's part of the farm.
@@ -43,6 +46,7 @@ pub(super) struct FarmFlow {
     /// What leaves in order; storage takes accepted events in any.
     pub(super) order: Order,
     pub(super) stored: VecDeque<EventPlace>,
+    pub(super) lumisections: Lumisections,
     pub(super) account: FarmAccount,
 }
 
@@ -77,6 +81,7 @@ impl Farm {
             ages: Ages::new(sets),
             order: Order::new(usize::from(flow.sets)),
             stored: VecDeque::with_capacity(usize::from(flow.sets) * usize::from(flow.packing)),
+            lumisections: Lumisections::new(usize::from(flow.sets)),
             account: FarmAccount::default(),
             config: flow.clone(),
         };
@@ -99,11 +104,13 @@ impl Farm {
     }
 
     /// A finished set comes from assembly. Its events wait for nodes from now on. Returns it for whoever wants to look, unless it is dropped.
-    pub fn on_set(&mut self, set: EventSet, now: Instant) -> Option<&mut EventSet> {
+    pub fn on_set(&mut self, mut set: EventSet, now: Instant) -> Option<&mut EventSet> {
         let flow = &mut self.flows[usize::from(set.flow)];
         let events = set.events.len() as u16;
         flow.account.events.assigned += u64::from(events);
         flow.order.open_from(set.open_from);
+        set.lumisection = flow.lumisections.enter(set.lumisection);
+        let mut ended = EventAccount { assigned: events.into(), ..EventAccount::default() };
         let dropped = match set.ending {
             Ending::Dropped(cause) => Some(cause),
             // Its turn is over: a later event has left in its place.
@@ -112,6 +119,8 @@ impl Farm {
         };
         if let Some(cause) = dropped {
             flow.account.events.incomplete_dropped.add(cause, u64::from(events));
+            ended.incomplete_dropped.add(cause, u64::from(events));
+            flow.lumisections.leave(set.lumisection, &ended);
             self.empty.push(set);
             return None;
         }
@@ -125,7 +134,7 @@ impl Farm {
         make_room(&mut flow.waiting, usize::from(events), &self.slots);
         flow.waiting.extend((0..events).map(|event| EventPlace { slot, event, serial }));
         let deadline = now.after(flow.config.decision_timeout);
-        let held = Held { set, deadline, undecided: events, leaving: 0, serial };
+        let held = Held { set, deadline, undecided: events, leaving: 0, serial, ended };
         Some(&mut self.slots[usize::from(slot)].insert(held).set)
     }
 
@@ -142,7 +151,9 @@ impl Farm {
             return;
         }
         if let Some(held) = self.slots[usize::from(slot)].take() {
-            self.flows[usize::from(held.set.flow)].ages.remove(slot);
+            let flow = &mut self.flows[usize::from(held.set.flow)];
+            flow.ages.remove(slot);
+            flow.lumisections.leave(held.set.lumisection, &held.ended);
             self.vacant.push(slot);
             self.empty.push(held.set);
         }
@@ -180,6 +191,19 @@ impl Farm {
     pub fn next_deadline(&self) -> Instant {
         let overdue = self.flows.iter().filter_map(|flow| flow.next_deadline(&self.slots));
         overdue.chain([self.next_look, self.next_told()]).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// The next lumisection of a flow that is closed here, where no set before the lumisection `below` comes any more. Events
+    /// that come nevertheless are counted in the oldest open one.
+    pub fn next_closed_lumisection(&mut self, flow: u8, below: u32) -> Option<ClosedLumisection> {
+        let (number, account) = self.flows.get_mut(usize::from(flow))?.lumisections.next_closed(below)?;
+        Some(ClosedLumisection { flow, number, account })
+    }
+
+    /// The first event of the earliest set of a flow that was in assembly when the last set came; the highest key without one.
+    pub fn open_from(&self, flow: u8) -> EventKey {
+        let known = self.flows.get(usize::from(flow)).filter(|flow| flow.account.events.assigned > 0);
+        known.map_or(EventKey::MAX, |flow| flow.order.open_from)
     }
 
     /// Whether no set is held.
@@ -364,10 +388,11 @@ impl Farm {
         (event.accept, event.word, event.by_default) = (ruling.accept, ruling.word, ruling.by_default);
         held.undecided -= 1;
         let account = &mut flow.account;
-        let events = &mut account.events;
         let is_whole = held.set.ending == Ending::Complete;
-        *(if is_whole { &mut events.built } else { &mut events.incomplete_emitted }) += 1;
-        *(if ruling.accept { &mut events.accepted } else { &mut events.rejected }) += 1;
+        for events in [&mut account.events, &mut held.ended] {
+            *(if is_whole { &mut events.built } else { &mut events.incomplete_emitted }) += 1;
+            *(if ruling.accept { &mut events.accepted } else { &mut events.rejected }) += 1;
+        }
         *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
         account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
         match flow.config.output {

@@ -39,6 +39,7 @@ mod assembly;
 mod config;
 mod dispatch;
 mod farm;
+mod lumisection;
 mod node;
 mod queue;
 mod set;
@@ -54,6 +55,7 @@ pub use config::{
 };
 pub use dispatch::PushBytes;
 pub use farm::Farm;
+pub use lumisection::{ClosedLumisection, LumisectionTotals};
 pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
 pub use queue::{Gateway, Outgoing, Receiver, Sender};
 pub use set::{Ending, EventSet, FragmentPlaces, GatheredEvent};

@@ -52,6 +52,8 @@ impl EventState {
 pub struct EventSet {
     pub(super) flow: u8,
     pub(super) first: EventKey,
+    /// The lumisection of its events.
+    pub(super) lumisection: u32,
     pub(super) opened: Instant,
     /// Until then it waits for its packets.
     pub(super) waits_until: Instant,
@@ -81,6 +83,7 @@ impl EventSet {
         Self {
             flow,
             first: EventKey::MIN,
+            lumisection: 1,
             opened: Instant::ZERO,
             waits_until: Instant::ZERO,
             ending: Ending::Complete,
@@ -104,6 +107,16 @@ impl EventSet {
     /// Its first event.
     pub const fn first(&self) -> EventKey {
         self.first
+    }
+
+    /// The lumisection of its events, from 1.
+    pub const fn lumisection(&self) -> u32 {
+        self.lumisection
+    }
+
+    /// Its events are of this lumisection. To be said before the set goes to the farm.
+    pub const fn set_lumisection(&mut self, number: u32) {
+        self.lumisection = number;
     }
 
     /// Its events, in their order.
@@ -299,6 +312,11 @@ impl<'a> GatheredEvent<'a> {
     /// What is known of the event.
     pub const fn head(&self) -> PieceHead {
         self.head
+    }
+
+    /// The lumisection to which it belongs, from 1.
+    pub const fn lumisection(&self) -> u32 {
+        self.set.lumisection
     }
 
     /// The trigger word of the decision; 0 before there is one.

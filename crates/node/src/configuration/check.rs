@@ -29,6 +29,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     } else {
         of_readout_units(configuration, faults);
     }
+    lumisection(configuration, faults);
     if configuration.run.drain.is_some() && written.has("timeouts", "drain") {
         faults.add("run.drain", "`drain` of [timeouts] is set as well: remove this one");
     }
@@ -75,7 +76,6 @@ const NOT_OF_GATEWAYS: [(&str, &[&str]); 10] = [
             "until_sources_end",
             "acknowledge",
             "incomplete",
-            "lumisection",
             "check_crc",
             "check_bunch_crossing",
             "front_ends",
@@ -326,6 +326,16 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
     {
         faults.add("synchrony.reference", format!("no source has the id {reference}"));
     }
+    if !(64..=4096).contains(&configuration.synchrony.window) {
+        faults.add("synchrony.window", "a relation is judged over 64 to 4096 events");
+    }
+    if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
+        let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
+        faults.add("run.acknowledge", message);
+    }
+}
+
+fn lumisection(configuration: &Configuration, faults: &mut Faults) {
     match configuration.run.lumisection {
         Some(LumisectionChoice::Events(0)) => faults.add("run.lumisection", "it has at least one event"),
         Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
@@ -335,13 +345,6 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
             );
         }
         _ => {}
-    }
-    if !(64..=4096).contains(&configuration.synchrony.window) {
-        faults.add("synchrony.window", "a relation is judged over 64 to 4096 events");
-    }
-    if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
-        let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
-        faults.add("run.acknowledge", message);
     }
 }
 

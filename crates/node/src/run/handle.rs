@@ -555,6 +555,7 @@ impl RunHandle {
         match &self.builders {
             Builders::Units(units) => self.add_units(units, &mut summary, &snapshot),
             Builders::Gateways(gateways) => {
+                summary.lumisections = gateways.lumisections();
                 let running = Duration::from_secs_f64(times.running);
                 summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
             }

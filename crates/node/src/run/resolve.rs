@@ -77,6 +77,15 @@ const MAX_CHAIN_NODES: usize = 1 << 16;
 /// The seed of emulated triggers, equal for all sources of a run.
 pub(super) const SEED: u64 = 0x0072_6f70_6577_616c;
 
+/// How long a lumisection is.
+pub(super) fn lumisection_length(configuration: &Configuration) -> LumisectionLength {
+    match configuration.run.lumisection {
+        None => LumisectionLength::Run,
+        Some(LumisectionChoice::Events(events)) => LumisectionLength::Events(events),
+        Some(LumisectionChoice::Time(time)) => LumisectionLength::Time(time.0),
+    }
+}
+
 impl Resolved {
     pub(super) fn new(configuration: &Configuration, addresses: Addresses) -> Self {
         let names: BTreeMap<&str, u16> = configuration
@@ -103,11 +112,7 @@ impl Resolved {
             unreachable_timeout: times.unreachable.0,
             drain_timeout: times.drain.0,
             trigger_readout: trigger.map(|index| readout_of[index]),
-            lumisection: match configuration.run.lumisection {
-                None => LumisectionLength::Run,
-                Some(LumisectionChoice::Events(events)) => LumisectionLength::Events(events),
-                Some(LumisectionChoice::Time(time)) => LumisectionLength::Time(time.0),
-            },
+            lumisection: lumisection_length(configuration),
             epoch: Epoch(configuration.manager.epoch),
         };
         let sources: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();

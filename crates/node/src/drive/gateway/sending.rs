@@ -3,13 +3,14 @@
 
 use super::boards::{Order, Read};
 use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
+use super::lumisections::LumisectionLine;
 use super::report::GatewayReport;
 use super::{GatewayDriveConfig, Gathering};
 use crate::drive::{EventSink, Filed, Progress, Recorded, SinkEvent};
 use crate::tap::{Sampled, Tap};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway as machine;
-use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing};
+use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing, Output};
 use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, SourceId, StreamAccount, StreamSet, TriggerBits};
@@ -79,6 +80,8 @@ pub(super) struct Sending<L, S> {
     sources: Vec<Vec<SourceId>>,
     watching: Option<Watching>,
     progress: Vec<(u32, Progress)>,
+    /// None where the run is one lumisection.
+    lumisections: Option<LumisectionLine>,
 }
 
 /// Pushes of one turn, so that packets are received again before their socket is full.
@@ -121,7 +124,13 @@ impl<L: Link, S: Sender> Sending<L, S> {
             sources,
             watching,
             progress: Vec::with_capacity(1024),
+            lumisections: None,
         }
+    }
+
+    /// Its events are in lumisections.
+    pub(super) fn set_lumisections(&mut self, line: LumisectionLine) {
+        self.lumisections = Some(line);
     }
 
     /// When to tell of itself again.
@@ -158,6 +167,21 @@ impl<L: Link, S: Sender> Sending<L, S> {
 
     pub(super) fn on_time(&mut self, now: Instant) {
         self.machine.on_time(now);
+        self.end_lumisections(false, now);
+    }
+
+    /// Closes lumisections, and tells the sink which are over everywhere. Whether all are closed, where no event comes any more.
+    fn end_lumisections(&mut self, is_end: bool, now: Instant) -> bool {
+        let Some(line) = &mut self.lumisections else { return true };
+        let are_closed = line.close(&mut self.machine, is_end, now);
+        while let Some((flow, number, total)) = line.next_over() {
+            let is_stored =
+                self.config.machine.flows.get(usize::from(flow)).is_some_and(|flow| flow.output == Output::Storage);
+            if let Some(sink) = self.sink.as_mut().filter(|_| is_stored) {
+                sink.end_lumisection(number, total);
+            }
+        }
+        are_closed
     }
 
     /// Whether a node is there.
@@ -166,8 +190,11 @@ impl<L: Link, S: Sender> Sending<L, S> {
     }
 
     /// A finished set comes.
-    pub(super) fn on_set(&mut self, set: EventSet, now: Instant) {
-        let Self { machine, watching, sources, .. } = self;
+    pub(super) fn on_set(&mut self, mut set: EventSet, now: Instant) {
+        let Self { machine, watching, sources, lumisections, .. } = self;
+        if let Some(line) = lumisections {
+            set.set_lumisection(line.enter(set.flow(), set.first()));
+        }
         if let (Some(set), Some(watching)) = (machine.on_set(set, now), watching) {
             watching.look(set, sources, now);
         }
@@ -302,6 +329,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
             let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
             if streams.is_empty() {
                 self.left_out += 1;
+                farm.unselected();
             } else {
                 // The slot carries the set of streams, so that progress reports update the right stream accounts.
                 match sink.add_event(now, streams.to_bits(), &event, streams) {
@@ -344,7 +372,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
     /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
     /// Returns whether all of that is done.
     pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
-        if !self.machine.farm().is_empty() {
+        if !self.machine.farm().is_empty() || !self.end_lumisections(true, now) {
             return false;
         }
         let is_closed = self.sink.as_mut().is_none_or(|sink| {
@@ -501,9 +529,8 @@ impl Recorded for GatewayEvent<'_> {
 }
 
 impl Sampled for GatewayEvent<'_> {
-    /// Gateways know of no lumisections.
     fn lumisection(&self) -> u32 {
-        0
+        self.event.lumisection()
     }
 
     fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {

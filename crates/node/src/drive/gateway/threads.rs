@@ -10,6 +10,7 @@
 
 use super::GatewayDriveConfig;
 use super::link::Link;
+use super::lumisections::LumisectionLine;
 use super::queue::Phase;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
@@ -237,6 +238,13 @@ pub struct SendingDrive<L: Link, S: Sender> {
 }
 
 impl<L: Link, S: Sender> SendingDrive<L, S> {
+    /// The same, whose events are in lumisections.
+    #[must_use]
+    pub fn with_lumisections(mut self, line: LumisectionLine) -> Self {
+        self.half.set_lumisections(line);
+        self
+    }
+
     /// The machine's half, for who looks on.
     pub const fn machine(&self) -> &machine::Sender {
         self.half.machine()

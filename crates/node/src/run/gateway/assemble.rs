@@ -5,19 +5,21 @@ use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
 use super::inputs::{self, Inputs, Queue, carrier};
 use crate::configuration::{Architecture, Configuration, FlowSection, GatewaySection};
 use crate::drive::gateway::{
-    DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
-    PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
+    DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
+    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
 use crate::drive::{Drive, EventSink, Storage, StorageConfig};
 use crate::pages::{OwnerLabel, PageDirectory, PageRole};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::handle::{Builders, RunBase, RunHandle};
 use crate::run::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::run::resolve::lumisection_length;
 use crate::run::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use crate::run::transfer::TransferService;
 use crate::run::worker::{Ending, StatsPage, Worker};
 use crate::tap::Tap;
 use ropewalk_flow::gateway::Output;
+use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -110,6 +112,8 @@ struct Assembly<'a> {
     running: Gateways,
     /// Where copies of events are requested.
     tap: Tap,
+    /// By input queue of this process; none where the run is one lumisection.
+    lumisections: std::vec::IntoIter<LumisectionLine>,
     /// Threads that are started once all of them can be: sources last, so that no receiver is late.
     gateways: Vec<Unit>,
     emulators: Vec<Unit>,
@@ -160,6 +164,7 @@ pub fn prepare_part(
         base,
         running,
         tap: Tap::new(sources.unwrap_or_default()),
+        lumisections: Vec::new().into_iter(),
         gateways: Vec::new(),
         emulators: Vec::new(),
     };
@@ -217,11 +222,14 @@ fn threads(configuration: &Configuration) -> Vec<String> {
     }
     names.extend(configuration.flow.iter().map(sources_thread));
     names.push(FARM_THREAD.to_owned());
+    names.extend((lumisection_length(configuration) != LumisectionLength::Run).then(|| LUMISECTIONS_THREAD.to_owned()));
     names
 }
 
 /// The thread of all nodes.
 const FARM_THREAD: &str = "farm";
+/// The thread that divides the run into lumisections.
+const LUMISECTIONS_THREAD: &str = "lumisections";
 
 fn receiving_thread(queue: &str) -> String {
     format!("{queue}-receive")
@@ -266,6 +274,7 @@ impl Assembly<'_> {
             (self.base.run, self.base.directory) = (directory.run, directory.path);
             self.base.tap = Some(self.tap.clone());
             self.keep_files(part)?;
+            self.divide(part)?;
         }
         let queues: Vec<Queue<'_>> = inputs::queues(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
@@ -308,6 +317,26 @@ impl Assembly<'_> {
             messages(&name, Flow::Udp, configured.unwrap_or(any)).map(Some)
         };
         self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
+    }
+
+    /// What divides the run into lumisections, where it has several.
+    fn divide(&mut self, part: &SystemPart) -> Result<(), RunError> {
+        let length = lumisection_length(self.configuration);
+        if length == LumisectionLength::Run {
+            return Ok(());
+        }
+        if *part != SystemPart::Whole && self.configuration.gateway.len() > 1 {
+            let message = "run.lumisection: a lumisection ends when all gateways have stored its events, so all of them \
+                           must be in one process: start them with `ropewalk run`, or leave it out";
+            return Err(RunError::Unfit(message.to_owned()));
+        }
+        let flows = inputs::flows(self.configuration);
+        let queues = self.writers_here(part).count();
+        let (drive, lines) = LumisectionDrive::new(&flows, length, queues, Arc::clone(&self.running.is_held));
+        self.running.lumisections = drive.board();
+        self.lumisections = lines.into_iter();
+        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![Box::new(drive)]));
+        Ok(())
     }
 
     /// What watches the disks and transfers closed files.
@@ -420,12 +449,15 @@ impl Assembly<'_> {
         L: Link + Send + 'static,
         S: Sender + Send + 'static,
     {
-        let now = MonotonicClock.now();
+        let (now, line) = (MonotonicClock.now(), self.lumisections.next());
         match architecture {
             Architecture::RunToCompletion => {
                 let drive = GatewayDrive::new(config, receiving, sending);
                 let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
                 drive.begin(now);
+                if let Some(line) = line {
+                    drive = drive.with_lumisections(line);
+                }
                 let notice = drive.notice();
                 let drive = self.paged(name, drive);
                 self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
@@ -435,6 +467,9 @@ impl Assembly<'_> {
                 let drives = halves(config, receiving, sending);
                 let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
                 sending.begin(now);
+                if let Some(line) = line {
+                    sending = sending.with_lumisections(line);
+                }
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);

@@ -3,9 +3,10 @@
 use super::snapshot::GatewaySnapshot;
 use crate::configuration::FlowSection;
 use crate::drive::gateway::{
-    CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown,
-    ThrottleBoard,
+    CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, LumisectionBoard, Notice, OrderBoard,
+    PacketSourceReport, Shown, ThrottleBoard,
 };
+use crate::run::summary_sections::LumisectionSummary;
 use crate::run::worker::Worker;
 use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::TriggerGate;
@@ -53,6 +54,8 @@ pub(in crate::run) struct Gateways {
     pub(in crate::run) flows: Vec<FlowSection>,
     /// Gateways stop the trigger: the run has not begun, or is paused.
     pub(super) is_held: Arc<AtomicBool>,
+    /// The lumisections that are over.
+    pub(super) lumisections: Arc<LumisectionBoard>,
     /// Commands to gateways during the run.
     pub(super) orders: Arc<OrderBoard>,
     gates: Vec<Arc<TriggerGate>>,
@@ -75,6 +78,7 @@ impl Gateways {
             nodes_are_over: Arc::default(),
             flows: flows.to_vec(),
             is_held: Arc::new(AtomicBool::new(true)),
+            lumisections: Arc::default(),
             orders: Arc::default(),
             gates,
             is_over,
@@ -90,6 +94,13 @@ impl Gateways {
             sources: self.sources.iter().map(|source| (source.flow, source.notice.read())).collect(),
             nodes: self.nodes.iter().map(Notice::read).collect(),
         }
+    }
+
+    /// The lumisections that are over.
+    pub(in crate::run) fn lumisections(&self) -> Vec<LumisectionSummary> {
+        let name = |flow: u8| self.flows.get(usize::from(flow)).map(|flow| flow.name.clone());
+        let summary = |(flow, end)| LumisectionSummary { flow: name(flow), ..LumisectionSummary::new(&end) };
+        self.lumisections.read().into_iter().map(summary).collect()
     }
 
     /// The counts of all histograms.

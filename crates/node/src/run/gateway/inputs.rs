@@ -285,6 +285,12 @@ fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
     }
 }
 
+/// The flows, in order.
+pub(super) fn flows(configuration: &Configuration) -> Vec<FlowConfig> {
+    let histograms = configuration.histogram_configs();
+    configuration.flow.iter().map(|section| flow(section, &histograms)).collect()
+}
+
 /// A gateway's machine.
 pub(super) fn machine(
     configuration: &Configuration,
@@ -308,8 +314,7 @@ pub(super) fn machine(
         bytes_per_second: section.throttle.rate.map_or(0.0, |rate| rate.bytes_per_second),
         ..ThrottleConfig::default()
     };
-    let histograms = configuration.histogram_configs();
-    let flows = configuration.flow.iter().map(|section| flow(section, &histograms)).collect();
+    let flows = flows(configuration);
     GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
 }
 
