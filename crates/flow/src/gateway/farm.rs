@@ -12,12 +12,13 @@ use super::account::FarmAccount;
 use super::assembly::Ages;
 use super::config::{FlowConfig, GatewayConfig, Output};
 use super::dispatch::{EventPlace, Greeting, Nodes, Plan, Settled};
+use super::local::Local;
 use super::lumisection::{ClosedLumisection, Lumisections};
 use super::set::{Ending, EventSet, FragmentPlace, Stage};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventAccount, EventKey, Incarnation, Instant};
-use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Stream, StreamEntry, Verdict};
+use ropewalk_terms::{Cause, EventAccount, EventKey, Incarnation, Instant, Verdict};
+use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Stream, StreamEntry, Verdict as Answer};
 use std::collections::VecDeque;
 
 /// A set of events in the farm.
@@ -62,6 +63,8 @@ pub struct Farm {
     vacant: Vec<u16>,
     serial: u32,
     pub(super) nodes: Nodes,
+    /// Where the gateway decides itself.
+    pub(super) local: Option<Local>,
     pub(super) plan: Plan,
     /// The event that storage is to get, and its fragments.
     pub(super) storing: Option<EventPlace>,
@@ -95,6 +98,7 @@ impl Farm {
             vacant: (0..sets as u16).rev().collect(),
             serial: 0,
             nodes: Nodes::new(&config.farm),
+            local: Local::new(config),
             plan: Plan::new(config.farm.largest_push, largest_set),
             storing: None,
             stored_fragments: Vec::with_capacity(largest_set),
@@ -133,7 +137,9 @@ impl Farm {
         }
         make_room(&mut flow.waiting, usize::from(events), &self.slots);
         flow.waiting.extend((0..events).map(|event| EventPlace { slot, event, serial }));
-        let deadline = now.after(flow.config.decision_timeout);
+        // What decides here has a time limit of its own.
+        let patience = if self.local.is_some() { Duration::MAX } else { flow.config.decision_timeout };
+        let deadline = now.after(patience);
         let held = Held { set, deadline, undecided: events, leaving: 0, serial, ended };
         Some(&mut self.slots[usize::from(slot)].insert(held).set)
     }
@@ -211,9 +217,9 @@ impl Farm {
         self.vacant.len() == self.slots.len()
     }
 
-    /// Whether a node is there.
+    /// Whether anything is there that decides.
     pub fn has_nodes(&self) -> bool {
-        self.nodes.iter().any(|node| node.is_present())
+        self.local.is_some() || self.nodes.iter().any(|node| node.is_present())
     }
 
     /// How many more events a node may be given now.
@@ -268,10 +274,15 @@ fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<He
 
 /// A decision, whoever made it.
 #[derive(Copy, Clone, Debug)]
-struct Ruling {
-    accept: bool,
-    word: u32,
-    by_default: bool,
+pub(super) struct Ruling {
+    pub(super) verdict: Verdict,
+    pub(super) word: u32,
+    pub(super) by_default: bool,
+}
+
+/// The verdict of who only accepts and rejects.
+const fn verdict(accept: bool) -> Verdict {
+    if accept { Verdict::Accepted } else { Verdict::Rejected }
 }
 
 impl Farm {
@@ -318,10 +329,10 @@ impl Farm {
             Settled::Nobody => return self.flows[0].account.ignored += 1,
         };
         match decision.verdict {
-            Verdict::NotReceived => self.send_again(place, |account| &mut account.not_received),
-            Verdict::Accept | Verdict::Reject => {
-                let accept = decision.verdict == Verdict::Accept;
-                self.decide(place, Ruling { accept, word: decision.word, by_default: false }, now);
+            Answer::NotReceived => self.send_again(place, |account| &mut account.not_received),
+            Answer::Accept | Answer::Reject => {
+                let verdict = verdict(decision.verdict == Answer::Accept);
+                self.decide(place, Ruling { verdict, word: decision.word, by_default: false }, now);
             }
         }
     }
@@ -363,7 +374,7 @@ impl Farm {
         let (serial, events) = (held.serial, held.set.events.len() as u16);
         let flow = held.set.flow;
         let decision = self.flows[usize::from(flow)].config.default_decision;
-        let ruling = Ruling { accept: decision.accept, word: decision.word, by_default: true };
+        let ruling = Ruling { verdict: verdict(decision.accept), word: decision.word, by_default: true };
         for event in 0..events {
             let place = EventPlace { slot, event, serial };
             let stage = self.held(place).map(|held| held.set.events[usize::from(event)].stage);
@@ -378,26 +389,33 @@ impl Farm {
         }
     }
 
-    fn decide(&mut self, place: EventPlace, ruling: Ruling, now: Instant) {
+    pub(super) fn decide(&mut self, place: EventPlace, ruling: Ruling, now: Instant) {
         let Some(held) = self.slots[usize::from(place.slot)].as_mut().filter(|held| held.serial == place.serial) else {
             return;
         };
         let flow = &mut self.flows[usize::from(held.set.flow)];
         let event = &mut held.set.events[usize::from(place.event)];
         event.stage = Stage::Decided;
-        (event.accept, event.word, event.by_default) = (ruling.accept, ruling.word, ruling.by_default);
+        (event.verdict, event.word, event.by_default) = (ruling.verdict, ruling.word, ruling.by_default);
+        let is_kept = ruling.verdict != Verdict::Rejected;
         held.undecided -= 1;
         let account = &mut flow.account;
         let is_whole = held.set.ending == Ending::Complete;
         for events in [&mut account.events, &mut held.ended] {
             *(if is_whole { &mut events.built } else { &mut events.incomplete_emitted }) += 1;
-            *(if ruling.accept { &mut events.accepted } else { &mut events.rejected }) += 1;
+            *(match ruling.verdict {
+                Verdict::Accepted | Verdict::Unselected => &mut events.accepted,
+                Verdict::Rejected => &mut events.rejected,
+                Verdict::Quarantined => &mut events.quarantined,
+            }) += 1;
         }
+        held.ended.unselected += u64::from(ruling.verdict == Verdict::Unselected);
         *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
         account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
         match flow.config.output {
             Output::Stream => held.leaving += 1,
-            Output::Storage if ruling.accept || is_planted(Flaw::RejectStored) => {
+            Output::Storage if self.local.is_some() => held.leaving += u16::from(is_kept),
+            Output::Storage if is_kept || is_planted(Flaw::RejectStored) => {
                 held.leaving += 1;
                 flow.stored.push_back(place);
             }
@@ -500,7 +518,8 @@ impl Farm {
         let held = self.slots[usize::from(slot)].as_mut()?;
         let event = held.set.events.get(usize::from(order.left)).filter(|event| event.stage == Stage::Decided)?;
         let key = held.set.first.plus(u64::from(order.left));
-        let entry = StreamEntry { key, accept: event.accept, word: event.word, by_default: event.by_default };
+        let accept = event.verdict != Verdict::Rejected;
+        let entry = StreamEntry { key, accept, word: event.word, by_default: event.by_default };
         (order.left, order.total, order.next) = (order.left + 1, order.total + 1, key.next());
         account.streamed += 1;
         held.leaving -= 1;

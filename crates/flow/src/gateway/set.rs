@@ -5,7 +5,7 @@ use crate::messages::{append, overwrite};
 use core::time::Duration;
 use ropewalk_memory::{Payload, Returns, Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
+use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Verdict};
 use ropewalk_wire::gateway::{EventFlags, PieceHead};
 use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
 
@@ -27,6 +27,8 @@ pub(super) enum Stage {
     Waiting,
     /// A node has it, under this sequence number.
     Sent { node: u16, sequence: u64 },
+    /// The gateway itself decides on it.
+    Local,
     /// It is decided.
     Decided,
 }
@@ -36,13 +38,14 @@ pub(super) enum Stage {
 pub(super) struct EventState {
     pub(super) stage: Stage,
     pub(super) attempt: Attempt,
-    pub(super) accept: bool,
+    pub(super) verdict: Verdict,
     pub(super) by_default: bool,
     pub(super) word: u32,
 }
 
 impl EventState {
-    const NEW: Self = Self { stage: Stage::Waiting, attempt: Attempt(0), accept: false, by_default: false, word: 0 };
+    const NEW: Self =
+        Self { stage: Stage::Waiting, attempt: Attempt(0), verdict: Verdict::Rejected, by_default: false, word: 0 };
 }
 
 /// The packets of all sources for N consecutive events.

@@ -24,7 +24,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
         faults.add("version", format!("this program reads version 1, not {}", configuration.version));
     }
     if configuration.has_gateways() {
-        super::gateway::check(configuration, faults);
+        super::gateway::check(configuration, written, faults);
         not_of_gateways(written, faults);
     } else {
         of_readout_units(configuration, faults);
@@ -44,29 +44,12 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
 }
 
 /// Sections and keys that gateways do not use.
-const NOT_OF_GATEWAYS: [(&str, &[&str]); 10] = [
+const NOT_OF_GATEWAYS: [(&str, &[&str]); 9] = [
     ("readout", &[]),
     ("builder", &[]),
     ("manager", &[]),
     ("source", &[]),
     ("felix", &[]),
-    (
-        "filter",
-        &[
-            "library",
-            "program",
-            "configuration",
-            "nodes",
-            "node_memory",
-            "trusted",
-            "units",
-            "events",
-            "timeout",
-            "memory",
-            "restart_delay",
-            "restarts",
-        ],
-    ),
     ("file_based", &[]),
     ("synchrony", &[]),
     ("pool", &[]),

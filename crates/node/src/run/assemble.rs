@@ -10,7 +10,7 @@ use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, ThreadPlacement, disk_thread,
     make_room_for_descriptors, pool_of,
 };
-use super::plugins::Watched;
+use super::plugins::{Filters, Watched};
 use super::registry::{Registry, RunDirectory, TakeoverRecord};
 use super::resolve::{Addresses, Resolved};
 use super::run_files::{DiskWatch, StartRoom};
@@ -124,7 +124,7 @@ const SOURCE_BLOCKS: usize = 8;
 /// How many blocks a source's queue may hold.
 const SOURCE_QUEUE_BLOCKS: usize = 4;
 /// The thread that keeps what filters count.
-const HISTOGRAMS: &str = "histograms";
+pub(super) const HISTOGRAMS: &str = "histograms";
 /// Sources get no answers: a small block for each connection is the least that an endpoint takes.
 const UNUSED_BLOCK: usize = 4096;
 /// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
@@ -190,7 +190,8 @@ impl Workshop<'_> {
                 Some(Box::new(Storage::new(disk, storage, records)))
             }
         };
-        let (mut filtering, others) = self.filtering(&name, config.builder.slots)?;
+        let filters = Filters { configuration: self.resolved.configuration(), placement: self.placement };
+        let (mut filtering, others) = filters.filtering(&name, config.builder.slots)?;
         if let Some(output) = self.resolved.monitoring_output(index) {
             filtering = filtering.with_keeper(Box::new(archive.line(node, output, self.resolved.streams())));
         }

@@ -11,7 +11,7 @@ use super::run_files::{DiskLeft, DiskWatch, StartRoom};
 use super::summary::{Durations, Parts, RunSummary};
 use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
 use super::transfer::{TransferService, TransferSummary};
-use super::units::Units;
+use super::units::{Units, merge_histograms};
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{FrontEndsAccount, Refusal, RunSnapshot, phase_name};
@@ -281,7 +281,10 @@ impl RunHandle {
         let mut news = std::mem::take(&mut self.base.news);
         match &mut self.builders {
             Builders::Units(units) => news.extend(units.watched.iter_mut().flat_map(Watched::take_news)),
-            Builders::Gateways(gateways) => news.extend(gateways.take_hardware_failures()),
+            Builders::Gateways(gateways) => {
+                news.extend(gateways.take_hardware_failures());
+                news.extend(gateways.watched.iter_mut().flat_map(Watched::take_news));
+            }
         }
         news
     }
@@ -498,9 +501,14 @@ impl RunHandle {
         }
         self.end_threads();
         let is_forced = self.base.is_forced;
-        if let Builders::Units(units) = &self.builders {
-            self.base.warnings.extend(units.merge_histograms(&self.base));
-        }
+        let counted = match &mut self.builders {
+            Builders::Units(units) => units.histograms.clone(),
+            Builders::Gateways(gateways) => {
+                self.base.warnings.extend(gateways.end_counting());
+                gateways.counted.clone()
+            }
+        };
+        self.base.warnings.extend(merge_histograms(&counted, &self.base));
         // A forced end does not wait for commands that transfer files.
         if let Some(transfer) = self.base.transfer.as_mut().filter(|_| !is_forced) {
             transfer.finish();
@@ -556,6 +564,7 @@ impl RunHandle {
             Builders::Units(units) => self.add_units(units, &mut summary, &snapshot),
             Builders::Gateways(gateways) => {
                 summary.lumisections = gateways.lumisections();
+                summary.warnings.extend(gateways.watched.iter().flat_map(Watched::remarks));
                 let running = Duration::from_secs_f64(times.running);
                 summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
             }

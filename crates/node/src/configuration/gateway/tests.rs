@@ -124,7 +124,7 @@ fn every_fault_is_told_with_its_key() {
         ("name = \"gw0\"", "name = \"gw0\"\ndecisions = { hlt = \"127.0.0.1:0\" }", "gateway[0].decisions.hlt"),
         ("name = \"gw0\"", "name = \"gw0\"\nthrottle = { tell = {} }", "gateway[0].throttle.tell"),
         ("count = 126", "masked = [5, 126], count = 126", "flow[0].sources.masked"),
-        ("[[gateway]]", "[farm]\nnodes = 0\n[[gateway]]", "farm.nodes"),
+        ("[[gateway]]", "[farm]\nnodes = 5000\n[[gateway]]", "farm.nodes"),
         ("[[gateway]]", "[farm]\ntransport = \"raw_ip\"\nemulate = {}\n[[gateway]]", "farm.address"),
         ("[[gateway]]", "[farm]\naddress = \"10.0.0.1:65535\"\n[[gateway]]", "farm.address"),
         (

@@ -20,6 +20,7 @@ use crate::file_based::documents::{
     EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers,
 };
 use event_file::{EventFile, WholeFile};
+use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -500,6 +501,14 @@ pub struct LumisectionTotal {
     pub events: u64,
     /// Events that were lost.
     pub lost: u64,
+}
+
+impl LumisectionTotal {
+    /// Of a lumisection that is over.
+    pub fn of(end: &LumisectionEnd) -> Self {
+        let account = end.account();
+        Self { events: account.built + account.incomplete_emitted, lost: account.incomplete_dropped.total() }
+    }
 }
 
 /// One that is not closed yet.

@@ -8,7 +8,7 @@
 //! Queues and drive share a word for each flow: the newest lumisection and the newest set that entered one. So a lumisection
 //! begins behind all events that are in an earlier one, and no queue waits for another.
 
-use crate::drive::{Drive, LumisectionTotal};
+use crate::drive::Drive;
 use ropewalk_flow::gateway::{ClosedLumisection, FlowConfig, LumisectionTotals, Sender};
 use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::messages::LumisectionEnd;
@@ -108,7 +108,7 @@ impl Begun {
 }
 
 /// A lumisection of a flow that every input queue has closed, for the event sinks.
-type Over = (u8, u32, LumisectionTotal);
+type Over = (u8, LumisectionEnd);
 
 /// The end of an input queue: see the module's picture.
 #[derive(Debug)]
@@ -118,7 +118,8 @@ pub struct LumisectionLine {
     passed: Vec<Passed>,
     closed: Producer<ClosedLumisection>,
     over: Consumer<Over>,
-    is_ended: bool,
+    /// By flow, the last one that is over everywhere.
+    told: Vec<u32>,
 }
 
 /// Which lumisections of a flow have no more events to come.
@@ -151,7 +152,7 @@ impl LumisectionLine {
         self.begun.get(usize::from(flow)).map_or(1, |begun| begun.enter(first))
     }
 
-    /// Closes what is over here. Returns whether all of it is closed and told; with `is_end` no event comes any more.
+    /// Closes what is over here; with `is_end` no event comes any more. Returns whether there is nothing left to close.
     pub(super) fn close(&mut self, machine: &mut Sender, is_end: bool, now: Instant) -> bool {
         for ((flow, begun), passed) in (0..).zip(self.begun.iter()).zip(&mut self.passed) {
             let newest = begun.newest();
@@ -166,13 +167,19 @@ impl LumisectionLine {
                 let _ = self.closed.push(closed);
             }
         }
-        self.is_ended = is_end && (!self.closed.is_full() || self.closed.is_abandoned());
-        self.is_ended
+        !self.closed.is_full() || self.closed.is_abandoned()
     }
 
     /// The next lumisection that every queue has closed.
     pub(super) fn next_over(&mut self) -> Option<Over> {
-        self.over.pop().ok()
+        let (flow, end) = self.over.pop().ok()?;
+        self.told[usize::from(flow)] = end.number;
+        Some((flow, end))
+    }
+
+    /// Whether every queue has closed every lumisection.
+    pub(super) fn are_over(&self) -> bool {
+        self.begun.iter().zip(&self.told).all(|(begun, &told)| told >= begun.newest()) || self.over.is_abandoned()
     }
 }
 
@@ -236,7 +243,7 @@ impl LumisectionDrive {
         let ends = (0..queues).map(|_| {
             let ((closed, collected), (tell, over)) = (RingBuffer::new(WAITING), RingBuffer::new(WAITING));
             let passed = flows.iter().map(passed).collect();
-            let line = LumisectionLine { begun: Arc::clone(&begun), passed, closed, over, is_ended: false };
+            let line = LumisectionLine { begun: Arc::clone(&begun), passed, closed, over, told: vec![0; flows.len()] };
             (Queue { closed: collected, over: tell, untold: VecDeque::new() }, line)
         });
         let (ends, lines) = ends.unzip();
@@ -296,10 +303,7 @@ impl LumisectionDrive {
             };
             while let Some(end) = totals.next_over(first) {
                 board.add(flow, end);
-                let account = end.account();
-                let events = account.built + account.incomplete_emitted;
-                let total = LumisectionTotal { events, lost: account.incomplete_dropped.total() };
-                queues.iter_mut().for_each(|queue| queue.untold.push_back((flow, end.number, total)));
+                queues.iter_mut().for_each(|queue| queue.untold.push_back((flow, end)));
             }
         }
         for queue in queues {

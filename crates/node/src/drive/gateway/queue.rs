@@ -6,7 +6,7 @@ use super::lumisections::LumisectionLine;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
-use crate::drive::Drive;
+use crate::drive::{Drive, EventOutput};
 use crate::pages::NodePage;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
@@ -67,6 +67,13 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
     #[must_use]
     pub fn with_lumisections(mut self, line: LumisectionLine) -> Self {
         self.sending.set_lumisections(line);
+        self
+    }
+
+    /// The same, which decides itself, without a farm.
+    #[must_use]
+    pub fn with_output(mut self, output: EventOutput) -> Self {
+        self.sending.set_output(output);
         self
     }
 

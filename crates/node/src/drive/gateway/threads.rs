@@ -15,7 +15,7 @@ use super::queue::Phase;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
-use crate::drive::Drive;
+use crate::drive::{Drive, EventOutput};
 use crate::pages::NodePage;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, Gateway, GatewayConfigError};
@@ -242,6 +242,13 @@ impl<L: Link, S: Sender> SendingDrive<L, S> {
     #[must_use]
     pub fn with_lumisections(mut self, line: LumisectionLine) -> Self {
         self.half.set_lumisections(line);
+        self
+    }
+
+    /// The same, which decides itself, without a farm.
+    #[must_use]
+    pub fn with_output(mut self, output: EventOutput) -> Self {
+        self.half.set_output(output);
         self
     }
 

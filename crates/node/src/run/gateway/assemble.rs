@@ -8,11 +8,13 @@ use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
     PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
-use crate::drive::{Drive, EventSink, Storage, StorageConfig};
+use crate::drive::{Drive, EventOutput, EventSink, Storage, StorageConfig};
+use crate::monitoring::Archive;
 use crate::pages::{OwnerLabel, PageDirectory, PageRole};
-use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::run::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::handle::{Builders, RunBase, RunHandle};
 use crate::run::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::run::plugins::Filters;
 use crate::run::resolve::lumisection_length;
 use crate::run::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use crate::run::transfer::TransferService;
@@ -114,6 +116,8 @@ struct Assembly<'a> {
     tap: Tap,
     /// By input queue of this process; none where the run is one lumisection.
     lumisections: std::vec::IntoIter<LumisectionLine>,
+    /// What keeps the counts of filters.
+    archive: Archive,
     /// Threads that are started once all of them can be: sources last, so that no receiver is late.
     gateways: Vec<Unit>,
     emulators: Vec<Unit>,
@@ -165,6 +169,7 @@ pub fn prepare_part(
         running,
         tap: Tap::new(sources.unwrap_or_default()),
         lumisections: Vec::new().into_iter(),
+        archive: Archive::new(),
         gateways: Vec::new(),
         emulators: Vec::new(),
     };
@@ -222,6 +227,7 @@ fn threads(configuration: &Configuration) -> Vec<String> {
     }
     names.extend(configuration.flow.iter().map(sources_thread));
     names.push(FARM_THREAD.to_owned());
+    names.extend((configuration.decides_itself() && configuration.filter.is_some()).then(|| HISTOGRAMS.to_owned()));
     names.extend((lumisection_length(configuration) != LumisectionLength::Run).then(|| LUMISECTIONS_THREAD.to_owned()));
     names
 }
@@ -244,7 +250,16 @@ fn sources_thread(flow: &FlowSection) -> String {
 }
 
 impl Assembly<'_> {
-    fn start(self) -> Result<RunHandle, RunError> {
+    fn start(mut self) -> Result<RunHandle, RunError> {
+        if !self.archive.is_empty() {
+            self.running.counted = self.archive.outputs();
+            let (archive, prepare) = (self.archive, self.placement.on_start(HISTOGRAMS));
+            let thread = std::thread::Builder::new().name(HISTOGRAMS.to_owned()).spawn(move || {
+                prepare();
+                archive.write_all()
+            });
+            self.running.counting = Some(thread.map_err(system(format!("thread {HISTOGRAMS}")))?);
+        }
         let builders = Builders::Gateways(Box::new(self.running));
         let mut handle = RunHandle { base: self.base, builders };
         let start = |(name, drives): Unit| {
@@ -364,7 +379,10 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.base.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let sink = self.sink(queue)?;
+        let (mut sink, mut output) = (self.sink(queue)?, None);
+        if self.configuration.decides_itself() {
+            output = Some(self.output(queue, sink.take())?);
+        }
         let machine = inputs::machine(self.configuration, number, section, self.incarnation, self.base.run);
         self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
@@ -402,7 +420,7 @@ impl Assembly<'_> {
             heads,
             tap,
         };
-        let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
+        let notice = self.turn_on(section.architecture, &name, (config, output), receiving, sending)?;
         self.running.queues.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
     }
@@ -440,7 +458,7 @@ impl Assembly<'_> {
         &mut self,
         architecture: Architecture,
         name: &str,
-        config: GatewayDriveConfig,
+        (config, output): (GatewayDriveConfig, Option<EventOutput>),
         receiving: ReceivingParts<R, S>,
         sending: SendingParts<L, S>,
     ) -> Result<Notice<GatewayReport>, RunError>
@@ -454,10 +472,13 @@ impl Assembly<'_> {
             Architecture::RunToCompletion => {
                 let drive = GatewayDrive::new(config, receiving, sending);
                 let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
-                drive.begin(now);
                 if let Some(line) = line {
                     drive = drive.with_lumisections(line);
                 }
+                if let Some(output) = output {
+                    drive = drive.with_output(output);
+                }
+                drive.begin(now);
                 let notice = drive.notice();
                 let drive = self.paged(name, drive);
                 self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
@@ -466,10 +487,13 @@ impl Assembly<'_> {
             Architecture::Threads => {
                 let drives = halves(config, receiving, sending);
                 let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
-                sending.begin(now);
                 if let Some(line) = line {
                     sending = sending.with_lumisections(line);
                 }
+                if let Some(output) = output {
+                    sending = sending.with_output(output);
+                }
+                sending.begin(now);
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
@@ -504,16 +528,38 @@ impl Assembly<'_> {
                 name: format!("{}-{}", flow.name, id - flow.sources.first),
             })
         });
+        let decides = self.configuration.decides_itself() && self.configuration.filter.is_some();
+        let of_filter = decides.then(|| SourceEntry {
+            id: SourceId::FILTER,
+            format: SourceFormat::FILTER_RESULT,
+            name: "filter".to_owned(),
+        });
         let files = RunFiles::of(self.configuration);
         StorageConfig {
             epoch: epoch(),
-            sources: entries.collect(),
+            sources: entries.chain(of_filter).collect(),
             ..files.storage_config(
                 NodeId::builder(queue.number),
                 self.configuration.run.output.clone(),
                 &self.configuration.streams(),
             )
         }
+    }
+
+    /// The output of an input queue that decides itself.
+    fn output(&mut self, queue: &Queue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
+        let (configuration, name) = (self.configuration, queue.name());
+        let filters = Filters { configuration, placement: &self.placement };
+        let (mut filtering, watched) = filters.filtering(&name, inputs::LOCAL_EVENTS)?;
+        if configuration.run.write && configuration.filter.is_some() {
+            let (output, streams) = (configuration.run.output.clone(), configuration.streams().names().collect());
+            let line = self.archive.line(NodeId::builder(queue.number), output, streams);
+            filtering = filtering.with_keeper(Box::new(line));
+        }
+        self.running.watched.extend(watched);
+        // In good time before the drive gives up what is left.
+        let patience = configuration.timeouts.drain.0 / 2;
+        Ok(EventOutput::new(sink, inputs::LOCAL_EVENTS).with_filtering(filtering, patience))
     }
 
     /// What takes its accepted events; none where nothing is written.

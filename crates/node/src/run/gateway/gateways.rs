@@ -6,6 +6,7 @@ use crate::drive::gateway::{
     CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, LumisectionBoard, Notice, OrderBoard,
     PacketSourceReport, Shown, ThrottleBoard,
 };
+use crate::run::plugins::Watched;
 use crate::run::summary_sections::LumisectionSummary;
 use crate::run::worker::Worker;
 use ropewalk_flow::messages::Setting;
@@ -13,6 +14,7 @@ use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{Parameter, SourceId};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +58,11 @@ pub(in crate::run) struct Gateways {
     pub(super) is_held: Arc<AtomicBool>,
     /// The lumisections that are over.
     pub(super) lumisections: Arc<LumisectionBoard>,
+    /// Filters of gateways that decide themselves.
+    pub(in crate::run) watched: Vec<Watched>,
+    /// Where documents with what these counted are, and the thread that writes them.
+    pub(in crate::run) counted: Vec<PathBuf>,
+    pub(super) counting: Option<JoinHandle<Vec<String>>>,
     /// Commands to gateways during the run.
     pub(super) orders: Arc<OrderBoard>,
     gates: Vec<Arc<TriggerGate>>,
@@ -79,6 +86,9 @@ impl Gateways {
             flows: flows.to_vec(),
             is_held: Arc::new(AtomicBool::new(true)),
             lumisections: Arc::default(),
+            watched: Vec::new(),
+            counted: Vec::new(),
+            counting: None,
             orders: Arc::default(),
             gates,
             is_over,
@@ -101,6 +111,11 @@ impl Gateways {
         let name = |flow: u8| self.flows.get(usize::from(flow)).map(|flow| flow.name.clone());
         let summary = |(flow, end)| LumisectionSummary { flow: name(flow), ..LumisectionSummary::new(&end) };
         self.lumisections.read().into_iter().map(summary).collect()
+    }
+
+    /// Waits until what filters counted is written, after the threads of the gateways. Returns what could not be.
+    pub(in crate::run) fn end_counting(&mut self) -> Vec<String> {
+        self.counting.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     /// The counts of all histograms.

@@ -285,6 +285,9 @@ fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
     }
 }
 
+/// Events that an input queue has in work at once where it decides itself.
+pub(super) const LOCAL_EVENTS: u32 = 1024;
+
 /// The flows, in order.
 pub(super) fn flows(configuration: &Configuration) -> Vec<FlowConfig> {
     let histograms = configuration.histogram_configs();
@@ -303,6 +306,7 @@ pub(super) fn machine(
     let farm = FarmConfig {
         largest_push: configuration.farm.largest_push.0 as usize,
         most_outstanding: configuration.farm.outstanding,
+        local_events: if configuration.decides_itself() { LOCAL_EVENTS } else { 0 },
         silence: configuration.farm.silence.0,
         heartbeat: usual.heartbeat.min(configuration.farm.silence.0 / 3),
         ..usual
