@@ -84,7 +84,7 @@ pub struct Monitoring {
 }
 
 /// Records that are made before the run: one is filled while others are closed, written, or on their way back.
-const SPARE: usize = 4;
+const SPARE: usize = 16;
 
 impl Monitoring {
     /// For so many streams.
