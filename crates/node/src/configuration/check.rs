@@ -40,7 +40,7 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     super::alarms::check_control(&configuration.control, faults);
     super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
     // Whether the CPUs and nodes exist is checked on the machine that takes the run (`run::placement`).
-    faults.keep(super::model::policy(configuration));
+    super::model::checked_policy(configuration, faults);
 }
 
 /// Sections and keys that gateways do not use.
