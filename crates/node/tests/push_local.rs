@@ -3,11 +3,13 @@
 mod support;
 
 use ropewalk_node::configuration::parse;
+use ropewalk_node::file_based::FileEvent;
 use ropewalk_node::offline::{RunReader, verify};
 use ropewalk_node::run::RunSummary;
 use ropewalk_node::run::gateway::{SystemPart, launch_part};
 use ropewalk_terms::{SourceId, TriggerBits};
 use ropewalk_wire::filter_result::FilterResult;
+use ropewalk_wire::frd::{Event, FILE_HEADER_BYTES};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -121,6 +123,73 @@ fn without_a_filter_every_event_is_written_and_nothing_where_that_is_not_wanted(
     assert_eq!((summary.events.accepted, summary.is_balanced()), (100, true), "{:?}", summary.ledger);
 }
 
+/// The numbers of a document.
+fn document(path: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let numbers = document["data"]
+        .as_array()
+        .expect("numbers")
+        .iter()
+        .map(|text| text.as_str().and_then(|text| text.parse().ok()));
+    numbers.map(|number| number.expect("a number")).collect()
+}
+
+/// The events of the files of a lumisection: number, and how many fragments are found.
+fn filed(directory: &Path, lumisection: u32) -> Vec<(u64, usize)> {
+    let begin = format!("run000001_ls{lumisection:04}_index");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("it is there") {
+        let path = entry.expect("it can be read").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        if !name.starts_with(&begin) || !name.ends_with(".raw") {
+            continue;
+        }
+        let (bytes, mut at) = (std::fs::read(&path).expect("it can be read"), FILE_HEADER_BYTES);
+        let before = found.len();
+        while at < bytes.len() {
+            let event = Event::parse(&bytes[at..]).expect("an event");
+            assert!(event.is_right() && event.header().lumisection == lumisection, "{name}");
+            at += event.bytes().len();
+            let event = FileEvent::new(event);
+            found.push((event.event().header().event, event.fragments().expect("banks").len()));
+        }
+        assert_eq!(
+            document(&path.with_extension("jsn")),
+            [(found.len() - before) as u64, bytes.len() as u64],
+            "{name}"
+        );
+    }
+    found
+}
+
+#[test]
+fn a_gateway_writes_files_of_events_for_filter_units_with_all_their_documents() {
+    for (port, architecture) in [27_400, 27_500].into_iter().zip(ARCHITECTURES) {
+        let output = TemporaryDirectory::new("local-files");
+        let summary =
+            run(&output, port, &format!("{architecture}\n[file_based]\nfile_events = 64\nfile_time = \"200ms\""));
+        assert_eq!((summary.events.accepted, summary.events.written), (EVENTS, EVENTS));
+        let directories = ["gw0-0", "gw0-1"].map(|queue| output.path().join(queue).join("run000001"));
+        let mut all = BTreeMap::new();
+        for lumisection in 1..=3 {
+            let mut events = 0;
+            for directory in &directories {
+                let end = document(&directory.join(format!("run000001_ls{lumisection:04}_EoLS.jsn")));
+                let held = filed(directory, lumisection);
+                assert_eq!((end[0], &end[2..4]), (held.len() as u64, &[1000, 0][..]), "{end:?}");
+                events += end[0];
+                all.extend(held);
+            }
+            assert_eq!(events, 1000, "lumisection {lumisection}");
+        }
+        assert!(all.keys().copied().eq(0..EVENTS) && all.values().all(|&fragments| fragments == SOURCES));
+        let ends = directories.map(|directory| document(&directory.join("run000001_ls0000_EoR.jsn")));
+        assert_eq!(ends.iter().map(|end| end[0]).sum::<u64>(), EVENTS);
+        assert!(ends.iter().all(|end| end[2..] == [3, 3]), "{ends:?}");
+    }
+}
+
 #[test]
 fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_with_its_key() {
     let told = |text: String| parse("local", &text, &|_| None).map(|_| ()).map_err(|error| error.to_string());
@@ -128,6 +197,7 @@ fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_wit
     for text in ["[filter]\nlibrary = \"a.so\"\ntrusted = true", "[filter]\nprogram = [\"a\"]\nnodes = [\"b:9500\"]"] {
         assert_eq!(local(text), Ok(()), "{text}");
     }
+    assert_eq!(local("[filter]\ntriggers = [{ present = 706 }]"), Ok(()));
     assert_eq!(local("[filter]\nlibrary = \"a.so\"\n[[stream]]\nname = \"a\"\ntriggers = [127]"), Ok(()));
     for (text, key) in [
         ("[filter]", "filter: who decides"),
@@ -135,6 +205,9 @@ fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_wit
         ("[filter]\ntriggers = [{ present = 70000 }]", "filter.triggers[0]"),
         ("[filter]\nlibrary = \"a.so\"\nunits = 0", "filter.units"),
         ("[filter]\ntriggers = [\"all\"]\nnodes = [\"b:9500\"]", "filter.nodes"),
+        ("[filter]\ntriggers = [{ present = 6 }]", "filter.triggers[0]"),
+        ("[file_based]\nfile_events = 0", "file_based.file_events"),
+        ("[file_based]\n[filter]\ntriggers = [\"all\"]", "filter: events are decided once"),
         ("[[stream]]\nname = \"a\"\nordered = true", "stream[0].ordered"),
         ("[[stream]]\nname = \"a\"\ntriggers = [0]", "stream[0].triggers"),
     ] {
@@ -144,6 +217,16 @@ fn what_does_not_go_without_a_farm_and_what_only_goes_without_one_is_refused_wit
     let changed = |from: &str, to: &str| told(text(Path::new("runs"), 27_000, "").replace(from, to)).expect_err(to);
     assert!(changed("timeout =", "output = \"stream\"\ntimeout =").contains("flow[0].output"));
     assert!(changed("nodes = 0", "nodes = 0\nemulate = {}").contains("farm.emulate"));
+    let second =
+        "[[flow]]\nname = \"l1\"\npacking = 5\nsources = { count = 1, address = \"127.0.0.1:1\" }\n[[gateway]]";
+    let two = text(Path::new("runs"), 27_000, "[file_based]").replace("[[gateway]]", second);
+    assert!(
+        told(two.replace("hlt = \"127", "l1 = \"127.0.0.1:0\", hlt = \"127"))
+            .expect_err("two flows")
+            .contains("flow[1]")
+    );
+    let files = told(text(Path::new("runs"), 27_000, "[file_based]").replace("nodes = 0", "nodes = 2"));
+    assert!(files.expect_err("a farm").contains("file_based: events are decided once"));
     let farm = "[filter]\nlibrary = \"a.so\"";
     let refused = told(text(Path::new("runs"), 27_000, farm).replace("nodes = 0", "nodes = 2")).expect_err(farm);
     assert!(refused.contains("filter.library") && refused.contains("`nodes = 0` in [farm]"), "{refused}");

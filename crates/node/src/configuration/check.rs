@@ -44,13 +44,12 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
 }
 
 /// Sections and keys that gateways do not use.
-const NOT_OF_GATEWAYS: [(&str, &[&str]); 9] = [
+const NOT_OF_GATEWAYS: [(&str, &[&str]); 8] = [
     ("readout", &[]),
     ("builder", &[]),
     ("manager", &[]),
     ("source", &[]),
     ("felix", &[]),
-    ("file_based", &[]),
     ("synchrony", &[]),
     ("pool", &[]),
     (

@@ -428,10 +428,12 @@ pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration:
     if triggers.len() > TriggerBits::COUNT as usize {
         faults.add(format!("{section}.triggers"), "there are 128 triggers at most");
     }
-    let is_known = |id: u32| match configuration.has_gateways() {
-        // The number in a bank's header, which is the front end's own.
+    let ids = configuration.source_ids();
+    let is_in_gateway = configuration.decides_itself() && section == "filter";
+    let is_known = |id: u32| match configuration.has_gateways() && !is_in_gateway {
+        // Nodes of a farm, and who reads files, know the number in a bank's header, which is the front end's own.
         true => u16::try_from(id).is_ok(),
-        false => configuration.source.iter().any(|source| source.id == id),
+        false => ids.contains(&SourceId(id)),
     };
     for (index, trigger) in triggers.iter().enumerate() {
         if let Err(message) = trigger.check(is_known) {

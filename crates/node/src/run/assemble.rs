@@ -3,6 +3,7 @@
 use super::cards::{CardToStart, CardWriter, ChildSlot};
 use super::entrances::{Fed, Lines};
 use super::feeder::{FeederNotes, RunningFeeder, Saver, save_black_boxes};
+use super::file_filters::{filing, start_file_filters};
 use super::front_ends::FrontEndService;
 use super::gateway::{SystemPart, prepare_part};
 use super::handle::{Builders, RunBase, RunHandle};
@@ -177,7 +178,10 @@ impl Workshop<'_> {
         let config = self.resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
         let sink: Option<Box<dyn EventSink>> = match self.resolved.storage(index, epoch()) {
-            None => self.filing(index, &name)?.map(|filing| Box::new(filing) as Box<dyn EventSink>),
+            None => match self.resolved.filing(index) {
+                Some(config) => Some(Box::new(filing(config, &name, self.placement)?)),
+                None => None,
+            },
             Some(storage) => {
                 let config = self.resolved.run_files().disk_config(disk_thread(&name), &storage);
                 let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
@@ -301,8 +305,9 @@ pub fn launch_with(
     start.names = names;
     start.units.watched = watched;
     start.base.tap = Some(workshop.tap.clone());
-    workshop.check_directories(start.base.run)?;
-    start.units.file_filters = workshop.file_filters(start.base.run)?;
+    let filings: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.filing(index)).collect();
+    start.units.file_filters =
+        start_file_filters(resolved.configuration(), &filings, workshop.placement, start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, workshop.manager_page(0), &mut groups);
     for (name, drives) in groups.into_threads() {

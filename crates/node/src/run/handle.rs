@@ -1,7 +1,7 @@
 //! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
 
 use super::feeder::RunningFeeder;
-use super::file_filters::FileBasedSummary;
+use super::file_filters::{FileBasedSummary, FileFilters};
 use super::front_ends::{Conducted, FrontEndsSummary};
 use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
@@ -513,10 +513,15 @@ impl RunHandle {
         if let Some(transfer) = self.base.transfer.as_mut().filter(|_| !is_forced) {
             transfer.finish();
         }
-        if let Builders::Units(units) = &mut self.builders {
-            units.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
-        }
+        self.file_filters_mut().iter_mut().for_each(|filters| filters.finish(is_forced));
         self.summary()
+    }
+
+    const fn file_filters_mut(&mut self) -> &mut Vec<FileFilters> {
+        match &mut self.builders {
+            Builders::Units(units) => &mut units.file_filters,
+            Builders::Gateways(gateways) => &mut gateways.file_filters,
+        }
     }
 
     /// The threads that end by themselves have: farm nodes do not.
@@ -569,6 +574,13 @@ impl RunHandle {
                 summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
             }
         }
+        let file_filters = match &self.builders {
+            Builders::Units(units) => &units.file_filters,
+            Builders::Gateways(gateways) => &gateways.file_filters,
+        };
+        if let Some(file_based) = FileBasedSummary::new(file_filters, summary.events.written) {
+            summary.add_file_based(file_based);
+        }
         // Files that wait for their transfer are no fault before the end.
         let left = transfer.as_ref().filter(|_| base.workers.is_empty()).and_then(TransferSummary::remark);
         summary.warnings.extend(left);
@@ -580,9 +592,6 @@ impl RunHandle {
         summary.inputs = units.feeders.iter().filter_map(RunningFeeder::input).collect();
         summary.warnings.extend(units.feeders.iter().flat_map(RunningFeeder::remarks));
         summary.warnings.extend(units.watched.iter().flat_map(Watched::remarks));
-        if let Some(file_based) = FileBasedSummary::new(&units.file_filters, summary.events.written) {
-            summary.add_file_based(file_based);
-        }
         if let Some(account) = self.front_ends() {
             let started = self.base.started.unwrap_or_else(|| self.base.clock.now());
             let settings = &self.base.configured.settings;

@@ -35,6 +35,7 @@ pub(in crate::configuration) fn check(configuration: &Configuration, written: &W
     }
     listeners_apart(configuration, faults);
     ordered_streams(configuration, faults);
+    crate::configuration::file_based::check(configuration, faults);
     if configuration.decides_itself() {
         without_farm(configuration, faults);
     } else {

@@ -349,7 +349,7 @@ impl<D: Disk> Filing<D> {
 
 impl<D: Disk> EventSink for Filing<D> {
     fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, _: StreamSet) -> Filed {
-        // A file of events holds FED fragments; those of gateways are banks, and no configuration asks for it.
+        // Files of events are written without a farm alone.
         let SinkEvent::Built(decided) = event else { return Filed::Refused(Cause::WriteFailed) };
         if self.given_up {
             return Filed::Refused(Cause::WriteFailed);

@@ -8,10 +8,11 @@ use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
     PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
-use crate::drive::{Drive, EventOutput, EventSink, Storage, StorageConfig};
+use crate::drive::{Drive, EventOutput, EventSink, FilingConfig, Storage, StorageConfig};
 use crate::monitoring::Archive;
 use crate::pages::{OwnerLabel, PageDirectory, PageRole};
 use crate::run::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::run::file_filters::{filing, filing_config, start_file_filters};
 use crate::run::handle::{Builders, RunBase, RunHandle};
 use crate::run::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
 use crate::run::plugins::Filters;
@@ -28,7 +29,7 @@ use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{EventKey, Incarnation, NodeId, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -114,7 +115,7 @@ struct Assembly<'a> {
     running: Gateways,
     /// Where copies of events are requested.
     tap: Tap,
-    /// By input queue of this process; none where the run is one lumisection.
+    /// By input queue of this process.
     lumisections: std::vec::IntoIter<LumisectionLine>,
     /// What keeps the counts of filters.
     archive: Archive,
@@ -228,7 +229,7 @@ fn threads(configuration: &Configuration) -> Vec<String> {
     names.extend(configuration.flow.iter().map(sources_thread));
     names.push(FARM_THREAD.to_owned());
     names.extend((configuration.decides_itself() && configuration.filter.is_some()).then(|| HISTOGRAMS.to_owned()));
-    names.extend((lumisection_length(configuration) != LumisectionLength::Run).then(|| LUMISECTIONS_THREAD.to_owned()));
+    names.push(LUMISECTIONS_THREAD.to_owned());
     names
 }
 
@@ -334,15 +335,15 @@ impl Assembly<'_> {
         self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
     }
 
-    /// What divides the run into lumisections, where it has several.
+    /// What divides the run into lumisections.
     fn divide(&mut self, part: &SystemPart) -> Result<(), RunError> {
         let length = lumisection_length(self.configuration);
-        if length == LumisectionLength::Run {
-            return Ok(());
-        }
         if *part != SystemPart::Whole && self.configuration.gateway.len() > 1 {
-            let message = "run.lumisection: a lumisection ends when all gateways have stored its events, so all of them \
-                           must be in one process: start them with `ropewalk run`, or leave it out";
+            if length == LumisectionLength::Run && self.configuration.file_based.is_none() {
+                return Ok(());
+            }
+            let message = "lumisections end when all gateways have stored their events: with run.lumisection or [file_based] all \
+                           gateways must be in one process; start them with `ropewalk run`";
             return Err(RunError::Unfit(message.to_owned()));
         }
         let flows = inputs::flows(self.configuration);
@@ -360,6 +361,14 @@ impl Assembly<'_> {
             return Ok(());
         }
         let section = &self.configuration.storage;
+        if self.configuration.file_based.is_some() {
+            let filings: Vec<_> = self.writers_here(part).filter_map(|queue| self.filing_config(&queue)).collect();
+            let directories = filings.iter().map(|filing| filing.directory.clone()).collect();
+            self.base.start_room = StartRoom::here(directories, section.start_room());
+            self.running.file_filters =
+                start_file_filters(self.configuration, &filings, &self.placement, self.base.run)?;
+            return Ok(());
+        }
         let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
         let outputs = run_files::outputs(&writers);
         self.base.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
@@ -549,8 +558,9 @@ impl Assembly<'_> {
     /// The output of an input queue that decides itself.
     fn output(&mut self, queue: &Queue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
         let (configuration, name) = (self.configuration, queue.name());
+        let slots = inputs::local_events(configuration);
         let filters = Filters { configuration, placement: &self.placement };
-        let (mut filtering, watched) = filters.filtering(&name, inputs::LOCAL_EVENTS)?;
+        let (mut filtering, watched) = filters.filtering(&name, slots)?;
         if configuration.run.write && configuration.filter.is_some() {
             let (output, streams) = (configuration.run.output.clone(), configuration.streams().names().collect());
             let line = self.archive.line(NodeId::builder(queue.number), output, streams);
@@ -559,13 +569,23 @@ impl Assembly<'_> {
         self.running.watched.extend(watched);
         // In good time before the drive gives up what is left.
         let patience = configuration.timeouts.drain.0 / 2;
-        Ok(EventOutput::new(sink, inputs::LOCAL_EVENTS).with_filtering(filtering, patience))
+        Ok(EventOutput::new(sink, slots).with_filtering(filtering, patience))
+    }
+
+    /// How an input queue writes files of events; none where it does not.
+    fn filing_config(&self, queue: &Queue<'_>) -> Option<FilingConfig> {
+        let (configuration, name) = (self.configuration, queue.name());
+        let own = (inputs::queues(configuration).count() > 1).then_some(name.as_str());
+        filing_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
     }
 
     /// What takes its accepted events; none where nothing is written.
     fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         if !self.configuration.run.write {
             return Ok(None);
+        }
+        if let Some(config) = self.filing_config(queue) {
+            return Ok(Some(Box::new(filing(config, &queue.name(), &self.placement)?)));
         }
         let (name, config) = (queue.name(), self.storage_config(queue));
         let disk = RunFiles::of(self.configuration).disk_config(disk_thread(&name), &config);

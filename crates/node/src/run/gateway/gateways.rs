@@ -6,6 +6,7 @@ use crate::drive::gateway::{
     CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, LumisectionBoard, Notice, OrderBoard,
     PacketSourceReport, Shown, ThrottleBoard,
 };
+use crate::run::file_filters::FileFilters;
 use crate::run::plugins::Watched;
 use crate::run::summary_sections::LumisectionSummary;
 use crate::run::worker::Worker;
@@ -58,6 +59,8 @@ pub(in crate::run) struct Gateways {
     pub(super) is_held: Arc<AtomicBool>,
     /// The lumisections that are over.
     pub(super) lumisections: Arc<LumisectionBoard>,
+    /// File-based filter units of each input queue.
+    pub(in crate::run) file_filters: Vec<FileFilters>,
     /// Filters of gateways that decide themselves.
     pub(in crate::run) watched: Vec<Watched>,
     /// Where documents with what these counted are, and the thread that writes them.
@@ -86,6 +89,7 @@ impl Gateways {
             flows: flows.to_vec(),
             is_held: Arc::new(AtomicBool::new(true)),
             lumisections: Arc::default(),
+            file_filters: Vec::new(),
             watched: Vec::new(),
             counted: Vec::new(),
             counting: None,
