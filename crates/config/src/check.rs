@@ -24,11 +24,12 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
         faults.add("version", format!("this program reads version 1, not {}", configuration.version));
     }
     if configuration.has_gateways() {
-        super::gateway::check(configuration, faults);
+        super::gateway::check(configuration, written, faults);
         not_of_gateways(written, faults);
     } else {
         of_readout_units(configuration, faults);
     }
+    lumisection(configuration, faults);
     if configuration.run.drain.is_some() && written.has("timeouts", "drain") {
         faults.add("run.drain", "`drain` of [timeouts] is set as well: remove this one");
     }
@@ -40,34 +41,16 @@ pub(super) fn check(configuration: &Configuration, written: &Written, faults: &m
     super::alarms::check_control(&configuration.control, faults);
     super::histogram::check(&configuration.histogram, &configuration.source_ids(), faults);
     // Whether the CPUs and nodes exist is checked on the machine that takes the run (`run::placement`).
-    faults.keep(super::model::policy(configuration));
+    super::model::checked_policy(configuration, faults);
 }
 
 /// Sections and keys that gateways do not use.
-const NOT_OF_GATEWAYS: [(&str, &[&str]); 10] = [
+const NOT_OF_GATEWAYS: [(&str, &[&str]); 8] = [
     ("readout", &[]),
     ("builder", &[]),
     ("manager", &[]),
     ("source", &[]),
     ("felix", &[]),
-    (
-        "filter",
-        &[
-            "library",
-            "program",
-            "configuration",
-            "nodes",
-            "node_memory",
-            "trusted",
-            "units",
-            "events",
-            "timeout",
-            "memory",
-            "restart_delay",
-            "restarts",
-        ],
-    ),
-    ("file_based", &[]),
     ("synchrony", &[]),
     ("pool", &[]),
     (
@@ -76,7 +59,6 @@ const NOT_OF_GATEWAYS: [(&str, &[&str]); 10] = [
             "until_sources_end",
             "acknowledge",
             "incomplete",
-            "lumisection",
             "check_crc",
             "check_bunch_crossing",
             "front_ends",
@@ -327,6 +309,16 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
     {
         faults.add("synchrony.reference", format!("no source has the id {reference}"));
     }
+    if !(64..=4096).contains(&configuration.synchrony.window) {
+        faults.add("synchrony.window", "a relation is judged over 64 to 4096 events");
+    }
+    if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
+        let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
+        faults.add("run.acknowledge", message);
+    }
+}
+
+fn lumisection(configuration: &Configuration, faults: &mut Faults) {
     match configuration.run.lumisection {
         Some(LumisectionChoice::Events(0)) => faults.add("run.lumisection", "it has at least one event"),
         Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
@@ -336,13 +328,6 @@ fn references(configuration: &Configuration, faults: &mut Faults) {
             );
         }
         _ => {}
-    }
-    if !(64..=4096).contains(&configuration.synchrony.window) {
-        faults.add("synchrony.window", "a relation is judged over 64 to 4096 events");
-    }
-    if !configuration.run.write && configuration.run.acknowledge >= AcknowledgementLevel::Written {
-        let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
-        faults.add("run.acknowledge", message);
     }
 }
 

@@ -177,8 +177,7 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
     }
     configuration.stream.iter().enumerate().for_each(|(index, stream)| of_run_files(index, stream, faults));
     if configuration.filter.is_some() {
-        let message =
-            "events are decided once: by the filter units that take files, or by a [filter] in the builder unit";
+        let message = "events are decided once: by the filter units that take files, or by a [filter] in the builder unit or gateway";
         faults.add("filter", message);
     }
     if !configuration.run.write {
@@ -197,6 +196,9 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
         let message = "that is for run files, and with [file_based] there are none: leave it out";
         faults.add(format!("storage.{field}"), message);
     }
+    if configuration.has_gateways() {
+        of_gateways(configuration, faults);
+    }
     for (index, source) in configuration.source.iter().enumerate() {
         if !is_fed(source) {
             let message = "files of events (FRD) hold FED fragments alone: `format = \"ferol\"` or `\"fed\"`";
@@ -209,6 +211,19 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
             faults.add(key("resume_free"), "the run would wait again at once: let it be at least least_free")
         }
         _ => {}
+    }
+}
+
+/// The events of gateways are decided once, and known by their numbers.
+fn of_gateways(configuration: &Configuration, faults: &mut Faults) {
+    if !configuration.decides_itself() {
+        let message = "events are decided once: by the filter units that take files, or by the nodes of a farm; set `nodes = 0` in [farm]";
+        faults.add("file_based", message);
+    }
+    if configuration.flow.len() > 1 {
+        let message =
+            "files of events (FRD) have no place for the flow of an event: with [file_based] there is one [[flow]]";
+        faults.add("flow[1]", message);
     }
 }
 

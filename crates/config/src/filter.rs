@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`). Nodes of a farm
-/// behind gateways decide by `triggers` alone.
+/// behind gateways decide by `triggers` alone; without a farm gateways decide as builder units do.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSection {
@@ -38,18 +38,18 @@ pub struct FilterSection {
     #[serde(default)]
     pub configuration: String,
     /// [Filter nodes](filters.md#on-other-machines) on which the filter units run, each in turn, such as
-    /// `["filter1:9500"]`. Without any, filter units run beside the builder unit.
+    /// `["filter1:9500"]`. Without any, filter units run beside the builder unit or gateway.
     #[serde(default)]
     pub nodes: Vec<String>,
     /// Memory of a filter node for the events that it has. For all builder units together it must be more than the
     /// longest event times `events`.
     #[serde(default = "node_memory")]
     pub node_memory: Bytes,
-    /// The library runs in the thread of the builder unit. This is the fastest way, but the library can then do any
+    /// The library runs in the thread of the builder unit or gateway. This is the fastest way, but the library can then do any
     /// harm. Otherwise it runs in separate processes that can only read events.
     #[serde(default)]
     pub trusted: bool,
-    /// Number of filter units (processes) of each builder unit, 1 to 256.
+    /// Number of filter units (processes) of each builder unit, or of each input queue of a gateway, 1 to 256.
     #[serde(default = "units")]
     pub units: u16,
     /// Number of events that a filter unit has at once, 1 to 4096.
@@ -300,6 +300,11 @@ impl FilterSection {
 }
 
 impl Configuration {
+    /// Whether gateways decide on events themselves, without a farm.
+    pub fn decides_itself(&self) -> bool {
+        self.has_gateways() && self.farm.nodes == 0
+    }
+
     /// The streams of run files: those that are configured, or one that takes everything; and that of errors, where there is a
     /// filter. The configuration must have been checked.
     pub fn streams(&self) -> Streams {
@@ -307,7 +312,7 @@ impl Configuration {
             // Filter units choose streams; what they choose from is everything.
             return Streams::everything();
         }
-        streams_of(&self.stream, self.filter.is_some() && !self.has_gateways())
+        streams_of(&self.stream, self.filter.is_some() && (!self.has_gateways() || self.decides_itself()))
     }
 }
 
@@ -382,7 +387,7 @@ fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Fa
         faults.add("filter.program", "the program's path, and its arguments");
     }
     if filter.trusted && filter.library.is_none() {
-        faults.add("filter.trusted", "only a `library` can be called in the builder unit's thread");
+        faults.add("filter.trusted", "only a `library` can be called in the thread of the builder unit or gateway");
     }
     if !filter.nodes.is_empty() && !filter.has_processes() {
         let message = "only a `library` that is not trusted, or a `program`, can be on another machine";
@@ -393,7 +398,7 @@ fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Fa
     }
     let key = |field: &str| format!("filter.{field}");
     if !(1..=256).contains(&filter.units) {
-        faults.add(key("units"), "1 to 256 filter units of each builder unit");
+        faults.add(key("units"), "1 to 256 filter units of each builder unit or input queue");
     }
     if !(1..=4096).contains(&filter.events) {
         faults.add(key("events"), "a filter unit has 1 to 4096 events at once");
@@ -423,10 +428,12 @@ pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration:
     if triggers.len() > TriggerBits::COUNT as usize {
         faults.add(format!("{section}.triggers"), "there are 128 triggers at most");
     }
-    let is_known = |id: u32| match configuration.has_gateways() {
-        // The number in a bank's header, which is the front end's own.
+    let ids = configuration.source_ids();
+    let is_in_gateway = configuration.decides_itself() && section == "filter";
+    let is_known = |id: u32| match configuration.has_gateways() && !is_in_gateway {
+        // Nodes of a farm, and who reads files, know the number in a bank's header, which is the front end's own.
         true => u16::try_from(id).is_ok(),
-        false => configuration.source.iter().any(|source| source.id == id),
+        false => ids.contains(&SourceId(id)),
     };
     for (index, trigger) in triggers.iter().enumerate() {
         if let Err(message) = trigger.check(is_known) {

@@ -297,7 +297,8 @@ impl Default for TellSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FarmSection {
-    /// Number of nodes, 1 to 4096. A node identifies itself in its first message, so nodes need no addresses here.
+    /// Number of nodes, at most 4096. A node identifies itself in its first message, so nodes need no addresses here. With
+    /// 0 gateways [decide themselves](gateway.md#without-a-farm).
     pub nodes: u16,
     /// Longest packet to a node, in bytes of the payload of UDP, 256 to 65000. Shorter events share a packet; longer
     /// ones are divided.

@@ -171,9 +171,9 @@ impl HistogramSection {
         }
     }
 
-    fn bound(&self, key: &str, bound: &BoundChoice) -> Result<u64, Fault> {
+    fn bound(of: Histogrammed, key: &str, bound: &BoundChoice) -> Result<u64, Fault> {
         let said = |error: &dyn std::fmt::Display| fault(key, error.to_string());
-        match (self.of()?, bound) {
+        match (of, bound) {
             (Histogrammed::Interval, BoundChoice::Number(0)) => Ok(0),
             (Histogrammed::Interval, BoundChoice::Number(_)) => Err(fault(key, "a time, such as \"20us\" or \"5s\"")),
             (Histogrammed::Interval, BoundChoice::Text(text)) => {
@@ -188,21 +188,25 @@ impl HistogramSection {
         }
     }
 
-    fn binning(&self) -> Result<Binning, Fault> {
-        let (from, to) = (self.bound("from", &self.from)?, self.bound("to", &self.to)?);
-        if to <= from {
-            return Err(fault("to", "the last bin ends above where the first one begins"));
-        }
+    fn binning(&self, of: Histogrammed, faults: &mut Faults) -> Option<Binning> {
+        let [from, to] =
+            [("from", &self.from), ("to", &self.to)].map(|(key, bound)| faults.keep(Self::bound(of, key, bound)));
         if !(1..=Binning::MOST_BINS).contains(&self.bins) {
-            return Err(fault("bins", format!("between 1 and {} bins", Binning::MOST_BINS)));
+            faults.add("bins", format!("between 1 and {} bins", Binning::MOST_BINS));
+            return None;
         }
-        match self.scale {
+        let (from, to) = (from?, to?);
+        if to <= from {
+            faults.add("to", "the last bin ends above where the first one begins");
+            return None;
+        }
+        faults.keep(match self.scale {
             ScaleChoice::Linear => Binning::linear(from, to, self.bins)
                 .ok_or_else(|| fault("bins", "no more bins than there are numbers between `from` and `to`")),
             ScaleChoice::Logarithmic if from == 0 => Err(fault("from", "logarithmic bins begin above 0")),
             ScaleChoice::Logarithmic => Binning::logarithmic(from, to, self.bins)
                 .ok_or_else(|| fault("bins", "fewer: each logarithmic bin has a whole number in it")),
-        }
+        })
     }
 
     /// Of which of these sources there is one.
@@ -225,14 +229,16 @@ impl HistogramSection {
         Ok(all.iter().copied().filter(|id| is_meant(id.0)).collect())
     }
 
-    fn config(&self, index: u8, all: &[SourceId]) -> Result<HistogramConfig, Fault> {
-        Ok(HistogramConfig { index, sources: self.sources(all)?, of: self.of()?, binning: self.binning()? })
+    fn config(&self, index: u8, all: &[SourceId], faults: &mut Faults) -> Option<HistogramConfig> {
+        let (sources, of) = (faults.keep(self.sources(all)), faults.keep(self.of())?);
+        let binning = self.binning(of, faults);
+        Some(HistogramConfig { index, sources: sources?, of, binning: binning? })
     }
 }
 
 /// Histograms of these sources, in the words of those who fill them. One that could not be is left out; the check has refused it.
 pub(super) fn configs(sections: &[HistogramSection], all: &[SourceId]) -> Vec<HistogramConfig> {
-    (0..).zip(sections).filter_map(|(index, section)| section.config(index, all).ok()).collect()
+    (0..).zip(sections).filter_map(|(index, section)| section.config(index, all, &mut Faults::default())).collect()
 }
 
 impl Configuration {
@@ -264,8 +270,10 @@ pub(super) fn check(sections: &[HistogramSection], all: &[SourceId], faults: &mu
         if !names.insert(&section.name) {
             faults.add(key("name"), format!("two histograms are named `{}`", section.name));
         }
-        let config = section.config(0, all).map_err(|wrong| Fault::new(key(&wrong.key), wrong.message));
-        cells += faults.keep(config).map_or(0, |config| config.sources.len() * config.binning.cells());
+        let mut own = Faults::default();
+        let config = section.config(0, all, &mut own);
+        faults.take(own, &key);
+        cells += config.map_or(0, |config| config.sources.len() * config.binning.cells());
     }
     if cells > MOST_CELLS {
         let message =

@@ -10,7 +10,7 @@ mod tests;
 
 use super::check::fault;
 use super::entrance::NetworkAddress;
-use super::parse::{Fault, Faults};
+use super::parse::{Fault, Faults, first_fault};
 use super::source::{FormatName, SourceSection};
 use crate::quantity::{Time, read_from_text};
 use ropewalk_flow::choosing::Chosen;
@@ -48,18 +48,24 @@ impl SourceSection {
     /// # Errors
     /// What is wrong with the layout.
     pub fn plan(&self) -> Result<Option<Plan>, Fault> {
+        first_fault(|faults| self.checked_plan(faults))
+    }
+
+    /// The same, or everything that is wrong.
+    fn checked_plan(&self, faults: &mut Faults) -> Option<Option<Plan>> {
         let Some(FrameChoice(frame)) = &self.frame else {
             if let Some(demux) = self.demux.as_ref().filter(|_| matches!(self.format, FormatName::Foreign(_))) {
-                demux.number()?;
+                faults.keep(demux.number())?;
             }
-            let orphan = self.layout_keys().into_iter().find(|(_, is_given)| *is_given);
-            return orphan.map_or(Ok(None), |(key, _)| {
-                Err(fault(key, "it belongs to a layout, which begins with `frame`: how frames are found"))
-            });
+            let mut orphans = self.layout_keys().into_iter().filter(|(_, is_given)| *is_given).peekable();
+            let has_none = orphans.peek().is_none();
+            let message = "it belongs to a layout, which begins with `frame`: how frames are found";
+            orphans.for_each(|(key, _)| faults.add(key, message));
+            return has_none.then_some(None);
         };
-        let layout = self.layout(frame)?;
+        let layout = self.layout(frame, faults)?;
         let wrong = |error: ropewalk_wire::layout::LayoutError| fault(error.key, error.fault.to_string());
-        Plan::compile(&layout).map(Some).map_err(wrong)
+        faults.keep(Plan::compile(&layout).map(Some).map_err(wrong))
     }
 
     /// What describes its frames: its layout, or the format that it names. None for formats that say themselves whose they are.
@@ -167,22 +173,26 @@ impl SourceSection {
         ]
     }
 
-    fn layout(&self, frame: &FrameTable) -> Result<Layout, Fault> {
+    fn layout(&self, frame: &FrameTable, faults: &mut Faults) -> Option<Layout> {
         let max = frame.max.unwrap_or(self.max_fragment).0;
         let event = self
             .event
             .as_ref()
             .map(|event| joined("event", (event.at, event.kind, event.mask, event.shift), event.fields.as_deref()));
-        Ok(Layout {
-            frame: frame.frame()?,
-            max: u32::try_from(max).unwrap_or(u32::MAX),
+        let (max, found) = (u32::try_from(max).unwrap_or(u32::MAX), faults.keep(frame.frame()));
+        let (event, time) =
+            (faults.keep(event.transpose()), faults.keep(self.time.as_ref().map(TimeTable::clock).transpose()));
+        let demux = faults.keep(self.demux.as_ref().map(DemuxTable::of_layout).transpose());
+        Some(Layout {
+            frame: found?,
+            max,
             matches: self.matches.as_ref().map(PatternTable::pattern),
-            event: event.transpose()?.unwrap_or_default(),
-            time: self.time.as_ref().map(TimeTable::clock).transpose()?,
+            event: event?.unwrap_or_default(),
+            time: time?,
             source: self
                 .board
                 .map(|board| Source { number: number(board.at, board.kind, board.mask, board.shift), is: board.is }),
-            demux: self.demux.as_ref().map(DemuxTable::of_layout).transpose()?.flatten(),
+            demux: demux?.flatten(),
             trigger_type: self.trigger_type.map(NumberTable::number),
             sequence: self.sequence.map(NumberTable::number),
             status: self.status.map(|status| Status {
@@ -209,8 +219,10 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String, faults
         let message = format!("at most {MOST_REORDERED} datagrams wait for those that they overtook; 0 turns that off");
         faults.add(key("reorder"), message);
     }
-    let plan = source.plan().map_err(|wrong| Fault { key: key(&wrong.key), ..wrong });
-    let Some(plan) = faults.keep(plan).flatten() else { return };
+    let mut own = Faults::default();
+    let plan = source.checked_plan(&mut own);
+    faults.take(own, &key);
+    let Some(plan) = plan.flatten() else { return };
     let comes_in_datagrams = match (&source.listen, &source.connect) {
         (Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)), _) => Some(true),
         (Some(NetworkAddress::Tcp(_)), _) | (_, Some(_)) => Some(false),

@@ -7,13 +7,13 @@ use super::file_based::FileBasedSection;
 use super::filter::{FilterSection, StreamSection};
 use super::gateway::{FarmSection, FlowSection, GatewaySection, TriggerSection};
 use super::histogram::HistogramSection;
-use super::parse::Fault;
+use super::parse::{Fault, Faults, first_fault};
 use super::run::{PlacementChoice, RunSection, StorageSection};
 use super::source::SourceSection;
 use super::written::Written;
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::manager::AssignPolicy;
-use ropewalk_host::{CpuList, CpuListError, Kind, PlanError, Policy, Rule, Scheduling};
+use ropewalk_host::{CpuList, Kind, PlanError, Policy, Rule, Scheduling};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::borrow::Cow;
@@ -381,9 +381,13 @@ const fn credit_bytes() -> Bytes {
 /// # Errors
 /// Where a rule says nothing, or what no machine could follow.
 pub fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
-    let pools = configuration.pool.iter().map(pool_rule).collect();
-    let policy = Policy::new(rules(&configuration.thread)?, pools).map_err(|error| fault_of(&error))?;
-    Ok(match configuration.run.placement {
+    first_fault(|faults| checked_policy(configuration, faults))
+}
+
+/// The policy, or everything that is wrong with its rules.
+pub(super) fn checked_policy(configuration: &Configuration, faults: &mut Faults) -> Option<Policy> {
+    let policy = policy_with(&configuration.thread, configuration.pool.iter().map(pool_rule).collect(), faults)?;
+    Some(match configuration.run.placement {
         PlacementChoice::Rules => policy,
         PlacementChoice::Auto => policy.automatic(),
     })
@@ -394,26 +398,44 @@ pub fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
 /// # Errors
 /// As [`policy`].
 pub fn policy_of(threads: &[ThreadRule]) -> Result<Policy, Fault> {
-    Policy::new(rules(threads)?, Vec::new()).map_err(|error| fault_of(&error))
+    first_fault(|faults| policy_with(threads, Vec::new(), faults))
 }
 
-fn rules(threads: &[ThreadRule]) -> Result<Vec<Rule>, Fault> {
-    threads.iter().enumerate().map(|(index, rule)| thread_rule(index, rule)).collect()
+fn policy_with(threads: &[ThreadRule], pools: Vec<Rule>, faults: &mut Faults) -> Option<Policy> {
+    let rules: Vec<Option<Rule>> = (0..).zip(threads).map(|(index, rule)| thread_rule(index, rule, faults)).collect();
+    let is_right = rules.iter().all(Option::is_some);
+    // Of a rule that is wrong the pattern is looked at.
+    let stand_in = |rule: &ThreadRule| Rule { pattern: rule.pattern.clone(), lock: true, ..Rule::default() };
+    let rules = rules.into_iter().zip(threads).map(|(made, rule)| made.unwrap_or_else(|| stand_in(rule))).collect();
+    match Policy::checked(rules, pools) {
+        Ok(policy) => is_right.then_some(policy),
+        Err(wrong) => {
+            wrong.iter().for_each(|error| _ = faults.keep::<()>(Err(fault_of(error))));
+            None
+        }
+    }
 }
 
-fn thread_rule(index: usize, rule: &ThreadRule) -> Result<Rule, Fault> {
-    let fault = |field: &str, message: &str| Fault::new(format!("thread[{index}].{field}"), message);
-    let list = |text: &String| text.parse().map_err(|error: CpuListError| fault("cpus", &error.to_string()));
-    let cpus: Option<CpuList> = rule.cpus.as_ref().map(list).transpose()?;
-    if cpus.as_ref().is_some_and(CpuList::is_empty) {
-        return Err(fault("cpus", "name at least one CPU, such as 0 or 2-5,8"));
-    }
-    if rule.in_turn && cpus.is_none() && rule.node.is_none() {
-        return Err(fault("in_turn", "CPUs are given out in turn: name them with `cpus` or `node`"));
-    }
-    if rule.priority.is_some_and(|priority| !(1..=99).contains(&priority)) {
-        return Err(fault("priority", "a real-time priority is 1 to 99"));
-    }
+fn thread_rule(index: usize, rule: &ThreadRule, faults: &mut Faults) -> Option<Rule> {
+    let mut wrong = Vec::new();
+    let cpus: Option<CpuList> = match rule.cpus.as_ref().map(|text| text.parse::<CpuList>()).transpose() {
+        Ok(cpus) => cpus,
+        Err(error) => {
+            wrong.push(("cpus", error.to_string()));
+            None
+        }
+    };
+    let mut refuse = |is_wrong: bool, field, message: &str| {
+        if is_wrong {
+            wrong.push((field, message.to_owned()));
+        }
+    };
+    let is_empty = cpus.as_ref().is_some_and(CpuList::is_empty);
+    refuse(is_empty, "cpus", "name at least one CPU, such as 0 or 2-5,8");
+    let has_place = rule.cpus.is_some() || rule.node.is_some();
+    refuse(rule.in_turn && !has_place, "in_turn", "CPUs are given out in turn: name them with `cpus` or `node`");
+    let is_beyond = rule.priority.is_some_and(|priority| !(1..=99).contains(&priority));
+    refuse(is_beyond, "priority", "a real-time priority is 1 to 99");
     let priority = rule.priority.unwrap_or(1);
     let scheduling = rule.scheduling.map(|choice| match choice {
         SchedulingChoice::Other => Scheduling::Other,
@@ -423,10 +445,12 @@ fn thread_rule(index: usize, rule: &ThreadRule) -> Result<Rule, Fault> {
         SchedulingChoice::Rr => Scheduling::RoundRobin(priority),
     });
     let is_real_time = matches!(scheduling, Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)));
-    if rule.priority.is_some() && !is_real_time {
-        return Err(fault("priority", "threads with scheduling `fifo` and `rr` alone have a priority"));
-    }
-    Ok(Rule { pattern: rule.pattern.clone(), cpus, node: rule.node, in_turn: rule.in_turn, scheduling, lock: false })
+    let is_needless = rule.priority.is_some() && !is_real_time;
+    refuse(is_needless, "priority", "threads with scheduling `fifo` and `rr` alone have a priority");
+    let is_right = wrong.is_empty();
+    wrong.into_iter().for_each(|(field, message)| faults.add(format!("thread[{index}].{field}"), message));
+    let pattern = rule.pattern.clone();
+    is_right.then_some(Rule { pattern, cpus, node: rule.node, in_turn: rule.in_turn, scheduling, lock: false })
 }
 
 fn pool_rule(rule: &PoolRule) -> Rule {

@@ -37,6 +37,11 @@ impl Faults {
         self.keep::<()>(Err(Fault::new(key, message)));
     }
 
+    /// Adds those of a part, whose keys are within it.
+    pub(super) fn take(&mut self, part: Self, key: impl Fn(&str) -> String) {
+        part.0.into_iter().for_each(|fault| _ = self.keep::<()>(Err(Fault { key: key(&fault.key), ..fault })));
+    }
+
     /// Returns the value, or adds the fault and returns `None`.
     pub fn keep<T>(&mut self, made: Result<T, Fault>) -> Option<T> {
         match made {
@@ -48,6 +53,16 @@ impl Faults {
                 None
             }
         }
+    }
+}
+
+/// What is made, or the first fault of all that are found while it is made.
+pub(crate) fn first_fault<T>(make: impl FnOnce(&mut Faults) -> Option<T>) -> Result<T, Fault> {
+    let mut faults = Faults::default();
+    let made = make(&mut faults);
+    match faults.0.into_iter().next() {
+        Some(fault) => Err(fault),
+        None => Ok(made.expect("what cannot be made has a fault")),
     }
 }
 

@@ -66,9 +66,9 @@ pub struct RunSection {
     /// `run.json` keeps them under `fields`, together with any other field that was given. A name has 1 to 32 lower-case
     /// letters, digits and `_`, and begins with a letter. A value is one line of at most 1 KiB. A run has at most 64 fields.
     pub required_fields: Vec<String>,
-    /// Length of a lumisection, such as `{ events = 10000 }` or `{ time = "23s" }`. All builder units have the same
-    /// lumisections. Each one is closed when its last event has ended, with an account in `run.json`. Without it: the
-    /// whole run.
+    /// Length of a lumisection, such as `{ events = 10000 }` or `{ time = "23s" }`. All builder units, or all
+    /// [gateways](gateway.md#lumisections), have the same lumisections. Each one is closed when its last event has ended,
+    /// with an account in `run.json`. Without it: the whole run.
     pub lumisection: Option<LumisectionChoice>,
     /// Check the fragments' checksums. Fragments with a wrong checksum are flagged and counted, never dropped.
     pub check_crc: bool,

@@ -282,6 +282,10 @@ fn rules_of_placement_say_what_would_be_right() {
         assert_eq!(error.key, key, "{rule}");
         assert!(error.message.contains(words) && error.line >= 14, "{rule}: {error}");
     }
+    let all = "[[thread]]\nmatch = \"a\"\ncpus = \"5-3\"\npriority = 100\n[[thread]]\nmatch = \"(\"\nnode = 0\n[[pool]]\nmatch = \"[\"\nnode = 0";
+    let all = error(&with(all));
+    let keys: Vec<&str> = all.each().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["thread[0].cpus", "thread[0].priority", "thread[1].match", "pool[0].match"]);
     assert!(error(&with("[[thread]]\nmatch = \"a\"\nscheduling = \"real\"")).message.contains("fifo, rr"));
     assert!(error(&with("[run]\nplacement = \"automatic\"")).message.contains("there are: rules, auto"));
 }
@@ -628,4 +632,8 @@ fn histograms_say_of_which_sources_what_is_counted_into_which_bins() {
     ] {
         assert_eq!(with(&one(&keys)).expect_err(&keys).key, key, "{keys}");
     }
+    let all =
+        with(&one("of = \"size\"\nfrom = \"some\"\nto = \"more\"\nbins = 257\nsources = [98765]")).expect_err("four");
+    let keys: Vec<&str> = all.each().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["from", "to", "bins", "sources"].map(|key| format!("histogram[0].{key}")));
 }

@@ -1,5 +1,5 @@
-//! The output of a builder unit: built events are filtered, selected by streams and written, and the machine hears how far
-//! each is. [`EventSink`] writes: run files, or files for filter units. Gateways write to the same sinks.
+//! The output of a builder unit, or of a gateway without a farm: events are filtered, selected by streams and written, and the
+//! machine hears how far each is. [`EventSink`] writes: run files, or files for filter units. Gateways with a farm write to the same sinks.
 //!
 //! ```text
 //!  Builder --emitted--> Filtering --to write--> EventSink --progress--> Builder: acknowledged, let go
@@ -12,16 +12,98 @@ use super::filtering::{DecidedEvent, Filtering};
 use super::gateway::GatewayEvent;
 use super::storage::{OutputRoom, Progress, StorageCounts};
 use crate::tap::Tap;
-use ropewalk_flow::builder::Builder;
+use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
+use ropewalk_flow::gateway::Farm;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_terms::{
-    AcknowledgementLevel, Cause, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber, StreamSet,
+    AcknowledgementLevel, Cause, Counter, EventKey, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber,
+    StreamSet, Verdict,
 };
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+/// What emits events: a builder unit, or a gateway that decides itself.
+pub trait EventMachine {
+    /// The event in a slot, which has been emitted and has not come to its end.
+    fn event(&self, slot: u32) -> EventView<'_>;
+
+    /// The oldest event that has not been emitted, as far as it is known.
+    fn oldest_unemitted(&self) -> Option<EventKey>;
+
+    /// Events that nobody writes have come to their end, by what was decided of them.
+    fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>);
+
+    /// The event in a slot is to be written.
+    fn decided(&mut self, now: Instant, slot: u32, verdict: Verdict);
+
+    /// Emitted events have come so far; from `Written` on that is their end.
+    fn all_reached(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel);
+
+    /// An emitted event could not be written, which is its end.
+    fn failed(&mut self, now: Instant, slot: u32, cause: Cause);
+}
+
+impl EventMachine for Builder {
+    fn event(&self, slot: u32) -> EventView<'_> {
+        Self::event(self, slot)
+    }
+
+    fn oldest_unemitted(&self) -> Option<EventKey> {
+        Self::oldest_unemitted(self)
+    }
+
+    fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
+        Self::discard(self, now, decided);
+    }
+
+    fn decided(&mut self, _: Instant, slot: u32, verdict: Verdict) {
+        Self::decided(self, slot, verdict);
+    }
+
+    fn all_reached(&mut self, now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel) {
+        Self::all_reached(self, now, slots, level);
+    }
+
+    fn failed(&mut self, now: Instant, slot: u32, cause: Cause) {
+        Self::failed(self, now, slot, cause);
+    }
+}
+
+impl EventMachine for Farm {
+    fn event(&self, slot: u32) -> EventView<'_> {
+        Self::event(self, slot)
+    }
+
+    /// A gateway has no ordered streams.
+    fn oldest_unemitted(&self) -> Option<EventKey> {
+        None
+    }
+
+    fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
+        for (slot, verdict) in decided {
+            Self::decided(self, slot, verdict, now);
+            Self::finished(self, slot, false);
+        }
+    }
+
+    fn decided(&mut self, now: Instant, slot: u32, verdict: Verdict) {
+        Self::decided(self, slot, verdict, now);
+    }
+
+    fn all_reached(&mut self, _: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel) {
+        if level >= AcknowledgementLevel::Written {
+            slots.into_iter().for_each(|slot| Self::finished(self, slot, true));
+        }
+    }
+
+    fn failed(&mut self, now: Instant, slot: u32, _: Cause) {
+        Self::decided(self, slot, Verdict::Accepted, now);
+        Self::finished(self, slot, false);
+    }
+}
 
 /// The output of built events: see the picture above.
 pub struct EventOutput {
@@ -112,7 +194,7 @@ impl EventOutput {
     }
 
     /// Moves events on, and tells the machine how far earlier ones have come. Returns how much happened.
-    pub fn turn(&mut self, now: Instant, builder: &mut Builder) -> usize {
+    pub fn turn(&mut self, now: Instant, builder: &mut impl EventMachine) -> usize {
         let mut work = self.emitted.len();
         for slot in self.emitted.drain(..) {
             let event = builder.event(slot);
@@ -134,9 +216,9 @@ impl EventOutput {
     }
 
     /// What would be written ends here.
-    fn do_not_write(&mut self, now: Instant, builder: &mut Builder) -> usize {
+    fn do_not_write(&mut self, now: Instant, builder: &mut impl EventMachine) -> usize {
         while let Some(slot) = self.filtering.next_to_write() {
-            builder.decided(slot, self.filtering.taken());
+            builder.decided(now, slot, self.filtering.taken());
             self.filtering.ended(slot, true);
             self.unwritten.push(slot);
         }
@@ -146,14 +228,14 @@ impl EventOutput {
     }
 
     /// Gives events to the sink, as long as it has room.
-    fn write(&mut self, now: Instant, builder: &mut Builder) {
+    fn write(&mut self, now: Instant, builder: &mut impl EventMachine) {
         let Self { sink: Some(sink), filtering, .. } = self else { return };
         while let Some(slot) = filtering.next_to_write() {
             let event = SinkEvent::Built(filtering.decided(slot, builder.event(slot)));
             match sink.add_event(now, slot, &event, filtering.streams_of(slot)) {
                 Filed::Taken => {
-                    builder.decided(slot, filtering.taken());
-                    builder.reached(now, slot, AcknowledgementLevel::Handed);
+                    builder.decided(now, slot, filtering.taken());
+                    builder.all_reached(now, [slot], AcknowledgementLevel::Handed);
                 }
                 Filed::NoRoom => break,
                 Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
@@ -162,7 +244,7 @@ impl EventOutput {
     }
 
     /// Tells the machine how far events have come.
-    fn acknowledge(&mut self, now: Instant, builder: &mut Builder) -> usize {
+    fn acknowledge(&mut self, now: Instant, builder: &mut impl EventMachine) -> usize {
         let Self { sink: Some(sink), filtering, progress, .. } = self else { return 0 };
         sink.flush(now);
         let work = sink.poll(now, progress);
@@ -184,11 +266,13 @@ impl EventOutput {
     pub fn end_lumisection(&mut self, end: &LumisectionEnd) {
         self.filtering.close_lumisection(end.number);
         if let Some(sink) = &mut self.sink {
-            let account = end.account();
-            let events = account.built + account.incomplete_emitted;
-            let total = LumisectionTotal { events, lost: account.incomplete_dropped.total() };
-            sink.end_lumisection(end.number, total);
+            sink.end_lumisection(end.number, LumisectionTotal::of(end));
         }
+    }
+
+    /// What was written; none where nothing is to be.
+    pub(super) fn storage(&self) -> Option<StorageCounts> {
+        self.sink.as_ref().map(|sink| sink.counts())
     }
 
     /// Whether every event that came is with the sink.
@@ -266,7 +350,7 @@ impl EventOutput {
 }
 
 /// The event that is next to be written cannot be.
-fn fail(now: Instant, slot: u32, cause: Cause, filtering: &mut Filtering, builder: &mut Builder) {
+fn fail(now: Instant, slot: u32, cause: Cause, filtering: &mut Filtering, builder: &mut impl EventMachine) {
     filtering.taken();
     filtering.ended(slot, false);
     builder.failed(now, slot, cause);

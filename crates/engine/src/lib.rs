@@ -56,7 +56,7 @@ pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, Fron
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use event_files::{Filing, FilingConfig, LumisectionTotal};
-pub use event_output::{EventOutput, EventSink, Filed, SinkEvent};
+pub use event_output::{EventMachine, EventOutput, EventSink, Filed, SinkEvent};
 pub use filtering::{
     DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
     RemoteNotes, RemoteUnit, Said, UnitDecision,

@@ -253,7 +253,18 @@ impl Policy {
     /// # Errors
     /// When a pattern is no regular expression or a rule says nothing.
     pub fn new(threads: Vec<Rule>, pools: Vec<Rule>) -> Result<Self, PlanError> {
-        Ok(Self { threads: compiled(Kind::Thread, threads)?, pools: compiled(Kind::Pool, pools)?, is_automatic: false })
+        Self::checked(threads, pools).map_err(|mut wrong| wrong.swap_remove(0))
+    }
+
+    /// As [`Policy::new`].
+    ///
+    /// # Errors
+    /// What is wrong with each rule.
+    pub fn checked(threads: Vec<Rule>, pools: Vec<Rule>) -> Result<Self, Vec<PlanError>> {
+        let mut wrong = Vec::new();
+        let [threads, pools] =
+            [(Kind::Thread, threads), (Kind::Pool, pools)].map(|(kind, rules)| compiled(kind, rules, &mut wrong));
+        if wrong.is_empty() { Ok(Self { threads, pools, is_automatic: false }) } else { Err(wrong) }
     }
 
     /// The same policy, but what no rule matches goes where the paper's layout wants it.
@@ -286,7 +297,8 @@ impl Policy {
     }
 }
 
-fn compiled(kind: Kind, rules: Vec<Rule>) -> Result<Vec<(Rule, Regex)>, PlanError> {
+/// The rules that can be; `wrong` gets what is wrong with the others.
+fn compiled(kind: Kind, rules: Vec<Rule>, wrong: &mut Vec<PlanError>) -> Vec<(Rule, Regex)> {
     let compile = |(index, rule): (usize, Rule)| {
         let name = RuleName { kind, number: index + 1 };
         let places = rule.node.is_some() || rule.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty());
@@ -298,7 +310,7 @@ fn compiled(kind: Kind, rules: Vec<Rule>) -> Result<Vec<(Rule, Regex)>, PlanErro
             Err(error) => Err(PlanError::BadPattern { rule: name, pattern: rule.pattern, reason: error.to_string() }),
         }
     };
-    rules.into_iter().enumerate().map(compile).collect()
+    rules.into_iter().enumerate().filter_map(|rule| compile(rule).map_err(|error| wrong.push(error)).ok()).collect()
 }
 
 /// The rules of one kind, what each means on the machine, and how often it has decided.

@@ -59,7 +59,7 @@ pub(crate) fn filter_unit(options: &FilterUnitOptions) -> Result<u8, Failure> {
 
 /// Is a filter node until it is interrupted.
 pub(crate) fn filter_node(options: &FilterNodeOptions) -> Result<u8, Failure> {
-    let configuration = ropewalk_config::read_pull(&options.config)?;
+    let configuration = ropewalk_config::read(&options.config)?;
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut node = launch_filter_node(&configuration, &options.listen)?;
     warn(node.warnings());

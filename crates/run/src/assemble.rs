@@ -3,6 +3,7 @@
 use super::cards::{CardToStart, CardWriter, ChildSlot};
 use super::entrances::{Fed, Lines};
 use super::feeder::{FeederNotes, RunningFeeder, Saver, save_black_boxes};
+use super::file_filters::{filing, start_file_filters};
 use super::front_ends::FrontEndService;
 use super::gateway::{SystemPart, prepare_part};
 use super::handle::{Builders, RunBase, RunHandle};
@@ -11,7 +12,7 @@ use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, ThreadPlacement, disk_thread,
     make_room_for_descriptors, pool_of,
 };
-use super::plugins::Watched;
+use super::plugins::{Filters, Watched};
 use super::registry::{Registry, RunDirectory, TakeoverRecord};
 use super::resolve::{Addresses, Resolved};
 use super::run_files::{DiskWatch, StartRoom};
@@ -125,7 +126,7 @@ const SOURCE_BLOCKS: usize = 8;
 /// How many blocks a source's queue may hold.
 const SOURCE_QUEUE_BLOCKS: usize = 4;
 /// The thread that keeps what filters count.
-const HISTOGRAMS: &str = "histograms";
+pub(super) const HISTOGRAMS: &str = "histograms";
 /// Sources get no answers: a small block for each connection is the least that an endpoint takes.
 const UNUSED_BLOCK: usize = 4096;
 /// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
@@ -178,7 +179,8 @@ impl Workshop<'_> {
         let config = self.resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
         let sink = self.sink(index, &name)?;
-        let (mut filtering, others) = self.filtering(&name, config.builder.slots)?;
+        let filters = Filters { configuration: self.resolved.configuration(), placement: self.placement };
+        let (mut filtering, others) = filters.filtering(&name, config.builder.slots)?;
         if let Some(output) = self.resolved.monitoring_output(index) {
             filtering = filtering.with_keeper(Box::new(archive.line(node, output, self.resolved.streams())));
         }
@@ -198,7 +200,8 @@ impl Workshop<'_> {
             return Ok(Some(Box::new(Pipe::new(path, config, records()?).map_err(error)?)));
         }
         let Some(storage) = self.resolved.storage(index, epoch()) else {
-            return Ok(self.filing(index, name)?.map(|filing| Box::new(filing) as Box<dyn EventSink>));
+            let Some(config) = self.resolved.filing(index) else { return Ok(None) };
+            return Ok(Some(Box::new(filing(config, name, self.placement)?)));
         };
         let config = self.resolved.run_files().disk_config(disk_thread(name), &storage);
         let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
@@ -305,8 +308,9 @@ pub fn launch_with(
     start.names = names;
     start.units.watched = watched;
     start.base.tap = Some(workshop.tap.clone());
-    workshop.check_directories(start.base.run)?;
-    start.units.file_filters = workshop.file_filters(start.base.run)?;
+    let filings: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.filing(index)).collect();
+    start.units.file_filters =
+        start_file_filters(resolved.configuration(), &filings, workshop.placement, start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, workshop.manager_page(0), &mut groups);
     for (name, drives) in groups.into_threads() {

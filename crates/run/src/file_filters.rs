@@ -1,14 +1,14 @@
 //! File-based filter units of a run, and what they made of its files of events.
 
-use super::assemble::{RunError, Workshop, system};
-use super::placement::{Purpose, disk_thread, pool_of};
+use super::assemble::{RunError, system};
+use super::placement::{Purpose, ThreadPlacement, disk_thread, pool_of};
 use super::plugins::unfit;
 use super::summary_sections::UnbalancedSummary;
-use ropewalk_config::FileBasedSection;
+use ropewalk_config::{Configuration, FileBasedSection};
 use ropewalk_engine::{Filing, FilingConfig};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
-use ropewalk_memory::PoolConfig;
+use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_terms::{AcknowledgementLevel, RunNumber};
 use ropewalk_tools::file_based::{
     BrokerOptions, FilesError, FilesSummary, Place, StreamSummary, UnitFilter, UnitTask, serve_files,
@@ -31,56 +31,90 @@ const HEADERS_BLOCKS: usize = 32;
 /// How often it is looked whether those have ended who wait for nothing.
 const LOOK: Duration = Duration::from_millis(2);
 
-impl Workshop<'_> {
-    /// The files of events of a builder unit; none where it writes run files.
-    pub(super) fn filing(&self, index: u16, name: &str) -> Result<Option<Filing<RealDisk>>, RunError> {
-        let Some(config) = self.resolved.filing(index) else { return Ok(None) };
-        let disk = RealDiskConfig {
-            thread_name: disk_thread(name),
-            sync_on_publish: config.level == AcknowledgementLevel::Synced,
-            ..RealDiskConfig::default()
-        };
-        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
-        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
-        let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Records), HEADERS_BLOCK, HEADERS_BLOCKS);
-        Ok(Some(Filing::new(disk, config, self.spare_pool(pool)?)))
-    }
+/// How a builder unit, or an input queue of a gateway, writes files of events; none where it does not. Where there are several,
+/// each has a directory of its `own`.
+pub(super) fn filing_config(
+    configuration: &Configuration,
+    number: u16,
+    output: &Path,
+    own: Option<&str>,
+    level: AcknowledgementLevel,
+) -> Option<FilingConfig> {
+    let section = configuration.file_based.as_ref()?;
+    let place = section.directory.as_deref().unwrap_or(output);
+    Some(FilingConfig {
+        writer: format!("BU-{number}"),
+        directory: own.map_or_else(|| place.to_owned(), |own| place.join(own)),
+        version: section.version()?,
+        file_events: section.file_events,
+        file_bytes: section.file_bytes.0,
+        file_time: section.file_time.0,
+        // A file counts with its name: it is written by then.
+        level: level.max(AcknowledgementLevel::Written),
+        room: section.room(),
+        // In good time before the event manager drops what is left, so that the loss has its right name.
+        give_up_after: configuration.timeouts.drain.0 / 2,
+    })
+}
 
-    /// Looks whether the directories of a run's files are free: a number may come twice where files lie elsewhere than run
-    /// directories, and files of another run would be taken for this one's.
-    pub(super) fn check_directories(&self, run: RunNumber) -> Result<(), RunError> {
-        for config in (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index)) {
-            let directory = config.directory.join(run_directory_name(run));
-            let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-            let is_file = |name: &str| name.parse::<FileName>().is_ok();
-            if entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_file(&name)) {
-                let message = format!(
-                    "{}: files of another run with this number lie there: remove them, or choose another \
-                     `directory` in [file_based]",
-                    directory.display()
-                );
-                return Err(RunError::Unfit(message));
-            }
-        }
-        Ok(())
-    }
+/// What writes files of events.
+pub(super) fn filing(
+    config: FilingConfig,
+    name: &str,
+    placement: &ThreadPlacement,
+) -> Result<Filing<RealDisk>, RunError> {
+    let disk = RealDiskConfig {
+        thread_name: disk_thread(name),
+        sync_on_publish: config.level == AcknowledgementLevel::Synced,
+        ..RealDiskConfig::default()
+    };
+    let disk = RealDisk::with_threads(disk, |thread| placement.on_start(thread));
+    let disk = disk.map_err(system(format!("{name}: disk thread")))?;
+    let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Records), HEADERS_BLOCK, HEADERS_BLOCKS);
+    Ok(Filing::new(disk, config, Staging::new(placement.untouched_pool(pool)?)))
+}
 
-    /// Starts what filters the files of a run: for the directory of each builder unit.
-    pub(super) fn file_filters(&self, run: RunNumber) -> Result<Vec<FileFilters>, RunError> {
-        let Some(section) = &self.resolved.configuration().file_based else { return Ok(Vec::new()) };
-        if section.units == 0 {
-            return Ok(Vec::new());
+/// Looks whether the directories of a run's files are free: a number may come twice where files lie elsewhere than run
+/// directories, and files of another run would be taken for this one's.
+fn check_directories(configs: &[FilingConfig], run: RunNumber) -> Result<(), RunError> {
+    for config in configs {
+        let directory = config.directory.join(run_directory_name(run));
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        let is_file = |name: &str| name.parse::<FileName>().is_ok();
+        if entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_file(&name)) {
+            let message = format!(
+                "{}: files of another run with this number lie there: remove them, or choose another \
+                 `directory` in [file_based]",
+                directory.display()
+            );
+            return Err(RunError::Unfit(message));
         }
-        let task = UnitTask::of(section, &self.resolved.configuration().stream);
-        if let UnitFilter::Library { filter, memory } = &task.filter {
-            // What is wrong with it is known before the run then.
-            let mut process = library_process(filter.clone(), *memory).map_err(unfit)?;
-            process.try_out(START).map_err(unfit)?;
-            process.missing().texts().for_each(|text| self.placement.warn(format!("[file_based] library: {text}")));
-        }
-        let configs = (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index));
-        configs.map(|config| FileFilters::start(&config, section, &task, run)).collect()
     }
+    Ok(())
+}
+
+/// Starts what filters the files of a run: for the directory of each of these writers.
+///
+/// # Errors
+/// Where files of another run lie there, a library cannot be used, or the system gives no thread.
+pub(super) fn start_file_filters(
+    configuration: &Configuration,
+    configs: &[FilingConfig],
+    placement: &ThreadPlacement,
+    run: RunNumber,
+) -> Result<Vec<FileFilters>, RunError> {
+    check_directories(configs, run)?;
+    let Some(section) = configuration.file_based.as_ref().filter(|section| section.units > 0) else {
+        return Ok(Vec::new());
+    };
+    let task = UnitTask::of(section, &configuration.stream);
+    if let UnitFilter::Library { filter, memory } = &task.filter {
+        // What is wrong with it is known before the run then.
+        let mut process = library_process(filter.clone(), *memory).map_err(unfit)?;
+        process.try_out(START).map_err(unfit)?;
+        process.missing().texts().for_each(|text| placement.warn(format!("[file_based] library: {text}")));
+    }
+    configs.iter().map(|config| FileFilters::start(config, section, &task, run)).collect()
 }
 
 /// A broker and its filter units, which work until the run is closed and every event has its fate.

@@ -69,9 +69,10 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
         )
     })?;
     let placement = ThreadPlacement::new(configuration, Part::Other)?;
-    // Twice as many as are in use at once: a builder unit that reconnects does not wait for its previous process to
+    // Twice as many as are in use at once: a builder unit or gateway that reconnects does not wait for its previous process to
     // end.
-    let units = 2 * usize::from(section.units) * configuration.builder.len().max(1);
+    let queues: usize = configuration.gateway.iter().map(|gateway| usize::from(gateway.queues)).sum();
+    let units = 2 * usize::from(section.units) * (configuration.builder.len() + queues).max(1);
     let memory = MemoryKind::Memfd;
     let blocks = (section.node_memory.0 as usize).div_ceil(RECEIVE_BLOCK).max(2 * units);
     let receive =

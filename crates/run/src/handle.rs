@@ -1,7 +1,7 @@
 //! The handle of a run: commands in, snapshots and the account out. One handle serves readout and builder units and gateways.
 
 use super::feeder::RunningFeeder;
-use super::file_filters::FileBasedSummary;
+use super::file_filters::{FileBasedSummary, FileFilters};
 use super::front_ends::{Conducted, FrontEndsSummary};
 use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
@@ -11,7 +11,7 @@ use super::run_files::{DiskLeft, DiskWatch, StartRoom};
 use super::summary::{Durations, Parts, RunSummary};
 use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
 use super::transfer::{TransferService, TransferSummary};
-use super::units::Units;
+use super::units::{Units, merge_histograms};
 use super::worker::{Ending, Worker};
 use ropewalk_config::Configuration;
 use ropewalk_config::fields::Fields;
@@ -281,7 +281,10 @@ impl RunHandle {
         let mut news = std::mem::take(&mut self.base.news);
         match &mut self.builders {
             Builders::Units(units) => news.extend(units.watched.iter_mut().flat_map(Watched::take_news)),
-            Builders::Gateways(gateways) => news.extend(gateways.take_hardware_failures()),
+            Builders::Gateways(gateways) => {
+                news.extend(gateways.take_hardware_failures());
+                news.extend(gateways.watched.iter_mut().flat_map(Watched::take_news));
+            }
         }
         news
     }
@@ -498,17 +501,27 @@ impl RunHandle {
         }
         self.end_threads();
         let is_forced = self.base.is_forced;
-        if let Builders::Units(units) = &self.builders {
-            self.base.warnings.extend(units.merge_histograms(&self.base));
-        }
+        let counted = match &mut self.builders {
+            Builders::Units(units) => units.histograms.clone(),
+            Builders::Gateways(gateways) => {
+                self.base.warnings.extend(gateways.end_counting());
+                gateways.counted.clone()
+            }
+        };
+        self.base.warnings.extend(merge_histograms(&counted, &self.base));
         // A forced end does not wait for commands that transfer files.
         if let Some(transfer) = self.base.transfer.as_mut().filter(|_| !is_forced) {
             transfer.finish();
         }
-        if let Builders::Units(units) = &mut self.builders {
-            units.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
-        }
+        self.file_filters_mut().iter_mut().for_each(|filters| filters.finish(is_forced));
         self.summary()
+    }
+
+    const fn file_filters_mut(&mut self) -> &mut Vec<FileFilters> {
+        match &mut self.builders {
+            Builders::Units(units) => &mut units.file_filters,
+            Builders::Gateways(gateways) => &mut gateways.file_filters,
+        }
     }
 
     /// The threads that end by themselves have: farm nodes do not.
@@ -555,9 +568,18 @@ impl RunHandle {
         match &self.builders {
             Builders::Units(units) => self.add_units(units, &mut summary, &snapshot),
             Builders::Gateways(gateways) => {
+                summary.lumisections = gateways.lumisections();
+                summary.warnings.extend(gateways.watched.iter().flat_map(Watched::remarks));
                 let running = Duration::from_secs_f64(times.running);
                 summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
             }
+        }
+        let file_filters = match &self.builders {
+            Builders::Units(units) => &units.file_filters,
+            Builders::Gateways(gateways) => &gateways.file_filters,
+        };
+        if let Some(file_based) = FileBasedSummary::new(file_filters, summary.events.written) {
+            summary.add_file_based(file_based);
         }
         // Files that wait for their transfer are no fault before the end.
         let left = transfer.as_ref().filter(|_| base.workers.is_empty()).and_then(TransferSummary::remark);
@@ -570,9 +592,6 @@ impl RunHandle {
         summary.inputs = units.feeders.iter().filter_map(RunningFeeder::input).collect();
         summary.warnings.extend(units.feeders.iter().flat_map(RunningFeeder::remarks));
         summary.warnings.extend(units.watched.iter().flat_map(Watched::remarks));
-        if let Some(file_based) = FileBasedSummary::new(&units.file_filters, summary.events.written) {
-            summary.add_file_based(file_based);
-        }
         if let Some(account) = self.front_ends() {
             let started = self.base.started.unwrap_or_else(|| self.base.clock.now());
             let settings = &self.base.configured.settings;

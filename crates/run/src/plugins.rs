@@ -1,7 +1,7 @@
 //! Filters and splitters from libraries and programs: threads, processes, and the faults that they report.
 
 use super::assemble::{RunError, Workshop, endpoint};
-use super::placement::{Purpose, pool_of};
+use super::placement::{Purpose, ThreadPlacement, pool_of};
 use ropewalk_config::{Configuration, FilterSection, SourceSection, SplitterSection};
 use ropewalk_engine::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
@@ -44,11 +44,17 @@ const QUEUE: usize = 16 << 20;
 /// Filter units, and what there will be to tell of them.
 type Units = (Vec<Box<dyn FilterLink>>, Vec<Watched>);
 
-impl Workshop<'_> {
-    /// Who decides on the events of a builder unit that has so many in work, and what there will be to tell of it.
+/// Makes who decides on the events of builder units, or of gateways without a farm.
+pub(super) struct Filters<'a> {
+    pub(super) configuration: &'a Configuration,
+    pub(super) placement: &'a ThreadPlacement,
+}
+
+impl Filters<'_> {
+    /// Who decides on the events of a builder unit or an input queue that has so many in work, and what there will be to tell of it.
     pub(super) fn filtering(&self, builder: &str, slots: u32) -> Result<(Filtering, Vec<Watched>), RunError> {
-        let streams = self.resolved.configuration().streams();
-        let Some(section) = &self.resolved.configuration().filter else {
+        let streams = self.configuration.streams();
+        let Some(section) = &self.configuration.filter else {
             return Ok((Filtering::none(streams, slots), Vec::new()));
         };
         let results = self.results(builder, slots)?;
@@ -99,9 +105,10 @@ impl Workshop<'_> {
             let name = format!("{builder}-filter{unit}");
             let pool = |purpose, block, blocks| PoolConfig::anonymous(&pool_of(&name, purpose), block, blocks);
             let decisions = self.placement.pool(pool(Purpose::Control, DECISIONS_BLOCK, DECISIONS_BLOCKS))?;
-            let tcp = TcpConfig { send_queue_bytes: QUEUE, ..self.resolved.tcp() };
+            let mechanism = self.configuration.run.tcp;
+            let tcp = TcpConfig { send_queue_bytes: QUEUE, mechanism, ..TcpConfig::default() };
             let peers = Tcp::new(tcp, decisions).map_err(endpoint(&name))?;
-            let heads = self.spare_pool(pool(Purpose::Staging, HEADS_BLOCK, HEADS_BLOCKS))?;
+            let heads = self.pool(pool(Purpose::Staging, HEADS_BLOCK, HEADS_BLOCKS))?;
             let link = RemoteUnit::new(address.clone(), fingerprint(section), peers, heads);
             watched.push(Watched::remote(format!("{builder}: filter {unit}"), link.notes()));
             links.push(Box::new(link));
@@ -112,7 +119,11 @@ impl Workshop<'_> {
     /// Memory for what filters say of events: so much that each event in work can have its own.
     fn results(&self, builder: &str, slots: u32) -> Result<Staging, RunError> {
         let name = pool_of(builder, Purpose::Results);
-        self.spare_pool(PoolConfig::anonymous(&name, RESULT_BYTES.next_multiple_of(4096), slots as usize + 1))
+        self.pool(PoolConfig::anonymous(&name, RESULT_BYTES.next_multiple_of(4096), slots as usize + 1))
+    }
+
+    fn pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
+        Ok(Staging::new(self.placement.untouched_pool(config)?))
     }
 }
 

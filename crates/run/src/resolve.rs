@@ -1,6 +1,7 @@
 //! The configuration in the machines' own words, worked out once.
 
 use super::assemble::RunError;
+use super::file_filters::filing_config;
 use super::placement::{Purpose, pool_of};
 use super::run_files::{self, RunFiles, StartRoom};
 use super::transfer::TransferConfig;
@@ -80,6 +81,15 @@ const MAX_CHAIN_NODES: usize = 1 << 16;
 /// The seed of emulated triggers, equal for all sources of a run.
 pub(super) const SEED: u64 = 0x0072_6f70_6577_616c;
 
+/// How long a lumisection is.
+pub(super) fn lumisection_length(configuration: &Configuration) -> LumisectionLength {
+    match configuration.run.lumisection {
+        None => LumisectionLength::Run,
+        Some(LumisectionChoice::Events(events)) => LumisectionLength::Events(events),
+        Some(LumisectionChoice::Time(time)) => LumisectionLength::Time(time.0),
+    }
+}
+
 impl Resolved {
     pub(super) fn new(configuration: &Configuration, addresses: Addresses) -> Self {
         let names: BTreeMap<&str, u16> = configuration
@@ -106,11 +116,7 @@ impl Resolved {
             unreachable_timeout: times.unreachable.0,
             drain_timeout: times.drain.0,
             trigger_readout: trigger.map(|index| readout_of[index]),
-            lumisection: match configuration.run.lumisection {
-                None => LumisectionLength::Run,
-                Some(LumisectionChoice::Events(events)) => LumisectionLength::Events(events),
-                Some(LumisectionChoice::Time(time)) => LumisectionLength::Time(time.0),
-            },
+            lumisection: lumisection_length(configuration),
             epoch: Epoch(configuration.manager.epoch),
         };
         let sources: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();
@@ -521,23 +527,10 @@ impl Resolved {
 
     /// How a builder unit writes files of events; none where it does not. Each has a directory of its own.
     pub(super) fn filing(&self, index: u16) -> Option<FilingConfig> {
-        let section = self.configuration.file_based.as_ref()?;
         let builder = &self.configuration.builder[usize::from(index)];
-        let place = section.directory.as_ref().or(builder.output.as_ref()).unwrap_or(&self.configuration.run.output);
-        let is_alone = self.configuration.builder.len() == 1;
-        Some(FilingConfig {
-            writer: format!("BU-{index}"),
-            directory: if is_alone { place.clone() } else { place.join(&builder.name) },
-            version: section.version()?,
-            file_events: section.file_events,
-            file_bytes: section.file_bytes.0,
-            file_time: section.file_time.0,
-            // A file counts with its name: it is written by then.
-            level: self.level().max(AcknowledgementLevel::Written),
-            room: section.room(),
-            // In good time before the event manager drops what is left, so that the loss has its right name.
-            give_up_after: self.configuration.timeouts.drain.0 / 2,
-        })
+        let output = builder.output.as_ref().unwrap_or(&self.configuration.run.output);
+        let own = (self.configuration.builder.len() > 1).then_some(builder.name.as_str());
+        filing_config(&self.configuration, index, output, own, self.level())
     }
 
     /// The watch over sources that slip; none where it is switched off.

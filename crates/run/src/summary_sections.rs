@@ -462,6 +462,8 @@ pub struct LumisectionSummary {
     pub number: u32,
     /// Its first event.
     pub first: String,
+    /// The flow of its events; null where builder units pull.
+    pub flow: Option<String>,
     /// Event keys given to builder units, each once however often it was assigned.
     pub assigned: u64,
     /// Events built with every required source.
@@ -482,11 +484,12 @@ pub struct LumisectionSummary {
 
 impl LumisectionSummary {
     /// The summary of one that is over.
-    pub(super) fn new(end: &LumisectionEnd) -> Self {
+    pub(crate) fn new(end: &LumisectionEnd) -> Self {
         let account = end.account();
         Self {
             number: end.number,
             first: end.before.below.to_string(),
+            flow: None,
             assigned: account.assigned,
             built: account.built,
             incomplete_emitted: account.incomplete_emitted,

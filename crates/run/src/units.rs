@@ -320,20 +320,20 @@ impl Units {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
 
-    /// Adds up what the filters of this process counted. Builder units that are processes of their own keep theirs. Why it failed, if it did.
-    pub(super) fn merge_histograms(&self, base: &RunBase) -> Option<String> {
-        if self.histograms.is_empty() || base.directory.as_os_str().is_empty() {
-            return None;
-        }
-        let name = run_directory_name(base.run);
-        let directories: Vec<_> = self.histograms.iter().map(|output| output.join(&name)).collect();
-        let kept = match merge(&directories) {
-            // A run that never began has counted nothing.
-            Err(MergeError::Nothing { .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
-            Ok(sum) => sum.keep(&base.directory).map_err(|error| format!("{}: {error}", base.directory.display())),
-        };
-        kept.err().map(|error| format!("what filters counted is not added up: {error}"))
+/// Adds up what the filters of this process counted, whose documents are in these directories. Builder units that are processes of their own keep theirs. Why it failed, if it did.
+pub(super) fn merge_histograms(outputs: &[PathBuf], base: &RunBase) -> Option<String> {
+    if outputs.is_empty() || base.directory.as_os_str().is_empty() {
+        return None;
     }
+    let name = run_directory_name(base.run);
+    let directories: Vec<_> = outputs.iter().map(|output| output.join(&name)).collect();
+    let kept = match merge(&directories) {
+        // A run that never began has counted nothing.
+        Err(MergeError::Nothing { .. }) => Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(sum) => sum.keep(&base.directory).map_err(|error| format!("{}: {error}", base.directory.display())),
+    };
+    kept.err().map(|error| format!("what filters counted is not added up: {error}"))
 }

@@ -4,6 +4,7 @@ use super::{FlowSection, GatewaySection, ListenAddress, ReceiveChoice, SendChoic
 use crate::error::no_such;
 use crate::filter::{check_streams, triggers, unheard_of};
 use crate::parse::Faults;
+use crate::written::Written;
 use crate::{Configuration, StreamSection};
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::gateway::Output;
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Checks the sections that only gateways, their flows and their farm use.
-pub(crate) fn check(configuration: &Configuration, faults: &mut Faults) {
+pub(crate) fn check(configuration: &Configuration, written: &Written, faults: &mut Faults) {
     if configuration.flow.is_empty() || configuration.flow.len() > 16 {
         faults.add("flow", "between 1 and 16 [[flow]] are needed");
     }
@@ -21,6 +22,11 @@ pub(crate) fn check(configuration: &Configuration, faults: &mut Faults) {
     names(configuration, faults);
     for (index, flow) in configuration.flow.iter().enumerate() {
         self::flow(flow, |field| format!("flow[{index}].{field}"), faults);
+        // Without a farm the filter's time is limited.
+        if flow.decision_timeout <= flow.timeout && !configuration.decides_itself() {
+            let message = format!("not longer than `timeout` ({}): events wait for their packets first", flow.timeout);
+            faults.add(format!("flow[{index}].decision_timeout"), message);
+        }
     }
     for (index, gateway) in configuration.gateway.iter().enumerate() {
         let key = |field: &str| format!("gateway[{index}].{field}");
@@ -28,15 +34,56 @@ pub(crate) fn check(configuration: &Configuration, faults: &mut Faults) {
         mechanisms(configuration, gateway, key, faults);
     }
     listeners_apart(configuration, faults);
-    filter(configuration, faults);
-    streams(configuration, faults);
-    farm(configuration, faults);
+    ordered_streams(configuration, faults);
+    crate::file_based::check(configuration, faults);
+    if configuration.decides_itself() {
+        without_farm(configuration, faults);
+    } else {
+        filter(configuration, written, faults);
+        streams(configuration, faults);
+        farm(configuration, faults);
+    }
 }
 
+/// Gateways without a farm decide as builder units do.
+fn without_farm(configuration: &Configuration, faults: &mut Faults) {
+    crate::filter::check(configuration, faults);
+    let first_level = configuration.flow.iter().position(|flow| flow.output == Output::Stream);
+    if let Some(index) = first_level {
+        let message = "only a farm gives decisions in the order of events: without one (`nodes = 0` in [farm]) a gateway \
+                       writes the events that it accepts; leave it out";
+        faults.add(format!("flow[{index}].output"), message);
+    }
+    if configuration.farm.emulate.is_some() {
+        faults.add("farm.emulate", "there are no nodes (`nodes = 0`): leave out one of both");
+    }
+}
+
+/// What the nodes of a farm do not use of a filter.
+const NOT_OF_NODES: [&str; 12] = [
+    "library",
+    "program",
+    "configuration",
+    "nodes",
+    "node_memory",
+    "trusted",
+    "units",
+    "events",
+    "timeout",
+    "memory",
+    "restart_delay",
+    "restarts",
+];
+
 /// Triggers are the bits of a decision's word.
-fn filter(configuration: &Configuration, faults: &mut Faults) {
+fn filter(configuration: &Configuration, written: &Written, faults: &mut Faults) {
+    for key in NOT_OF_NODES.iter().filter(|key| written.has("filter", key)) {
+        let message = "the nodes of a farm do not use it: leave it out, or let gateways decide themselves (`nodes = 0` in [farm])";
+        faults.add(format!("filter.{key}"), message);
+    }
     let Some(filter) = &configuration.filter else { return };
-    if filter.triggers.is_empty() {
+    let is_other = filter.library.is_some() || filter.program.is_some();
+    if filter.triggers.is_empty() && !is_other {
         faults.add("filter", "the nodes of a farm decide by triggers: `triggers = [{ present = 7 }]`");
     }
     if filter.triggers.len() > u32::BITS as usize {
@@ -48,12 +95,15 @@ fn filter(configuration: &Configuration, faults: &mut Faults) {
     triggers("filter", &filter.triggers, configuration, faults);
 }
 
-fn streams(configuration: &Configuration, faults: &mut Faults) {
-    let sections = &configuration.stream;
-    if let Some(index) = sections.iter().position(|stream| stream.ordered) {
+fn ordered_streams(configuration: &Configuration, faults: &mut Faults) {
+    if let Some(index) = configuration.stream.iter().position(|stream| stream.ordered) {
         let message = "a gateway writes events in the order of their decisions; leave it out";
         faults.add(format!("stream[{index}].ordered"), message);
     }
+}
+
+fn streams(configuration: &Configuration, faults: &mut Faults) {
+    let sections = &configuration.stream;
     let unset = |stream: &StreamSection| {
         if let Some((section, trigger, count)) = unheard_of(stream, configuration) {
             return Some(format!("trigger {trigger} does not exist: [{section}] has {count}, numbered from 0"));
@@ -116,10 +166,6 @@ fn flow(flow: &FlowSection, key: impl Fn(&str) -> String, faults: &mut Faults) {
     }
     if flow.timeout.0 < Duration::from_millis(1) {
         faults.add(key("timeout"), "packets need some time to come: 1ms at least");
-    }
-    if flow.decision_timeout <= flow.timeout {
-        let message = format!("not longer than `timeout` ({}): events wait for their packets first", flow.timeout);
-        faults.add(key("decision_timeout"), message);
     }
     if !(64..=65_507).contains(&flow.largest_packet.0) {
         faults.add(key("largest_packet"), "between 64 and 65507 bytes");
@@ -256,8 +302,8 @@ fn gateway(configuration: &Configuration, gateway: &GatewaySection, key: impl Fn
 
 fn farm(configuration: &Configuration, faults: &mut Faults) {
     let farm = &configuration.farm;
-    if !(1..=4096).contains(&farm.nodes) {
-        faults.add("farm.nodes", "between 1 and 4096 nodes");
+    if farm.nodes > 4096 {
+        faults.add("farm.nodes", "at most 4096 nodes");
         return;
     }
     if !(256..=65_000).contains(&farm.largest_push.0) {

@@ -64,7 +64,7 @@ fn what_gateways_do_not_use_is_told() {
         ("[synchrony]\naction = \"stop\"", "synchrony"),
         ("[filter]\ntriggers = [\"all\"]\nlibrary = \"a.so\"", "filter.library"),
         ("[[pool]]\nmatch = \"a\"\nlock = true", "pool"),
-        ("[run]\nlumisection = { events = 10 }", "run.lumisection"),
+        ("[run]\ncheck_crc = true", "run.check_crc"),
         ("[run]\nacknowledge = \"written\"", "run.acknowledge"),
         ("[timeouts]\nbuilder = \"1s\"", "timeouts.builder"),
     ] {
@@ -72,7 +72,7 @@ fn what_gateways_do_not_use_is_told() {
         assert!(error.key == key && error.message.contains("do not use it"), "{error}");
         assert!(error.line > 16 && error.each().count() == 1, "{error}");
     }
-    let both = with("[[readout]]\nname = \"ru0\"\n[run]\ntcp = \"epoll\"\nlumisection = { events = 1 }");
+    let both = with("[[readout]]\nname = \"ru0\"\n[run]\ntcp = \"epoll\"\ncheck_crc = true");
     assert_eq!(both.expect_err("three things").each().count(), 3);
 }
 
@@ -96,6 +96,8 @@ fn every_fault_is_told_with_its_key() {
         ("version = 1", "version = 2", "version"),
         ("name = \"hlt\"", "name = \"l1\"", "flow[1].name"),
         ("packing = 25", "packing = 0", "flow[0].packing"),
+        ("[[gateway]]", "[run]\nlumisection = { events = 0 }\n[[gateway]]", "run.lumisection"),
+        ("[[gateway]]", "[run]\nlumisection = { time = \"9ms\" }\n[[gateway]]", "run.lumisection"),
         ("count = 126", "count = 0", "flow[0].sources.count"),
         ("127.0.0.1:20000", "127.0.0.1:65500", "flow[1].sources.address"),
         ("output = \"stream\"", "decision_timeout = \"50ms\"", "flow[0].decision_timeout"),
@@ -122,7 +124,7 @@ fn every_fault_is_told_with_its_key() {
         ("name = \"gw0\"", "name = \"gw0\"\ndecisions = { hlt = \"127.0.0.1:0\" }", "gateway[0].decisions.hlt"),
         ("name = \"gw0\"", "name = \"gw0\"\nthrottle = { tell = {} }", "gateway[0].throttle.tell"),
         ("count = 126", "masked = [5, 126], count = 126", "flow[0].sources.masked"),
-        ("[[gateway]]", "[farm]\nnodes = 0\n[[gateway]]", "farm.nodes"),
+        ("[[gateway]]", "[farm]\nnodes = 5000\n[[gateway]]", "farm.nodes"),
         ("[[gateway]]", "[farm]\ntransport = \"raw_ip\"\nemulate = {}\n[[gateway]]", "farm.address"),
         ("[[gateway]]", "[farm]\naddress = \"10.0.0.1:65535\"\n[[gateway]]", "farm.address"),
         (

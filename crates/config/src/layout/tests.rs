@@ -198,3 +198,19 @@ fn ticks_are_times_or_frequencies() {
 fn checksums_that_there_are_not_are_told_those_that_there_are() {
     assert!("crc7".parse::<ChecksumName>().is_err_and(|error| error.contains("crc16-ccitt")));
 }
+
+#[test]
+fn everything_that_is_wrong_with_a_layout_is_shown_at_once() {
+    let source = "connect = \"tcp://daqpc2:5000\"\nframe = { length = { at = 0, type = \"u32le\", header = 3 } }\n\
+                  event = { at = 8 }\ntime = { at = 1, tick = \"8ns\" }\ndemux = { at = 4 }";
+    let error = configuration(source).expect_err("four things");
+    let keys: Vec<&str> = error.each().map(|one| one.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        ["frame.length.header", "event", "time", "demux"].map(|key| format!("source[0].{key}")),
+        "{error}"
+    );
+    let error =
+        configuration("match = { at = 0, bytes = \"a\" }\nevent = { at = 8, type = \"u8\" }").expect_err("two things");
+    assert_eq!(error.each().count(), 2, "{error}");
+}

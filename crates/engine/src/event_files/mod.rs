@@ -18,6 +18,7 @@ use super::event_output::{EventSink, Filed, SinkEvent};
 use super::storage::{Progress, Room, StorageCounts};
 use crate::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers};
 use event_file::{EventFile, WholeFile};
+use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{AcknowledgementLevel, Cause, Incarnation, Instant, PoolAccount, RunNumber, StreamSet};
@@ -345,7 +346,7 @@ impl<D: Disk> Filing<D> {
 
 impl<D: Disk> EventSink for Filing<D> {
     fn add_event(&mut self, now: Instant, slot: u32, event: &SinkEvent<'_>, _: StreamSet) -> Filed {
-        // A file of events holds FED fragments; those of gateways are banks, and no configuration asks for it.
+        // Files of events are written without a farm alone.
         let SinkEvent::Built(decided) = event else { return Filed::Refused(Cause::WriteFailed) };
         if self.given_up {
             return Filed::Refused(Cause::WriteFailed);
@@ -497,6 +498,14 @@ pub struct LumisectionTotal {
     pub events: u64,
     /// Events that were lost.
     pub lost: u64,
+}
+
+impl LumisectionTotal {
+    /// Of a lumisection that is over.
+    pub fn of(end: &LumisectionEnd) -> Self {
+        let account = end.account();
+        Self { events: account.built + account.incomplete_emitted, lost: account.incomplete_dropped.total() }
+    }
 }
 
 /// One that is not closed yet.

@@ -9,12 +9,12 @@
 
 mod link;
 
-use super::{BusyTimer, Recorded};
+use super::{BusyTimer, EventMachine, Recorded};
 pub use link::{
     FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, RemoteNotes, RemoteUnit, Said,
     UnitDecision,
 };
-use ropewalk_flow::builder::{Builder, EventView};
+use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{
     Counted, Decision, FarmAction, FarmConfig, Fills, FilterFarm, HistogramShape, LumisectionRecord, Monitoring,
     Ordering, Streams,
@@ -201,7 +201,7 @@ impl Filtering {
     }
 
     /// Asks filters and takes what they have decided. Returns how much happened.
-    pub fn turn(&mut self, now: Instant, builder: &Builder) -> usize {
+    pub fn turn(&mut self, now: Instant, builder: &impl EventMachine) -> usize {
         let is_over = self.close_at.is_some_and(|at| now >= at);
         let mut work = match &mut self.decider {
             Decider::Nobody => 0,
@@ -227,7 +227,7 @@ impl Filtering {
         work
     }
 
-    fn oldest_undecided(&self, builder: &Builder) -> Option<EventKey> {
+    fn oldest_undecided(&self, builder: &impl EventMachine) -> Option<EventKey> {
         match &self.decider {
             Decider::Nobody => None,
             Decider::Here(_, waiting) => waiting.iter().map(|&slot| builder.event(slot).key).min(),
@@ -242,7 +242,7 @@ impl Filtering {
 
     /// Decides on some events, so that a slow filter does not keep the thread from other work. Once the run is over the
     /// filter is not called.
-    fn decide_here(&mut self, builder: &Builder, is_over: bool) -> usize {
+    fn decide_here(&mut self, builder: &impl EventMachine, is_over: bool) -> usize {
         let mut work = 0;
         let has_some = matches!(&self.decider, Decider::Here(_, waiting) if !waiting.is_empty());
         // One clock read before and one behind all of them, and none where there is nothing to decide.
@@ -277,7 +277,7 @@ impl Filtering {
     }
 
     /// Takes what filter units have decided, and what became of them.
-    fn look_at_units(&mut self, now: Instant, builder: &Builder) -> usize {
+    fn look_at_units(&mut self, now: Instant, builder: &impl EventMachine) -> usize {
         let mut work = 0;
         for index in 0.. {
             let Decider::Units(farm, links) = &mut self.decider else { break };
@@ -312,7 +312,7 @@ impl Filtering {
     }
 
     /// Takes decisions of a filter unit: how many, and whether it has no more.
-    fn take_decisions(&mut self, now: Instant, index: usize, builder: &Builder) -> (usize, bool) {
+    fn take_decisions(&mut self, now: Instant, index: usize, builder: &impl EventMachine) -> (usize, bool) {
         let mut work = 0;
         while self.has_room() {
             let Decider::Units(farm, links) = &mut self.decider else { break };
@@ -339,7 +339,7 @@ impl Filtering {
         (work, false)
     }
 
-    fn give_out(&mut self, now: Instant, builder: &Builder) -> usize {
+    fn give_out(&mut self, now: Instant, builder: &impl EventMachine) -> usize {
         let Decider::Units(farm, links) = &mut self.decider else { return 0 };
         let mut work = 0;
         while let Some(action) = farm.poll(now) {
@@ -482,9 +482,8 @@ impl Filtering {
         Some(pool.account())
     }
 
-    /// The numbers for the event manager; those of a stream have its index in place of a source.
-    pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> {
-        let own = |(counter, value): (Counter, u64)| ReportEntry { source: None, what: counter as u16, value };
+    /// What it counts as a whole.
+    pub(super) fn numbers(&self) -> [(Counter, u64); 9] {
         let (units, busy) = match &self.decider {
             Decider::Nobody => (0, 0),
             Decider::Here(..) => (1, self.busy_here.as_nanos() as u64),
@@ -498,7 +497,7 @@ impl Filtering {
             Decider::Units(farm, links) => (Some(farm), links.iter().map(|unit| unit.link.copied_bytes()).sum()),
         };
         let counts = farm.map(|farm| *farm.counts()).unwrap_or_default();
-        let numbers = [
+        [
             (Counter::FilterFailures, counts.failed + self.failed_here),
             (Counter::FilterReturned, counts.returned),
             (Counter::FilterStaleDecisions, counts.stale),
@@ -508,7 +507,13 @@ impl Filtering {
             (Counter::FilterUnits, units),
             (Counter::FilterBusyTime, busy),
             (Counter::EventsOutOfOrder, self.ordering.late()),
-        ];
+        ]
+    }
+
+    /// The numbers for the event manager; those of a stream have its index in place of a source.
+    pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> {
+        let own = |(counter, value): (Counter, u64)| ReportEntry { source: None, what: counter as u16, value };
+        let numbers = self.numbers();
         let streams = (0..).map(StreamIndex).zip(self.accounts()).flat_map(|(index, account)| {
             let numbers = [
                 (Counter::StreamSelected, account.selected),

@@ -16,6 +16,7 @@
 mod boards;
 mod farm_node;
 mod link;
+mod lumisections;
 mod queue;
 mod receiving;
 mod report;
@@ -28,6 +29,7 @@ pub use farm_node::{
     EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, NodeFilterConfig, Outage,
 };
 pub use link::{Callers, Connections, Datagrams, DecisionReaders, Link};
+pub use lumisections::{LumisectionBoard, LumisectionDrive, LumisectionLine};
 pub use queue::GatewayDrive;
 pub use receiving::ReceivingParts;
 pub use report::{CellsBySource, FlowReport, GatewayHistograms, GatewayReport, MaskedSource, Notice};

@@ -2,11 +2,12 @@
 
 use super::GatewayDriveConfig;
 use super::link::Link;
+use super::lumisections::LumisectionLine;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
-use crate::Drive;
 use crate::pages::NodePage;
+use crate::{Drive, EventOutput};
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
 use ropewalk_io::packet::{MemoryInUse, Receiver, Sender};
@@ -60,6 +61,20 @@ impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
         let receiving = Receiving::new(Arc::clone(&config), receiver, receiving);
         let sending = Sending::new(config, sender, sending);
         Ok(Self { receiving, sending, drain, phase: Phase::Running, notice, telling, renew_at: Instant::ZERO })
+    }
+
+    /// The same, whose events are in lumisections.
+    #[must_use]
+    pub fn with_lumisections(mut self, line: LumisectionLine) -> Self {
+        self.sending.set_lumisections(line);
+        self
+    }
+
+    /// The same, which decides itself, without a farm.
+    #[must_use]
+    pub fn with_output(mut self, output: EventOutput) -> Self {
+        self.sending.set_output(output);
+        self
     }
 
     /// What it tells of itself.

@@ -92,6 +92,8 @@ pub struct GatewayReport {
     pub left_out: u64,
     /// The account of each stream, by its index.
     pub streams: Vec<StreamAccount>,
+    /// What the filter of a gateway that decides itself counts.
+    pub filter: Vec<(Counter, u64)>,
     /// What the throttle says.
     pub state: ThrottleState,
     /// How long triggers could come.
@@ -126,6 +128,7 @@ impl GatewayReport {
             received: vec![ReceiveCounters::default(); flows],
             stops: Vec::with_capacity(flows + 5),
             streams: Vec::with_capacity(StreamIndex::MOST),
+            filter: Vec::with_capacity(16),
             ..Self::default()
         }
     }
@@ -138,6 +141,11 @@ impl GatewayReport {
     /// What the input of all flows counted; none where each has its own.
     pub fn received_together(&self) -> Option<ReceiveCounters> {
         self.received.first().copied().filter(|_| self.received.len() != self.flows.len())
+    }
+
+    /// What it counts as a whole, and its filter.
+    pub fn all_numbers(&self) -> impl Iterator<Item = (Counter, u64)> {
+        self.numbers().into_iter().chain(self.filter.iter().copied())
     }
 
     /// What it counts as a whole.
@@ -197,6 +205,7 @@ impl GatewayReport {
         (self.written, self.not_written, self.left_out) = (other.written, other.not_written, other.left_out);
         self.cut_off = other.cut_off;
         self.streams.clone_from(&other.streams);
+        self.filter.clone_from(&other.filter);
     }
 }
 
@@ -229,7 +238,7 @@ impl Telling {
     /// All numbers of the report.
     pub(super) fn tell(&self, report: &GatewayReport, page: &mut NodePage) {
         let mut count = |source, what, value| page.count(&ReportEntry { source, what, value });
-        report.numbers().into_iter().for_each(|(counter, value)| count(None, counter as u16, value));
+        report.all_numbers().for_each(|(counter, value)| count(None, counter as u16, value));
         for &cause in ropewalk_terms::CAUSES {
             let dropped = report.flows.iter().map(|flow| flow.packets.packets.dropped.get(cause)).sum();
             count(None, ReportEntry::cause(cause), dropped);

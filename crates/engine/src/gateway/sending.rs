@@ -3,13 +3,14 @@
 
 use super::boards::{Order, Read};
 use super::link::{DecisionReaders, Link, contiguous, send_bytes, send_over};
+use super::lumisections::LumisectionLine;
 use super::report::GatewayReport;
 use super::{GatewayDriveConfig, Gathering};
 use crate::tap::{Sampled, Tap};
-use crate::{EventSink, Filed, Progress, Recorded, SinkEvent};
+use crate::{EventOutput, EventSink, Filed, Progress, Recorded, SinkEvent};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway as machine;
-use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing};
+use ropewalk_flow::gateway::{Ending, EventSet, FlowConfig, FragmentPlaces, GatheredEvent, Outgoing, Output};
 use ropewalk_io::packet::{Packet, Refusal, Sender, over_v4};
 use ropewalk_memory::{Payload, Slice, Staging};
 use ropewalk_terms::{Incarnation, Instant, NodeId, SourceId, StreamAccount, StreamSet, TriggerBits};
@@ -79,6 +80,10 @@ pub(super) struct Sending<L, S> {
     sources: Vec<Vec<SourceId>>,
     watching: Option<Watching>,
     progress: Vec<(u32, Progress)>,
+    /// None where the run is one lumisection.
+    lumisections: Option<LumisectionLine>,
+    /// Where the gateway decides itself.
+    output: Option<EventOutput>,
 }
 
 /// Pushes of one turn, so that packets are received again before their socket is full.
@@ -121,7 +126,19 @@ impl<L: Link, S: Sender> Sending<L, S> {
             sources,
             watching,
             progress: Vec::with_capacity(1024),
+            lumisections: None,
+            output: None,
         }
+    }
+
+    /// Events are decided here, not by nodes.
+    pub(super) fn set_output(&mut self, output: EventOutput) {
+        self.output = Some(output);
+    }
+
+    /// Its events are in lumisections.
+    pub(super) fn set_lumisections(&mut self, line: LumisectionLine) {
+        self.lumisections = Some(line);
     }
 
     /// When to tell of itself again.
@@ -138,6 +155,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
     pub(super) fn begin(&mut self, now: Instant) {
         if let Some(sink) = &mut self.sink {
             sink.begin(now, self.config.run, self.config.machine.incarnation);
+        }
+        if let Some(output) = &mut self.output {
+            output.begin(now, self.config.run, self.config.machine.incarnation);
         }
     }
 
@@ -158,6 +178,21 @@ impl<L: Link, S: Sender> Sending<L, S> {
 
     pub(super) fn on_time(&mut self, now: Instant) {
         self.machine.on_time(now);
+        self.end_lumisections(false, now);
+    }
+
+    /// Closes lumisections, and tells the output which are over everywhere. Whether all are closed, where no event comes any more.
+    fn end_lumisections(&mut self, is_end: bool, now: Instant) -> bool {
+        let Some(line) = &mut self.lumisections else { return true };
+        let are_closed = line.close(&mut self.machine, is_end, now);
+        while let Some((flow, end)) = line.next_over() {
+            let flow = self.config.machine.flows.get(usize::from(flow));
+            let is_stored = flow.is_some_and(|flow| flow.output == Output::Storage);
+            if let Some(output) = self.output.as_mut().filter(|_| is_stored) {
+                output.end_lumisection(&end);
+            }
+        }
+        are_closed
     }
 
     /// Whether a node is there.
@@ -166,8 +201,11 @@ impl<L: Link, S: Sender> Sending<L, S> {
     }
 
     /// A finished set comes.
-    pub(super) fn on_set(&mut self, set: EventSet, now: Instant) {
-        let Self { machine, watching, sources, .. } = self;
+    pub(super) fn on_set(&mut self, mut set: EventSet, now: Instant) {
+        let Self { machine, watching, sources, lumisections, .. } = self;
+        if let Some(line) = lumisections {
+            set.set_lumisection(line.enter(set.flow(), set.first()));
+        }
         if let (Some(set), Some(watching)) = (machine.on_set(set, now), watching) {
             watching.look(set, sources, now);
         }
@@ -257,9 +295,12 @@ impl<L: Link, S: Sender> Sending<L, S> {
     /// Applies changed prescales.
     #[cold]
     fn read_orders(&mut self) {
-        let Self { config, streams, read, .. } = self;
+        let Self { config, streams, read, output, .. } = self;
         config.orders.read(read, |order| match order {
-            Order::SetPrescale(stream, prescale) => streams.set_prescale(stream, prescale),
+            Order::SetPrescale(stream, prescale) => match output {
+                Some(output) => output.set_prescale(stream, prescale),
+                None => streams.set_prescale(stream, prescale),
+            },
             // The other half's.
             Order::Mask(..) | Order::SetTimeout(..) => {}
         });
@@ -271,6 +312,13 @@ impl<L: Link, S: Sender> Sending<L, S> {
             self.read_orders();
         }
         let farm = self.machine.farm();
+        if let Some(output) = &mut self.output {
+            for _ in 0..STORED {
+                let Some(slot) = farm.next_local() else { break };
+                output.push(slot);
+            }
+            return output.turn(now, farm);
+        }
         let Some(sink) = &mut self.sink else {
             // Nothing is written: the events are counted and let go.
             while farm.next_stored().is_some() {
@@ -302,6 +350,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
             let event = SinkEvent::Gathered(GatewayEvent::new(event, &self.sources));
             if streams.is_empty() {
                 self.left_out += 1;
+                farm.unselected();
             } else {
                 // The slot carries the set of streams, so that progress reports update the right stream accounts.
                 match sink.add_event(now, streams.to_bits(), &event, streams) {
@@ -339,13 +388,24 @@ impl<L: Link, S: Sender> Sending<L, S> {
         if let Some(sink) = &mut self.sink {
             sink.drain(now);
         }
+        if let Some(output) = &mut self.output {
+            output.drain(now);
+        }
     }
 
     /// Ends, once no set is held any more: closes files, and sends queued data if its receiver takes it until `until`.
     /// Returns whether all of that is done.
     pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
-        if !self.machine.farm().is_empty() {
+        if !self.machine.farm().is_empty() || !self.end_lumisections(true, now) {
             return false;
+        }
+        if let Some(output) = &mut self.output {
+            // The output closes lumisections with the events of all queues.
+            let are_over = self.lumisections.as_ref().is_none_or(LumisectionLine::are_over);
+            if !(are_over || now >= until) || !output.is_idle() || !output.close(now) {
+                return false;
+            }
+            output.end();
         }
         let is_closed = self.sink.as_mut().is_none_or(|sink| {
             sink.finish(now);
@@ -364,6 +424,21 @@ impl<L: Link, S: Sender> Sending<L, S> {
             known.events = self.machine.account(flow);
         }
         report.sent = self.farm.sent();
+        self.report_output(report);
+        report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
+    }
+
+    fn report_output(&self, report: &mut GatewayReport) {
+        if let Some(output) = &self.output {
+            let counts = self.machine.local_counts();
+            report.storage = output.storage();
+            (report.written, report.not_written, report.left_out) = (counts.written, counts.failed, counts.left_out);
+            report.streams.clear();
+            report.streams.extend(output.filtering().accounts());
+            report.filter.clear();
+            report.filter.extend(output.filtering().numbers());
+            return;
+        }
         report.storage = self.sink.as_ref().map(|sink| sink.counts());
         (report.written, report.not_written, report.left_out) = (self.written, self.not_written, self.left_out);
         report.streams.clear();
@@ -373,13 +448,13 @@ impl<L: Link, S: Sender> Sending<L, S> {
             let in_flight = in_flight + u64::from(waits(stream));
             StreamAccount { in_flight, ..account }
         }));
-        report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
         let sink = self.sink.as_ref().and_then(|sink| sink.next_deadline());
+        let sink = sink.into_iter().chain(self.output.as_ref().and_then(EventOutput::next_deadline));
         let readers = self.readers.iter().flatten().filter_map(|readers| readers.next_deadline());
-        let others = sink.into_iter().chain(self.farm.next_deadline()).chain(readers);
+        let others = sink.chain(self.farm.next_deadline()).chain(readers);
         others.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
@@ -388,6 +463,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         for readers in self.readers.iter_mut().flatten() {
             may_sleep &= readers.prepare_wait();
         }
+        may_sleep &= self.output.as_mut().is_none_or(EventOutput::prepare_wait);
         self.sink.as_mut().is_none_or(|sink| sink.prepare_wait()) && may_sleep
     }
 
@@ -395,6 +471,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
         into.extend(self.farm.wait_descriptor());
         into.extend(self.readers.iter().flatten().filter_map(|readers| readers.wait_descriptor()));
         into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
+        if let Some(output) = &self.output {
+            output.descriptors(into);
+        }
     }
 }
 
@@ -501,9 +580,8 @@ impl Recorded for GatewayEvent<'_> {
 }
 
 impl Sampled for GatewayEvent<'_> {
-    /// Gateways know of no lumisections.
     fn lumisection(&self) -> u32 {
-        0
+        self.event.lumisection()
     }
 
     fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {

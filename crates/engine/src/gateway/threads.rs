@@ -10,12 +10,13 @@
 
 use super::GatewayDriveConfig;
 use super::link::Link;
+use super::lumisections::LumisectionLine;
 use super::queue::Phase;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
-use crate::Drive;
 use crate::pages::NodePage;
+use crate::{Drive, EventOutput};
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{EventSet, Gateway, GatewayConfigError};
 use ropewalk_io::Doorbell;
@@ -237,6 +238,20 @@ pub struct SendingDrive<L: Link, S: Sender> {
 }
 
 impl<L: Link, S: Sender> SendingDrive<L, S> {
+    /// The same, whose events are in lumisections.
+    #[must_use]
+    pub fn with_lumisections(mut self, line: LumisectionLine) -> Self {
+        self.half.set_lumisections(line);
+        self
+    }
+
+    /// The same, which decides itself, without a farm.
+    #[must_use]
+    pub fn with_output(mut self, output: EventOutput) -> Self {
+        self.half.set_output(output);
+        self
+    }
+
     /// The machine's half, for who looks on.
     pub const fn machine(&self) -> &machine::Sender {
         self.half.machine()

@@ -188,9 +188,9 @@ pub struct EventView<'a> {
     pub lumisection: u32,
     /// Every required source is there.
     pub complete: bool,
-    sources: &'a [BuilderSource],
-    fragments: &'a [Option<Fragment>],
-    causes: &'a [Option<Cause>],
+    pub(crate) sources: &'a [BuilderSource],
+    pub(crate) fragments: &'a [Option<Fragment>],
+    pub(crate) causes: &'a [Option<Cause>],
 }
 
 impl<'a> EventView<'a> {

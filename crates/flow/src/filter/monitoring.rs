@@ -79,14 +79,19 @@ pub struct Monitoring {
     /// By their numbers.
     open: Vec<LumisectionRecord>,
     closed: VecDeque<LumisectionRecord>,
-    /// Records that were taken and came back, to be used again.
+    /// Records for the next lumisections: made before the run, or taken and come back.
     spare: Vec<LumisectionRecord>,
 }
+
+/// Records that are made before the run: one is filled while others are closed, written, or on their way back.
+const SPARE: usize = 16;
 
 impl Monitoring {
     /// For so many streams.
     pub fn new(streams: usize) -> Self {
-        let (open, closed, spare) = (Vec::new(), VecDeque::new(), Vec::new());
+        let (open, closed) = (Vec::with_capacity(2 * SPARE), VecDeque::with_capacity(2 * SPARE));
+        let mut spare = Vec::with_capacity(2 * SPARE);
+        spare.resize_with(SPARE, || LumisectionRecord::new(streams));
         Self { streams, shapes: Vec::with_capacity(MOST_HISTOGRAMS), open, closed, spare }
     }
 

@@ -144,8 +144,10 @@ impl FlowConfig {
 /// The nodes and how they are fed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FarmConfig {
-    /// How many nodes there are.
+    /// How many nodes there are; none where the gateway decides itself.
     pub nodes: u16,
+    /// Events that the gateway itself has in work at once, if it decides.
+    pub local_events: u32,
     /// The longest push, in bytes of a datagram's payload: what the sending MTU leaves.
     pub largest_push: usize,
     /// The most events that one node may have without a decision, however much room it says it has.
@@ -160,7 +162,7 @@ impl FarmConfig {
     /// So many nodes behind Ethernet's usual MTU (1,500 bytes less IPv4 and UDP): 64 events outstanding each, silent after 1 s.
     pub const fn new(nodes: u16) -> Self {
         let (silence, heartbeat) = (Duration::from_secs(1), Duration::from_millis(100));
-        Self { nodes, largest_push: 1472, most_outstanding: 64, silence, heartbeat }
+        Self { nodes, local_events: 0, largest_push: 1472, most_outstanding: 64, silence, heartbeat }
     }
 
     fn check(&self) -> Result<(), GatewayConfigError> {
@@ -168,7 +170,7 @@ impl FarmConfig {
         if !(least..=FRAME_BYTES + LARGEST_BODY_BYTES).contains(&self.largest_push) {
             return Err(GatewayConfigError::Push { bytes: self.largest_push, least });
         }
-        if self.nodes == 0 || self.nodes == u16::MAX {
+        if (self.nodes == 0) != (self.local_events > 0) || self.nodes == u16::MAX {
             return Err(GatewayConfigError::Nodes(self.nodes));
         }
         if self.most_outstanding == 0 || u64::from(self.most_outstanding) > MOST_OUTSTANDING {

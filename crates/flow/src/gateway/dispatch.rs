@@ -273,6 +273,14 @@ impl Farm {
         Some(GatheredEvent::new(&held.set, place.event, &self.stored_fragments))
     }
 
+    /// No stream takes the event of [`Farm::next_stored`]; [`Farm::stored`] follows.
+    pub fn unselected(&mut self) {
+        let Some(place) = self.storing else { return };
+        if let Some(held) = self.slots[usize::from(place.slot)].as_mut() {
+            held.ended.unselected += 1;
+        }
+    }
+
     /// Storage has the event.
     pub fn stored(&mut self) {
         let bytes = u64::from(bytes_of_all(&self.stored_fragments));

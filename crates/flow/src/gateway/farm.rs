@@ -12,11 +12,13 @@ use super::account::FarmAccount;
 use super::assembly::Ages;
 use super::config::{FlowConfig, GatewayConfig, Output};
 use super::dispatch::{EventPlace, Greeting, Nodes, Plan, Settled};
+use super::local::Local;
+use super::lumisection::{ClosedLumisection, Lumisections};
 use super::set::{Ending, EventSet, FragmentPlace, Stage};
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventKey, Incarnation, Instant};
-use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Stream, StreamEntry, Verdict};
+use ropewalk_terms::{Cause, EventAccount, EventKey, Incarnation, Instant, Verdict};
+use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Stream, StreamEntry, Verdict as Answer};
 use std::collections::VecDeque;
 
 /// A set of events in the farm.
@@ -30,6 +32,8 @@ pub(super) struct Held {
     pub(super) leaving: u16,
     /// Which set in this slot it is.
     pub(super) serial: u32,
+    /// How its events ended so far.
+    pub(super) ended: EventAccount,
 }
 
 /// One flow's part of the farm.
@@ -43,6 +47,7 @@ pub(super) struct FarmFlow {
     /// What leaves in order; storage takes accepted events in any.
     pub(super) order: Order,
     pub(super) stored: VecDeque<EventPlace>,
+    pub(super) lumisections: Lumisections,
     pub(super) account: FarmAccount,
 }
 
@@ -58,6 +63,8 @@ pub struct Farm {
     vacant: Vec<u16>,
     serial: u32,
     pub(super) nodes: Nodes,
+    /// Where the gateway decides itself.
+    pub(super) local: Option<Local>,
     pub(super) plan: Plan,
     /// The event that storage is to get, and its fragments.
     pub(super) storing: Option<EventPlace>,
@@ -77,6 +84,7 @@ impl Farm {
             ages: Ages::new(sets),
             order: Order::new(usize::from(flow.sets)),
             stored: VecDeque::with_capacity(usize::from(flow.sets) * usize::from(flow.packing)),
+            lumisections: Lumisections::new(usize::from(flow.sets)),
             account: FarmAccount::default(),
             config: flow.clone(),
         };
@@ -90,6 +98,7 @@ impl Farm {
             vacant: (0..sets as u16).rev().collect(),
             serial: 0,
             nodes: Nodes::new(&config.farm),
+            local: Local::new(config),
             plan: Plan::new(config.farm.largest_push, largest_set),
             storing: None,
             stored_fragments: Vec::with_capacity(largest_set),
@@ -99,11 +108,13 @@ impl Farm {
     }
 
     /// A finished set comes from assembly. Its events wait for nodes from now on. Returns it for whoever wants to look, unless it is dropped.
-    pub fn on_set(&mut self, set: EventSet, now: Instant) -> Option<&mut EventSet> {
+    pub fn on_set(&mut self, mut set: EventSet, now: Instant) -> Option<&mut EventSet> {
         let flow = &mut self.flows[usize::from(set.flow)];
         let events = set.events.len() as u16;
         flow.account.events.assigned += u64::from(events);
         flow.order.open_from(set.open_from);
+        set.lumisection = flow.lumisections.enter(set.lumisection);
+        let mut ended = EventAccount { assigned: events.into(), ..EventAccount::default() };
         let dropped = match set.ending {
             Ending::Dropped(cause) => Some(cause),
             // Its turn is over: a later event has left in its place.
@@ -112,6 +123,8 @@ impl Farm {
         };
         if let Some(cause) = dropped {
             flow.account.events.incomplete_dropped.add(cause, u64::from(events));
+            ended.incomplete_dropped.add(cause, u64::from(events));
+            flow.lumisections.leave(set.lumisection, &ended);
             self.empty.push(set);
             return None;
         }
@@ -124,8 +137,10 @@ impl Farm {
         }
         make_room(&mut flow.waiting, usize::from(events), &self.slots);
         flow.waiting.extend((0..events).map(|event| EventPlace { slot, event, serial }));
-        let deadline = now.after(flow.config.decision_timeout);
-        let held = Held { set, deadline, undecided: events, leaving: 0, serial };
+        // What decides here has a time limit of its own.
+        let patience = if self.local.is_some() { Duration::MAX } else { flow.config.decision_timeout };
+        let deadline = now.after(patience);
+        let held = Held { set, deadline, undecided: events, leaving: 0, serial, ended };
         Some(&mut self.slots[usize::from(slot)].insert(held).set)
     }
 
@@ -142,7 +157,9 @@ impl Farm {
             return;
         }
         if let Some(held) = self.slots[usize::from(slot)].take() {
-            self.flows[usize::from(held.set.flow)].ages.remove(slot);
+            let flow = &mut self.flows[usize::from(held.set.flow)];
+            flow.ages.remove(slot);
+            flow.lumisections.leave(held.set.lumisection, &held.ended);
             self.vacant.push(slot);
             self.empty.push(held.set);
         }
@@ -182,14 +199,27 @@ impl Farm {
         overdue.chain([self.next_look, self.next_told()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
+    /// The next lumisection of a flow that is closed here, where no set before the lumisection `below` comes any more. Events
+    /// that come nevertheless are counted in the oldest open one.
+    pub fn next_closed_lumisection(&mut self, flow: u8, below: u32) -> Option<ClosedLumisection> {
+        let (number, account) = self.flows.get_mut(usize::from(flow))?.lumisections.next_closed(below)?;
+        Some(ClosedLumisection { flow, number, account })
+    }
+
+    /// The first event of the earliest set of a flow that was in assembly when the last set came; the highest key without one.
+    pub fn open_from(&self, flow: u8) -> EventKey {
+        let known = self.flows.get(usize::from(flow)).filter(|flow| flow.account.events.assigned > 0);
+        known.map_or(EventKey::MAX, |flow| flow.order.open_from)
+    }
+
     /// Whether no set is held.
     pub const fn is_empty(&self) -> bool {
         self.vacant.len() == self.slots.len()
     }
 
-    /// Whether a node is there.
+    /// Whether anything is there that decides.
     pub fn has_nodes(&self) -> bool {
-        self.nodes.iter().any(|node| node.is_present())
+        self.local.is_some() || self.nodes.iter().any(|node| node.is_present())
     }
 
     /// How many more events a node may be given now.
@@ -244,10 +274,15 @@ fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<He
 
 /// A decision, whoever made it.
 #[derive(Copy, Clone, Debug)]
-struct Ruling {
-    accept: bool,
-    word: u32,
-    by_default: bool,
+pub(super) struct Ruling {
+    pub(super) verdict: Verdict,
+    pub(super) word: u32,
+    pub(super) by_default: bool,
+}
+
+/// The verdict of who only accepts and rejects.
+const fn verdict(accept: bool) -> Verdict {
+    if accept { Verdict::Accepted } else { Verdict::Rejected }
 }
 
 impl Farm {
@@ -294,10 +329,10 @@ impl Farm {
             Settled::Nobody => return self.flows[0].account.ignored += 1,
         };
         match decision.verdict {
-            Verdict::NotReceived => self.send_again(place, |account| &mut account.not_received),
-            Verdict::Accept | Verdict::Reject => {
-                let accept = decision.verdict == Verdict::Accept;
-                self.decide(place, Ruling { accept, word: decision.word, by_default: false }, now);
+            Answer::NotReceived => self.send_again(place, |account| &mut account.not_received),
+            Answer::Accept | Answer::Reject => {
+                let verdict = verdict(decision.verdict == Answer::Accept);
+                self.decide(place, Ruling { verdict, word: decision.word, by_default: false }, now);
             }
         }
     }
@@ -339,7 +374,7 @@ impl Farm {
         let (serial, events) = (held.serial, held.set.events.len() as u16);
         let flow = held.set.flow;
         let decision = self.flows[usize::from(flow)].config.default_decision;
-        let ruling = Ruling { accept: decision.accept, word: decision.word, by_default: true };
+        let ruling = Ruling { verdict: verdict(decision.accept), word: decision.word, by_default: true };
         for event in 0..events {
             let place = EventPlace { slot, event, serial };
             let stage = self.held(place).map(|held| held.set.events[usize::from(event)].stage);
@@ -354,25 +389,33 @@ impl Farm {
         }
     }
 
-    fn decide(&mut self, place: EventPlace, ruling: Ruling, now: Instant) {
+    pub(super) fn decide(&mut self, place: EventPlace, ruling: Ruling, now: Instant) {
         let Some(held) = self.slots[usize::from(place.slot)].as_mut().filter(|held| held.serial == place.serial) else {
             return;
         };
         let flow = &mut self.flows[usize::from(held.set.flow)];
         let event = &mut held.set.events[usize::from(place.event)];
         event.stage = Stage::Decided;
-        (event.accept, event.word, event.by_default) = (ruling.accept, ruling.word, ruling.by_default);
+        (event.verdict, event.word, event.by_default) = (ruling.verdict, ruling.word, ruling.by_default);
+        let is_kept = ruling.verdict != Verdict::Rejected;
         held.undecided -= 1;
         let account = &mut flow.account;
-        let events = &mut account.events;
         let is_whole = held.set.ending == Ending::Complete;
-        *(if is_whole { &mut events.built } else { &mut events.incomplete_emitted }) += 1;
-        *(if ruling.accept { &mut events.accepted } else { &mut events.rejected }) += 1;
+        for events in [&mut account.events, &mut held.ended] {
+            *(if is_whole { &mut events.built } else { &mut events.incomplete_emitted }) += 1;
+            *(match ruling.verdict {
+                Verdict::Accepted | Verdict::Unselected => &mut events.accepted,
+                Verdict::Rejected => &mut events.rejected,
+                Verdict::Quarantined => &mut events.quarantined,
+            }) += 1;
+        }
+        held.ended.unselected += u64::from(ruling.verdict == Verdict::Unselected);
         *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
         account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
         match flow.config.output {
             Output::Stream => held.leaving += 1,
-            Output::Storage if ruling.accept => {
+            Output::Storage if self.local.is_some() => held.leaving += u16::from(is_kept),
+            Output::Storage if is_kept => {
                 held.leaving += 1;
                 flow.stored.push_back(place);
             }
@@ -475,7 +518,8 @@ impl Farm {
         let held = self.slots[usize::from(slot)].as_mut()?;
         let event = held.set.events.get(usize::from(order.left)).filter(|event| event.stage == Stage::Decided)?;
         let key = held.set.first.plus(u64::from(order.left));
-        let entry = StreamEntry { key, accept: event.accept, word: event.word, by_default: event.by_default };
+        let accept = event.verdict != Verdict::Rejected;
+        let entry = StreamEntry { key, accept, word: event.word, by_default: event.by_default };
         (order.left, order.total, order.next) = (order.left + 1, order.total + 1, key.next());
         account.streamed += 1;
         held.leaving -= 1;

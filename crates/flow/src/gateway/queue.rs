@@ -5,6 +5,7 @@ use super::assembly::Assembly;
 use super::config::{FlowConfig, GatewayConfig, GatewayConfigError};
 use super::dispatch::PushBytes;
 use super::farm::Farm;
+use super::local::LocalCounts;
 use super::set::{EventSet, GatheredEvent};
 use super::sources::{Address, Masking};
 use super::throttle::{Level, ReceiveQueue, Throttle};
@@ -297,6 +298,11 @@ impl Sender {
     /// The account of a flow's events.
     pub fn account(&self, flow: u8) -> FarmAccount {
         self.farm.account(flow)
+    }
+
+    /// What became of events that were decided here.
+    pub fn local_counts(&self) -> LocalCounts {
+        self.farm.local_counts()
     }
 
     /// How many more events a node may be given now.

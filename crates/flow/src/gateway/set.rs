@@ -4,7 +4,7 @@ use super::config::FlowConfig;
 use crate::messages::{append, overwrite};
 use core::time::Duration;
 use ropewalk_memory::{Payload, Returns, Slice, Staging};
-use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
+use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Verdict};
 use ropewalk_wire::gateway::{EventFlags, PieceHead};
 use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
 
@@ -26,6 +26,8 @@ pub(super) enum Stage {
     Waiting,
     /// A node has it, under this sequence number.
     Sent { node: u16, sequence: u64 },
+    /// The gateway itself decides on it.
+    Local,
     /// It is decided.
     Decided,
 }
@@ -35,13 +37,14 @@ pub(super) enum Stage {
 pub(super) struct EventState {
     pub(super) stage: Stage,
     pub(super) attempt: Attempt,
-    pub(super) accept: bool,
+    pub(super) verdict: Verdict,
     pub(super) by_default: bool,
     pub(super) word: u32,
 }
 
 impl EventState {
-    const NEW: Self = Self { stage: Stage::Waiting, attempt: Attempt(0), accept: false, by_default: false, word: 0 };
+    const NEW: Self =
+        Self { stage: Stage::Waiting, attempt: Attempt(0), verdict: Verdict::Rejected, by_default: false, word: 0 };
 }
 
 /// The packets of all sources for N consecutive events.
@@ -51,6 +54,8 @@ impl EventState {
 pub struct EventSet {
     pub(super) flow: u8,
     pub(super) first: EventKey,
+    /// The lumisection of its events.
+    pub(super) lumisection: u32,
     pub(super) opened: Instant,
     /// Until then it waits for its packets.
     pub(super) waits_until: Instant,
@@ -80,6 +85,7 @@ impl EventSet {
         Self {
             flow,
             first: EventKey::MIN,
+            lumisection: 1,
             opened: Instant::ZERO,
             waits_until: Instant::ZERO,
             ending: Ending::Complete,
@@ -103,6 +109,16 @@ impl EventSet {
     /// Its first event.
     pub const fn first(&self) -> EventKey {
         self.first
+    }
+
+    /// The lumisection of its events, from 1.
+    pub const fn lumisection(&self) -> u32 {
+        self.lumisection
+    }
+
+    /// Its events are of this lumisection. To be said before the set goes to the farm.
+    pub const fn set_lumisection(&mut self, number: u32) {
+        self.lumisection = number;
     }
 
     /// Its events, in their order.
@@ -296,6 +312,11 @@ impl<'a> GatheredEvent<'a> {
     /// What is known of the event.
     pub const fn head(&self) -> PieceHead {
         self.head
+    }
+
+    /// The lumisection to which it belongs, from 1.
+    pub const fn lumisection(&self) -> u32 {
+        self.set.lumisection
     }
 
     /// The trigger word of the decision; 0 before there is one.

@@ -54,6 +54,10 @@ pub(crate) fn configuration(directory: &TemporaryDirectory, filter: &str) -> Str
 pub(crate) type Stream = BTreeMap<u64, (FilterResult, Vec<u8>)>;
 
 pub(crate) fn stream(directory: &Path, name: &str) -> Stream {
+    stream_in(directory, name, name == "even")
+}
+
+fn stream_in(directory: &Path, name: &str, is_ordered: bool) -> Stream {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).expect("it is there") {
         let path = entry.expect("it can be read").path();
@@ -64,7 +68,7 @@ pub(crate) fn stream(directory: &Path, name: &str) -> Stream {
         let mut last = 0;
         while let Some(event) = reader.next_event().expect("it can be read") {
             let number = event.event.head().key.number();
-            assert!(name != "even" || number > last, "in order");
+            assert!(!is_ordered || number > last, "in order");
             last = number;
             let sources = event.event.fragments().filter(|one| one.entry.source != SourceId::FILTER).count();
             assert_eq!(sources, 2, "event {number} is whole");
@@ -171,6 +175,70 @@ fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
         warnings.contains("filter 0") && warnings.contains("filter 1"),
         "each tells why its processes ended: {warnings}"
     );
+}
+
+/// The same filter for a gateway without a farm, whose sources have ports from this one on.
+fn gateway_configuration(directory: &TemporaryDirectory, port: u16, keys: &str, filter: &str) -> String {
+    let text = std::fs::read_to_string(configuration(directory, filter)).expect("it is ours");
+    let (begin, end) = (text.find("[[readout]]").expect("a unit"), text.find("[filter]").expect("a filter"));
+    let filter = text[end..text.find("[[source]]").expect("a source")].replace("ordered = true\n", "");
+    let gateway = format!(
+        "[[flow]]\nname = \"hlt\"\npacking = 10\nfirst_event = 1\nlargest_packet = \"16KiB\"\ntimeout = \"20s\"\n\
+         decision_timeout = \"30s\"\nsources = {{ count = 2, first = 1, address = \"127.0.0.1:{port}\" }}\n\
+         emulate = {{ fragment_size = \"uniform(64,700)\", rate = \"5kHz\" }}\n\
+         [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n{keys}\n[farm]\nnodes = 0\n"
+    );
+    let file = directory.path().join("gateway.toml");
+    std::fs::write(&file, format!("{}{gateway}{filter}", &text[..begin])).expect("it is ours");
+    file.display().to_string()
+}
+
+/// What the run of a gateway with this account has in its files, and says of it.
+fn expect_of_gateway(account: &Value, kills: usize) {
+    expect_form(account, &schema("run.json"));
+    let of = PathBuf::from(account["directory"].as_str().expect("a path"));
+    let [odd, even, error] = ["odd", "even", "error"].map(|name| stream_in(&of, name, false));
+    expect_each_once([&odd, &even, &error], 1000, kills);
+    expect_each_filled_once(account, &error);
+    assert_eq!(count(account, "/events/quarantined"), error.len() as u64);
+    assert_eq!(count(account, "/events/accepted"), (odd.len() + even.len()) as u64);
+    assert_eq!(count(account, "/events/rejected"), EVENTS - (odd.len() + even.len() + error.len()) as u64);
+    assert_eq!((&account["farm"], &account["ledger"]["balanced"]), (&Value::Null, &true.into()));
+}
+
+#[test]
+fn filter_units_of_a_gateway_that_are_killed_again_and_again_lose_nothing() {
+    let directory = TemporaryDirectory::new("filter-gateway");
+    let config = gateway_configuration(&directory, 27_900, "", "units = 2\nevents = 64");
+    let (output, events) = (directory.path().display().to_string(), EVENTS.to_string());
+    let mut run = Program::start(["run", &config, "--json", "--output", &output, "--events", &events]);
+    run.expect_error_line_with("listens");
+    let mut kills = 0;
+    for turn in 0..6 {
+        let there = wait_for("a filter unit", || Some(children(run.id())).filter(|there| !there.is_empty()));
+        let child = there.get(turn % there.len()).and_then(|child| Pid::from_raw(*child));
+        kills += usize::from(child.is_some_and(|child| kill_process(child, Signal::KILL).is_ok()));
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    let account = run.end().expect_status(0).account();
+    expect_of_gateway(&account, kills);
+    assert!(count(&account, "/filter/restarts") >= 2 * EVENTS / 1000, "{}", account["filter"]);
+    assert_eq!(count(&account, "/filter/copied_bytes"), 0, "events are read where they lie");
+    let warnings = account["warnings"].to_string();
+    assert!(warnings.contains("gw0: filter 0") && warnings.contains("gw0: filter 1"), "{warnings}");
+}
+
+#[test]
+fn filter_nodes_decide_on_the_events_of_a_gateway() {
+    let directory = TemporaryDirectory::new("filter-gateway-nodes");
+    let config = gateway_configuration(&directory, 27_910, "architecture = \"threads\"", "units = 2\nevents = 64");
+    let (node, address) = node(&config, "127.0.0.1:0");
+    let run_config = with_nodes(&directory, &config, &[&address]);
+    let (output, events) = (directory.path().display().to_string(), EVENTS.to_string());
+    let account = Program::run(["run", &run_config, "--json", "--output", &output, "--events", &events]);
+    expect_of_gateway(&account.expect_status(0).account(), 0);
+    node.interrupt();
+    node.end().expect_status(0);
 }
 
 #[test]

@@ -3,29 +3,34 @@
 use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
 use super::inputs::{self, Inputs, Queue, carrier};
-use crate::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::file_filters::{filing, filing_config, start_file_filters};
 use crate::handle::{Builders, RunBase, RunHandle};
+use crate::monitoring::Archive;
 use crate::pipe::Pipe;
 use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
+use crate::plugins::Filters;
+use crate::resolve::lumisection_length;
 use crate::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use crate::transfer::TransferService;
 use crate::worker::{Ending, StatsPage, Worker};
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
-    DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
-    PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
+    DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
+    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
 use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
 use ropewalk_engine::tap::Tap;
-use ropewalk_engine::{Drive, EventSink, Storage, StorageConfig};
+use ropewalk_engine::{Drive, EventOutput, EventSink, FilingConfig, Storage, StorageConfig};
 use ropewalk_flow::gateway::Output;
+use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{EventKey, Incarnation, NodeId, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -111,6 +116,10 @@ struct Assembly<'a> {
     running: Gateways,
     /// Where copies of events are requested.
     tap: Tap,
+    /// By input queue of this process.
+    lumisections: std::vec::IntoIter<LumisectionLine>,
+    /// What keeps the counts of filters.
+    archive: Archive,
     /// Threads that are started once all of them can be: sources last, so that no receiver is late.
     gateways: Vec<Unit>,
     emulators: Vec<Unit>,
@@ -161,6 +170,8 @@ pub fn prepare_part(
         base,
         running,
         tap: Tap::new(sources.unwrap_or_default()),
+        lumisections: Vec::new().into_iter(),
+        archive: Archive::new(),
         gateways: Vec::new(),
         emulators: Vec::new(),
     };
@@ -218,11 +229,15 @@ fn threads(configuration: &Configuration) -> Vec<String> {
     }
     names.extend(configuration.flow.iter().map(sources_thread));
     names.push(FARM_THREAD.to_owned());
+    names.extend((configuration.decides_itself() && configuration.filter.is_some()).then(|| HISTOGRAMS.to_owned()));
+    names.push(LUMISECTIONS_THREAD.to_owned());
     names
 }
 
 /// The thread of all nodes.
 const FARM_THREAD: &str = "farm";
+/// The thread that divides the run into lumisections.
+const LUMISECTIONS_THREAD: &str = "lumisections";
 
 fn receiving_thread(queue: &str) -> String {
     format!("{queue}-receive")
@@ -237,7 +252,16 @@ fn sources_thread(flow: &FlowSection) -> String {
 }
 
 impl Assembly<'_> {
-    fn start(self) -> Result<RunHandle, RunError> {
+    fn start(mut self) -> Result<RunHandle, RunError> {
+        if !self.archive.is_empty() {
+            self.running.counted = self.archive.outputs();
+            let (archive, prepare) = (self.archive, self.placement.on_start(HISTOGRAMS));
+            let thread = std::thread::Builder::new().name(HISTOGRAMS.to_owned()).spawn(move || {
+                prepare();
+                archive.write_all()
+            });
+            self.running.counting = Some(thread.map_err(system(format!("thread {HISTOGRAMS}")))?);
+        }
         let builders = Builders::Gateways(Box::new(self.running));
         let mut handle = RunHandle { base: self.base, builders };
         let start = |(name, drives): Unit| {
@@ -267,6 +291,7 @@ impl Assembly<'_> {
             (self.base.run, self.base.directory) = (directory.run, directory.path);
             self.base.tap = Some(self.tap.clone());
             self.keep_files(part)?;
+            self.divide(part)?;
         }
         let queues: Vec<Queue<'_>> = inputs::queues(self.configuration).collect();
         for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
@@ -311,12 +336,40 @@ impl Assembly<'_> {
         self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
     }
 
+    /// What divides the run into lumisections.
+    fn divide(&mut self, part: &SystemPart) -> Result<(), RunError> {
+        let length = lumisection_length(self.configuration);
+        if *part != SystemPart::Whole && self.configuration.gateway.len() > 1 {
+            if length == LumisectionLength::Run && self.configuration.file_based.is_none() {
+                return Ok(());
+            }
+            let message = "lumisections end when all gateways have stored their events: with run.lumisection or [file_based] all \
+                           gateways must be in one process; start them with `ropewalk run`";
+            return Err(RunError::Unfit(message.to_owned()));
+        }
+        let flows = inputs::flows(self.configuration);
+        let queues = self.writers_here(part).count();
+        let (drive, lines) = LumisectionDrive::new(&flows, length, queues, Arc::clone(&self.running.is_held));
+        self.running.lumisections = drive.board();
+        self.lumisections = lines.into_iter();
+        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![Box::new(drive)]));
+        Ok(())
+    }
+
     /// What watches the disks and transfers closed files.
     fn keep_files(&mut self, part: &SystemPart) -> Result<(), RunError> {
         if !self.configuration.writes_to_disk() {
             return Ok(());
         }
         let section = &self.configuration.storage;
+        if self.configuration.file_based.is_some() {
+            let filings: Vec<_> = self.writers_here(part).filter_map(|queue| self.filing_config(&queue)).collect();
+            let directories = filings.iter().map(|filing| filing.directory.clone()).collect();
+            self.base.start_room = StartRoom::here(directories, section.start_room());
+            self.running.file_filters =
+                start_file_filters(self.configuration, &filings, &self.placement, self.base.run)?;
+            return Ok(());
+        }
         let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
         let outputs = run_files::outputs(&writers);
         self.base.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
@@ -336,7 +389,10 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.base.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let sink = self.sink(queue)?;
+        let (mut sink, mut output) = (self.sink(queue)?, None);
+        if self.configuration.decides_itself() {
+            output = Some(self.output(queue, sink.take())?);
+        }
         let machine = inputs::machine(self.configuration, number, section, self.incarnation, self.base.run);
         self.base.warnings.extend(inputs.short_queues(&name, section, &machine));
         let histograms = Notice::default();
@@ -374,7 +430,7 @@ impl Assembly<'_> {
             heads,
             tap,
         };
-        let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
+        let notice = self.turn_on(section.architecture, &name, (config, output), receiving, sending)?;
         self.running.queues.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
     }
@@ -412,7 +468,7 @@ impl Assembly<'_> {
         &mut self,
         architecture: Architecture,
         name: &str,
-        config: GatewayDriveConfig,
+        (config, output): (GatewayDriveConfig, Option<EventOutput>),
         receiving: ReceivingParts<R, S>,
         sending: SendingParts<L, S>,
     ) -> Result<Notice<GatewayReport>, RunError>
@@ -421,11 +477,17 @@ impl Assembly<'_> {
         L: Link + Send + 'static,
         S: Sender + Send + 'static,
     {
-        let now = MonotonicClock.now();
+        let (now, line) = (MonotonicClock.now(), self.lumisections.next());
         match architecture {
             Architecture::RunToCompletion => {
                 let drive = GatewayDrive::new(config, receiving, sending);
                 let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+                if let Some(line) = line {
+                    drive = drive.with_lumisections(line);
+                }
+                if let Some(output) = output {
+                    drive = drive.with_output(output);
+                }
                 drive.begin(now);
                 let notice = drive.notice();
                 let drive = self.paged(name, drive);
@@ -435,6 +497,12 @@ impl Assembly<'_> {
             Architecture::Threads => {
                 let drives = halves(config, receiving, sending);
                 let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+                if let Some(line) = line {
+                    sending = sending.with_lumisections(line);
+                }
+                if let Some(output) = output {
+                    sending = sending.with_output(output);
+                }
                 sending.begin(now);
                 let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
@@ -470,10 +538,16 @@ impl Assembly<'_> {
                 name: format!("{}-{}", flow.name, id - flow.sources.first),
             })
         });
+        let decides = self.configuration.decides_itself() && self.configuration.filter.is_some();
+        let of_filter = decides.then(|| SourceEntry {
+            id: SourceId::FILTER,
+            format: SourceFormat::FILTER_RESULT,
+            name: "filter".to_owned(),
+        });
         let files = RunFiles::of(self.configuration);
         StorageConfig {
             epoch: epoch(),
-            sources: entries.collect(),
+            sources: entries.chain(of_filter).collect(),
             ..files.storage_config(
                 NodeId::builder(queue.number),
                 self.configuration.run.output.clone(),
@@ -482,10 +556,37 @@ impl Assembly<'_> {
         }
     }
 
+    /// The output of an input queue that decides itself.
+    fn output(&mut self, queue: &Queue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
+        let (configuration, name) = (self.configuration, queue.name());
+        let slots = inputs::local_events(configuration);
+        let filters = Filters { configuration, placement: &self.placement };
+        let (mut filtering, watched) = filters.filtering(&name, slots)?;
+        if configuration.run.write && configuration.filter.is_some() {
+            let (output, streams) = (configuration.run.output.clone(), configuration.streams().names().collect());
+            let line = self.archive.line(NodeId::builder(queue.number), output, streams);
+            filtering = filtering.with_keeper(Box::new(line));
+        }
+        self.running.watched.extend(watched);
+        // In good time before the drive gives up what is left.
+        let patience = configuration.timeouts.drain.0 / 2;
+        Ok(EventOutput::new(sink, slots).with_filtering(filtering, patience))
+    }
+
+    /// How an input queue writes files of events; none where it does not.
+    fn filing_config(&self, queue: &Queue<'_>) -> Option<FilingConfig> {
+        let (configuration, name) = (self.configuration, queue.name());
+        let own = (inputs::queues(configuration).count() > 1).then_some(name.as_str());
+        filing_config(configuration, queue.number, &configuration.run.output, own, AcknowledgementLevel::Written)
+    }
+
     /// What takes its accepted events; none where nothing is written.
     fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
         if !self.configuration.run.write {
             return Ok(None);
+        }
+        if let Some(config) = self.filing_config(queue) {
+            return Ok(Some(Box::new(filing(config, &queue.name(), &self.placement)?)));
         }
         let (name, config) = (queue.name(), self.storage_config(queue));
         // Fragments are copied into records: what is on its way to the disk lies here.

@@ -64,7 +64,7 @@ pub(super) fn gateway_link(
     if farm.transport == TransportChoice::Tcp {
         let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
         let (link, bound) =
-            Connections::listen(endpoints(&name, farm.nodes)?, &control.to_string(), staging, Callers::Speaking)
+            Connections::listen(endpoints(&name, farm.nodes.max(1))?, &control.to_string(), staging, Callers::Speaking)
                 .map_err(endpoint(&name))?;
         return Ok((Box::new(link), bound.parse().unwrap_or(control)));
     }

@@ -1,17 +1,21 @@
 //! Gateways, farm nodes and emulated packet sources of this process, and the threads that report the throttle to hardware.
 
 use super::snapshot::GatewaySnapshot;
+use crate::file_filters::FileFilters;
+use crate::plugins::Watched;
+use crate::summary_sections::LumisectionSummary;
 use crate::worker::Worker;
 use ropewalk_config::FlowSection;
 use ropewalk_engine::gateway::{
-    CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, Notice, OrderBoard, PacketSourceReport, Shown,
-    ThrottleBoard,
+    CellsBySource, FarmNodeReport, GatewayHistograms, GatewayReport, LumisectionBoard, Notice, OrderBoard,
+    PacketSourceReport, Shown, ThrottleBoard,
 };
 use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{Parameter, SourceId};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,6 +57,15 @@ pub(crate) struct Gateways {
     pub(crate) flows: Vec<FlowSection>,
     /// Gateways stop the trigger: the run has not begun, or is paused.
     pub(super) is_held: Arc<AtomicBool>,
+    /// The lumisections that are over.
+    pub(super) lumisections: Arc<LumisectionBoard>,
+    /// File-based filter units of each input queue.
+    pub(crate) file_filters: Vec<FileFilters>,
+    /// Filters of gateways that decide themselves.
+    pub(crate) watched: Vec<Watched>,
+    /// Where documents with what these counted are, and the thread that writes them.
+    pub(crate) counted: Vec<PathBuf>,
+    pub(super) counting: Option<JoinHandle<Vec<String>>>,
     /// Commands to gateways during the run.
     pub(super) orders: Arc<OrderBoard>,
     gates: Vec<Arc<TriggerGate>>,
@@ -75,6 +88,11 @@ impl Gateways {
             nodes_are_over: Arc::default(),
             flows: flows.to_vec(),
             is_held: Arc::new(AtomicBool::new(true)),
+            lumisections: Arc::default(),
+            file_filters: Vec::new(),
+            watched: Vec::new(),
+            counted: Vec::new(),
+            counting: None,
             orders: Arc::default(),
             gates,
             is_over,
@@ -90,6 +108,18 @@ impl Gateways {
             sources: self.sources.iter().map(|source| (source.flow, source.notice.read())).collect(),
             nodes: self.nodes.iter().map(Notice::read).collect(),
         }
+    }
+
+    /// The lumisections that are over.
+    pub(crate) fn lumisections(&self) -> Vec<LumisectionSummary> {
+        let name = |flow: u8| self.flows.get(usize::from(flow)).map(|flow| flow.name.clone());
+        let summary = |(flow, end)| LumisectionSummary { flow: name(flow), ..LumisectionSummary::new(&end) };
+        self.lumisections.read().into_iter().map(summary).collect()
+    }
+
+    /// Waits until what filters counted is written, after the threads of the gateways. Returns what could not be.
+    pub(crate) fn end_counting(&mut self) -> Vec<String> {
+        self.counting.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     /// The counts of all histograms.

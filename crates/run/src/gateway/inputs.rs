@@ -285,6 +285,18 @@ fn flow(section: &FlowSection, histograms: &[HistogramConfig]) -> FlowConfig {
     }
 }
 
+/// Events that an input queue has in work at once where it decides itself: those of a file of events are until it is closed.
+pub(super) fn local_events(configuration: &Configuration) -> u32 {
+    let of_files = configuration.file_based.as_ref().map_or(0, |section| section.file_events.saturating_mul(4));
+    of_files.clamp(1024, 1 << 16)
+}
+
+/// The flows, in order.
+pub(super) fn flows(configuration: &Configuration) -> Vec<FlowConfig> {
+    let histograms = configuration.histogram_configs();
+    configuration.flow.iter().map(|section| flow(section, &histograms)).collect()
+}
+
 /// A gateway's machine.
 pub(super) fn machine(
     configuration: &Configuration,
@@ -297,6 +309,7 @@ pub(super) fn machine(
     let farm = FarmConfig {
         largest_push: configuration.farm.largest_push.0 as usize,
         most_outstanding: configuration.farm.outstanding,
+        local_events: if configuration.decides_itself() { local_events(configuration) } else { 0 },
         silence: configuration.farm.silence.0,
         heartbeat: usual.heartbeat.min(configuration.farm.silence.0 / 3),
         ..usual
@@ -308,8 +321,7 @@ pub(super) fn machine(
         bytes_per_second: section.throttle.rate.map_or(0.0, |rate| rate.bytes_per_second),
         ..ThrottleConfig::default()
     };
-    let histograms = configuration.histogram_configs();
-    let flows = configuration.flow.iter().map(|section| flow(section, &histograms)).collect();
+    let flows = flows(configuration);
     GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
 }
 

@@ -146,7 +146,7 @@ impl GatewaySnapshot {
         let mut run = empty;
         for (node, gateway) in queues(self) {
             run.nodes.push((node, true));
-            let numbers = Numbers::from_iter(gateway.numbers());
+            let numbers = Numbers::from_iter(gateway.all_numbers());
             for &counter in ropewalk_terms::COUNTERS {
                 if let Some(value) = numbers.known(counter) {
                     *run.counters.entry(counter).or_default() += value;
@@ -181,7 +181,7 @@ impl GatewaySnapshot {
     pub(crate) fn sample(&self, flows: &[FlowSection], mut cells: CellsBySource, empty: Sample) -> Sample {
         let mut sample = empty;
         for (node, gateway) in queues(self) {
-            let numbers = Numbers::from_iter(gateway.numbers());
+            let numbers = Numbers::from_iter(gateway.all_numbers());
             let distributions = BTreeMap::new();
             sample.nodes.push(NodeSample { node, is_connected: true, incarnation: None, numbers, distributions });
             gateway.flows.iter().for_each(|flow| sample.events.merge(&flow.events.events));

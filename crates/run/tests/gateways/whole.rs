@@ -6,7 +6,7 @@ use ropewalk_flow::messages::Setting;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_run::gateway::{SystemPart, launch_part};
-use ropewalk_run::{RunHandle, RunSummary};
+use ropewalk_run::{LumisectionSummary, RunHandle, RunSummary};
 use ropewalk_terms::{Cause, Parameter};
 use ropewalk_wire::gateway::{Frame, Message};
 use serde_json::json;
@@ -273,6 +273,52 @@ fn two_gateways_share_the_sets_however_the_trigger_names_them() {
             for gateway in ["gw0", "gw1"] {
                 // How many depends on when its thread begins.
                 assert!(summary.gateways[gateway].written.events > 0, "{naming}: {gateway} wrote none");
+            }
+        }
+    }
+}
+
+/// Two gateways see the same lumisections, each with the events of both.
+#[test]
+fn every_event_is_in_one_lumisection_and_each_is_closed_when_its_events_are_decided() {
+    let gateways = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nqueues = 2\n\
+                    [[gateway]]\nname = \"gw1\"\nlisten = { hlt = \"127.0.0.1:0\" }\n\
+                    [[stream]]\nname = \"half\"\nprescale = 2";
+    let flow = "timeout = \"200ms\"\nincomplete = \"drop\"\nemulate = { rate = \"4kHz\", loss = 0.01 }";
+    let nodes = "accept = 0.5, decision_time = \"uniform(0s,2ms)\"";
+    for (port, architecture) in [22_000, 22_100].into_iter().zip(ARCHITECTURES) {
+        // 298 events are 60 sets.
+        for (length, is_time) in [("{ events = 298 }", false), ("{ time = \"100ms\" }", true)] {
+            let (output, segments) = (TemporaryDirectory::new("push-lumi"), format!("lumisection = {length}"));
+            let run = Run {
+                architecture,
+                sources: &at(port),
+                flow,
+                nodes,
+                rest: gateways,
+                segments: &segments,
+                ..Run::default()
+            };
+            let summary = run.whole(&output);
+            let (all, events) = (&summary.lumisections, &summary.events);
+            assert!((1..).zip(all).all(|(number, one)| one.number == number), "{all:?}");
+            assert!(all.iter().all(|one| one.flow.as_deref() == Some("hlt")));
+            let firsts: Vec<u64> = all.iter().map(|one| one.first.parse().expect("an event")).collect();
+            assert!(firsts[0] == 0 && firsts.is_sorted() && firsts.iter().all(|first| first % u64::from(PACKING) == 0));
+            let sum = |count: fn(&LumisectionSummary) -> u64| -> u64 { all.iter().map(count).sum() };
+            assert_eq!([sum(|one| one.assigned), sum(|one| one.built)], [events.assigned, events.built]);
+            assert_eq!([sum(|one| one.accepted), sum(|one| one.rejected)], [events.accepted, events.rejected]);
+            assert_eq!(sum(|one| one.incomplete_dropped), events.incomplete_dropped);
+            let left_out: u64 = summary.gateways.values().map(|gateway| gateway.written.left_out).sum();
+            assert!(left_out > 0 && events.incomplete_dropped > 0 && sum(|one| one.unselected) == left_out);
+            if is_time {
+                assert!(all.len() >= 5, "500 ms of events: {all:?}");
+                // No set comes so late here that its lumisection is closed: each has its own range.
+                let ranges = firsts.windows(2).map(|pair| pair[1] - pair[0]);
+                assert!(ranges.eq(all[..all.len() - 1].iter().map(|one| one.assigned)), "{all:?}");
+            } else {
+                assert_eq!(firsts, [0, 300, 600, 900, 1200, 1500, 1800]);
+                assert!(all.iter().map(|one| one.assigned).eq([300, 300, 300, 300, 300, 300, 200]), "{all:?}");
             }
         }
     }

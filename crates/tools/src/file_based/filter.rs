@@ -10,9 +10,11 @@ use ropewalk_memory::{HugePages, MemoryKind, Payload, Pool, PoolConfig, Staging}
 use ropewalk_plugin::filter::process::{FilterProcess, Offer};
 use ropewalk_plugin::filter::{FilterConfig, FilterEvent};
 use ropewalk_terms::{Attempt, EventKey, RunNumber, SourceId};
+use ropewalk_wire::mep::bank_ranges;
 use ropewalk_wire::{fed, frd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -49,15 +51,80 @@ impl EventFilter for BuiltinFilter {
 pub struct FileEvent<'a> {
     event: frd::Event<'a>,
     /// None where the data do not fall apart into fragments.
-    fragments: Option<Vec<fed::Fragment<'a>>>,
+    fragments: Option<Vec<FileFragment<'a>>>,
+}
+
+/// A fragment of an event of a file.
+#[derive(Copy, Clone, Debug)]
+pub enum FileFragment<'a> {
+    /// Of a FED.
+    Fed(fed::Fragment<'a>),
+    /// The raw banks of a source, which follow each other; a source is known by the number in their headers.
+    Banks(SourceId, &'a [u8]),
+}
+
+impl<'a> FileFragment<'a> {
+    fn source(&self) -> SourceId {
+        match self {
+            Self::Fed(fragment) => fragment.header().source(),
+            Self::Banks(source, _) => *source,
+        }
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Fed(fragment) => fragment.bytes(),
+            Self::Banks(_, bytes) => bytes,
+        }
+    }
+
+    fn event_type(&self) -> u16 {
+        if let Self::Fed(fragment) = self { fragment.header().event_type().into() } else { 0 }
+    }
+
+    /// What is known of it, as a readout unit or gateway would know it.
+    fn meta(&self) -> FragmentMeta {
+        let (source, length) = (self.source(), self.bytes().len() as u32);
+        let Self::Fed(fragment) = self else {
+            let flags = FragmentFlags(0);
+            return FragmentMeta { source, length, flags, bunch_crossing: 0, trigger_type: 0, raw_id: 0, time: 0 };
+        };
+        let header = fragment.header();
+        let known = FragmentFlags::CRC_CHECKED.0 | FragmentFlags::HAS_BUNCH_CROSSING.0;
+        let wrong = if fragment.check_crc().is_err() { FragmentFlags::CRC_ERROR.0 } else { 0 };
+        FragmentMeta {
+            source,
+            length,
+            flags: FragmentFlags(known | wrong),
+            bunch_crossing: header.bunch_crossing(),
+            trigger_type: self.event_type(),
+            raw_id: header.level1_id().into(),
+            time: 0,
+        }
+    }
+}
+
+/// The fragments of an event of a gateway: banks of the same source that follow each other are one. None where the data are no
+/// banks.
+fn banks(data: &[u8]) -> Option<Vec<FileFragment<'_>>> {
+    let (mut fragments, mut end): (Vec<(SourceId, Range<usize>)>, _) = (Vec::new(), 0);
+    for (source, range) in bank_ranges(data) {
+        end = range.end;
+        match fragments.last_mut() {
+            Some((last, own)) if last.0 == u32::from(source) => own.end = range.end,
+            _ => fragments.push((SourceId(source.into()), range)),
+        }
+    }
+    let is_whole = end == data.len();
+    is_whole.then(|| fragments.into_iter().map(|(source, own)| FileFragment::Banks(source, &data[own])).collect())
 }
 
 impl<'a> FileEvent<'a> {
     /// Finds the fragments of an event.
     pub fn new(event: frd::Event<'a>) -> Self {
-        let places = event.fragments();
-        let fragment = |place| fed::Fragment::parse(&event.data()[place]).ok();
-        Self { fragments: places.and_then(|places| places.into_iter().map(fragment).collect()), event }
+        let fragment = |place| fed::Fragment::parse(&event.data()[place]).ok().map(FileFragment::Fed);
+        let feds = event.fragments().and_then(|places| places.into_iter().map(fragment).collect());
+        Self { fragments: feds.or_else(|| banks(event.data())), event }
     }
 
     /// The event as it stands in the file.
@@ -66,13 +133,13 @@ impl<'a> FileEvent<'a> {
     }
 
     /// Its fragments; none where its data do not fall apart into such.
-    pub fn fragments(&self) -> Option<&[fed::Fragment<'a>]> {
+    pub fn fragments(&self) -> Option<&[FileFragment<'a>]> {
         self.fragments.as_deref()
     }
 
     /// The event type of the first fragment that has one; 0 where none has.
     pub fn trigger_type(&self) -> u16 {
-        let types = self.fragments.iter().flatten().map(|fragment| u16::from(fragment.header().event_type()));
+        let types = self.fragments.iter().flatten().map(FileFragment::event_type);
         types.into_iter().find(|&kind| kind != 0).unwrap_or(0)
     }
 }
@@ -88,7 +155,7 @@ impl TriggerView for FileEvent<'_> {
     }
 
     fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>> {
-        let fragment = self.fragments.iter().flatten().find(|fragment| fragment.header().source() == source)?;
+        let fragment = self.fragments.iter().flatten().find(|fragment| fragment.source() == source)?;
         Some(fragment.bytes().iter().copied())
     }
 }
@@ -191,7 +258,8 @@ impl LibraryFilter {
     /// Shows the process an event; whether there was room for it.
     fn offer(&mut self, event: &FileEvent<'_>) -> Result<bool, Undecided> {
         let too_long = || Undecided("it is too long for a filter's process, or has too many fragments".to_owned());
-        let fragments = event.fragments().ok_or_else(|| Undecided("its data are no FED fragments".to_owned()))?;
+        let fragments =
+            event.fragments().ok_or_else(|| Undecided("its data are neither FED fragments nor banks".to_owned()))?;
         let fragments = self.copy(fragments).ok_or_else(too_long)?;
         let shown = Shown { key: event.key(), trigger_type: event.trigger_type(), fragments };
         match self.process.offer(0, &shown) {
@@ -203,14 +271,14 @@ impl LibraryFilter {
     }
 
     /// Fragments in memory that the process reads; none where there is no room for them.
-    fn copy(&mut self, fragments: &[fed::Fragment<'_>]) -> Option<Vec<Fragment>> {
+    fn copy(&mut self, fragments: &[FileFragment<'_>]) -> Option<Vec<Fragment>> {
         let mut copies = Vec::with_capacity(fragments.len());
         for fragment in fragments {
             let mut payload = Payload::default();
             for piece in fragment.bytes().chunks(self.memory.largest()) {
                 payload.push(self.memory.write(piece)?);
             }
-            copies.push(Fragment { meta: meta(fragment), payload });
+            copies.push(Fragment { meta: fragment.meta(), payload });
         }
         Some(copies)
     }
@@ -266,22 +334,6 @@ impl EventFilter for LibraryFilter {
 
 fn undecided(error: impl std::error::Error) -> Undecided {
     Undecided(error.to_string())
-}
-
-/// What is known of a fragment, as a readout unit would know it.
-fn meta(fragment: &fed::Fragment<'_>) -> FragmentMeta {
-    let header = fragment.header();
-    let known = FragmentFlags::CRC_CHECKED.0 | FragmentFlags::HAS_BUNCH_CROSSING.0;
-    let wrong = if fragment.check_crc().is_err() { FragmentFlags::CRC_ERROR.0 } else { 0 };
-    FragmentMeta {
-        source: header.source(),
-        length: fragment.bytes().len() as u32,
-        flags: FragmentFlags(known | wrong),
-        bunch_crossing: header.bunch_crossing(),
-        trigger_type: header.event_type().into(),
-        raw_id: header.level1_id().into(),
-        time: 0,
-    }
 }
 
 /// An event of a file, as filters see it: FRD tells neither attempts nor what is missing.
