@@ -87,7 +87,7 @@ impl EventFile {
 
     /// Whether its events count as written: a file without its name is no filter unit's.
     pub(super) fn has_reached(&self) -> bool {
-        self.is_done() && self.raw.is_written()
+        self.is_done()
     }
 
     pub(super) const fn is_with_disk(&self) -> bool {

@@ -489,6 +489,9 @@ impl History {
 
     fn hold(&mut self, step: Held) {
         let Some(held) = self.held(&step.setting) else { return self.held.push(step) };
+        if held.old != step.old {
+            (held.old, held.put) = (step.old, Vec::new());
+        }
         held.put.extend(step.put);
         (held.rule, held.is_done, held.is_left) = (step.rule, false, false);
         (held.put_in, held.half_way) = (step.put_in, step.half_way);
