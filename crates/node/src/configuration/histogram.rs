@@ -272,7 +272,7 @@ pub(super) fn check(sections: &[HistogramSection], all: &[SourceId], faults: &mu
         }
         let mut own = Faults::default();
         let config = section.config(0, all, &mut own);
-        faults.take(own, &key);
+        faults.take(own, key);
         cells += config.map_or(0, |config| config.sources.len() * config.binning.cells());
     }
     if cells > MOST_CELLS {
