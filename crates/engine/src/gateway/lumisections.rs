@@ -33,6 +33,8 @@ struct Begun {
     packing: u64,
     /// Sets in a lumisection; none where its length is a time.
     sets: Option<u64>,
+    /// The run is one lumisection: queues share nothing.
+    is_one: bool,
     /// The newest lumisection, and how many sets lie before the end of the newest set.
     newest: AtomicU64,
     /// The first set of each lumisection, where its length is a time.
@@ -47,7 +49,8 @@ impl Begun {
             LumisectionLength::Run | LumisectionLength::Time(_) => None,
         };
         let newest = AtomicU64::new(1 << SET_BITS);
-        Self { first_event: flow.first_event, packing, sets, newest, firsts: [const { AtomicU64::new(0) }; KNOWN] }
+        let (first_event, is_one) = (flow.first_event, length == LumisectionLength::Run);
+        Self { first_event, packing, sets, is_one, newest, firsts: [const { AtomicU64::new(0) }; KNOWN] }
     }
 
     const fn set_of(&self, first: EventKey) -> u64 {
@@ -60,6 +63,9 @@ impl Begun {
 
     /// A set enters its lumisection: its number.
     fn enter(&self, first: EventKey) -> u32 {
+        if self.is_one {
+            return 1;
+        }
         let set = self.set_of(first);
         let enter = |word: u64| Some((word & !SETS) | (word & SETS).max(set + 1).min(SETS));
         let (Ok(before) | Err(before)) = self.newest.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);

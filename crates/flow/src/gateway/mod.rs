@@ -31,8 +31,8 @@
 //! nothing is shared.
 //!
 //! Files, in the order of the data flow: `sources` finds the source of a packet, `assembly` builds sets (`set`), `farm` and `dispatch`
-//! give their events to nodes, `throttle` limits the trigger, and `queue` connects all of them. [`FarmNode`] is the other end, for
-//! emulated nodes.
+//! give their events to nodes, or `local` shows them to what decides here, `lumisection` accounts for ranges of events, `throttle`
+//! limits the trigger, and `queue` connects all of them. [`FarmNode`] is the other end, for emulated nodes.
 
 mod account;
 mod assembly;

@@ -413,7 +413,10 @@ impl Assembly<'_> {
             memory: inputs.memory,
             evacuate_above: EVACUATE_ABOVE,
         };
-        let evacuated = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
+        let (block, blocks) = RECORDS_MEMORY;
+        let evacuated = PoolConfig::anonymous(&format!("{name}-evacuated"), block, blocks);
+        let memory = inputs::memory_kind(self.configuration);
+        let evacuated = Staging::new(Pool::new_untouched(PoolConfig { memory, ..evacuated })?);
         let heads = Staging::new(pool(&format!("{name}-heads"), SEND_MEMORY)?);
         let board = self.hardware(queue)?;
         let triggers = trigger_sender(&name)?;

@@ -3,8 +3,8 @@
 use super::assemble::{BATCH, SEND_MEMORY, packet_error, pool};
 use crate::assemble::RunError;
 use ropewalk_config::{
-    Configuration, DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice,
-    ReceiveChoice, SendChoice, TransportChoice, TriggerNaming,
+    Configuration, DefaultChoice, FARM_PROTOCOL, FilterSection, FlowSection, GatewaySection,
+    Gathering as GatheringChoice, ReceiveChoice, SendChoice, TransportChoice, TriggerNaming,
 };
 use ropewalk_engine::gateway::Gathering;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -19,7 +19,7 @@ use ropewalk_io::packet::{
     Flow, FrameSender, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, RingConfig, RingReceiver,
     SendMechanism, SocketReceiver, XdpCard, XdpConfig, XdpInput, XdpTransmit,
 };
-use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_memory::{MemoryKind, Pool, PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, RunNumber, SourceId};
 use ropewalk_wire::gateway::Copying;
 use std::net::SocketAddrV4;
@@ -96,7 +96,7 @@ pub(super) fn inputs(configuration: &Configuration, queues: &[Queue<'_>]) -> Res
     match queues.first().map(|queue| queue.gateway.receive) {
         Some(ReceiveChoice::AfXdp) => card(configuration, queues),
         Some(ReceiveChoice::Tpacket) => rings(flows, queues),
-        _ => queues.iter().map(|queue| sockets(flows, queue)).collect(),
+        _ => queues.iter().map(|queue| sockets(configuration, queue)).collect(),
     }
 }
 
@@ -117,9 +117,10 @@ fn apart<R: Receiver + Send + 'static>(receivers: impl IntoIterator<Item = R>, m
 }
 
 /// A socket for each flow of a queue.
-fn sockets(flows: &[FlowSection], queue: &Queue<'_>) -> Result<Inputs, RunError> {
-    let memory = queue.memory() / flows.len();
-    let sockets = flows.iter().map(|flow| socket(queue, flow, memory)).collect::<Result<Vec<_>, _>>()?;
+fn sockets(configuration: &Configuration, queue: &Queue<'_>) -> Result<Inputs, RunError> {
+    let flows = &configuration.flow;
+    let (memory, kind) = (queue.memory() / flows.len(), memory_kind(configuration));
+    let sockets = flows.iter().map(|flow| socket(queue, flow, memory, kind)).collect::<Result<Vec<_>, _>>()?;
     Ok(apart(sockets, memory))
 }
 
@@ -133,10 +134,16 @@ fn rings(flows: &[FlowSection], queues: &[Queue<'_>]) -> Result<Vec<Inputs>, Run
     Ok(queues.iter().map(|queue| apart(rings.by_ref().take(flows.len()), memory(queue))).collect())
 }
 
-fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<SocketReceiver, RunError> {
+/// Memory for packets: such that processes of a filter can read events where they lie.
+pub(super) fn memory_kind(configuration: &Configuration) -> MemoryKind {
+    let filter = configuration.filter.as_ref().filter(|_| configuration.decides_itself());
+    if filter.is_some_and(FilterSection::has_processes) { MemoryKind::Memfd } else { MemoryKind::Anonymous }
+}
+
+fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize, kind: MemoryKind) -> Result<SocketReceiver, RunError> {
     let (name, largest) = (queue.name(), flow.largest_packet.0 as usize);
     let (block, blocks) = packet_blocks(memory, largest);
-    let pool = PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks);
+    let pool = PoolConfig { memory: kind, ..PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks) };
     let memory = PacketMemory::pool(Pool::new(pool)?);
     let config = ReceiveConfig {
         mechanism: receive(queue.gateway.receive),
