@@ -4,7 +4,7 @@
 use super::draw::Draw;
 use super::fault::{Fault, FaultKind, Place, Scheduled};
 use super::machines::{Card, ReadoutMachine, Record};
-use super::node::{Health, Node};
+use super::node::Node;
 use super::outcome::{Broken, Checker};
 use super::recorder::{Inlet, Recorder};
 use super::scenario::{Managers, SECOND_CALL, Scenario};
@@ -510,7 +510,7 @@ impl World {
             let sources = self.scenario.sources_of(&card.setting);
             let may_take = sources.clone().all(|source| machine.room(source % each) > 0);
             // A subscriber that must miss nothing may hold up everything; one that may lose chunks holds up nothing.
-            let may_stand = readout.health != Health::Up || !card.setting.has_monitors_alone();
+            let may_stand = !readout.is_up() || !card.setting.has_monitors_alone();
             let waits = card.handed_on < card.written() && may_take;
             let is_kept = card.is_full() && card.handed_on == card.written() && machine.held() == 0;
             let stands = !may_stand && (waits || is_kept && card.oldest_open(card.handed_on).is_none());

@@ -2,30 +2,27 @@
 
 use super::fault::{Fault, Place, Scheduled};
 use super::machines::Misbehaviour;
-use super::node::Health;
 use super::recorder::Happening;
 use super::reign::Service;
 use super::runner::Situation;
-use super::scenario::Scenario;
 use super::world::World;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::Instant;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Bytes on their way to a subscriber that is slow, at most.
 const SLOW_WINDOW: usize = 1 << 10;
 
-/// A fault that goes on.
-#[derive(Clone, Debug)]
-struct Active {
-    until: Instant,
-    scheduled: Scheduled,
+/// Whom a fault struck.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Struck {
     /// The stranger that it brought.
     stranger: Option<usize>,
-    /// The event manager that it struck.
-    struck: Option<Place>,
+    /// The event manager.
+    manager: Option<Place>,
 }
+
+type Active = super::cluster::Active<Fault, Struck>;
 
 /// What really happened, for the judge of losses.
 #[derive(Clone, Debug)]
@@ -35,55 +32,26 @@ pub(super) struct Disturbance {
     pub(super) fault: Fault,
 }
 
-/// What is still to go wrong, what goes wrong now, and what went wrong.
-#[derive(Debug)]
-pub(super) struct Injection {
-    pending: VecDeque<Scheduled>,
-    active: Vec<Active>,
-    pub(super) happened: Vec<Disturbance>,
-}
-
-impl Injection {
-    /// Everything is still to come.
-    pub(super) fn new(scenario: &Scenario) -> Self {
-        Self { pending: scenario.faults.iter().cloned().collect(), active: Vec::new(), happened: Vec::new() }
-    }
-
-    /// When the next fault begins or ends.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let begins = self.pending.iter().map(|scheduled| Instant::ZERO.after(scheduled.at));
-        begins.chain(self.active.iter().map(|active| active.until)).min()
-    }
-
-    /// Nothing goes wrong any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.pending.is_empty() && self.active.is_empty()
-    }
-}
-
 impl World {
     /// Lets faults begin and end whose time has come.
     pub(super) fn inject(&mut self) {
         let now = self.now();
         if self.situation() == Situation::Ended {
-            self.injection.pending.clear();
+            self.schedule.stop();
         }
-        while let Some(index) = self.injection.active.iter().position(|active| active.until <= now) {
-            let active = self.injection.active.remove(index);
+        while let Some(active) = self.schedule.take_ended(now) {
             self.recorder.borrow_mut().note(now, Happening::Ends(&active.scheduled));
             self.end_fault(&active);
         }
-        while self.injection.pending.front().is_some_and(|next| Instant::ZERO.after(next.at) <= now) {
-            if let Some(scheduled) = self.injection.pending.pop_front() {
-                self.begin(now, scheduled);
-            }
+        while let Some(scheduled) = self.schedule.take_due(now) {
+            self.begin(now, scheduled);
         }
     }
 
     fn begin(&mut self, now: Instant, scheduled: Scheduled) {
         let situation = self.situation();
         let until = Instant::ZERO.after(scheduled.end()).max(now);
-        let mut active = Active { until, scheduled, stranger: None, struck: None };
+        let mut active = Active { until, scheduled, struck: Struck::default() };
         if !self.begin_fault(now, &mut active) {
             return;
         }
@@ -97,10 +65,8 @@ impl World {
             }
             _ => until,
         };
-        self.injection.happened.push(Disturbance { from: now, until, fault });
-        if active.until > now {
-            self.injection.active.push(active);
-        }
+        self.happened.push(Disturbance { from: now, until, fault });
+        self.schedule.keep(now, active);
     }
 
     /// Carries out a fault; false where there is nothing to go wrong.
@@ -111,7 +77,7 @@ impl World {
             return true;
         }
         match active.scheduled.fault {
-            Fault::Pause(place) | Fault::Reconnect(place) => return self.pause(place),
+            Fault::Pause(place) | Fault::Reconnect(place) => return self.member(place).pause(),
             Fault::Crash(place) => return self.crash(place, false),
             Fault::PowerCut(place) => return self.crash(place, true),
             Fault::ManagerCrash(_)
@@ -131,7 +97,7 @@ impl World {
             Fault::PoolDry(place) => {
                 self.member(place).around().dry.set(true);
             }
-            Fault::Garbage(readout) => active.stranger = Some(self.invite_stranger(readout)),
+            Fault::Garbage(readout) => active.struck.stranger = Some(self.invite_stranger(readout)),
             Fault::DiskFull(builder) | Fault::DiskErrors(builder) | Fault::DiskSlow { builder, .. } => {
                 self.set_disk(builder, Some(&active.scheduled.fault));
             }
@@ -153,7 +119,7 @@ impl World {
                 self.trouble_card(&active.scheduled.fault, until);
             }
             Fault::SubscriberKilled(one) => return self.crash(Place::Subscriber(one), false),
-            Fault::SubscriberSleeps(one) => return self.pause(Place::Subscriber(one)),
+            Fault::SubscriberSleeps(one) => return self.member(Place::Subscriber(one)).pause(),
             Fault::SubscriberReset(one) => {
                 return self.cut_connections(Place::Subscriber(one), self.server_of(one), true);
             }
@@ -166,10 +132,10 @@ impl World {
 
     fn end_fault(&mut self, active: &Active) {
         match active.scheduled.fault {
-            Fault::Pause(place) => self.resume(place),
+            Fault::Pause(place) => self.member(place).resume(),
             Fault::Reconnect(place) => {
                 self.forget_connections(place);
-                self.resume(place);
+                self.member(place).resume();
             }
             Fault::Crash(place) | Fault::PowerCut(place) => self.revive(place),
             Fault::ClockDrift { place, .. } => {
@@ -186,13 +152,13 @@ impl World {
                 self.set_link(&active.scheduled.fault, false);
             }
             Fault::SubscriberKilled(one) => self.revive(Place::Subscriber(one)),
-            Fault::SubscriberSleeps(one) => self.resume(Place::Subscriber(one)),
+            Fault::SubscriberSleeps(one) => self.member(Place::Subscriber(one)).resume(),
             Fault::SubscriberCutOff(one) | Fault::SubscriberSlow { subscriber: one, .. } => {
                 self.set_line_of_subscriber(&active.scheduled.fault, one, false);
             }
             _ => self.end_fault_of_managers(active),
         }
-        if let Some(stranger) = active.stranger.and_then(|index| self.strangers.get_mut(index))
+        if let Some(stranger) = active.struck.stranger.and_then(|index| self.strangers.get_mut(index))
             && let Some(machine) = &mut stranger.machine
         {
             machine.leave();
@@ -224,7 +190,7 @@ impl World {
         match active.scheduled.fault {
             Fault::ManagerCrash(manager) => return self.crash(Place::Manager(manager), false),
             Fault::ManagerPowerCut(manager) => return self.crash(Place::Manager(manager), true),
-            Fault::ManagerPause(manager) => return self.pause(Place::Manager(manager)),
+            Fault::ManagerPause(manager) => return self.member(Place::Manager(manager)).pause(),
             Fault::ManagerCutOff(manager) => self.set_cut_off(manager, true),
             Fault::CoordinationCut(manager) => {
                 self.set_coordination(manager, |service, one| service.set_cut(one, true))
@@ -234,13 +200,15 @@ impl World {
             }
             Fault::ManagerReplaced { power, .. } => {
                 let present = self.present_manager();
-                active.struck = Some(present);
+                active.struck.manager = Some(present);
                 return self.crash(present, power);
             }
             Fault::ManagerOvertaken { reset } => {
                 let present = self.present_manager();
-                active.struck = Some(present);
-                let Some(successor) = self.free_manager().filter(|_| self.pause(present)) else { return false };
+                active.struck.manager = Some(present);
+                let Some(successor) = self.free_manager().filter(|_| self.member(present).pause()) else {
+                    return false;
+                };
                 if reset {
                     self.forget_connections(present);
                 }
@@ -254,7 +222,7 @@ impl World {
     fn end_fault_of_managers(&mut self, active: &Active) {
         match active.scheduled.fault {
             Fault::ManagerCrash(manager) | Fault::ManagerPowerCut(manager) => self.revive(Place::Manager(manager)),
-            Fault::ManagerPause(manager) => self.resume(Place::Manager(manager)),
+            Fault::ManagerPause(manager) => self.member(Place::Manager(manager)).resume(),
             Fault::ManagerCutOff(manager) => self.set_cut_off(manager, false),
             Fault::CoordinationCut(manager) => {
                 self.set_coordination(manager, |service, one| service.set_cut(one, false))
@@ -264,13 +232,15 @@ impl World {
             }
             Fault::ManagerReplaced { elsewhere, .. } => {
                 // Nobody takes over what is over.
-                let dead = active.struck.filter(|_| self.reign.ended.is_none());
+                let dead = active.struck.manager.filter(|_| self.reign.ended.is_none());
                 let Some(Place::Manager(dead)) = dead else { return };
                 let successor = self.free_manager().filter(|_| elsewhere).unwrap_or(dead);
                 self.take_over(successor);
                 self.strike_again(Place::Manager(successor));
             }
-            Fault::ManagerOvertaken { .. } => active.struck.into_iter().for_each(|place| self.resume(place)),
+            Fault::ManagerOvertaken { .. } => {
+                active.struck.manager.into_iter().for_each(|place| self.member(place).resume())
+            }
             _ => {}
         }
     }
@@ -291,31 +261,10 @@ impl World {
         managers.for_each(|manager| change(&mut service.borrow_mut(), manager));
     }
 
-    fn pause(&mut self, place: Place) -> bool {
-        let member = self.member(place);
-        let pauses = match member.health() {
-            Health::Up => 1,
-            Health::Paused(pauses) => pauses + 1,
-            Health::Down => return false,
-        };
-        member.set_health(Health::Paused(pauses));
-        true
-    }
-
-    fn resume(&mut self, place: Place) {
-        let member = self.member(place);
-        match member.health() {
-            Health::Paused(1) => member.set_health(Health::Up),
-            Health::Paused(pauses) => member.set_health(Health::Paused(pauses - 1)),
-            Health::Up | Health::Down => {}
-        }
-    }
-
     /// A process ends; where its machine's power is cut, the network is not told, and the disk loses what it had not
     /// synced.
     fn crash(&mut self, place: Place, power: bool) -> bool {
-        if self.member(place).health() == Health::Down || self.member(place).is_done() || self.has_ended_the_run(place)
-        {
+        if self.member(place).is_down() || self.member(place).is_done() || self.has_ended_the_run(place) {
             return false;
         }
         self.note_safe(place, power);
@@ -333,7 +282,7 @@ impl World {
     }
 
     fn revive(&mut self, place: Place) {
-        if self.member(place).health() != Health::Down {
+        if !self.member(place).is_down() {
             return;
         }
         self.start(place);
@@ -342,7 +291,7 @@ impl World {
 
     /// What goes wrong on a node's lines goes on in its new life, which has another place on the network.
     fn strike_again(&mut self, place: Place) {
-        let faults: Vec<Fault> = self.injection.active.iter().map(|active| active.scheduled.fault.clone()).collect();
+        let faults: Vec<Fault> = self.schedule.active().cloned().collect();
         for fault in &faults {
             match *fault {
                 Fault::ManagerCutOff(manager) if !place.is_outside() => self.set_cut_off(manager, true),
@@ -383,8 +332,7 @@ impl World {
         if let Some(machine) = &mut node.machine {
             machine.order(now, order);
         }
-        let health = node.health;
-        self.member(Place::Source(source)).set_health(health);
+        node.wake();
     }
 
     /// Every pair of places on the network of two members.
@@ -451,8 +399,8 @@ impl World {
     /// The disk of a builder unit as all faults that go on, and perhaps one more, make it.
     fn set_disk(&mut self, builder: u16, one_more: Option<&Fault>) {
         let mut disk = self.scenario.disk.clone();
-        let active = self.injection.active.iter().map(|active| &active.scheduled.fault);
-        for fault in active.chain(one_more).filter(|fault| fault.places() == [Place::Builder(builder)]) {
+        for fault in self.schedule.active().chain(one_more).filter(|fault| fault.places() == [Place::Builder(builder)])
+        {
             match fault {
                 Fault::DiskFull(_) => disk.capacity = 0,
                 Fault::DiskErrors(_) => (disk.write_error, disk.sync_error) = (0.5, 0.5),

@@ -233,7 +233,7 @@ impl World {
         let touches = |fault: &Fault, of: fn(&Place) -> bool| fault.places().iter().any(of);
         let is_manager = |place: &Place| matches!(place, Place::Manager(_));
         let is_builder = |place: &Place| matches!(place, Place::Builder(_));
-        self.injection.happened.iter().any(|one| {
+        self.happened.iter().any(|one| {
             let is_alone = matches!(one.fault, Fault::Pause(_) | Fault::PoolDry(_));
             // An event manager that was cut off ends the run with the units that come back first.
             let is_alone = is_alone || matches!(one.fault, Fault::ManagerCutOff(_));
@@ -440,7 +440,7 @@ impl World {
 
     /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
     pub(super) fn was_away(&self, readout: Place, begun: Instant) -> bool {
-        let touching = self.injection.happened.iter().filter(|disturbance| {
+        let touching = self.happened.iter().filter(|disturbance| {
             let places = disturbance.fault.places();
             match disturbance.fault {
                 // It may be given events before readout units count its former life's connections as dead, a second after these
@@ -478,7 +478,7 @@ impl World {
     /// Whether something came between a unit and the event manager: that one may have forgotten the connection before the unit died.
     fn lost_its_manager(&self, unit: Place) -> bool {
         let is_manager = |place: &Place| matches!(place, Place::Manager(_));
-        let mut faults = self.injection.happened.iter().map(|disturbance| disturbance.fault.places());
+        let mut faults = self.happened.iter().map(|disturbance| disturbance.fault.places());
         faults.any(|places| places.contains(&unit) && places.iter().any(is_manager))
     }
 
@@ -492,7 +492,7 @@ impl World {
             let places = fault.places();
             places.contains(&readout) && !places.iter().any(|place| place.is_outside())
         };
-        let cut = self.injection.happened.iter().filter(|one| touches(&one.fault));
+        let cut = self.happened.iter().filter(|one| touches(&one.fault));
         let mut away: Vec<_> = refused.chain(cut.map(|one| (one.from, one.until, false))).collect();
         away.sort_unstable();
         let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
@@ -567,7 +567,7 @@ impl World {
     fn was_unreleased(&self, timeline: &Timeline, event: u64, epoch: Epoch) -> bool {
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         let heard = recovery.until.unwrap_or(Instant::FAR_FUTURE);
-        self.injection.happened.iter().any(|disturbance| {
+        self.happened.iter().any(|disturbance| {
             let places = disturbance.fault.places();
             let is_manager = |place: &Place| matches!(place, Place::Manager(_));
             let is_readout = |place: &Place| matches!(place, Place::Readout(_));
@@ -629,7 +629,7 @@ impl World {
     /// A run that is called running has begun where sources are heard: what they send from then on belongs to it.
     /// Checked until the first fault, after which units come back that need the start again.
     fn watch_beginning(&self) -> Result<(), Broken> {
-        let is_undisturbed = self.injection.happened.is_empty();
+        let is_undisturbed = self.happened.is_empty();
         let manager = self.spoken_for().map(ManagerMachine::drive).filter(|_| is_undisturbed);
         let is_called_running = manager.is_some_and(|manager| manager.phase() == RunPhase::Running);
         if !is_called_running || self.now().since(Instant::ZERO) > BEGINNING {

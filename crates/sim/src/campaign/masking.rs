@@ -88,7 +88,7 @@ impl World {
             let Some(manager) = &mut node.machine else { return };
             let source = self.scenario.source_id(mask.source.into());
             manager.command(now, RunCommand::Mask { source, is_masked: mask.is_masked });
-            node.set_health(node.health);
+            node.wake();
             self.masks_said += 1;
         }
     }

@@ -17,6 +17,7 @@
 
 mod audience;
 mod cards;
+mod cluster;
 mod content;
 pub mod controlled;
 mod draw;
@@ -45,8 +46,7 @@ pub use masking::Masking;
 pub use node::NodeClock;
 pub use outcome::{Broken, Checker, Outcome, run, run_controlled, run_filtering, run_push};
 pub use runner::{
-    Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, System, SystemKind, shrink,
-    shrink_push, unreachable,
+    Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, System, SystemKind, unreachable,
 };
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};
 pub use world::World;

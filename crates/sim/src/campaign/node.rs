@@ -1,6 +1,7 @@
 //! What every member of a simulated run has in common: its life, its turns, and its clocks, which are a monotonic one that may
 //! drift, and a UTC clock that may be set. The disk of a builder unit goes by them, too.
 
+use super::cluster::{LeastWait, Process};
 use super::endpoints::Surroundings;
 use super::fault::Place;
 use super::outcome::{Broken, Checker};
@@ -14,6 +15,7 @@ use ropewalk_io::disk::{
 use ropewalk_memory::Slice;
 use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
 use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::rc::Rc;
@@ -34,16 +36,8 @@ pub(super) trait Machine: Drive {
     fn check(&self, scenario: &Scenario) -> Result<(), Broken>;
 }
 
-/// Whether a process is there.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Health {
-    /// It has its turns.
-    Up,
-    /// It has none, because of so many faults at once.
-    Paused(u32),
-    /// There is no process.
-    Down,
-}
+/// How long a member waits at least for its next turn.
+const LEAST_WAIT: LeastWait = LeastWait { to_come: Duration::from_micros(1), over: Duration::from_micros(1) };
 
 /// A member of the run.
 pub(super) struct Node<M> {
@@ -52,49 +46,44 @@ pub(super) struct Node<M> {
     pub(super) hosts: Vec<u32>,
     /// Those of its former lives.
     former_hosts: Vec<u32>,
-    pub(super) machine: Option<M>,
-    pub(super) health: Health,
+    process: Process<M>,
     /// Which life it is, from 1.
     pub(super) life: u32,
-    /// It did something in its last turn, so that it has another one at once.
-    busy: bool,
-    /// When it had a turn without anything to do.
-    idle_at: Option<Instant>,
+}
+
+impl<M> Deref for Node<M> {
+    type Target = Process<M>;
+
+    fn deref(&self) -> &Process<M> {
+        &self.process
+    }
+}
+
+impl<M> DerefMut for Node<M> {
+    fn deref_mut(&mut self) -> &mut Process<M> {
+        &mut self.process
+    }
 }
 
 impl<M: Machine> Node<M> {
     /// A member whose machine is still to be started.
     pub(super) fn new(place: Place, clock: NodeClock, recorder: &Shared) -> Self {
+        let process = Process::new(clock.clone(), LEAST_WAIT);
         let around = Surroundings { place, clock, recorder: Rc::clone(recorder), dry: Rc::new(Cell::new(false)) };
-        Self {
-            around,
-            hosts: Vec::new(),
-            former_hosts: Vec::new(),
-            machine: None,
-            health: Health::Down,
-            life: 0,
-            busy: false,
-            idle_at: None,
-        }
+        Self { around, hosts: Vec::new(), former_hosts: Vec::new(), process, life: 0 }
     }
 
     /// A life begins.
     pub(super) fn start(&mut self, (machine, hosts): (M, Vec<u32>)) {
-        self.machine = Some(machine);
+        self.process.pauses = 0;
+        self.process.start(machine);
         self.former_hosts.extend(std::mem::replace(&mut self.hosts, hosts));
-        self.health = Health::Up;
         self.life += 1;
-        (self.busy, self.idle_at) = (true, None);
-    }
-
-    /// It has a turn now, even if it has just had one.
-    pub(super) const fn wake(&mut self) {
-        (self.busy, self.idle_at) = (true, None);
     }
 
     /// The machine, which every member has while nothing kills its process.
     pub(super) fn machine(&self) -> Option<&M> {
-        self.machine.as_ref()
+        self.process.machine.as_ref()
     }
 }
 
@@ -109,11 +98,17 @@ pub(super) trait Member {
     /// Those that it had in former lives.
     fn former_hosts(&self) -> &[u32];
 
-    /// Whether it is there.
-    fn health(&self) -> Health;
+    /// Whether there is no process.
+    fn is_down(&self) -> bool;
 
-    /// It stands still, or goes on.
-    fn set_health(&mut self, health: Health);
+    /// One more fault keeps it from its turns; false where there is no process.
+    fn pause(&mut self) -> bool;
+
+    /// One fault fewer does.
+    fn resume(&mut self);
+
+    /// It has a turn now.
+    fn wake(&mut self);
 
     /// Its process ends at once.
     fn kill(&mut self);
@@ -153,39 +148,43 @@ impl<M: Machine> Member for Node<M> {
         &self.former_hosts
     }
 
-    fn health(&self) -> Health {
-        self.health
+    fn is_down(&self) -> bool {
+        self.process.machine.is_none()
     }
 
-    fn set_health(&mut self, health: Health) {
-        self.health = health;
-        (self.busy, self.idle_at) = (true, None);
+    fn pause(&mut self) -> bool {
+        if Member::is_down(self) {
+            return false;
+        }
+        self.process.pauses += 1;
+        self.process.wake();
+        true
+    }
+
+    fn resume(&mut self) {
+        if self.process.pauses > 0 {
+            self.process.pauses -= 1;
+            self.process.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        self.process.wake();
     }
 
     fn kill(&mut self) {
-        self.machine = None;
-        self.health = Health::Down;
+        (self.process.machine, self.process.pauses) = (None, 0);
     }
 
     fn is_due(&mut self) -> bool {
-        let world = self.around.clock.world();
-        let Some(machine) = self.machine.as_mut().filter(|machine| !machine.is_done()) else { return false };
-        if self.health != Health::Up || self.idle_at == Some(world) {
-            return false;
-        }
-        self.busy
-            || !machine.prepare_wait()
-            || machine.next_deadline().is_some_and(|deadline| deadline <= self.around.clock.now())
+        self.process.is_due()
     }
 
     fn turn(&mut self, scenario: &Scenario) -> Result<usize, Broken> {
-        let (world, now) = (self.around.clock.world(), self.around.clock.now());
-        let Some(machine) = &mut self.machine else { return Ok(0) };
-        let work = machine.turn(now);
-        self.busy = work > 0;
-        self.idle_at = (work == 0).then_some(world);
+        let work = self.process.turn();
+        let Some(machine) = &mut self.process.machine else { return Ok(0) };
         let place = self.around.place;
-        self.around.recorder.borrow_mut().note(world, Happening::Turn { place, work });
+        self.around.recorder.borrow_mut().note(self.around.clock.world(), Happening::Turn { place, work });
         let in_place = |broken: Broken| Broken { words: format!("{place}: {}", broken.words), ..broken };
         machine.check(scenario).map_err(in_place)?;
         for pool in machine.pools() {
@@ -195,24 +194,20 @@ impl<M: Machine> Member for Node<M> {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        let machine = self.machine.as_ref().filter(|machine| self.health == Health::Up && !machine.is_done())?;
-        let clock = &self.around.clock;
-        let deadline = clock.world_at(machine.next_deadline()?);
-        // A deadline that is over means a turn at once; here that is a microsecond later.
-        Some(deadline.max(clock.world().after(Duration::from_micros(1))))
+        self.process.next_time()
     }
 
     fn is_done(&self) -> bool {
-        self.machine.as_ref().is_some_and(|machine| machine.is_done())
+        self.process.is_done()
     }
 
     fn obeyed(&self) -> Option<(u32, Epoch, Incarnation)> {
-        let (epoch, incarnation) = self.machine.as_ref()?.obeyed()?;
+        let (epoch, incarnation) = self.process.machine.as_ref()?.obeyed()?;
         Some((self.life, epoch, incarnation))
     }
 
     fn pools(&mut self) -> Vec<PoolAccount> {
-        self.machine.as_mut().map(Machine::pools).unwrap_or_default()
+        self.process.machine.as_mut().map(Machine::pools).unwrap_or_default()
     }
 }
 

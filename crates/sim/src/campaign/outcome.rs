@@ -1,9 +1,11 @@
 //! One seed: a run and its verdict, and what a checker says when something does not hold.
 
+use super::cluster::Cluster;
 use super::runner::Coverage;
 use super::scenario::Scenario;
 use super::world::World;
 use super::{controlled, filtering, push};
+use ropewalk_io::clock::Clock;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
@@ -24,25 +26,21 @@ pub struct Outcome {
 
 /// Runs a scenario to its end and judges it.
 pub fn run(scenario: Scenario) -> Outcome {
-    let mut world = World::new(scenario);
-    let broken = judged(&mut world);
-    Outcome {
-        broken,
-        coverage: world.coverage.clone(),
-        digest: world.digest(),
-        nanoseconds: world.now().as_nanoseconds(),
-    }
+    outcome_of(&mut World::new(scenario))
 }
 
 /// The same for a system in which sources push.
 pub fn run_push(scenario: push::Scenario) -> Outcome {
-    let mut world = push::World::new(scenario);
-    let broken = caught(|| world.run().and_then(|()| world.judge()));
+    outcome_of(&mut push::World::new(scenario))
+}
+
+fn outcome_of(cluster: &mut impl Cluster) -> Outcome {
+    let broken = caught(|| cluster.go_on().and_then(|()| cluster.judge()));
     Outcome {
         broken,
-        coverage: world.coverage().clone(),
-        digest: world.digest(),
-        nanoseconds: world.now().as_nanoseconds(),
+        coverage: cluster.coverage().clone(),
+        digest: cluster.digest(),
+        nanoseconds: cluster.clock().now().as_nanoseconds(),
     }
 }
 
@@ -54,11 +52,6 @@ pub fn run_controlled(scenario: controlled::Scenario) -> Option<Broken> {
 /// What a checker says of filter units, and of the events that they decide on; nothing where everything holds.
 pub fn run_filtering(scenario: filtering::Scenario) -> Option<Broken> {
     caught(|| filtering::World::new(scenario).run())
-}
-
-/// Runs a world to its end. Returns what a checker found, or the panic.
-fn judged(world: &mut World) -> Option<Broken> {
-    caught(|| world.run().and_then(|()| world.judge()))
 }
 
 /// What a checker found, or the panic. After a panic only the world's record may be looked at.

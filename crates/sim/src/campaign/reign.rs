@@ -7,7 +7,7 @@
 use super::draw::Draw;
 use super::fault::Place;
 use super::machines::{ManagerMachine, manager, run_of};
-use super::node::{Health, Member, Node, NodeClock};
+use super::node::{Member, Node, NodeClock};
 use super::outcome::{Broken, Checker};
 use super::scenario::{COORDINATION_STREAM, End, Managers, Scenario};
 use super::world::World;
@@ -146,7 +146,7 @@ impl World {
 
     /// The place where a successor can be started, if no event manager lives there.
     pub(super) fn free_manager(&self) -> Option<u16> {
-        let is_free = |node: &Node<ManagerMachine>| node.health == Health::Down || node.is_done();
+        let is_free = |node: &Node<ManagerMachine>| node.machine.is_none() || node.is_done();
         let other = 1 - self.reign.present;
         self.managers.get(usize::from(other)).is_some_and(is_free).then_some(other)
     }
@@ -213,7 +213,7 @@ impl World {
         }
         self.reign.commanded = Some(term);
         manager.command(now, command);
-        node.set_health(node.health);
+        node.wake();
     }
 
     /// Takes note of what event managers have done.

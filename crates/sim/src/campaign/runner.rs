@@ -24,6 +24,22 @@ pub enum System {
 }
 
 impl System {
+    /// The system of this kind that a seed decides.
+    fn draw(kind: SystemKind, seed: u64) -> Self {
+        match kind {
+            SystemKind::Pull => Self::Pull(Box::new(Scenario::draw(seed))),
+            SystemKind::Push => Self::Push(Box::new(push::Scenario::draw(seed))),
+        }
+    }
+
+    /// Runs it to its end and judges it.
+    fn run(&self) -> Outcome {
+        match self {
+            Self::Pull(scenario) => run((**scenario).clone()),
+            Self::Push(scenario) => run_push((**scenario).clone()),
+        }
+    }
+
     /// Its kind.
     pub const fn kind(&self) -> SystemKind {
         match self {
@@ -38,6 +54,25 @@ impl System {
             Self::Pull(scenario) => scenario.faults.iter().map(ToString::to_string).collect(),
             Self::Push(scenario) => scenario.faults.iter().map(ToString::to_string).collect(),
         }
+    }
+
+    /// How much goes wrong in it.
+    const fn count(&self) -> usize {
+        match self {
+            Self::Pull(scenario) => scenario.faults.len(),
+            Self::Push(scenario) => scenario.faults.len(),
+        }
+    }
+
+    /// The same without so many of the faults.
+    fn without(&self, from: usize, count: usize) -> Self {
+        let mut other = self.clone();
+        let (from, to) = (from.min(self.count()), (from + count).min(self.count()));
+        match &mut other {
+            Self::Pull(scenario) => drop(scenario.faults.drain(from..to)),
+            Self::Push(scenario) => drop(scenario.faults.drain(from..to)),
+        }
+        other
     }
 }
 
@@ -131,14 +166,9 @@ impl Campaign {
         let mut campaign = Self { first: orders.first, ..Self::default() };
         for seed in (orders.first..).take(usize::try_from(orders.seeds).unwrap_or(usize::MAX)) {
             campaign.seeds += 1;
-            campaign.take(seed, run(Scenario::draw(seed)), |broken| {
-                let (small, broken) = shrink(Scenario::draw(seed), broken);
-                (System::Pull(Box::new(small)), broken)
-            });
-            campaign.take(seed, run_push(push::Scenario::draw(seed)), |broken| {
-                let (small, broken) = shrink_push(push::Scenario::draw(seed), broken);
-                (System::Push(Box::new(small)), broken)
-            });
+            for kind in [SystemKind::Pull, SystemKind::Push] {
+                campaign.take(seed, &System::draw(kind, seed));
+            }
             if campaign.failures.len() >= orders.most_failures || !progress(&campaign) {
                 break;
             }
@@ -147,12 +177,13 @@ impl Campaign {
     }
 
     /// Takes note of a run; a failure comes with a shorter run that fails alike.
-    fn take(&mut self, seed: u64, outcome: Outcome, shrink: impl FnOnce(Broken) -> (System, Broken)) {
+    fn take(&mut self, seed: u64, system: &System) {
+        let outcome = system.run();
         self.coverage.merge(&outcome.coverage);
         self.nanoseconds += u128::from(outcome.nanoseconds);
         self.digest = self.digest.rotate_left(1) ^ outcome.digest;
         if let Some(broken) = outcome.broken {
-            let (small, small_broken) = shrink(broken.clone());
+            let (small, small_broken) = shrink(system.clone(), broken.clone(), |system| system.run().broken);
             self.failures.push(Failure { seed, broken, small, small_broken });
         }
     }
@@ -273,72 +304,28 @@ impl fmt::Display for Coverage {
     }
 }
 
-/// A run whose schedule of faults can be made shorter.
-trait Schedule: Clone {
-    /// How many faults there are.
-    fn count(&self) -> usize;
-
-    /// The same run without so many of them.
-    fn without(&self, from: usize, count: usize) -> Self;
-}
-
-impl Schedule for Scenario {
-    fn count(&self) -> usize {
-        self.faults.len()
-    }
-
-    fn without(&self, from: usize, count: usize) -> Self {
-        Self { faults: without(&self.faults, from, count), ..self.clone() }
-    }
-}
-
-impl Schedule for push::Scenario {
-    fn count(&self) -> usize {
-        self.faults.len()
-    }
-
-    fn without(&self, from: usize, count: usize) -> Self {
-        Self { faults: without(&self.faults, from, count), ..self.clone() }
-    }
-}
-
-/// The scenario with as few faults as `broken`'s checker still fires with, and what it then says.
-pub fn shrink(scenario: Scenario, broken: Broken) -> (Scenario, Broken) {
-    shrink_with(scenario, broken, |scenario| run(scenario.clone()).broken)
-}
-
-/// The same for a system in which sources push.
-pub fn shrink_push(scenario: push::Scenario, broken: Broken) -> (push::Scenario, Broken) {
-    shrink_with(scenario, broken, |scenario| run_push(scenario.clone()).broken)
-}
-
-/// The same for any way to run a scenario.
-fn shrink_with<S: Schedule>(mut scenario: S, mut broken: Broken, run: impl Fn(&S) -> Option<Broken>) -> (S, Broken) {
+/// The system with as few faults as `broken`'s checker still fires with where it is `run`, and what it then says.
+fn shrink(mut system: System, mut broken: Broken, run: impl Fn(&System) -> Option<Broken>) -> (System, Broken) {
     let checker = broken.checker;
     let mut parts = 1;
-    while parts <= scenario.count() {
-        let size = scenario.count().div_ceil(parts);
+    while parts <= system.count() {
+        let size = system.count().div_ceil(parts);
         let smaller = (0..parts).find_map(|part| {
-            let attempt = scenario.without(part * size, size);
-            let is_smaller = attempt.count() < scenario.count();
+            let attempt = system.without(part * size, size);
+            let is_smaller = attempt.count() < system.count();
             let same = is_smaller.then(|| run(&attempt)).flatten().filter(|broken| broken.checker == checker)?;
             Some((attempt, same))
         });
         match smaller {
             Some((attempt, same)) => {
-                (scenario, broken) = (attempt, same);
+                (system, broken) = (attempt, same);
                 parts = parts.saturating_sub(1).max(1);
             }
             None if size == 1 => break,
-            None => parts = (2 * parts).min(scenario.count()),
+            None => parts = (2 * parts).min(system.count()),
         }
     }
-    (scenario, broken)
-}
-
-fn without<T: Clone>(faults: &[T], from: usize, count: usize) -> Vec<T> {
-    let (from, to) = (from.min(faults.len()), (from + count).min(faults.len()));
-    faults[..from].iter().chain(&faults[to..]).cloned().collect()
+    (system, broken)
 }
 
 /// The report of a campaign.
@@ -463,23 +450,24 @@ mod tests {
 
     use crate::campaign::outcome::Checker;
 
-    fn scenario(faults: u16) -> Scenario {
+    fn system(faults: u16) -> System {
         let fault = |source| Scheduled { at: Duration::ZERO, lasts: Duration::ZERO, fault: Fault::Jump(source) };
-        Scenario { faults: (0..faults).map(fault).collect(), ..Scenario::quiet(0) }
+        let scenario = Scenario { faults: (0..faults).map(fault).collect(), ..Scenario::quiet(0) };
+        System::Pull(Box::new(scenario))
     }
 
-    fn jumps(scenario: &Scenario, source: u16) -> bool {
+    fn jumps(system: &System, source: u16) -> bool {
+        let System::Pull(scenario) = system else { return false };
         scenario.faults.iter().any(|scheduled| scheduled.fault == Fault::Jump(source))
     }
 
     #[test]
     fn only_the_faults_that_matter_stay() {
         let broken = Broken::new(Checker::Loss, "as drawn");
-        let fires = |scenario: &Scenario| {
-            (jumps(scenario, 3) && jumps(scenario, 11)).then(|| Broken::new(Checker::Loss, "smaller"))
-        };
-        let (small, said) = shrink_with(scenario(13), broken, fires);
-        assert_eq!(small.faults.len(), 2);
+        let fires =
+            |system: &System| (jumps(system, 3) && jumps(system, 11)).then(|| Broken::new(Checker::Loss, "smaller"));
+        let (small, said) = shrink(system(13), broken, fires);
+        assert_eq!(small.count(), 2);
         assert!(jumps(&small, 3) && jumps(&small, 11));
         assert_eq!(said.words, "smaller");
     }
@@ -487,14 +475,14 @@ mod tests {
     #[test]
     fn another_checker_is_another_failure() {
         let broken = Broken::new(Checker::Loss, "as drawn");
-        let (small, said) = shrink_with(scenario(3), broken.clone(), |_| Some(Broken::new(Checker::Keys, "other")));
-        assert_eq!((small.faults.len(), said), (3, broken));
+        let (small, said) = shrink(system(3), broken.clone(), |_| Some(Broken::new(Checker::Keys, "other")));
+        assert_eq!((small.count(), said), (3, broken));
     }
 
     #[test]
     fn what_fails_without_any_fault_needs_none() {
         let broken = Broken::new(Checker::Ledger, "always");
-        let (small, _) = shrink_with(scenario(5), broken.clone(), |_| Some(broken.clone()));
-        assert_eq!(small.faults, []);
+        let (small, _) = shrink(system(5), broken.clone(), |_| Some(broken.clone()));
+        assert_eq!(small.count(), 0);
     }
 }

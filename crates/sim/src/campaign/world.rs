@@ -1,14 +1,15 @@
 //! The members of a run, the clock that turns them, and the moments at which something goes wrong.
 
+use super::cluster::{Cluster, Schedule, in_turns};
 use super::draw::Draw;
-use super::fault::Place;
-use super::inject::Injection;
+use super::fault::{Fault, Place};
+use super::inject::{Disturbance, Struck};
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
     readout,
 };
-use super::node::{Health, Machine, Member, Node, NodeClock};
-use super::outcome::{Broken, Checker};
+use super::node::{Machine, Member, Node, NodeClock};
+use super::outcome::Broken;
 use super::recorder::{Recorder, Shared};
 use super::referee::Safe;
 use super::reign::Reign;
@@ -30,11 +31,6 @@ const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// So long after the event manager has ended everybody has who was dismissed.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Turns without time going on; more means that nodes keep each other busy for nothing.
-const MOST_TURNS: u32 = 20_000;
-/// Steps in a row in which nobody does anything, a microsecond apart; more means that a deadline is never met.
-const MOST_IDLE: u32 = 20_000;
-
 /// A run in virtual time.
 pub struct World {
     pub(super) scenario: Rc<Scenario>,
@@ -52,7 +48,9 @@ pub struct World {
     pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
     pub(super) strangers: Vec<Node<Stranger>>,
-    pub(super) injection: Injection,
+    pub(super) schedule: Schedule<Fault, Struck>,
+    /// What really went wrong, for the judge of losses.
+    pub(super) happened: Vec<Disturbance>,
     pub(super) coverage: Coverage,
     pub(super) safe: Safe,
     pub(super) reign: Reign,
@@ -108,7 +106,8 @@ impl World {
             managers: nodes(scenario.manager_places(), &scenario, &clock, &recorder),
             builders: nodes(builders, &scenario, &clock, &recorder),
             strangers: Vec::new(),
-            injection: Injection::new(&scenario),
+            schedule: Schedule::new(&scenario.faults),
+            happened: Vec::new(),
             coverage: Coverage::default(),
             safe: Safe::default(),
             order: Draw::new(scenario.seed, 3),
@@ -191,6 +190,14 @@ impl World {
         self.clock.now()
     }
 
+    /// Goes on until the run is over.
+    ///
+    /// # Errors
+    /// What a checker found, or that the run does not end.
+    pub fn run(&mut self) -> Result<(), Broken> {
+        self.go_on()
+    }
+
     /// Mixed from everything that happened: equal for equal histories.
     pub fn digest(&self) -> u64 {
         self.recorder.borrow().digest()
@@ -238,111 +245,11 @@ impl World {
         }
     }
 
-    /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
-    fn round(&mut self) -> Result<(bool, usize), Broken> {
-        let scenario = Rc::clone(&self.scenario);
-        let count = self.front_ends.len() + self.cards.len() + self.readouts.len() + self.managers.len();
-        let count = count + self.builders.len() + self.strangers.len() + self.subscribers.len();
-        let first = self.order.below(count as u64) as usize;
-        let mut obedience = std::mem::take(&mut self.reign.obedience);
-        let mut members = self.members();
-        let (mut any, mut work, mut result) = (false, 0, Ok(()));
-        for index in 0..count {
-            let member = &mut members[(first + index) % count];
-            if !member.is_due() {
-                continue;
-            }
-            any = true;
-            match member.turn(&scenario) {
-                Ok(done) => work += done,
-                Err(broken) => result = result.and(Err(broken)),
-            }
-            result = result.and(obedience.look(&**member));
-        }
-        self.reign.obedience = obedience;
-        result.map(|()| (any, work))
-    }
-
-    /// Turns everybody until nobody is due, then moves the clock to when somebody is, or something goes wrong.
-    ///
-    /// # Errors
-    /// What a checker found.
-    pub fn step(&mut self) -> Result<(), Broken> {
-        self.inject();
-        self.command_the_end();
-        self.command_masks();
-        let (mut rounds, mut done) = (0, 0);
-        loop {
-            let (any, work) = self.round()?;
-            if !any {
-                break;
-            }
-            (rounds, done) = (rounds + 1, done + work);
-            self.look_at_cards();
-            Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
-        }
-        self.watch()?;
-        self.look_at_managers();
-        self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
-        Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
-            let soon = self.now().after(Duration::from_micros(1));
-            let members = self.members().into_iter();
-            let restless = members.filter(|member| member.next_time().is_some_and(|time| time <= soon));
-            let names: Vec<String> = restless.map(|member| member.around().place.to_string()).collect();
-            format!("{names:?} have turns again and again and do nothing")
-        })?;
-        let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
-        let end = Some(Instant::ZERO.after(self.end_command().0)).filter(|&end| end > self.now());
-        let farewell = self.reign.ended.map(|(_, since)| since.after(FAREWELL));
-        let farewell = farewell.filter(|&farewell| farewell > self.now());
-        let next = [next, self.injection.next(), end, farewell, self.next_mask()].into_iter().flatten().min();
-        let now = self.now();
-        let limit = self.limit();
-        Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
-            format!("nobody waits for anything: {}", self.described())
-        })?;
-        self.clock.set(next.unwrap_or(now).max(now.after(Duration::from_nanos(1))).min(limit));
-        Ok(())
-    }
-
-    /// When everything should be over.
-    fn limit(&self) -> Instant {
-        let scenario = &self.scenario;
-        let commanded = match scenario.end {
-            End::Stop(time) | End::Force(time) => time,
-            End::Last => Duration::ZERO,
-        };
-        let last = scenario.faults_end().max(commanded).max(scenario.pace * scenario.events as u32);
-        Instant::ZERO.after(last + PATIENCE)
-    }
-
-    /// The run is over, and everybody who was dismissed has ended.
-    pub(super) fn has_ended(&self) -> bool {
-        let Some((_, since)) = self.reign.ended.filter(|_| self.injection.is_over()) else { return false };
-        // Whoever was away when the run ended waits for another event manager, for longer than anybody here.
-        let patience = self.now() >= since.after(FAREWELL);
-        patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
-    }
-
-    /// Goes on until the run is over.
-    ///
-    /// # Errors
-    /// What a checker found, or that the run does not end.
-    pub fn run(&mut self) -> Result<(), Broken> {
-        while !self.has_ended() {
-            Broken::unless(self.now() < self.limit(), Checker::Liveness, || {
-                format!("the run does not end: {}", self.described())
-            })?;
-            self.step()?;
-        }
-        Ok(())
-    }
-
     /// How far the run is.
     pub(super) fn situation(&self) -> Situation {
-        let away = self.readouts.iter().any(|node| node.health != Health::Up)
-            || self.builders.iter().any(|node| node.health != Health::Up)
-            || self.managers.iter().any(|node| matches!(node.health, Health::Paused(_)));
+        let away = self.readouts.iter().any(|node| !node.is_up())
+            || self.builders.iter().any(|node| !node.is_up())
+            || self.managers.iter().any(|node| node.pauses > 0);
         let nobody = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
         let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return nobody };
         let account = manager.machine().account();
@@ -374,9 +281,100 @@ impl World {
         let front_ends = self.front_ends.iter().filter_map(|node| Some(node.machine()?.next));
         front_ends.chain(self.cards.iter().filter_map(|node| Some(node.machine()?.next()))).collect()
     }
+}
 
-    /// How far everybody is, for people.
-    pub fn described(&mut self) -> String {
+impl Cluster for World {
+    const MOST_ROUNDS: u32 = 20_000;
+    const MOST_IDLE: u32 = 20_000;
+
+    fn clock(&self) -> &SimulatedClock {
+        &self.clock
+    }
+
+    fn strike(&mut self) {
+        self.inject();
+        self.command_the_end();
+        self.command_masks();
+    }
+
+    fn round(&mut self) -> Result<(bool, usize), Broken> {
+        let scenario = Rc::clone(&self.scenario);
+        let count = self.front_ends.len() + self.cards.len() + self.readouts.len() + self.managers.len();
+        let count = count + self.builders.len() + self.strangers.len() + self.subscribers.len();
+        let turns = in_turns(&mut self.order, count);
+        let mut obedience = std::mem::take(&mut self.reign.obedience);
+        let mut members = self.members();
+        let (mut any, mut work, mut result) = (false, 0, Ok(()));
+        for index in turns {
+            let member = &mut members[index];
+            if !member.is_due() {
+                continue;
+            }
+            any = true;
+            match member.turn(&scenario) {
+                Ok(done) => work += done,
+                Err(broken) => result = result.and(Err(broken)),
+            }
+            result = result.and(obedience.look(&**member));
+        }
+        self.reign.obedience = obedience;
+        result?;
+        if any {
+            self.look_at_cards();
+        }
+        Ok((any, work))
+    }
+
+    fn rest(&mut self) -> Result<(), Broken> {
+        self.watch()?;
+        self.look_at_managers();
+        Ok(())
+    }
+
+    fn idle_steps(&mut self) -> &mut u32 {
+        &mut self.idle_steps
+    }
+
+    fn next_moment(&mut self) -> Option<Instant> {
+        let now = self.now();
+        let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
+        let end = Some(Instant::ZERO.after(self.end_command().0));
+        let farewell = self.reign.ended.map(|(_, since)| since.after(FAREWELL));
+        let commands = [end, farewell].into_iter().flatten().filter(|&time| time > now);
+        commands.chain(next).chain(self.schedule.next()).chain(self.next_mask()).min()
+    }
+
+    fn limit(&self) -> Instant {
+        let scenario = &self.scenario;
+        let commanded = match scenario.end {
+            End::Stop(time) | End::Force(time) => time,
+            End::Last => Duration::ZERO,
+        };
+        let last = scenario.faults_end().max(commanded).max(scenario.pace * scenario.events as u32);
+        Instant::ZERO.after(last + PATIENCE)
+    }
+
+    /// The run is over, and everybody who was dismissed has ended.
+    fn has_ended(&self) -> bool {
+        let Some((_, since)) = self.reign.ended.filter(|_| self.schedule.is_over()) else { return false };
+        // Whoever was away when the run ended waits for another event manager, for longer than anybody here.
+        let patience = self.now() >= since.after(FAREWELL);
+        patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
+    }
+
+    fn judge(&mut self) -> Result<(), Broken> {
+        Self::judge(self)
+    }
+
+    fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    fn digest(&self) -> u64 {
+        Self::digest(self)
+    }
+
+    fn described(&mut self) -> String {
         let snapshot = self.snapshot();
         let next = self.progress();
         let (fragments, events) = (snapshot.ledger.fragments, snapshot.ledger.events);

@@ -2,10 +2,10 @@
 
 use super::super::content::mixed;
 use super::address;
-use super::fault::{Fault, Scheduled, Trouble, Way};
-use super::member::{Member, Place};
-use super::scenario::Scenario;
+use super::fault::{Fault, Trouble, Way};
+use super::member::Place;
 use super::world::World;
+use crate::campaign::cluster::{Active, Process};
 use crate::campaign::runner::Situation;
 use ropewalk_engine::Drive;
 use ropewalk_io::disk::DiskFaults;
@@ -14,65 +14,30 @@ use ropewalk_io::packet::{Flow, SendConfig, Sender};
 use ropewalk_io::simulated::Faults;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::Instant;
-use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
 /// Packets that find room at a receiver while queues are short.
 const SHORT_QUEUE: usize = 8;
-
-/// What is still to go wrong, and what goes wrong now.
-#[derive(Debug)]
-pub(super) struct Injection {
-    pending: VecDeque<Scheduled>,
-    active: Vec<(Instant, Scheduled)>,
-}
-
-impl Injection {
-    /// Everything is still to come.
-    pub(super) fn new(scenario: &Scenario) -> Self {
-        Self { pending: scenario.faults.iter().cloned().collect(), active: Vec::new() }
-    }
-
-    /// When the next fault begins or ends.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let begins = self.pending.iter().map(|scheduled| Instant::ZERO.after(scheduled.at));
-        begins.chain(self.active.iter().map(|(until, _)| *until)).min()
-    }
-
-    /// Whether a node's process is kept from being there.
-    pub(super) fn is_killed(&self, node: u16) -> bool {
-        self.active.iter().any(|(_, scheduled)| scheduled.fault == Fault::NodeKilled(node))
-    }
-
-    /// Somebody is away now.
-    pub(super) fn keeps_away(&self) -> bool {
-        self.active.iter().any(|(_, scheduled)| scheduled.fault.keeps_away())
-    }
-}
 
 impl World {
     /// Lets faults begin and end whose time has come.
     pub(super) fn inject(&mut self) {
         let now = self.now();
         if self.situation() == Situation::Ended {
-            self.injection.pending.clear();
+            self.schedule.stop();
         }
         let mut changed = false;
-        while let Some(index) = self.injection.active.iter().position(|(until, _)| *until <= now) {
-            let (_, scheduled) = self.injection.active.remove(index);
+        while let Some(Active { scheduled, .. }) = self.schedule.take_ended(now) {
             self.referee.borrow_mut().note(now, 7, || format!("ends: {scheduled}"));
             self.end(&scheduled.fault);
             changed = true;
         }
-        while self.injection.pending.front().is_some_and(|next| Instant::ZERO.after(next.at) <= now) {
-            let Some(scheduled) = self.injection.pending.pop_front() else { break };
+        while let Some(scheduled) = self.schedule.take_due(now) {
             self.coverage.hit(scheduled.fault.kind(), self.situation());
             self.referee.borrow_mut().note(now, 6, || format!("begins: {scheduled}"));
             self.begin(now, &scheduled.fault);
             let until = Instant::ZERO.after(scheduled.end());
-            if until > now {
-                self.injection.active.push((until, scheduled));
-            }
+            self.schedule.keep(now, Active { until, scheduled, struck: () });
             changed = true;
         }
         if changed {
@@ -89,10 +54,10 @@ impl World {
                 self.tampering[usize::from(flow)][usize::from(source)].set(Some((wrong, count)));
             }
             Fault::Stranger => self.speak_nonsense(now),
-            Fault::NodeKilled(node) => self.nodes[usize::from(node)].drive = None,
+            Fault::NodeKilled(node) => self.nodes[usize::from(node)].machine = None,
             Fault::GatewayKilled(gateway) => {
-                self.gateways[usize::from(gateway)].drive = None;
-                self.senders[usize::from(gateway)].drive = None;
+                self.gateways[usize::from(gateway)].machine = None;
+                self.senders[usize::from(gateway)].machine = None;
             }
             Fault::NodeDisconnected(node) => self.disconnect(node),
             Fault::ReaderLeaves(reader) => self.set_reader_away(reader, true),
@@ -141,7 +106,7 @@ impl World {
     }
 
     fn change_pauses(&mut self, place: Place, by: i32) {
-        fn change<D: Drive>(member: &mut Member<D>, by: i32) {
+        fn change<D: Drive>(member: &mut Process<D>, by: i32) {
             member.pauses = member.pauses.saturating_add_signed(by);
             member.wake();
         }
@@ -159,7 +124,7 @@ impl World {
 
     fn set_reader_away(&mut self, reader: u16, is_away: bool) {
         let member = &mut self.readers[usize::from(reader)];
-        if let Some(drive) = &mut member.drive {
+        if let Some(drive) = &mut member.machine {
             drive.set_away(is_away);
         }
         member.wake();
@@ -177,7 +142,7 @@ impl World {
     /// How often gateways have turns now.
     fn set_paces(&mut self) {
         for (number, gateway) in (0..).zip(&mut self.gateways) {
-            let paces = self.injection.active.iter().filter_map(|(_, scheduled)| match scheduled.fault {
+            let paces = self.schedule.active().filter_map(|fault| match *fault {
                 Fault::GatewaySlow(slow, pace) if slow == number => Some(pace),
                 _ => None,
             });
@@ -185,24 +150,23 @@ impl World {
         }
     }
 
-    /// Whether a gateway's process is kept from being there.
-    fn is_gateway_killed(&self, gateway: u16) -> bool {
-        self.injection.active.iter().any(|(_, scheduled)| scheduled.fault == Fault::GatewayKilled(gateway))
+    /// Whether this goes wrong now.
+    pub(super) fn suffers(&self, fault: &Fault) -> bool {
+        self.schedule.active().any(|active| active == fault)
     }
 
     /// A gateway that nothing keeps away any more begins its next life.
     fn restart_gateway(&mut self, gateway: u16) {
-        if !self.is_gateway_killed(gateway) && self.gateways[usize::from(gateway)].drive.is_none() {
+        if !self.suffers(&Fault::GatewayKilled(gateway)) && self.gateways[usize::from(gateway)].machine.is_none() {
             self.start_gateway(gateway);
         }
     }
 
     /// Who hears whom over connections now.
     fn set_lines(&self) {
-        let active = || self.injection.active.iter().map(|(_, scheduled)| &scheduled.fault);
         for node in 0..self.scenario.nodes.len() as u16 {
-            let is_cut_off = active().any(|fault| *fault == Fault::NodeCutOff(node));
-            let is_deaf = active().any(|fault| *fault == Fault::NodeDeaf(node));
+            let is_cut_off = self.suffers(&Fault::NodeCutOff(node));
+            let is_deaf = self.suffers(&Fault::NodeDeaf(node));
             for gateway in 0..self.scenario.gateways {
                 let ours = self.directory.hosts_of(*self.scenario.gateways_at().control(gateway).ip());
                 for there in self.directory.hosts_of(*address::node(node).ip()) {
@@ -221,8 +185,8 @@ impl World {
 
     /// Readers who are slow now, at gateways that may have begun another life.
     fn set_rates(&self) {
-        for (_, scheduled) in &self.injection.active {
-            if let Fault::ReaderSlow(reader, rate) = scheduled.fault {
+        for fault in self.schedule.active() {
+            if let Fault::ReaderSlow(reader, rate) = *fault {
                 self.set_rate(reader, Some(rate));
             }
         }
@@ -246,12 +210,11 @@ impl World {
     /// What goes wrong on the network now, all of it together.
     fn set_network(&self) {
         let base = PacketFaults { queue: self.scenario.rooms.queue, ..self.scenario.network };
-        let active = || self.injection.active.iter().map(|(_, scheduled)| &scheduled.fault);
-        let is_short = active().any(|fault| *fault == Fault::QueueShort);
+        let is_short = self.suffers(&Fault::QueueShort);
         self.network.set_faults(PacketFaults { queue: if is_short { SHORT_QUEUE } else { base.queue }, ..base });
         let silence = PacketFaults { loss: 1.0, ..base };
         let mut paths = Vec::new();
-        for fault in active() {
+        for fault in self.schedule.active() {
             match *fault {
                 Fault::SourceSilent { flow, source } => {
                     let from = address::only(address::source(flow, source));
@@ -269,7 +232,7 @@ impl World {
         }
         for way in [Way::Packets, Way::Pushes, Way::Decisions, Way::States] {
             let mut faults = base;
-            for fault in active() {
+            for fault in self.schedule.active() {
                 match *fault {
                     Fault::OnWay(of, Trouble::Lost(share)) if of == way => faults.loss = faults.loss.max(share),
                     Fault::OnWay(of, Trouble::Doubled(share)) if of == way => faults.duplication = share,

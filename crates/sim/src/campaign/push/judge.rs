@@ -37,7 +37,7 @@ impl World {
         for (((flow, setting), named), trigger) in
             (0..).zip(&self.scenario.flows).zip(&referee.voices.named).zip(&self.triggers)
         {
-            let report = trigger.drive.as_ref().map(|drive| drive.notice().read()).unwrap_or_default();
+            let report = trigger.machine.as_ref().map(|drive| drive.notice().read()).unwrap_or_default();
             let sets = report.sets;
             let is_all = self.scenario.stop.is_some() || sets == setting.sets;
             Broken::unless(is_all, Checker::Loss, || {
@@ -100,7 +100,7 @@ impl World {
     fn judge_missing(&mut self) -> Result<(), Broken> {
         let mut is_dry = Vec::new();
         for (gateway, member) in (0..).zip(&mut self.gateways) {
-            let Some(drive) = &member.drive else { continue };
+            let Some(drive) = &member.machine else { continue };
             let report = drive.notice().read();
             let dry = (0u8..).zip(report.received).filter(|(_, input)| input.dry > 0);
             is_dry.extend(dry.map(|(flow, _)| (gateway, flow)));
@@ -154,7 +154,7 @@ impl World {
     fn judge_reports(&self) -> Result<(), Broken> {
         let referee = self.referee.borrow();
         for ((gateway, twin), member) in (0..).zip(&referee.twins).zip(&self.gateways) {
-            let Some(report) = member.drive.as_ref().map(|drive| drive.notice().read()) else { continue };
+            let Some(report) = member.machine.as_ref().map(|drive| drive.notice().read()) else { continue };
             for ((flow, told), assembly) in (0u8..).zip(&report.flows).zip(&twin.flows) {
                 let (events, packing) =
                     (twin.farm.account(flow), self.scenario.flows[usize::from(flow)].sources.packing);
@@ -168,7 +168,7 @@ impl World {
             }
         }
         for ((flow, due), member) in (0..).zip(&referee.voices.decisions).zip(&self.triggers) {
-            let Some(told) = member.drive.as_ref().map(|drive| drive.notice().read()) else { continue };
+            let Some(told) = member.machine.as_ref().map(|drive| drive.notice().read()) else { continue };
             Broken::unless((told.decisions, told.missed) == (due.came, due.missed), Checker::Ledger, || {
                 format!("trigger{flow} heard {} decisions and missed {}, and tells {told:?}", due.came, due.missed)
             })?;
@@ -180,7 +180,7 @@ impl World {
     fn judge_readers(&mut self) -> Result<(), Broken> {
         self.read_on()?;
         let referee = self.referee.borrow();
-        for (number, reader) in (0..).zip(self.readers.iter().filter_map(|member| member.drive.as_ref())) {
+        for (number, reader) in (0..).zip(self.readers.iter().filter_map(|member| member.machine.as_ref())) {
             let flow = usize::from(reader.flow);
             for (life, index, entry) in &reader.journal {
                 let mut lives = referee.lives_of(reader.gateway);
@@ -202,7 +202,7 @@ impl World {
     /// Every packet's memory is back.
     fn judge_pools(&mut self) -> Result<(), Broken> {
         for (gateway, member) in (0..).zip(&mut self.gateways) {
-            let Some(drive) = &mut member.drive else { continue };
+            let Some(drive) = &mut member.machine else { continue };
             for (flow, used) in (0..).zip(drive.memory_in_use()) {
                 // One block is being filled.
                 Broken::unless(used.held <= 1, Checker::Pools, || {

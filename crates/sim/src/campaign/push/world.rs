@@ -1,8 +1,9 @@
 //! The members of a push system, the clock that turns them, and how far the run is.
 
+use super::super::cluster::{Cluster, Process, Schedule, in_turns};
 use super::super::draw::Draw;
-use super::inject::Injection;
-use super::member::{GatewayMachine, Member, NodeMachine, Place, SendingMachine, Site, TriggerMachine};
+use super::fault::Fault;
+use super::member::{GatewayMachine, NodeMachine, Place, SendingMachine, Site, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{Masking, Scenario, Timing, source_id};
@@ -29,13 +30,8 @@ use std::time::Duration;
 const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 /// After the last fault is over, and everything was triggered, so long until the end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Turns without time going on; more means that members keep each other busy for nothing.
-const MOST_TURNS: u32 = 5000;
 /// Turns of readers behind the end, a tenth of a second apart.
 const READ_ON: usize = 10;
-/// Steps in a row in which nobody does anything; more means that a deadline is never met.
-const MOST_IDLE: u32 = 40_000;
-
 /// A run in virtual time.
 pub struct World {
     pub(super) scenario: Rc<Scenario>,
@@ -46,13 +42,13 @@ pub struct World {
     pub(super) storages: Vec<SimulatedStorage>,
     clock: SimulatedClock,
     pub(super) referee: Shared,
-    pub(super) gateways: Vec<Member<GatewayMachine>>,
+    pub(super) gateways: Vec<Process<GatewayMachine>>,
     /// By gateway: the halves that send; nobody there where one thread does all.
-    pub(super) senders: Vec<Member<SendingMachine>>,
-    pub(super) nodes: Vec<Member<NodeMachine>>,
+    pub(super) senders: Vec<Process<SendingMachine>>,
+    pub(super) nodes: Vec<Process<NodeMachine>>,
     /// By flow.
-    pub(super) triggers: Vec<Member<TriggerMachine>>,
-    pub(super) readers: Vec<Member<Reader>>,
+    pub(super) triggers: Vec<Process<TriggerMachine>>,
+    pub(super) readers: Vec<Process<Reader>>,
     /// By gateway: who watches it.
     pub(super) watchers: Vec<Watcher>,
     /// By flow, by source.
@@ -64,7 +60,7 @@ pub struct World {
     masks: VecDeque<Masking>,
     /// Time-outs that are still to be changed.
     timeouts: VecDeque<Timing>,
-    pub(super) injection: Injection,
+    pub(super) schedule: Schedule<Fault>,
     pub(super) coverage: Coverage,
     /// How many lives each node had, and each gateway.
     pub(super) lives: Vec<u64>,
@@ -100,13 +96,13 @@ impl World {
             storages: (0..scenario.gateways).map(disk).collect(),
             referee: Referee::new(&scenario, &orders, with_text),
             // Halves of a gateway have the same clock.
-            senders: clocks.iter().cloned().map(Member::new).collect(),
-            gateways: clocks.into_iter().map(Member::new).collect(),
+            senders: clocks.iter().cloned().map(member).collect(),
+            gateways: clocks.into_iter().map(member).collect(),
             readers: Vec::new(),
             watchers: (0..scenario.gateways).map(|_| Watcher::new(&scenario)).collect(),
             lines: Network::new(scenario.seed, scenario.lines.clone()),
             directory: Directory::default(),
-            nodes: nodes.map(|node| Member::new(clock_of(Place::Node(node)))).collect(),
+            nodes: nodes.map(|node| member(clock_of(Place::Node(node)))).collect(),
             triggers: Vec::new(),
             tampering: Vec::new(),
             gates: scenario.flows.iter().map(gate).collect(),
@@ -114,7 +110,7 @@ impl World {
             orders,
             masks: scenario.masks.iter().copied().collect(),
             timeouts: scenario.timeouts.iter().copied().collect(),
-            injection: Injection::new(&scenario),
+            schedule: Schedule::new(&scenario.faults),
             coverage: Coverage::default(),
             lives: vec![0; scenario.nodes.len()],
             gateway_lives: vec![0; usize::from(scenario.gateways)],
@@ -140,14 +136,14 @@ impl World {
         for reader in 0..self.scenario.reader_places().len() as u16 {
             let clock = NodeClock::new(self.clock.clone(), 0);
             let drive = self.site().reader(reader, &clock);
-            let mut member = Member::new(clock);
-            member.start(drive);
-            self.readers.push(member);
+            let mut reading = member(clock);
+            reading.start(drive);
+            self.readers.push(reading);
         }
         for flow in 0..self.scenario.flows.len() as u8 {
             let clock = NodeClock::new(self.clock.clone(), 0);
             let (drive, tampering) = self.site().trigger(flow, &clock);
-            let mut trigger = Member::new(clock);
+            let mut trigger = member(clock);
             trigger.start(drive);
             self.triggers.push(trigger);
             self.tampering.push(tampering);
@@ -172,8 +168,8 @@ impl World {
     /// Nodes that should be there and are not begin a life.
     pub(super) fn start_nodes(&mut self) {
         for node in 0..self.nodes.len() as u16 {
-            let is_wanted = self.have_come && !self.injection.is_killed(node);
-            if is_wanted && self.nodes[usize::from(node)].drive.is_none() {
+            let is_wanted = self.have_come && !self.suffers(&Fault::NodeKilled(node));
+            if is_wanted && self.nodes[usize::from(node)].machine.is_none() {
                 self.start_node(node);
             }
         }
@@ -202,44 +198,10 @@ impl World {
         self.referee.borrow_mut().take_text()
     }
 
-    /// Which faults struck when.
-    pub const fn coverage(&self) -> &Coverage {
-        &self.coverage
-    }
-
-    /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
-    fn round(&mut self) -> Result<(bool, usize), Broken> {
-        let (gateways, nodes) = (self.gateways.len(), self.nodes.len());
-        let (triggers, readers) = (self.triggers.len(), self.readers.len());
-        let count = 2 * gateways + nodes + triggers + readers;
-        let first = self.order.below(count as u64) as usize;
-        let (mut any, mut work) = (false, 0);
-        for index in (0..count).map(|index| (first + index) % count) {
-            let done = if index < gateways {
-                self.turn_gateway(index)?
-            } else if index < 2 * gateways {
-                self.turn_sender(index - gateways)?
-            } else if index < 2 * gateways + nodes {
-                turn(&mut self.nodes[index - 2 * gateways])
-            } else if index < 2 * gateways + nodes + triggers {
-                turn(&mut self.triggers[index - 2 * gateways - nodes])
-            } else {
-                turn(&mut self.readers[index - 2 * gateways - nodes - triggers])
-            };
-            any |= done.is_some();
-            work += done.unwrap_or_default();
-            self.referee.borrow().verdict()?;
-            self.directory.verdict()?;
-        }
-        let passages = self.network.take_passages();
-        self.referee.borrow_mut().on_passages(passages);
-        Ok((any, work))
-    }
-
     fn turn_gateway(&mut self, index: usize) -> Result<Option<usize>, Broken> {
         let member = &mut self.gateways[index];
         let done = turn(member);
-        if let (Some(_), Some(drive)) = (done, &member.drive) {
+        if let (Some(_), Some(drive)) = (done, &member.machine) {
             let receiver = drive.receiver();
             let turned = drive.sender().map_or(Turned::Receiving(receiver), |sender| Turned::Whole(receiver, sender));
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
@@ -253,7 +215,7 @@ impl World {
     fn turn_sender(&mut self, index: usize) -> Result<Option<usize>, Broken> {
         let member = &mut self.senders[index];
         let done = turn(member);
-        if let (Some(_), Some(half)) = (done, &member.drive) {
+        if let (Some(_), Some(half)) = (done, &member.machine) {
             let turned = Turned::Sending(half.drive.machine());
             self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
         }
@@ -264,7 +226,7 @@ impl World {
     fn check_rest(&mut self) -> Result<(), Broken> {
         for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
             let are_up = gateway.is_up() && sender.is_up();
-            let (Some(drive), Some(half)) = (gateway.drive.as_mut().filter(|_| are_up), &mut sender.drive) else {
+            let (Some(drive), Some(half)) = (gateway.machine.as_mut().filter(|_| are_up), &mut sender.machine) else {
                 continue;
             };
             let sleeps = drive.sleeps_over_work() || half.sleeps_over_work();
@@ -307,46 +269,16 @@ impl World {
         }
     }
 
-    /// Turns everybody until nobody is due, then moves the clock to when somebody is, or something goes wrong.
-    ///
-    /// # Errors
-    /// What a checker found.
-    pub fn step(&mut self) -> Result<(), Broken> {
-        self.inject();
-        self.command();
-        let (mut rounds, mut done) = (0, 0);
-        loop {
-            let (any, work) = self.round()?;
-            if !any {
-                break;
-            }
-            (rounds, done) = (rounds + 1, done + work);
-            Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "members do not come to rest".to_owned())?;
-        }
-        self.check_rest()?;
-        self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
-        Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
-            format!("somebody has turns again and again and does nothing: {}", self.described())
-        })?;
-        let now = self.now();
-        let next = [self.next_turn(), self.injection.next(), self.next_command()].into_iter().flatten().min();
-        Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
-            format!("nobody waits for anything: {}", self.described())
-        })?;
-        self.clock.set(next.unwrap_or(now).max(now.after(Duration::from_nanos(1))).min(self.limit()));
-        Ok(())
-    }
-
     fn next_turn(&self) -> Option<Instant> {
-        let gateways = self.gateways.iter().filter_map(Member::next_time);
-        let nodes = self.nodes.iter().filter_map(Member::next_time);
-        let senders = self.senders.iter().filter_map(Member::next_time);
-        let readers = self.readers.iter().filter_map(Member::next_time);
+        let gateways = self.gateways.iter().filter_map(Process::next_time);
+        let nodes = self.nodes.iter().filter_map(Process::next_time);
+        let senders = self.senders.iter().filter_map(Process::next_time);
+        let readers = self.readers.iter().filter_map(Process::next_time);
         gateways
             .chain(senders)
             .chain(nodes)
             .chain(readers)
-            .chain(self.triggers.iter().filter_map(Member::next_time))
+            .chain(self.triggers.iter().filter_map(Process::next_time))
             .min()
     }
 
@@ -389,23 +321,13 @@ impl World {
 
     /// Sources have sent everything.
     pub(super) fn have_sent(&self) -> bool {
-        let mut triggers = self.triggers.iter().filter_map(|member| member.drive.as_ref());
+        let mut triggers = self.triggers.iter().filter_map(|member| member.machine.as_ref());
         triggers.all(|drive| drive.notice().read().is_over)
     }
 
-    /// When everything should be over. A trigger that waits for gateways again and again needs its time.
-    fn limit(&self) -> Instant {
-        Instant::ZERO.after(self.scenario.span().max(self.scenario.faults_end()) + PATIENCE)
-    }
-
-    /// The run is over.
-    pub(super) fn has_ended(&self) -> bool {
-        self.have_closed()
-    }
-
     fn have_closed(&self) -> bool {
-        let have_received = self.gateways.iter().all(|member| member.drive.as_ref().is_some_and(Drive::is_done));
-        have_received && self.senders.iter().all(|member| member.drive.as_ref().is_none_or(Drive::is_done))
+        let have_received = self.gateways.iter().all(|member| member.machine.as_ref().is_some_and(Drive::is_done));
+        have_received && self.senders.iter().all(|member| member.machine.as_ref().is_none_or(Drive::is_done))
     }
 
     /// Goes on until the run is over.
@@ -413,13 +335,7 @@ impl World {
     /// # Errors
     /// What a checker found, or that the run does not end.
     pub fn run(&mut self) -> Result<(), Broken> {
-        while !self.has_ended() {
-            Broken::unless(self.now() < self.limit(), Checker::Liveness, || {
-                format!("the run does not end: {}", self.described())
-            })?;
-            self.step()?;
-        }
-        Ok(())
+        self.go_on()
     }
 
     /// How far the run is.
@@ -430,7 +346,7 @@ impl World {
             Situation::Ended
         } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
             Situation::Idle
-        } else if self.injection.keeps_away() {
+        } else if self.schedule.active().any(Fault::keeps_away) {
             Situation::Recovering
         } else if self.have_sent() {
             Situation::Draining
@@ -440,12 +356,84 @@ impl World {
             Situation::Starting
         }
     }
+}
 
-    /// How far everybody is, for people.
-    pub fn described(&self) -> String {
-        let triggers = self.triggers.iter().filter_map(|member| member.drive.as_ref());
+impl Cluster for World {
+    const MOST_ROUNDS: u32 = 5000;
+    const MOST_IDLE: u32 = 40_000;
+
+    fn clock(&self) -> &SimulatedClock {
+        &self.clock
+    }
+
+    fn strike(&mut self) {
+        self.inject();
+        self.command();
+    }
+
+    fn round(&mut self) -> Result<(bool, usize), Broken> {
+        let (gateways, nodes) = (self.gateways.len(), self.nodes.len());
+        let (triggers, readers) = (self.triggers.len(), self.readers.len());
+        let (mut any, mut work) = (false, 0);
+        for index in in_turns(&mut self.order, 2 * gateways + nodes + triggers + readers) {
+            let done = if index < gateways {
+                self.turn_gateway(index)?
+            } else if index < 2 * gateways {
+                self.turn_sender(index - gateways)?
+            } else if index < 2 * gateways + nodes {
+                turn(&mut self.nodes[index - 2 * gateways])
+            } else if index < 2 * gateways + nodes + triggers {
+                turn(&mut self.triggers[index - 2 * gateways - nodes])
+            } else {
+                turn(&mut self.readers[index - 2 * gateways - nodes - triggers])
+            };
+            any |= done.is_some();
+            work += done.unwrap_or_default();
+            self.referee.borrow().verdict()?;
+            self.directory.verdict()?;
+        }
+        let passages = self.network.take_passages();
+        self.referee.borrow_mut().on_passages(passages);
+        Ok((any, work))
+    }
+
+    fn rest(&mut self) -> Result<(), Broken> {
+        self.check_rest()
+    }
+
+    fn idle_steps(&mut self) -> &mut u32 {
+        &mut self.idle_steps
+    }
+
+    fn next_moment(&mut self) -> Option<Instant> {
+        [self.next_turn(), self.schedule.next(), self.next_command()].into_iter().flatten().min()
+    }
+
+    /// A trigger that waits for gateways again and again needs its time.
+    fn limit(&self) -> Instant {
+        Instant::ZERO.after(self.scenario.span().max(self.scenario.faults_end()) + PATIENCE)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.have_closed()
+    }
+
+    fn judge(&mut self) -> Result<(), Broken> {
+        Self::judge(self)
+    }
+
+    fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    fn digest(&self) -> u64 {
+        Self::digest(self)
+    }
+
+    fn described(&mut self) -> String {
+        let triggers = self.triggers.iter().filter_map(|member| member.machine.as_ref());
         let sets: Vec<_> = triggers.map(|drive| drive.notice().read().sets).collect();
-        let gateways = self.gateways.iter().filter_map(|member| member.drive.as_ref()).map(|drive| {
+        let gateways = self.gateways.iter().filter_map(|member| member.machine.as_ref()).map(|drive| {
             let receiver = drive.receiver();
             let flows = 0..self.scenario.flows.len() as u8;
             let in_flight: Vec<_> = flows.map(|flow| receiver.account(flow).packets.in_flight).collect();
@@ -465,7 +453,7 @@ impl World {
 }
 
 /// A member has its turn if it is due; how much it did.
-fn turn<D: Drive>(member: &mut Member<D>) -> Option<usize> {
+fn turn<D: Drive>(member: &mut Process<D>) -> Option<usize> {
     member.is_due().then(|| member.turn())
 }
 
