@@ -81,8 +81,6 @@ flaws! {
     SyncedBeforeSync = "synced_before_sync",
     /// A batch that the disk refused is forgotten, and counts as written later.
     RefusedBatchForgotten = "refused_batch_forgotten",
-    /// Of several batches that are with the disk the latest counts as written when the oldest is.
-    LaterBatchAcknowledged = "later_batch_acknowledged",
     /// A builder unit does not open a lost connection to a readout unit again.
     ReconnectionForgotten = "reconnection_forgotten",
     /// A source that was held back is not read again when there is room.

@@ -307,11 +307,6 @@ impl SegmentWriter {
         acknowledgements.wrote(batch.given);
         counts.bytes += batch.bytes;
         counts.events += batch.tickets.len() as u64;
-        if is_planted(Flaw::LaterBatchAcknowledged)
-            && let Some(later) = self.under_way.back_mut()
-        {
-            std::mem::swap(&mut later.tickets, &mut batch.tickets);
-        }
         if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
             self.unsynced.append(&mut batch.tickets);
             self.work = Work::Sync;
