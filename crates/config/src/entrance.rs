@@ -101,9 +101,9 @@ read_from_text!(NetworkAddress: NETWORK_ADDRESS);
 /// Where bytes come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ByteOrigin {
-    /// A file, or a FIFO that is there; standard input where it is `-`.
+    /// A file or an existing FIFO; `-` is standard input.
     File(PathBuf),
-    /// A FIFO, which is made where there is none.
+    /// A FIFO, which is created if it does not exist.
     Fifo(PathBuf),
 }
 
@@ -141,8 +141,7 @@ impl JsonSchema for InputChoice {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let description =
-            "a file, perhaps a capture; a FIFO that is made where there is none (fifo:PATH); standard input (-)";
+        let description = "a file or a capture; a FIFO, created if it does not exist (fifo:PATH); standard input (-)";
         json_schema!({ "type": "string", "description": description })
     }
 }

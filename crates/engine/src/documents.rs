@@ -74,7 +74,7 @@ documents! {
     }
 }
 
-/// How a document of numbers stands in its file.
+/// The JSON form of a document of numbers.
 #[derive(Deserialize)]
 struct Written {
     data: Vec<String>,
@@ -92,7 +92,7 @@ pub fn render_numbers<N: Numbers>(document: &N, source: &str, text: &mut String)
     let _ = writeln!(text, "],\"definition\":\"{}\",\"source\":\"{source}\"}}", N::LEGEND);
 }
 
-/// The document of numbers that stands in these bytes, where it is one of this kind.
+/// Parses a document of numbers; `None` if the text is not a document of this kind.
 pub fn parse_numbers<N: Numbers>(text: &[u8]) -> Option<N> {
     let written: Written = serde_json::from_slice(text).ok()?;
     let numbers: Option<Vec<u64>> = written.data.iter().map(|number| number.parse().ok()).collect();

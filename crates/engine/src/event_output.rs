@@ -33,7 +33,7 @@ pub trait EventMachine {
     /// The oldest event that has not been emitted, as far as it is known.
     fn oldest_unemitted(&self) -> Option<EventKey>;
 
-    /// Events that nobody writes have come to their end, by what was decided of them.
+    /// Ends events that will not be written, each with its verdict.
     fn discard(&mut self, now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>);
 
     /// The event in a slot is to be written.
@@ -270,7 +270,7 @@ impl EventOutput {
         }
     }
 
-    /// What was written; none where nothing is to be.
+    /// Counts of what the sink wrote; `None` without a sink.
     pub(super) fn storage(&self) -> Option<StorageCounts> {
         self.sink.as_ref().map(|sink| sink.counts())
     }

@@ -91,7 +91,7 @@ impl Managers {
         self.calls.iter().find(|call| call.endpoint == Some(endpoint)).map_or("", |call| &call.address)
     }
 
-    /// An event manager of this epoch welcomes the node. One that is not obeyed is told why. The one that was obeyed
+    /// An event manager of this epoch welcomes the node. A manager that the node does not obey gets the reason. The one that was obeyed
     /// until now may be alive without knowing of the change: its connection is closed.
     pub(super) fn welcomed(
         &mut self,

@@ -259,7 +259,7 @@ impl Policy {
     /// As [`Policy::new`].
     ///
     /// # Errors
-    /// What is wrong with each rule.
+    /// The faults of all rules.
     pub fn checked(threads: Vec<Rule>, pools: Vec<Rule>) -> Result<Self, Vec<PlanError>> {
         let mut wrong = Vec::new();
         let [threads, pools] =
@@ -297,7 +297,7 @@ impl Policy {
     }
 }
 
-/// The rules that can be; `wrong` gets what is wrong with the others.
+/// Compiles the rules and appends the faults of invalid ones to `wrong`.
 fn compiled(kind: Kind, rules: Vec<Rule>, wrong: &mut Vec<PlanError>) -> Vec<(Rule, Regex)> {
     let compile = |(index, rule): (usize, Rule)| {
         let name = RuleName { kind, number: index + 1 };

@@ -191,7 +191,7 @@ impl Workshop<'_> {
         Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
     }
 
-    /// What takes the accepted events of a builder unit; none where they are only built.
+    /// The sink for the accepted events of a builder unit; `None` if they are only built.
     fn sink(&self, index: u16, name: &str) -> Result<Option<Box<dyn EventSink>>, RunError> {
         let records =
             || self.spare_pool(PoolConfig::anonymous(&pool_of(name, Purpose::Records), RECORDS_BLOCK, RECORDS_BLOCKS));

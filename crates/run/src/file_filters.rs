@@ -31,8 +31,8 @@ const HEADERS_BLOCKS: usize = 32;
 /// How often it is looked whether those have ended who wait for nothing.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How a builder unit, or an input queue of a gateway, writes files of events; none where it does not. Where there are several,
-/// each has a directory of its `own`.
+/// How a builder unit or an input queue of a gateway writes files of events; `None` without `[file_based]`. With several writers
+/// each has its `own` directory.
 pub(super) fn filing_config(
     configuration: &Configuration,
     number: u16,
@@ -109,7 +109,7 @@ pub(super) fn start_file_filters(
     };
     let task = UnitTask::of(section, &configuration.stream);
     if let UnitFilter::Library { filter, memory } = &task.filter {
-        // What is wrong with it is known before the run then.
+        // So that a fault of the library is found before the run.
         let mut process = library_process(filter.clone(), *memory).map_err(unfit)?;
         process.try_out(START).map_err(unfit)?;
         process.missing().texts().for_each(|text| placement.warn(format!("[file_based] library: {text}")));

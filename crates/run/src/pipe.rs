@@ -199,7 +199,7 @@ impl Pipe {
                 self.stalled = now;
                 self.greet();
             }
-            // ENXIO: nobody has opened the FIFO to read.
+            // ENXIO: no process has the FIFO open for reading.
             Err(error) => self.refused(error.raw_os_error().unwrap_or_default()),
         }
     }

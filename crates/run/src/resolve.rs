@@ -448,13 +448,13 @@ impl Resolved {
         self.configuration.streams().names().collect()
     }
 
-    /// How a builder unit writes run files; none where it does not.
+    /// How a builder unit writes run files; `None` if it writes elsewhere or not at all.
     pub(super) fn storage(&self, index: u16, epoch: Utc) -> Option<StorageConfig> {
         let writes_run_files = self.configuration.writes_to_disk() && self.configuration.file_based.is_none();
         writes_run_files.then(|| self.writer(index, epoch))
     }
 
-    /// The pipe of a builder unit, and what it writes; none where it does not write to a pipe.
+    /// The pipe of a builder unit, and what it writes; `None` without `pipe` in `[storage]`.
     pub(super) fn pipe(&self, index: u16, epoch: Utc) -> Option<(PathBuf, StorageConfig)> {
         let path = self.run_files().pipe(&self.configuration.builder[usize::from(index)].name)?;
         Some((path, self.writer(index, epoch)))

@@ -221,7 +221,7 @@ impl Seek for SegmentBytes {
     }
 }
 
-/// Reads the front of a packed stretch's record; `None` if there is none at this place.
+/// Reads the front of a packed stretch's record; `None` if no such record starts here.
 fn front_at(file: &File, place: u64) -> io::Result<Option<(RecordHeader, [u8; PACKED_HEAD_BYTES])>> {
     let mut front = [0; PACKED_HEAD_BYTES];
     match file.read_exact_at(&mut front, place) {

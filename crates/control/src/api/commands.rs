@@ -226,7 +226,7 @@ async fn all_masks(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
 }
 
 /// Masks or unmasks sources, in the current run and in the following ones. In the current run, the readout unit of a
-/// source chooses the first event concerned and reports it. The request is applied as a whole or not at all.
+/// source chooses the first affected event and reports it. The request is applied as a whole or not at all.
 #[utoipa::path(
     post,
     path = "/api/v1/masks",

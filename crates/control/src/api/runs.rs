@@ -154,7 +154,7 @@ struct RunFile {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "what the document says of `ropewalk_run::StoredFiles`")]
 struct RunFiles {
-    /// The run; null if there is none.
+    /// The number of the run; null before the first run.
     run: Option<u32>,
     /// Whether the run has its account, which it gets when it ends in order.
     has_account: bool,
@@ -176,7 +176,7 @@ struct FilePage {
     limit: Option<usize>,
 }
 
-/// Returns the files of the current run, or of the last one if there is none, newest first.
+/// Returns the files of the current run, newest first. Between runs it returns those of the last run.
 #[utoipa::path(
     get,
     path = "/api/v1/files",
@@ -215,8 +215,8 @@ async fn of_run(Of(shared): Of<Shared>, Path(run): Path<u32>, Query(page): Query
     list(page, move |before, limit| StoredFiles::of_run(&shared.output, RunNumber(run), before, limit)).await
 }
 
-/// Returns the current run, or the last one if there is none. A run that is only set up has no files and does not
-/// count.
+/// Returns the current run, or between runs the last one. A run that is set up but not started has no files and does
+/// not count.
 fn present_run(output: &Directory, view: &SessionView) -> io::Result<Option<RunNumber>> {
     let has_begun = !matches!(view.state, OperationState::Initial | OperationState::Configured);
     if let Some(run) = view.run.filter(|_| has_begun) {

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 pub(crate) struct Limited {
     /// The kind: `sources`, `pool_full`, `disk_full`, ...
     kind: String,
-    /// The node or source concerned; empty if there is none.
+    /// The name of the node or source that limits; empty if nothing does.
     subject: String,
     /// An explanation in one sentence.
     sentence: String,
@@ -97,7 +97,7 @@ pub(crate) struct Incident {
     first_ns: i64,
     /// Time of the last occurrence, in nanoseconds since 1970 UTC.
     last_ns: i64,
-    /// The first bytes of the data concerned, in hexadecimal digits; empty without data.
+    /// The first bytes of the data in question, in hexadecimal digits; empty without data.
     hex: String,
 }
 

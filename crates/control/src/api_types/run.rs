@@ -24,8 +24,8 @@ pub(crate) struct State {
     pub(crate) state: &'static str,
     /// Time of the last state change, in nanoseconds since 1970 UTC.
     pub(crate) since_ns: i64,
-    /// The task in progress: `prepare`, `begin`, `pause`, `resume`, `drain`, `force`, `close`, `discard`; null if there
-    /// is none.
+    /// The task in progress: `prepare`, `begin`, `pause`, `resume`, `drain`, `force`, `close`, `discard`; null between
+    /// tasks.
     pub(crate) task: Option<&'static str>,
     /// Commands that are allowed now.
     pub(crate) allowed: Vec<&'static str>,
@@ -76,7 +76,7 @@ pub(crate) struct Reply {
     pub(crate) answer: &'static str,
     /// The state now.
     pub(crate) state: &'static str,
-    /// An explanation; null if there is none.
+    /// Explains the value; null without an explanation.
     pub(crate) text: Option<String>,
     /// Commands that are allowed now.
     pub(crate) allowed: Vec<&'static str>,

@@ -31,7 +31,7 @@ const KNOWN: usize = 64;
 struct Begun {
     first_event: u64,
     packing: u64,
-    /// Sets in a lumisection; none where its length is a time.
+    /// Sets in a lumisection; `None` if its length is a time.
     sets: Option<u64>,
     /// The run is one lumisection: queues share nothing.
     is_one: bool,
@@ -169,7 +169,7 @@ impl LumisectionLine {
             while !self.closed.is_full()
                 && let Some(closed) = machine.farm().next_closed_lumisection(flow, below)
             {
-                // There is room, or nobody listens any more.
+                // The queue has room; a push fails only after the reader has gone.
                 let _ = self.closed.push(closed);
             }
         }
@@ -198,7 +198,7 @@ impl LumisectionBoard {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((flow, end));
     }
 
-    /// Those that are over by now.
+    /// Returns the lumisections that have ended, each with the index of its flow.
     pub fn read(&self) -> Vec<(u8, LumisectionEnd)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -269,7 +269,7 @@ impl LumisectionDrive {
         (drive, lines)
     }
 
-    /// Where its lumisections are told.
+    /// The board on which ended lumisections are published.
     pub fn board(&self) -> Arc<LumisectionBoard> {
         Arc::clone(&self.board)
     }

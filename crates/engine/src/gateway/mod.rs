@@ -10,7 +10,7 @@
 //! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
 //!
 //! An input queue of a gateway has two halves: `receiving` makes sets of events out of packets, `sending` takes them to nodes,
-//! hears decisions, stores events, and gives copies to those who watch; without a farm it decides through an
+//! hears decisions, stores events, and copies events for viewers; without a farm it decides through an
 //! [`EventOutput`](super::EventOutput), as a builder unit does. `queue` runs both to completion on one thread,
 //! `threads` gives each a thread.
 

@@ -80,7 +80,7 @@ pub(super) struct Sending<L, S> {
     sources: Vec<Vec<SourceId>>,
     watching: Option<Watching>,
     progress: Vec<(u32, Progress)>,
-    /// None where the run is one lumisection.
+    /// `None` if the whole run is one lumisection.
     lumisections: Option<LumisectionLine>,
     /// Where the gateway decides itself.
     output: Option<EventOutput>,

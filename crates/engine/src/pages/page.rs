@@ -364,7 +364,7 @@ pub struct PageDirectory {
 /// Where nodes have their pages of numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum PagesChoice {
-    /// In the machine's shared memory, where there is some.
+    /// In the machine's shared memory, if it has any.
     #[default]
     Usual,
     /// Nowhere.

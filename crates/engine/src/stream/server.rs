@@ -182,7 +182,7 @@ impl<D: Dispatcher> StreamServer<D> {
         self.router.subscriber_count().abs_diff(connected)
     }
 
-    /// The card delivers no more: queued chunks are sent, and all subscribers are told the end.
+    /// The card delivers no more data: sends queued chunks, then reports the end to all subscribers.
     pub const fn end(&mut self) {
         self.is_ending = true;
         self.router.finish();
@@ -573,7 +573,7 @@ impl<D: Dispatcher> CardServer<D> {
         Self { input, server, is_stopped: false }
     }
 
-    /// Stops reading from the card. Queued data is sent, and all subscribers are told the end.
+    /// Stops reading from the card. Sends queued data, then reports the end to all subscribers.
     pub const fn stop(&mut self) {
         self.is_stopped = true;
     }

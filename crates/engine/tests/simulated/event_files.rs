@@ -196,7 +196,7 @@ impl World {
         Ok(())
     }
 
-    /// Events come; those that an earlier life had come first.
+    /// Delivers events, first the ones that an earlier life of the writer had.
     fn offer(&mut self) {
         if self.step < self.scenario.steps {
             for _ in 0..self.draw.below(5) {

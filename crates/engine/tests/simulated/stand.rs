@@ -117,7 +117,7 @@ impl Connection {
         self.is_up
     }
 
-    /// Handles the events of the connection; connects if `wanted` and there is none.
+    /// Handles the events of the connection. Connects if `wanted` and not connected.
     pub(crate) fn turn(&mut self, now: Instant, wanted: bool) {
         if self.endpoint.is_none() && wanted {
             self.endpoint = self.network.connect(&self.address).ok();

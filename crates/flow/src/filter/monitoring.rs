@@ -145,7 +145,7 @@ impl Monitoring {
         }
     }
 
-    /// The record of an open lumisection, which is made where there is none.
+    /// The record of an open lumisection; creates it if it does not exist.
     fn record(&mut self, number: u32) -> &mut LumisectionRecord {
         let place = match self.open.binary_search_by_key(&number, |record| record.number) {
             Ok(place) => place,

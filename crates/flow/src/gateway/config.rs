@@ -144,7 +144,7 @@ impl FlowConfig {
 /// The nodes and how they are fed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FarmConfig {
-    /// How many nodes there are; none where the gateway decides itself.
+    /// Number of nodes; 0 if the gateway decides itself.
     pub nodes: u16,
     /// Events that the gateway itself has in work at once, if it decides.
     pub local_events: u32,

@@ -21,7 +21,7 @@ use ropewalk_terms::{Attempt, Instant, Verdict};
 pub struct LocalCounts {
     /// Accepted events, and those set aside, that are written in all their streams.
     pub written: u64,
-    /// Those that could not be written.
+    /// Events that could not be written.
     pub failed: u64,
     /// Accepted events that no stream takes.
     pub left_out: u64,
@@ -44,7 +44,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// The slots of a gateway; none where nodes decide.
+    /// The slots of a gateway; `None` if nodes decide.
     pub(super) fn new(config: &GatewayConfig) -> Option<Self> {
         let slots = config.farm.local_events;
         let width = config.flows.iter().map(|flow| flow.sources.len()).max().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Farm {
         self.local.is_some()
     }
 
-    /// The slot of the next event that is to be decided here; none where no event waits, or every slot is in use.
+    /// Takes the next event to decide and returns its slot; `None` if no event waits or every slot is in use.
     pub fn next_local(&mut self) -> Option<u32> {
         let Self { local, flows, slots, stored_fragments, .. } = self;
         let local = local.as_mut()?;
@@ -115,7 +115,7 @@ impl Farm {
     /// The event in a slot, from [`Farm::next_local`] to [`Farm::finished`].
     ///
     /// # Panics
-    /// Where there is none.
+    /// If the slot is empty.
     pub fn event(&self, slot: u32) -> EventView<'_> {
         let local = self.local.as_ref().expect("the gateway decides itself");
         let place = local.place(slot).expect("there is an event in the slot");

@@ -34,7 +34,7 @@ struct Open {
 /// The lumisections of a flow at one input queue.
 #[derive(Debug)]
 pub(super) struct Lumisections {
-    /// Those that have events, the oldest first.
+    /// Open lumisections with events, the oldest first.
     open: VecDeque<Open>,
     /// As many are open at most.
     most: usize,
@@ -100,11 +100,11 @@ const MOST_EMPTY: u32 = 1000;
 pub struct LumisectionTotals {
     /// By input queue, the last closed one.
     closed: Box<[u32]>,
-    /// Those that are not over, by number.
+    /// Lumisections that have not ended, by number.
     open: BTreeMap<u32, EventAccount>,
     /// The last one that is over.
     over: u32,
-    /// How the events of those that are over ended.
+    /// How the events of all ended lumisections ended.
     before: Ended,
     account: EventAccount,
 }

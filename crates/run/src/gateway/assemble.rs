@@ -576,7 +576,7 @@ impl Assembly<'_> {
         Ok(EventOutput::new(sink, slots).with_filtering(filtering, patience))
     }
 
-    /// How an input queue writes files of events; none where it does not.
+    /// How an input queue writes files of events; `None` without `[file_based]`.
     fn filing_config(&self, queue: &Queue<'_>) -> Option<FilingConfig> {
         let (configuration, name) = (self.configuration, queue.name());
         let own = (inputs::queues(configuration).count() > 1).then_some(name.as_str());

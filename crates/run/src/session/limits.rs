@@ -103,7 +103,7 @@ impl RunWatch {
     }
 }
 
-/// After a reading there is none for this many times as long as it took: a reading of 700 sources takes a millisecond.
+/// The pause after a reading is this many times as long as the reading took: a reading of 700 sources takes a millisecond.
 const PAUSE: u32 = 500;
 /// Numbers are never older than this, however long a reading takes.
 const LONGEST: Duration = Duration::from_secs(1);

@@ -2,9 +2,9 @@
 //! happens next.
 //!
 //! ```text
-//!   Process: a machine, its clock, its turns      Schedule: faults that are to come, and those that go on
+//!   Process: a machine, its clock, its turns      Schedule: future and present faults
 //!                  \                                /
-//!                   Cluster::step: faults and commands, turns until nobody is due, the next moment
+//!                   Cluster::step: faults and commands, turns until no process is due, the next moment
 //! ```
 
 use super::draw::Draw;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// A process: a machine that has its turns while nothing keeps it from them.
 pub(super) struct Process<M> {
     pub(super) clock: NodeClock,
-    /// None where there is no process.
+    /// `None` if the process is dead.
     pub(super) machine: Option<M>,
     /// So many faults at once keep it from its turns.
     pub(super) pauses: u32,
@@ -181,31 +181,31 @@ impl<F: Clone, S> Schedule<F, S> {
 pub(super) trait Cluster {
     /// Rounds of turns without time going on; more means that processes keep each other busy for nothing.
     const MOST_ROUNDS: u32;
-    /// Steps in a row in which nobody does anything; more means that a deadline is never met.
+    /// Most consecutive steps without work; more means that a deadline is never met.
     const MOST_IDLE: u32;
 
     /// The clock of the world.
     fn clock(&self) -> &SimulatedClock;
 
-    /// Faults begin and end, and commands are given, whose time has come.
+    /// Begins and ends faults, and gives commands, whose time has come.
     fn strike(&mut self);
 
-    /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
+    /// Turns all processes that are due, starting with another one each time. Returns whether any was due, and how much it did.
     ///
     /// # Errors
     /// What a checker found.
     fn round(&mut self) -> Result<(bool, usize), Broken>;
 
-    /// Nobody is due: what must hold now.
+    /// Checks what must hold when no process is due.
     ///
     /// # Errors
     /// What does not.
     fn rest(&mut self) -> Result<(), Broken>;
 
-    /// Steps in a row in which nobody did anything.
+    /// Consecutive steps without work.
     fn idle_steps(&mut self) -> &mut u32;
 
-    /// When somebody is due, a fault begins or ends, or a command is to be given.
+    /// The next moment at which a process is due, a fault begins or ends, or a command is given.
     fn next_moment(&mut self) -> Option<Instant>;
 
     /// When everything should be over.
@@ -226,10 +226,10 @@ pub(super) trait Cluster {
     /// Mixed from everything that happened: equal for equal histories.
     fn digest(&self) -> u64;
 
-    /// How far everybody is, for people.
+    /// The state of all processes, for error messages.
     fn described(&mut self) -> String;
 
-    /// Turns everybody until nobody is due, then moves the clock to when somebody is, or something goes wrong.
+    /// Turns all processes until none is due, then moves the clock to the next moment.
     ///
     /// # Errors
     /// What a checker found.

@@ -101,7 +101,7 @@ pub(super) trait Member {
     /// Whether there is no process.
     fn is_down(&self) -> bool;
 
-    /// One more fault keeps it from its turns; false where there is no process.
+    /// One more fault keeps it from its turns; false if the process is dead.
     fn pause(&mut self) -> bool;
 
     /// One fault fewer does.

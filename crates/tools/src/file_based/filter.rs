@@ -104,8 +104,8 @@ impl<'a> FileFragment<'a> {
     }
 }
 
-/// The fragments of an event of a gateway: banks of the same source that follow each other are one. None where the data are no
-/// banks.
+/// The fragments of an event of a gateway: consecutive banks of a source form one fragment. `None` if the data is not
+/// made of banks.
 fn banks(data: &[u8]) -> Option<Vec<FileFragment<'_>>> {
     let (mut fragments, mut end): (Vec<(SourceId, Range<usize>)>, _) = (Vec::new(), 0);
     for (source, range) in bank_ranges(data) {
