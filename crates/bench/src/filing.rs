@@ -168,8 +168,8 @@ fn unit() -> Result<FilterUnit, BenchError> {
 fn by_broker(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
     let options = BrokerOptions { broker: BrokerConfig::default(), units: 0, unit: None };
     let (begin, has_failed) = (Instant::now(), AtomicBool::new(false));
-    let work = || {
-        let worked = unit().and_then(|mut unit| unit.filter_files(&laid.place).map_err(BenchError::wrong));
+    let work = |broker| {
+        let worked = unit().and_then(|mut unit| unit.filter_files(&laid.place, broker).map_err(BenchError::wrong));
         // A broker without units would wait for ever.
         worked.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
     };
@@ -179,7 +179,11 @@ fn by_broker(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
         while UnixStream::connect(laid.place.socket()).is_err() && !broker.is_finished() {
             thread::sleep(Duration::from_micros(50));
         }
-        let units: Vec<_> = (0..UNITS).map(|_| scope.spawn(work)).collect();
+        // Both units connect before either works: with few files, the first alone could end the run, and the broker with it.
+        let connections = (0..UNITS).map(|_| laid.place.connect()).collect::<Result<Vec<_>, _>>();
+        let connections = connections.inspect_err(|_| has_failed.store(true, Ordering::Relaxed));
+        let connections = connections.map_err(BenchError::wrong)?;
+        let units: Vec<_> = connections.into_iter().map(|broker| scope.spawn(move || work(broker))).collect();
         for unit in units {
             unit.join().map_err(|_| BenchError::wrong("a filter unit panicked"))??;
         }

@@ -53,7 +53,7 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
 pub(crate) fn filter_unit(options: &FilterUnitOptions) -> Result<u8, Failure> {
     let place = Place::open(&options.directory)?;
     let mut unit = options.task.task().load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?;
-    unit.filter_files(&place)?;
+    unit.filter_files(&place, place.connect()?)?;
     Ok(exit::GOOD)
 }
 

@@ -8,6 +8,7 @@ use ropewalk_wire::frd::{FileKind, FileName, FrdError};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// A run's directory.
@@ -65,6 +66,15 @@ impl Place {
     /// Where the broker listens.
     pub fn socket(&self) -> PathBuf {
         self.directory.join("broker.socket")
+    }
+
+    /// Connects to the broker of the run.
+    ///
+    /// # Errors
+    /// No broker listens: it has not started, or the run is over.
+    pub fn connect(&self) -> Result<UnixStream, FilesError> {
+        let socket = self.socket();
+        UnixStream::connect(&socket).map_err(FilesError::system("reach the broker at", &socket))
     }
 
     /// A file of events.

@@ -159,14 +159,13 @@ impl FilterUnit {
         self.filter.warnings()
     }
 
-    /// Filters the files of a run that its broker gives, to the end. Returns how many there were.
+    /// Filters the files that the broker gives, until the run is over or the broker has closed the connection. Returns the number of files.
     ///
     /// # Errors
-    /// Where the broker cannot be reached. It may go at any time: that is an end, and no error.
-    pub fn filter_files(&mut self, place: &Place) -> Result<u64, FilesError> {
-        let socket = place.socket();
-        let mut broker = UnixStream::connect(&socket).map_err(FilesError::system("reach the broker at", &socket))?;
-        let mut lines = BufReader::new(broker.try_clone().map_err(FilesError::system("read from", &socket))?).lines();
+    /// The broker sent a line that is not in the protocol.
+    pub fn filter_files(&mut self, place: &Place, mut broker: UnixStream) -> Result<u64, FilesError> {
+        let reader = broker.try_clone().map_err(FilesError::system("read from", &place.socket()))?;
+        let mut lines = BufReader::new(reader).lines();
         let mut files = 0;
         let mut say = |word: FromUnit| writeln!(broker, "{word}").is_ok();
         while say(FromUnit::Want) {
