@@ -249,11 +249,11 @@ impl<'a> Machines<'a> {
             match action {
                 BuilderAction::ToManager(message) => self.manager.message(now, NodeId::builder(0), &message),
                 BuilderAction::ToReadout { message, .. } => self.readout.message(now, NodeId::builder(0), &message),
-                BuilderAction::Emit { slot } => self.emitted.push(slot),
                 BuilderAction::EndLumisection(_) => {}
                 BuilderAction::StopRun { cause } => return Err(BenchError::wrong(cause)),
             }
         }
+        self.emitted.extend(std::iter::from_fn(|| self.builder.next_event()));
         for index in 0..self.emitted.len() {
             self.verify(self.emitted[index])?;
         }

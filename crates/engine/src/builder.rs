@@ -14,9 +14,7 @@ use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{
-    Counter, Epoch, Incarnation, Instant, Measure, NodeId, Parameter, PoolAccount, Recorder, RunNumber,
-};
+use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, Parameter, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -72,8 +70,6 @@ pub struct BuilderDrive<P: Dispatcher> {
     /// It had something to do, and no room for further events.
     busy: BusyTimer,
     full: BusyTimer,
-    sizes: Recorder,
-    latencies: Recorder,
     run: RunNumber,
 }
 
@@ -115,8 +111,6 @@ impl<P: Dispatcher> BuilderDrive<P> {
             old_messages: 0,
             busy: BusyTimer::default(),
             full: BusyTimer::default(),
-            sizes: Recorder::new(Measure::EventSize),
-            latencies: Recorder::new(Measure::BuildLatency),
             run: RunNumber(0),
             peers,
             config,
@@ -375,17 +369,11 @@ impl<P: Dispatcher> BuilderDrive<P> {
                 BuilderAction::ToReadout { readout, message } => {
                     self.lines[usize::from(readout)].unsent.push_back(message);
                 }
-                BuilderAction::Emit { slot } => {
-                    let (bytes, age) = self.builder.size_and_age(now, slot);
-                    self.sizes.record(bytes);
-                    self.latencies.record(age.as_nanos() as u64);
-                    self.output.push(slot);
-                }
                 BuilderAction::EndLumisection(end) => self.output.end_lumisection(&end),
                 BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
         }
-        work + self.output.turn(now, &mut self.builder)
+        work + self.output.turn(now, &mut self.builder, usize::MAX)
     }
 
     /// Sends what waits for connections that stand; false where the machine should not be asked for more.
@@ -454,8 +442,7 @@ impl<P: Dispatcher> BuilderDrive<P> {
     fn report(&mut self) {
         let mut batch = Batch::new();
         let mut unsent = std::mem::take(&mut self.unsent);
-        let measured = [&self.sizes, &self.latencies].into_iter().chain(self.output.measured());
-        for entry in self.numbers().chain(measured.flat_map(ReportEntry::measured)) {
+        for entry in self.numbers().chain(self.output.measured().flat_map(ReportEntry::measured)) {
             if batch.is_full() {
                 unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
             }

@@ -2,9 +2,11 @@
 //! machine hears how far each is. [`EventSink`] writes: run files, or files for filter units. Gateways with a farm write to the same sinks.
 //!
 //! ```text
-//!  Builder --emitted--> Filtering --to write--> EventSink --progress--> Builder: acknowledged, let go
-//!                           \--rejected, taken by no stream---------^
+//!  Builder --next event--> Filtering --to write--> EventSink --progress--> Builder: acknowledged, let go
+//!                              \--rejected, taken by no stream---------^
 //! ```
+//! An event waits in one of three places: in the machine until it can be decided on, in [`Filtering`] until the sink has room, and
+//! in a batch of the sink until the disk has it. Beside these, filter processes and ordered streams hold events of their own.
 
 use super::BusyTimer;
 use super::event_files::LumisectionTotal;
@@ -18,15 +20,20 @@ use ropewalk_flow::gateway::Farm;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::DiskCause;
 use ropewalk_terms::{
-    AcknowledgementLevel, Cause, Counter, EventKey, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber,
-    StreamSet, Verdict,
+    AcknowledgementLevel, Cause, Counter, EventKey, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder,
+    RunNumber, StreamSet, Verdict,
 };
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// What emits events: a builder unit, or a gateway that decides itself.
 pub trait EventMachine {
+    /// Emits the next event: its slot. Events that are not taken wait in the machine.
+    fn next_event(&mut self) -> Option<u32>;
+
+    /// Bytes of an emitted event, and how long it was in work; none where that is not measured.
+    fn size_and_age(&self, now: Instant, slot: u32) -> Option<(u64, Duration)>;
+
     /// The event in a slot, which has been emitted and has not come to its end.
     fn event(&self, slot: u32) -> EventView<'_>;
 
@@ -47,6 +54,14 @@ pub trait EventMachine {
 }
 
 impl EventMachine for Builder {
+    fn next_event(&mut self) -> Option<u32> {
+        Self::next_event(self)
+    }
+
+    fn size_and_age(&self, now: Instant, slot: u32) -> Option<(u64, Duration)> {
+        Some(Self::size_and_age(self, now, slot))
+    }
+
     fn event(&self, slot: u32) -> EventView<'_> {
         Self::event(self, slot)
     }
@@ -73,6 +88,14 @@ impl EventMachine for Builder {
 }
 
 impl EventMachine for Farm {
+    fn next_event(&mut self) -> Option<u32> {
+        self.next_local()
+    }
+
+    fn size_and_age(&self, _: Instant, _: u32) -> Option<(u64, Duration)> {
+        None
+    }
+
     fn event(&self, slot: u32) -> EventView<'_> {
         Self::event(self, slot)
     }
@@ -110,17 +133,16 @@ pub struct EventOutput {
     filtering: Filtering,
     /// None where events are only built and checked.
     sink: Option<Box<dyn EventSink>>,
-    /// Events built that the filter does not know yet.
-    emitted: VecDeque<u32>,
+    /// Holds nothing between two turns.
     progress: Vec<(u32, Progress)>,
-    /// Events that would be written if anything were; kept for its capacity.
-    unwritten: Vec<u32>,
     /// While the run drains decisions are waited for so long.
     filter_patience: Duration,
     /// The disk had something to write.
     disk_busy: BusyTimer,
     /// Events were to be written for which there was no room.
     disk_wait: BusyTimer,
+    sizes: Recorder,
+    latencies: Recorder,
     /// Who may want to see an event, and in whose name it is shown.
     tap: Option<(NodeId, Tap)>,
     /// How much is free where it writes.
@@ -133,12 +155,12 @@ impl EventOutput {
         Self {
             filtering: Filtering::none(Streams::everything(), slots),
             sink,
-            emitted: VecDeque::with_capacity(slots as usize),
-            progress: Vec::with_capacity(1024),
-            unwritten: Vec::with_capacity(slots as usize),
+            progress: Vec::with_capacity(slots.max(1024) as usize),
             filter_patience: Duration::MAX,
             disk_busy: BusyTimer::default(),
             disk_wait: BusyTimer::default(),
+            sizes: Recorder::new(Measure::EventSize),
+            latencies: Recorder::new(Measure::BuildLatency),
             tap: None,
             room: OutputRoom::default(),
         }
@@ -188,74 +210,70 @@ impl EventOutput {
         }
     }
 
-    /// The machine has emitted the event in a slot.
-    pub fn push(&mut self, slot: u32) {
-        self.emitted.push_back(slot);
-    }
-
-    /// Moves events on, and tells the machine how far earlier ones have come. Returns how much happened.
-    pub fn turn(&mut self, now: Instant, builder: &mut impl EventMachine) -> usize {
-        let mut work = self.emitted.len();
-        for slot in self.emitted.drain(..) {
-            let event = builder.event(slot);
-            if let Some((unit, tap)) = &self.tap {
-                tap.offer(*unit, &event);
+    /// Takes up to `at_most` events of the machine, moves earlier ones on, and tells the machine how far they have come. Returns how
+    /// much happened.
+    pub fn turn(&mut self, now: Instant, machine: &mut impl EventMachine, at_most: usize) -> usize {
+        let Self { filtering, tap, sizes, latencies, .. } = self;
+        let work = filtering.turn(now, machine, at_most, |machine, slot| {
+            if let Some((size, age)) = machine.size_and_age(now, slot) {
+                sizes.record(size);
+                latencies.record(age.as_nanos() as u64);
             }
-            self.filtering.add(slot, &event);
-        }
-        work += self.filtering.turn(now, builder);
-        builder.discard(now, self.filtering.let_go());
-        if self.sink.is_none() {
-            return work + self.do_not_write(now, builder);
-        }
-        self.write(now, builder);
-        let work = work + self.acknowledge(now, builder);
+            if let Some((unit, tap)) = tap {
+                tap.offer(*unit, &machine.event(slot));
+            }
+        });
+        machine.discard(now, filtering.let_go());
+        self.write(now, machine);
+        let work = work + self.acknowledge(now, machine);
         self.disk_busy.look(now, self.sink.as_ref().is_some_and(|sink| sink.is_writing()));
         self.disk_wait.look(now, self.filtering.next_to_write().is_some());
         work
     }
 
-    /// What would be written ends here.
-    fn do_not_write(&mut self, now: Instant, builder: &mut impl EventMachine) -> usize {
-        while let Some(slot) = self.filtering.next_to_write() {
-            builder.decided(now, slot, self.filtering.taken());
-            self.filtering.ended(slot, true);
-            self.unwritten.push(slot);
-        }
-        let work = self.unwritten.len();
-        builder.all_reached(now, self.unwritten.drain(..), AcknowledgementLevel::Written);
-        work
-    }
-
-    /// Gives events to the sink, as long as it has room.
-    fn write(&mut self, now: Instant, builder: &mut impl EventMachine) {
-        let Self { sink: Some(sink), filtering, .. } = self else { return };
+    /// Gives events to the sink, as long as it has room. Without a sink they have come to their end.
+    fn write(&mut self, now: Instant, machine: &mut impl EventMachine) {
+        let Self { sink, filtering, progress, .. } = self;
         while let Some(slot) = filtering.next_to_write() {
-            let event = SinkEvent::Built(filtering.decided(slot, builder.event(slot)));
+            let Some(sink) = sink else {
+                machine.decided(now, slot, filtering.taken());
+                progress.push((slot, Progress::Reached(AcknowledgementLevel::Written)));
+                continue;
+            };
+            let event = SinkEvent::Built(filtering.decided(slot, machine.event(slot)));
             match sink.add_event(now, slot, &event, filtering.streams_of(slot)) {
                 Filed::Taken => {
-                    builder.decided(now, slot, filtering.taken());
-                    builder.all_reached(now, [slot], AcknowledgementLevel::Handed);
+                    machine.decided(now, slot, filtering.taken());
+                    machine.all_reached(now, [slot], AcknowledgementLevel::Handed);
                 }
                 Filed::NoRoom => break,
-                Filed::Refused(cause) => fail(now, slot, cause, filtering, builder),
+                Filed::Refused(cause) => {
+                    filtering.taken();
+                    filtering.ended(slot, false);
+                    machine.failed(now, slot, cause);
+                }
             }
         }
     }
 
     /// Tells the machine how far events have come.
-    fn acknowledge(&mut self, now: Instant, builder: &mut impl EventMachine) -> usize {
-        let Self { sink: Some(sink), filtering, progress, .. } = self else { return 0 };
-        sink.flush(now);
-        let work = sink.poll(now, progress);
+    fn acknowledge(&mut self, now: Instant, machine: &mut impl EventMachine) -> usize {
+        let Self { sink, filtering, progress, .. } = self;
+        let work = match sink {
+            Some(sink) => {
+                sink.flush(now);
+                sink.poll(now, progress)
+            }
+            None => progress.len(),
+        };
         for &(slot, progress) in progress.iter() {
             filtering.ended(slot, matches!(progress, Progress::Reached(_)));
         }
         for alike in progress.chunk_by(|(_, one), (_, other)| one == other) {
             let slots = alike.iter().map(|&(slot, _)| slot);
             match alike[0].1 {
-                Progress::Reached(level) => builder.all_reached(now, slots, level),
-                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot, Cause::WriteFailed)),
+                Progress::Reached(level) => machine.all_reached(now, slots, level),
+                Progress::Failed => slots.for_each(|slot| machine.failed(now, slot, Cause::WriteFailed)),
             }
         }
         progress.clear();
@@ -277,7 +295,7 @@ impl EventOutput {
 
     /// Whether every event that came is with the sink.
     pub fn is_idle(&self) -> bool {
-        self.emitted.is_empty() && self.filtering.is_idle()
+        self.filtering.is_idle()
     }
 
     /// Nothing more comes: files are closed. Whether they are.
@@ -300,7 +318,8 @@ impl EventOutput {
 
     /// What was measured of its events and batches.
     pub(super) fn measured(&self) -> impl Iterator<Item = &Recorder> {
-        self.filtering.times().into_iter().chain(self.sink.as_ref().and_then(|sink| sink.times()))
+        let of_events = [&self.sizes, &self.latencies].into_iter().chain(self.filtering.times());
+        of_events.chain(self.sink.as_ref().and_then(|sink| sink.times()))
     }
 
     /// The numbers for the event manager.
@@ -347,13 +366,6 @@ impl EventOutput {
         into.extend(self.sink.as_ref().and_then(|sink| sink.wait_descriptor()));
         self.filtering.descriptors(into);
     }
-}
-
-/// The event that is next to be written cannot be.
-fn fail(now: Instant, slot: u32, cause: Cause, filtering: &mut Filtering, builder: &mut impl EventMachine) {
-    filtering.taken();
-    filtering.ended(slot, false);
-    builder.failed(now, slot, cause);
 }
 
 /// The number of the error of a disk that fails; a full one does not.

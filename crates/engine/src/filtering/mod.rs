@@ -1,7 +1,7 @@
 //! From built events to those that are written: decided by a filter, taken by streams, in order where a stream wants that.
 //!
 //! ```text
-//!  emitted --add--> LocalFilter, in this thread --------------------------+
+//!  EventMachine ---> LocalFilter, in this thread --------------------------+
 //!             \---> FilterFarm <--orders, decisions--> FilterLink (units) --> Streams --> to write, or to be let go
 //! ```
 //! What a filter says of an event is kept in a pool of its own until the event is written. Without a filter everything is accepted.
@@ -42,10 +42,10 @@ const AT_ONCE: usize = 64;
 enum Decider {
     /// No filter: everything is accepted.
     Nobody,
-    /// A function of this process, and the slots of the events that wait for it.
-    Here(Box<dyn LocalFilter>, VecDeque<u32>),
+    /// A function of this process.
+    Here(Box<dyn LocalFilter>),
     /// Filter units.
-    Units(FilterFarm, Vec<Watched>),
+    Units(Box<FilterFarm>, Vec<Watched>),
 }
 
 /// A filter unit.
@@ -83,6 +83,7 @@ pub struct Filtering {
     /// By slot, of events that are to be written.
     decided: Box<[Decided]>,
     to_write: VecDeque<u32>,
+    /// Holds nothing between two turns.
     to_let_go: Vec<(u32, Verdict)>,
     /// What a filter said last.
     said: Said,
@@ -115,8 +116,7 @@ impl Filtering {
     /// hold theirs.
     pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
         let shapes = filter.histograms().to_vec();
-        let mut this =
-            Self::with(Decider::Here(filter, VecDeque::with_capacity(slots as usize)), streams, Some(results), slots);
+        let mut this = Self::with(Decider::Here(filter), streams, Some(results), slots);
         this.monitor.declare_here(&shapes);
         this
     }
@@ -129,7 +129,7 @@ impl Filtering {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
         let links = links.into_iter().map(Watched::new).collect();
-        Self::with(Decider::Units(farm, links), streams, Some(results), config.slots)
+        Self::with(Decider::Units(Box::new(farm), links), streams, Some(results), config.slots)
     }
 
     fn with(decider: Decider, streams: Streams, results: Option<Staging>, slots: u32) -> Self {
@@ -160,7 +160,7 @@ impl Filtering {
         self.close_at = None;
         match &mut self.decider {
             Decider::Nobody => {}
-            Decider::Here(filter, _) => filter.begin(run),
+            Decider::Here(filter) => filter.begin(run),
             Decider::Units(farm, links) => {
                 farm.open();
                 links.iter_mut().for_each(|unit| unit.link.begin(run));
@@ -178,7 +178,7 @@ impl Filtering {
         self.monitor.end();
         match &mut self.decider {
             Decider::Nobody => {}
-            Decider::Here(filter, _) => filter.end(),
+            Decider::Here(filter) => filter.end(),
             Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.end()),
         }
     }
@@ -188,37 +188,30 @@ impl Filtering {
         self.monitor.close(number);
     }
 
-    /// A builder unit has built an event.
-    pub fn add(&mut self, slot: u32, event: &EventView<'_>) {
-        match &mut self.decider {
-            Decider::Nobody => {
-                let streams = self.streams.select(TriggerBits::default(), event.trigger_type());
-                self.choose(slot, event.key, Decided { streams, ..Decided::default() });
-            }
-            Decider::Here(_, waiting) => waiting.push_back(slot),
-            Decider::Units(farm, _) => farm.add(slot, event.key, event.attempt),
-        }
-    }
-
-    /// Asks filters and takes what they have decided. Returns how much happened.
-    pub fn turn(&mut self, now: Instant, builder: &impl EventMachine) -> usize {
+    /// Takes up to `at_most` events of the machine and goes on with decisions. `see` is called with each event that is taken. Returns
+    /// how much happened.
+    pub fn turn<M: EventMachine>(
+        &mut self,
+        now: Instant,
+        machine: &mut M,
+        at_most: usize,
+        see: impl FnMut(&M, u32),
+    ) -> usize {
         let is_over = self.close_at.is_some_and(|at| now >= at);
-        let mut work = match &mut self.decider {
-            Decider::Nobody => 0,
-            Decider::Here(..) => self.decide_here(builder, is_over),
-            Decider::Units(farm, _) => {
-                if is_over {
-                    farm.close();
-                }
-                self.look_at_units(now, builder) + self.give_out(now, builder)
+        let mut work = self.take(machine, at_most, is_over, see);
+        if let Decider::Units(farm, _) = &mut self.decider {
+            if is_over {
+                farm.close();
             }
-        };
+            work += self.look_at_units(now, machine) + self.give_out(now, machine);
+        }
         if let Decider::Units(farm, links) = &mut self.decider {
             (0..).zip(links).for_each(|(unit, watched)| watched.busy.look(now, farm.is_busy(unit)));
         }
         self.monitor.hand_over();
         if !self.ordering.is_empty() {
-            let oldest = [builder.oldest_unemitted(), self.oldest_undecided(builder)].into_iter().flatten().min();
+            let of_units = if let Decider::Units(farm, _) = &self.decider { farm.oldest() } else { None };
+            let oldest = [machine.oldest_unemitted(), of_units].into_iter().flatten().min();
             while let Some(slot) = self.ordering.release(oldest) {
                 self.to_write.push_back(slot);
                 work += 1;
@@ -227,12 +220,51 @@ impl Filtering {
         work
     }
 
-    fn oldest_undecided(&self, builder: &impl EventMachine) -> Option<EventKey> {
-        match &self.decider {
-            Decider::Nobody => None,
-            Decider::Here(_, waiting) => waiting.iter().map(|&slot| builder.event(slot).key).min(),
-            Decider::Units(farm, _) => farm.oldest(),
+    /// Takes events of the machine: they are decided on at once, or go to filter units. Those that a filter of this thread has no time
+    /// for, or whose results have no room, stay in the machine. Once the run is over that filter is not called.
+    fn take<M: EventMachine>(
+        &mut self,
+        machine: &mut M,
+        at_most: usize,
+        is_over: bool,
+        mut see: impl FnMut(&M, u32),
+    ) -> usize {
+        let (mut taken, mut begun) = (0, None);
+        while taken < at_most
+            && self.may_take(taken)
+            && let Some(slot) = machine.next_event()
+        {
+            see(machine, slot);
+            let event = machine.event(slot);
+            match &mut self.decider {
+                Decider::Nobody => {
+                    let streams = self.streams.select(TriggerBits::default(), event.trigger_type());
+                    self.choose(slot, event.key, Decided { streams, ..Decided::default() });
+                }
+                Decider::Here(filter) => {
+                    // One clock read before and one behind all of them, and none where there is nothing to decide.
+                    if taken == 0 {
+                        begun = filter.time();
+                    }
+                    self.decide_here(slot, &event, is_over);
+                }
+                Decider::Units(farm, _) => farm.add(slot, event.key, event.attempt),
+            }
+            taken += 1;
         }
+        if let (Some(begun), Decider::Here(filter)) = (begun, &self.decider)
+            && let Some(ended) = filter.time()
+        {
+            let time = ended.since(begun);
+            self.busy_here += time;
+            self.times.record_many(time.as_nanos() as u64 / taken as u64, taken as u64);
+        }
+        taken
+    }
+
+    /// Whether another event can be taken in this turn.
+    fn may_take(&mut self, taken: usize) -> bool {
+        !matches!(self.decider, Decider::Here(_)) || taken < AT_ONCE && self.has_room()
     }
 
     /// Whether what a filter says can be kept. Without room the decision is not asked for.
@@ -240,40 +272,16 @@ impl Filtering {
         self.results.as_mut().is_some_and(|results| results.room(RESULT_BYTES).is_some())
     }
 
-    /// Decides on some events, so that a slow filter does not keep the thread from other work. Once the run is over the
-    /// filter is not called.
-    fn decide_here(&mut self, builder: &impl EventMachine, is_over: bool) -> usize {
-        let mut work = 0;
-        let has_some = matches!(&self.decider, Decider::Here(_, waiting) if !waiting.is_empty());
-        // One clock read before and one behind all of them, and none where there is nothing to decide.
-        let begun = if has_some { self.time_here() } else { None };
-        while work < AT_ONCE && self.has_room() {
-            let Decider::Here(filter, waiting) = &mut self.decider else { break };
-            let Some(slot) = waiting.pop_front() else { break };
-            let event = builder.event(slot);
-            self.said.clear();
-            let decision = if is_over { None } else { filter.decide(&event, &mut self.said) };
-            let decision = decision.filter(|_| self.said.result.len() <= MOST_RESULT_BYTES);
-            self.failed_here += u64::from(decision.is_none());
-            if decision.is_some() {
-                self.monitor.fill_here(&event, &self.said.fills);
-            }
-            self.settle(slot, &event, decision);
-            work += 1;
+    fn decide_here(&mut self, slot: u32, event: &EventView<'_>, is_over: bool) {
+        let Decider::Here(filter) = &mut self.decider else { return };
+        self.said.clear();
+        let decision = if is_over { None } else { filter.decide(event, &mut self.said) };
+        let decision = decision.filter(|_| self.said.result.len() <= MOST_RESULT_BYTES);
+        self.failed_here += u64::from(decision.is_none());
+        if decision.is_some() {
+            self.monitor.fill_here(event, &self.said.fills);
         }
-        if let Some(begun) = begun
-            && let Some(ended) = self.time_here()
-        {
-            let time = ended.since(begun);
-            self.busy_here += time;
-            self.times.record_many(time.as_nanos() as u64 / (work as u64).max(1), work as u64);
-        }
-        work
-    }
-
-    /// What a filter of this thread says that the time is.
-    fn time_here(&self) -> Option<Instant> {
-        if let Decider::Here(filter, _) = &self.decider { filter.time() } else { None }
+        self.settle(slot, event, decision);
     }
 
     /// Takes what filter units have decided, and what became of them.
@@ -468,8 +476,7 @@ impl Filtering {
     /// Whether nothing waits for a decision or for its turn.
     pub fn is_idle(&self) -> bool {
         let is_decided = match &self.decider {
-            Decider::Nobody => true,
-            Decider::Here(_, waiting) => waiting.is_empty(),
+            Decider::Nobody | Decider::Here(_) => true,
             Decider::Units(farm, _) => farm.in_work() == 0,
         };
         is_decided && self.ordering.is_empty() && self.to_write.is_empty() && self.to_let_go.is_empty()
@@ -493,8 +500,8 @@ impl Filtering {
         };
         let (farm, copied) = match &self.decider {
             Decider::Nobody => (None, 0),
-            Decider::Here(filter, _) => (None, filter.copied_bytes()),
-            Decider::Units(farm, links) => (Some(farm), links.iter().map(|unit| unit.link.copied_bytes()).sum()),
+            Decider::Here(filter) => (None, filter.copied_bytes()),
+            Decider::Units(farm, links) => (Some(&**farm), links.iter().map(|unit| unit.link.copied_bytes()).sum()),
         };
         let counts = farm.map(|farm| *farm.counts()).unwrap_or_default();
         [

@@ -313,11 +313,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         }
         let farm = self.machine.farm();
         if let Some(output) = &mut self.output {
-            for _ in 0..STORED {
-                let Some(slot) = farm.next_local() else { break };
-                output.push(slot);
-            }
-            return output.turn(now, farm);
+            return output.turn(now, farm, STORED);
         }
         let Some(sink) = &mut self.sink else {
             // Nothing is written: the events are counted and let go.

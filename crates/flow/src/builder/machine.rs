@@ -29,11 +29,6 @@ pub enum BuilderAction {
         /// The request.
         message: Message,
     },
-    /// Write, or hand on, the event in this slot, and say how far it has come: [`Builder::reached`].
-    Emit {
-        /// The slot.
-        slot: u32,
-    },
     /// Every event of a lumisection has ended, of this builder unit and of all others. Said once and in order, and not before
     /// each event of it that is here was written or failed.
     EndLumisection(LumisectionEnd),
@@ -168,12 +163,15 @@ impl Builder {
         if let Some((readout, message)) = self.next_request() {
             return Some(BuilderAction::ToReadout { readout, message });
         }
-        if let Some(end) = self.next_ended_lumisection() {
-            return Some(BuilderAction::EndLumisection(end));
-        }
+        self.next_ended_lumisection().map(BuilderAction::EndLumisection)
+    }
+
+    /// Emits an event: its slot. The caller writes it, or hands it on, and reports its progress: [`Builder::reached`]. Events that
+    /// the caller does not take yet wait here.
+    pub fn next_event(&mut self) -> Option<u32> {
         let slot = self.ready.pop_front()?;
         self.slots.at_mut(slot).stage = Stage::Emitted;
-        Some(BuilderAction::Emit { slot })
+        Some(slot)
     }
 
     /// A lumisection that is over and of which no event is here any more.

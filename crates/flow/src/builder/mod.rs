@@ -5,7 +5,7 @@
 //!  EVM --Assign--> [ slots: collecting > ready > emitted > acknowledged ] --Credit, Acknowledge--> EVM
 //!                     |  Request, each BU starting at another RU            ^ reached(written, synced ...)
 //!                     v                                                     |
-//!  RU --SuperFragments--> fragments by place --complete? policy, BX--> Emit{slot} --> storage
+//!  RU --SuperFragments--> fragments by place --complete? policy, BX--> next_event --> storage
 //! ```
 //! A machine: messages, super-fragments and `now` go in, [`BuilderAction`]s are polled out. An answer names its
 //! slot, so that nothing is searched; slots and their fragment tables are made once and used again.

@@ -224,18 +224,10 @@ impl Fed {
     fn settle(&mut self, now: Instant) {
         for _ in 0..MOST_ACTIONS {
             match self.builder.poll(now) {
-                None => return,
+                None => return self.take_events(),
                 Some(BuilderAction::ToReadout { readout, message: Message::Request(request) }) => {
                     assert!(readout < READOUTS);
                     self.asked.extend(request.entries.iter().map(|entry| (readout, *entry)));
-                }
-                Some(BuilderAction::Emit { slot }) => {
-                    assert!(slot < SLOTS);
-                    let event = self.builder.event(slot);
-                    let (there, missing) = (event.fragments().count(), event.missing().count());
-                    assert!(there + missing <= BUILDER_SOURCES as usize, "a source twice in one event");
-                    assert!(!event.complete || event.missing().all(|(id, _)| id == SourceId(BUILDER_SOURCES)));
-                    self.emitted.push(slot);
                 }
                 Some(_) => {}
             }
@@ -244,6 +236,17 @@ impl Fed {
             self.asked.drain(..surplus);
         }
         panic!("the builder unit does not come to rest");
+    }
+
+    fn take_events(&mut self) {
+        while let Some(slot) = self.builder.next_event() {
+            assert!(slot < SLOTS);
+            let event = self.builder.event(slot);
+            let (there, missing) = (event.fragments().count(), event.missing().count());
+            assert!(there + missing <= BUILDER_SOURCES as usize, "a source twice in one event");
+            assert!(!event.complete || event.missing().all(|(id, _)| id == SourceId(BUILDER_SOURCES)));
+            self.emitted.push(slot);
+        }
     }
 
     fn check(&mut self) {

@@ -416,26 +416,26 @@ impl World<'_> {
         let from = NodeId::builder(index as u16);
         let ends_here = self.system.filter.is_none() && self.system.disk.is_none();
         let unit = &mut self.builders[index as usize];
-        while let Some(action) = unit.machine.poll(now) {
-            match action {
-                BuilderAction::ToManager(message) => self.outbox.push((0, self.mail.keep(from, message))),
-                BuilderAction::ToReadout { readout, message } => {
-                    self.outbox.push((1 + u32::from(readout), self.mail.keep(from, message)));
-                }
-                BuilderAction::Emit { slot } => {
-                    let number = unit.machine.event(slot).key.number();
-                    unit.built.push((slot, number));
-                    unit.built_bytes += unit.bytes[slot as usize];
-                    if ends_here {
-                        unit.finish(now, slot);
-                    } else {
-                        unit.machine.reached(now, slot, AcknowledgementLevel::Built);
+        loop {
+            while let Some(action) = unit.machine.poll(now) {
+                match action {
+                    BuilderAction::ToManager(message) => self.outbox.push((0, self.mail.keep(from, message))),
+                    BuilderAction::ToReadout { readout, message } => {
+                        self.outbox.push((1 + u32::from(readout), self.mail.keep(from, message)));
                     }
-                    continue;
+                    BuilderAction::StopRun { .. } | BuilderAction::EndLumisection(_) => continue,
                 }
-                BuilderAction::StopRun { .. } | BuilderAction::EndLumisection(_) => continue,
+                work.messages += 1;
             }
-            work.messages += 1;
+            let Some(slot) = unit.machine.next_event() else { return };
+            let number = unit.machine.event(slot).key.number();
+            unit.built.push((slot, number));
+            unit.built_bytes += unit.bytes[slot as usize];
+            if ends_here {
+                unit.finish(now, slot);
+            } else {
+                unit.machine.reached(now, slot, AcknowledgementLevel::Built);
+            }
         }
     }
 

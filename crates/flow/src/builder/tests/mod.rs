@@ -150,11 +150,11 @@ impl Hand {
                     done.requests.push((readout, request.entries.to_vec()));
                 }
                 BuilderAction::ToReadout { message, .. } => panic!("a readout unit is told {message:?}"),
-                BuilderAction::Emit { slot } => done.emitted.push(slot),
                 BuilderAction::EndLumisection(end) => done.lumisections.push(end.number),
                 BuilderAction::StopRun { cause } => done.stop.push(cause),
             }
         }
+        done.emitted.extend(std::iter::from_fn(|| self.builder.next_event()));
         let account = self.builder.account();
         assert_eq!(account.assigned, account.accounted(), "{account:?}");
         done
@@ -201,10 +201,12 @@ fn drive(readouts: u16, events: u64) -> u64 {
                         fragments.clear();
                     }
                 }
-                BuilderAction::Emit { slot } => builder.reached(now, slot, AcknowledgementLevel::Written),
                 BuilderAction::ToManager(_) => {}
                 other => panic!("{other:?}"),
             }
+        }
+        while let Some(slot) = builder.next_event() {
+            builder.reached(now, slot, AcknowledgementLevel::Written);
         }
     }
     assert_eq!(builder.in_work(), 0);

@@ -457,12 +457,12 @@ impl World {
                         self.data.get_mut(&(index, readout)).expect("a data wire").requests.push_back(message);
                     }
                 }
-                BuilderAction::Emit { slot } => {
-                    self.builders[usize::from(index)].as_mut().expect("it polled").emitted.push_back(slot);
-                }
                 BuilderAction::EndLumisection(end) => self.lumisection_ended(index, &end),
                 BuilderAction::StopRun { cause } => panic!("nobody asked to stop for {cause}"),
             }
+        }
+        if let Some(live) = &mut self.builders[usize::from(index)] {
+            live.emitted.extend(std::iter::from_fn(|| live.builder.next_event()));
         }
         self.write(index);
     }

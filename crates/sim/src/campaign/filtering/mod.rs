@@ -432,14 +432,13 @@ impl World {
         let now = self.clock.now();
         let mut work = self.assigner.turn(now, &mut self.builder);
         while let Some(action) = self.builder.poll(now) {
-            let output = &mut self.output;
-            self.assigner.hear(action, |slot| output.push(slot))?;
+            self.assigner.hear(action)?;
             work += 1;
         }
         if let Some(elsewhere) = &mut self.elsewhere {
             work += elsewhere.turn(now)?;
         }
-        Ok(work + self.output.turn(now, &mut self.builder))
+        Ok(work + self.output.turn(now, &mut self.builder, usize::MAX))
     }
 
     /// Lets time pass, to where something happens.

@@ -624,11 +624,11 @@ impl Assigner {
         Fragment { meta, payload }
     }
 
-    /// Takes what the machine wants; events that it emits are for `emit`.
+    /// Takes what the machine wants.
     ///
     /// # Errors
     /// Where an event ends twice.
-    pub(super) fn hear(&mut self, action: BuilderAction, emit: impl FnOnce(u32)) -> Result<(), Broken> {
+    pub(super) fn hear(&mut self, action: BuilderAction) -> Result<(), Broken> {
         match action {
             BuilderAction::ToManager(Message::Acknowledge(said)) => {
                 for entry in &said.entries {
@@ -637,7 +637,6 @@ impl Assigner {
                 }
             }
             BuilderAction::ToReadout { message: Message::Request(request), .. } => self.asked.extend(&request.entries),
-            BuilderAction::Emit { slot } => emit(slot),
             _ => {}
         }
         Ok(())
