@@ -81,15 +81,13 @@ pub(super) struct SegmentWriter {
     length: u64,
     opened: Instant,
     gathered: Batch,
-    /// Batches that are not written, the oldest first: so many of them as `with_disk` says are with the disk, and of these it has
-    /// given the first `refused_batches` back. They end in this order.
+    /// Batches whose events are not acknowledged, the oldest first: so many of them as `with_disk` says are with the disk, and of
+    /// these it has given the first `refused_batches` back. They end in this order. During a sync the first one is in the file.
     under_way: VecDeque<Batch>,
     /// How many of them there may be.
     batches: usize,
     with_disk: usize,
     refused_batches: usize,
-    /// Written, and not synced yet.
-    unsynced: Vec<Ticket>,
     spare: Vec<Batch>,
     work: Work,
     retry: Option<Instant>,
@@ -121,7 +119,6 @@ impl SegmentWriter {
             batches,
             with_disk: 0,
             refused_batches: 0,
-            unsynced: Vec::with_capacity(4096),
             spare: (0..batches).map(|_| Batch::new()).collect(),
             work: Work::Closed,
             retry: None,
@@ -195,7 +192,8 @@ impl SegmentWriter {
 
     /// Events in this segment that the disk has not taken yet.
     pub(super) fn pending_events(&self) -> u64 {
-        self.under_way.iter().chain([&self.gathered]).map(|batch| batch.tickets.len() as u64).sum()
+        let written = usize::from(self.work == Work::Sync);
+        self.under_way.iter().skip(written).chain([&self.gathered]).map(|batch| batch.tickets.len() as u64).sum()
     }
 
     /// Bytes of the segment, written or not.
@@ -288,7 +286,7 @@ impl SegmentWriter {
             Work::Append => self.appended(config, counts, acknowledgements),
             Work::Sync => {
                 self.work = Work::Append;
-                reached(&mut self.unsynced, AcknowledgementLevel::Synced, acknowledgements);
+                self.acknowledge(AcknowledgementLevel::Synced, acknowledgements);
             }
             Work::Publish => self.work = Work::Closed,
             Work::Closed => {}
@@ -302,20 +300,25 @@ impl SegmentWriter {
         counts: &mut StorageCounts,
         acknowledgements: &mut Acknowledgements<'_>,
     ) {
-        let Some(mut batch) = self.under_way.pop_front() else { return };
+        let Some(batch) = self.under_way.front() else { return };
         self.with_disk -= 1;
         acknowledgements.wrote(batch.given);
         counts.bytes += batch.bytes;
         counts.events += batch.tickets.len() as u64;
         if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
-            self.unsynced.append(&mut batch.tickets);
             self.work = Work::Sync;
             self.retry = Some(Instant::ZERO);
         } else {
             let is_mistaken = config.sync_batches;
             let level = if is_mistaken { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written };
-            reached(&mut batch.tickets, level, acknowledgements);
+            self.acknowledge(level, acknowledgements);
         }
+    }
+
+    /// The events of the oldest batch have come so far.
+    fn acknowledge(&mut self, level: AcknowledgementLevel, acknowledgements: &mut Acknowledgements<'_>) {
+        let Some(mut batch) = self.under_way.pop_front() else { return };
+        batch.tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
         batch.bytes = 0;
         self.spare.push(batch);
     }
@@ -349,18 +352,15 @@ impl SegmentWriter {
         if self.with_disk > 0 || self.is_writing() {
             return false;
         }
-        if self.is_deleted {
-            let kept = self.pending_events() + self.unsynced.len() as u64;
-            counts.gone_events += self.index.entries().len() as u64 - kept;
-        }
-        let mut failed = |tickets: &mut Vec<Ticket>| {
-            tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Failed));
-        };
-        failed(&mut self.unsynced);
+        let mut failed = 0;
         for batch in self.under_way.iter_mut().chain([&mut self.gathered]) {
             batch.data.clear();
             batch.bytes = 0;
-            failed(&mut batch.tickets);
+            failed += batch.tickets.len();
+            batch.tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Failed));
+        }
+        if self.is_deleted {
+            counts.gone_events += (self.index.entries().len() - failed) as u64;
         }
         self.spare.extend(self.under_way.drain(..));
         (self.file, self.uncreated, self.work) = (None, false, Work::Closed);
@@ -376,11 +376,6 @@ impl SegmentWriter {
         let events = self.index.entries().len() as u64;
         Some(Closed { name: self.name, bytes: self.length, events })
     }
-}
-
-/// Events have come so far.
-fn reached(tickets: &mut Vec<Ticket>, level: AcknowledgementLevel, acknowledgements: &mut Acknowledgements<'_>) {
-    tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
 }
 
 /// The segments of one stream.
