@@ -12,6 +12,7 @@ use super::BusyTimer;
 use super::event_files::LumisectionTotal;
 use super::filtering::{DecidedEvent, Filtering};
 use super::gateway::GatewayEvent;
+use super::record::Filed;
 use super::storage::{OutputRoom, Progress, StorageCounts};
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, EventView};
@@ -379,17 +380,6 @@ pub enum SinkEvent<'a> {
     Built(DecidedEvent<'a>),
     /// Of a gateway.
     Gathered(GatewayEvent<'a>),
-}
-
-/// The answer of a sink to an event.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Filed {
-    /// The sink has taken it, and will report how far it has come ([`EventSink::poll`]).
-    Taken,
-    /// There is no room now; offer it again.
-    NoRoom,
-    /// It cannot be written at all, for this cause.
-    Refused(Cause),
 }
 
 /// Takes accepted events. A sink never blocks: [`EventSink::poll`] moves its work on, and [`EventSink::prepare_wait`],

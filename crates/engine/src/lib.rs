@@ -39,6 +39,7 @@ mod managers;
 mod observation;
 pub mod pages;
 mod readout;
+mod record;
 mod source;
 mod splitting;
 mod standby;
@@ -56,7 +57,7 @@ pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, Fron
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use event_files::{Filing, FilingConfig, LumisectionTotal};
-pub use event_output::{EventMachine, EventOutput, EventSink, Filed, SinkEvent};
+pub use event_output::{EventMachine, EventOutput, EventSink, SinkEvent};
 pub use filtering::{
     DecidedEvent, FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper,
     RemoteNotes, RemoteUnit, Said, UnitDecision,
@@ -67,15 +68,14 @@ pub use link::{Identity, Incoming, MessageReader, Outbox, Refusal, Unsent};
 pub use manager::{ClosedRuns, ManagerDrive, ManagerDriveConfig};
 pub use observation::{observe, phase_name};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
+pub use record::{Filed, Recorded, encode_record};
 use ropewalk_terms::Instant;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-pub use storage::{
-    OutputRoom, Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage, encode_record,
-};
+pub use storage::{OutputRoom, Progress, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 
 /// Something that a thread, or the simulator, turns.
 pub trait Drive {

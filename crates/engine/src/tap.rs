@@ -8,7 +8,7 @@
 //! goes on. It never waits for the tap and allocates nothing, so that a viewer cannot hold a run up. Without a request
 //! an event costs one look at a number; a gateway's set of events costs one for all of them.
 
-use crate::Recorded;
+use crate::record::Recorded;
 use ropewalk_flow::builder::EventView;
 use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, SourceId};
 use ropewalk_wire::fed;

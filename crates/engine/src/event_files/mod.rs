@@ -14,7 +14,8 @@ mod event_file;
 mod tests;
 
 use super::RoomLimits;
-use super::event_output::{EventSink, Filed, SinkEvent};
+use super::event_output::{EventSink, SinkEvent};
+use super::record::Filed;
 use super::storage::{Progress, Room, StorageCounts};
 use crate::documents::{EndOfLumisection, EndOfRun, Numbers, RawFile, parse_numbers, render_legend, render_numbers};
 use event_file::{EventFile, WholeFile};

@@ -9,7 +9,9 @@
 
 mod link;
 
-use super::{BusyTimer, EventMachine, Recorded};
+use super::BusyTimer;
+use super::event_output::EventMachine;
+use super::record::Recorded;
 pub use link::{
     FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, RemoteNotes, RemoteUnit, Said,
     UnitDecision,

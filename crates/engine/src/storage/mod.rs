@@ -16,22 +16,18 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-use super::event_output::{EventSink, Filed, SinkEvent};
+use super::event_output::{EventSink, SinkEvent};
+use super::record::{Filed, Recorded, encode_record, stage};
 pub(super) use config::Room;
 use config::Watch;
 pub use config::{OutputRoom, RoomLimits, StorageConfig, StreamStorage};
-use ropewalk_flow::builder::EventView;
-use ropewalk_flow::messages::{FragmentFlags, FragmentMeta};
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{
     AcknowledgementLevel, Cause, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex,
     StreamSet, Utc,
 };
-use ropewalk_wire::run_file::{
-    CHECKSUM_EXTENSION, ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, IndexEntry,
-    MissingSource,
-};
+use ropewalk_wire::run_file::CHECKSUM_EXTENSION;
 use segment::{Closed, Places, SegmentWriter, Series};
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -430,12 +426,6 @@ impl Acknowledgements<'_> {
     }
 }
 
-/// Stages bytes of any length in pieces; false (and nothing to be used) where the staging pool is dry.
-fn stage(staging: &mut Staging, bytes: &[u8], pieces: &mut Vec<Slice>) -> bool {
-    pieces.clear();
-    bytes.chunks(staging.largest()).all(|chunk| staging.write(chunk).map(|slice| pieces.push(slice)).is_some())
-}
-
 /// What was written and deleted: of one stream, or of all together.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct StorageCounts {
@@ -536,139 +526,3 @@ impl Copies {
         }
     }
 }
-
-/// An event that can be written.
-pub trait Recorded {
-    /// What is known of it; `incarnation` is the writer's.
-    fn head(&self, incarnation: Incarnation) -> EventHead;
-
-    /// Sources without a fragment in it.
-    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone;
-
-    /// Its fragments.
-    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone;
-
-    /// Shows the fragments' bytes to the encoder and appends them to `pieces`, in the order of the entries: as they lie, or
-    /// copied. False where there was no room for a copy; what was appended is then left out again.
-    fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool;
-}
-
-/// An event of a builder unit: its fragments stay where they lie.
-impl Recorded for EventView<'_> {
-    fn head(&self, incarnation: Incarnation) -> EventHead {
-        EventHead {
-            key: self.key,
-            incarnation,
-            attempt: self.attempt,
-            trigger_type: self.trigger_type(),
-            flags: flags(self),
-        }
-    }
-
-    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
-        EventView::missing(self).map(|(source, cause)| MissingSource::new(source, cause))
-    }
-
-    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
-        self.fragments().map(|fragment| entry(&fragment.meta))
-    }
-
-    fn payloads(&self, encoder: &mut EventRecordEncoder, _: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
-        for fragment in self.fragments() {
-            for slice in fragment.payload.clone().into_slices() {
-                encoder.payload(&slice);
-                pieces.push(slice);
-            }
-        }
-        true
-    }
-}
-
-fn flags(event: &EventView<'_>) -> EventFlags {
-    let mut flags = EventFlags::default();
-    if !event.complete {
-        flags = flags.with(EventFlags::INCOMPLETE);
-    }
-    if event.fragments().any(|fragment| fragment.meta.flags.has_error()) {
-        flags = flags.with(EventFlags::DOUBTFUL);
-    }
-    flags
-}
-
-fn entry(meta: &FragmentMeta) -> FragmentEntry {
-    let timed = meta.flags.contains(FragmentFlags::HAS_TIME);
-    FragmentEntry {
-        source: meta.source,
-        flags: meta.flags,
-        raw_id: meta.raw_id,
-        raw_time: meta.time,
-        time: if timed { meta.time as i64 } else { 0 },
-        clock: if timed { ClockDomain::SOURCE } else { ClockDomain::NONE },
-        bunch_crossing: meta.bunch_crossing,
-        trigger_type: meta.trigger_type,
-        length: meta.length,
-    }
-}
-
-/// Encodes an event as a record of a run file into `pieces`, which are replaced: head and tail are staged, payloads referenced or
-/// copied as the event has them. `scratch` grows to the longest head. Returns the record's length in bytes and its index entry,
-/// as if the record were at offset 0.
-///
-/// # Errors
-/// [`Filed::NoRoom`] if the staging pool is empty; [`Filed::Refused`] if the event is longer than a record may be. `pieces` is empty
-/// then.
-pub fn encode_record(
-    event: &impl Recorded,
-    incarnation: Incarnation,
-    scratch: &mut Vec<u8>,
-    staging: &mut Staging,
-    pieces: &mut Vec<Slice>,
-) -> Result<(u64, IndexEntry), Filed> {
-    pieces.clear();
-    let head = event.head(incarnation);
-    let (missing, entries) = (Counted::new(event.missing()), Counted::new(event.entries()));
-    let needed = EventRecordEncoder::head_bytes(missing.len(), entries.len());
-    if scratch.len() < needed {
-        scratch.resize(needed, 0);
-    }
-    // What has room in the buffer and cannot be encoded is longer than a record may be.
-    let mut encoder =
-        EventRecordEncoder::begin(scratch, &head, missing, entries).map_err(|_| Filed::Refused(Cause::TooLarge))?;
-    let head_length = encoder.head_length();
-    if stage(staging, &scratch[..head_length], pieces) && event.payloads(&mut encoder, staging, pieces) {
-        let encoded = (encoder.record_length() as u64, encoder.index_entry(0));
-        if let Some(tail) = encoder.finish().ok().and_then(|tail| staging.write(tail.as_bytes())) {
-            pieces.push(tail);
-            return Ok(encoded);
-        }
-    }
-    pieces.clear();
-    Err(Filed::NoRoom)
-}
-
-/// An iterator whose length was counted beforehand.
-struct Counted<I> {
-    inner: I,
-    left: usize,
-}
-
-impl<I: Iterator + Clone> Counted<I> {
-    fn new(inner: I) -> Self {
-        Self { left: inner.clone().count(), inner }
-    }
-}
-
-impl<I: Iterator> Iterator for Counted<I> {
-    type Item = I::Item;
-
-    fn next(&mut self) -> Option<I::Item> {
-        self.left = self.left.saturating_sub(1);
-        self.inner.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl<I: Iterator> ExactSizeIterator for Counted<I> {}

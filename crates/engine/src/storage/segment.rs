@@ -3,7 +3,8 @@
 //!
 //! A segment is one run file while it is written: what is gathered, what is with the disk, what comes next.
 
-use super::{Acknowledgements, Progress, StorageConfig, StorageCounts, StreamStorage, Ticket, Tools, stage};
+use super::{Acknowledgements, Progress, StorageConfig, StorageCounts, StreamStorage, Ticket, Tools};
+use crate::record::stage;
 use ropewalk_io::disk::{Disk, DiskCause, FileToken, NewFile};
 use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};

@@ -1,14 +1,15 @@
 //! Streams on a simulated disk. What refusals, deaths and power cuts may do is the simulator's campaign `storing`.
 
 use super::*;
+use crate::record::{Filed, Recorded};
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_terms::AcknowledgementLevel::{Synced, Written};
 use ropewalk_terms::{Attempt, EventKey, NodeId, SourceId};
 use ropewalk_wire::run_file::{
-    Compression, EventFlags, EventHead, EventView, FragmentEntry, Item, Items, MissingSource, RecordKind, SegmentName,
-    StreamName,
+    Compression, EventFlags, EventHead, EventRecordEncoder, EventView, FragmentEntry, Item, Items, MissingSource,
+    RecordKind, SegmentName, StreamName,
 };
 
 const RUN: RunNumber = RunNumber(1);
