@@ -11,7 +11,7 @@ use ropewalk_engine::gateway::PacketSourceReport;
 use ropewalk_run::gateway::{FlowSummary, GatewaySnapshot, RestartSummary, SystemPart, launch_part};
 use ropewalk_run::session::{GatewayProcess, Launcher};
 use ropewalk_run::{RunError, RunHandle, RunSummary};
-use std::collections::BTreeMap;
+use ropewalk_terms::ByCause;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::Path;
@@ -254,6 +254,6 @@ fn table(summary: &RunSummary) -> Table {
 }
 
 /// Counts by cause, a line each.
-fn by_cause(causes: &BTreeMap<&str, u64>) -> String {
-    causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join("\n")
+fn by_cause(causes: &ByCause) -> String {
+    causes.names().iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join("\n")
 }

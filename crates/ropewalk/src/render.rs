@@ -42,7 +42,7 @@ fn named<N: Display>(counts: &BTreeMap<N, u64>) -> String {
 
 /// What never came here, by name. A datagram that was lost at its socket is missing by its number, too.
 fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
-    let mut by_name = summary.datagrams.lost_by_cause.clone();
+    let mut by_name = summary.datagrams.lost_by_cause.names();
     if summary.fragments.counts.get(Counter::FramesMissing) > 0 {
         by_name.insert("frames_missing", summary.fragments.counts.get(Counter::FramesMissing));
     }
@@ -89,7 +89,7 @@ pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     let sources = sources.filter(|(_, said)| !said.is_empty());
     let sources = sources.map(|(id, said)| format!("source {id}: {}", said.join(", ")));
     let lost = summary.datagrams.lost_by_source.iter();
-    let lost = lost.map(|(id, causes)| format!("source {id}: datagrams lost: {}", named(causes)));
+    let lost = lost.map(|(id, causes)| format!("source {id}: datagrams lost: {}", named(&causes.names())));
     let datagrams = counted([
         (summary.datagrams.lost, "datagrams lost before they could be taken, since nobody can hold their senders back"),
         (summary.datagrams.nobodys, "datagrams of boards that are no source (compare `demux` with who sends)"),
@@ -215,8 +215,8 @@ fn fragment_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
     if !fragments.flagged.is_empty() {
         row("  in doubt", named(&fragments.flagged));
     }
-    if !fragments.dropped.is_empty() {
-        row("  dropped", named(&fragments.dropped));
+    if fragments.dropped.total() > 0 {
+        row("  dropped", named(&fragments.dropped.names()));
     }
     if let Some(lost) = lost_on_the_way(summary) {
         row("lost on the way here", lost);
@@ -232,7 +232,7 @@ fn event_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
         row("  incomplete, kept", grouped(events.incomplete_emitted));
     }
     if events.incomplete_dropped > 0 {
-        row("  dropped", named(&events.incomplete_dropped_by_cause));
+        row("  dropped", named(&events.incomplete_dropped_by_cause.names()));
     }
     for (name, count) in [
         ("  rejected", events.rejected),

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table};
 use ropewalk_config::Differences;
 use ropewalk_control::{Client, ClientError, Replied};
 use ropewalk_run::{
-    FrontEndRecord, GapRecord, Logbook, MeasureSummary, MeasureUnit, Note, NoteKind, Registry, RunRecord,
+    FrontEndRecord, GapSummary, Logbook, MeasureSummary, MeasureUnit, Note, NoteKind, Registry, RunRecord,
 };
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, Value, json};
@@ -302,10 +302,10 @@ fn front_end((source, one): (&u32, &FrontEndRecord)) -> String {
 }
 
 /// In which events a source is missing, for people: `843: 20, 31-90 (12 events)`.
-fn gaps((source, gaps): (&u32, &Vec<GapRecord>)) -> String {
-    let gap = |gap: &GapRecord| match gap {
-        GapRecord { first, last, .. } if first == last => first.clone(),
-        GapRecord { first, last, missing } => format!("{first}-{last} ({missing} events)"),
+fn gaps((source, gaps): (&u32, &Vec<GapSummary>)) -> String {
+    let gap = |gap: &GapSummary| match gap {
+        GapSummary { first, last, .. } if first == last => first.clone(),
+        GapSummary { first, last, missing } => format!("{first}-{last} ({missing} events)"),
     };
     format!("{source}: {}", gaps.iter().map(gap).collect::<Vec<_>>().join(", "))
 }
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn the_events_that_lack_a_source_are_told_in_a_line() {
-        let gap = |first: &str, last: &str, missing| GapRecord { first: first.into(), last: last.into(), missing };
+        let gap = |first: &str, last: &str, missing| GapSummary { first: first.into(), last: last.into(), missing };
         assert_eq!(gaps((&843, &vec![gap("20", "20", 1), gap("31", "90", 12)])), "843: 20, 31-90 (12 events)");
     }
 

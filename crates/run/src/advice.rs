@@ -28,7 +28,7 @@ fn about(source: &SourceSection, account: &FragmentSummary) -> Option<String> {
              frames of an event follow each other, `gather = true` makes one fragment of them"
         ));
     }
-    let causes = account.dropped.iter().map(|(cause, count)| (*cause, *count));
+    let causes = account.dropped.iter().map(|(cause, count)| (cause.name(), count));
     let kinds = [("corrupt", account.corrupt), ("stale", account.stale)];
     let (cause, count) = causes.chain(kinds).max_by_key(|(_, count)| *count)?;
     if count <= received / 2 {

@@ -9,7 +9,6 @@ use super::assemble::{RunError, Workshop, endpoint, epoch, system};
 use super::handle::RunBase;
 use super::placement::{FRONT_ENDS, Part, Purpose, ThreadPlacement, disk_thread, pool_of};
 use super::resolve::{Addresses, Resolved};
-use super::source_summary::causes;
 use super::summary_sections::UnbalancedSummary;
 use super::units::{Board, Units};
 use super::worker::{Ending, Worker};
@@ -23,7 +22,7 @@ use ropewalk_io::disk::RealDisk;
 use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Waker;
 use ropewalk_memory::PoolConfig;
-use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, SourceId};
+use ropewalk_terms::{ByCause, Cause, EventKey, FragmentAccount, Instant, SourceId};
 use ropewalk_wire::front_end::{Named, Stage};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -358,7 +357,7 @@ pub struct FrontEndSummary {
     /// The run gave it up.
     pub left_behind: bool,
     /// Events without its fragment, by cause.
-    pub missing: BTreeMap<&'static str, u64>,
+    pub missing: ByCause,
     /// The name that it reports.
     pub name: String,
     /// Slow readings that were taken.
@@ -436,7 +435,7 @@ impl FrontEndSummary {
             in_events: in_events(account),
             last: stopped.and_then(|stopped| stopped.last),
             left_behind: state.is_left_behind,
-            missing: causes(&account.missing),
+            missing: account.missing,
             name: state.name.clone(),
             readings: state.readings,
             readings_refused: state.readings_refused,

@@ -72,7 +72,7 @@ pub use logbook::{LOGBOOK, LOGBOOK_TAIL, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub(crate) use placement::MANAGER;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use plugins::unusable_libraries;
-pub use record::{FrontEndRecord, GapRecord, RunRecord};
+pub use record::{FrontEndRecord, RunRecord};
 pub use registry::{ACCOUNT, CONFIGURATION, ConfigurationSummary, Registry, RunDirectory, TakeoverRecord};
 pub use resolve::Addresses;
 pub(crate) use resolve::REPORT_INTERVAL;
@@ -89,6 +89,6 @@ pub use summary::{
 };
 pub use summary_sections::{
     CardSummary, ClockReading, ClockSummary, DeletedSummary, DiskSummary, FailingDisk, FilterSummary, LedgerSummary,
-    LumisectionSummary, MeasureSummary, MeasureUnit, StreamSummary, SubscriberSummary, UnbalancedSummary, disk_error,
+    LumisectionSummary, MeasureSummary, MeasureUnit, SubscriberSummary, UnbalancedSummary, disk_error,
 };
 pub use transfer::TransferSummary;

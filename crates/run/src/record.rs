@@ -1,6 +1,7 @@
 //! A run of an output directory as its account describes it, for lists and comparisons.
 
 use super::registry::{ACCOUNT, CONFIGURATION, Registry, RunDirectory};
+use super::source_summary::GapSummary;
 use super::summary_sections::{ClockSummary, MeasureSummary};
 use ropewalk_config::Written;
 use ropewalk_config::fields::Fields;
@@ -27,17 +28,6 @@ pub struct FrontEndRecord {
     pub versions: String,
     /// The SHA-256 of the settings that it was ready with; none where it was not, or has none.
     pub settings_sha256: Option<String>,
-}
-
-/// Events, both ends included, in which a source is missing, as the account has them.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct GapRecord {
-    /// The first one.
-    pub first: String,
-    /// The last one.
-    pub last: String,
-    /// In how many of these it is missing.
-    pub missing: u64,
 }
 
 /// The fields of an account that fit in one line. If there is no account because the run goes on or was killed, they
@@ -81,7 +71,7 @@ pub struct RunRecord {
     /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
     pub sources_in_trouble: Vec<u32>,
     /// In which events a source is missing, by source.
-    pub gaps: BTreeMap<u32, Vec<GapRecord>>,
+    pub gaps: BTreeMap<u32, Vec<GapSummary>>,
     /// The front ends under run control, by source.
     pub front_ends: BTreeMap<u32, FrontEndRecord>,
     /// How sizes of events and the times that things took are distributed, by the measure's name.
@@ -110,7 +100,7 @@ struct Told {
     bytes: ToldBytes,
     fragments: ToldFragments,
     by_source: BTreeMap<u32, ToldFragments>,
-    gaps: BTreeMap<u32, Vec<GapRecord>>,
+    gaps: BTreeMap<u32, Vec<GapSummary>>,
     front_ends: Option<ToldFrontEnds>,
     measures: BTreeMap<String, MeasureSummary>,
     stopped_by: Option<String>,
@@ -373,7 +363,7 @@ mod tests {
         let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
         let front_end = FrontEndRecord { name: "hv".to_owned(), versions: "2.1".to_owned(), settings_sha256: None };
-        let gap = GapRecord { first: "4".to_owned(), last: "9".to_owned(), missing: 2 };
+        let gap = GapSummary { first: "4".to_owned(), last: "9".to_owned(), missing: 2 };
         assert_eq!(record.gaps, [(12, vec![gap])].into());
         assert_eq!(record.front_ends, [(3, front_end)].into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));

@@ -3,23 +3,24 @@
 
 use super::file_filters::FileBasedSummary;
 use super::front_ends::FrontEndsSummary;
-use super::gateway::{FarmNodeSummary, FlowSummary, GatewayAccount, GatewaySummary};
+use super::gateway::{FlowSummary, GatewayAccount, GatewaySummary};
 use super::histograms::SourceHistograms;
 use super::registry::{ACCOUNT, ConfigurationSummary, TakeoverRecord};
 use super::source_summary::{
-    FragmentSummary, GapSummary, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary, causes,
+    FragmentSummary, GapSummary, InputSummary, MaskedSummary, NumberingSummary, SynchronySummary,
 };
 use super::summary_sections::{
     CardSummary, ClockSummary, DeletedSummary, DiskSummary, FilterSummary, LedgerSummary, LumisectionSummary,
-    MeasureSummary, StreamSummary, UnbalancedSummary, stream_summaries,
+    MeasureSummary, UnbalancedSummary, stream_summaries,
 };
 use super::transfer::TransferSummary;
 use crate::whole_file;
 use ropewalk_config::fields::Fields;
+use ropewalk_engine::gateway::FarmNodeReport;
 use ropewalk_engine::{RunSnapshot, Unknown};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::LumisectionEnd;
-use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, Utc};
+use ropewalk_terms::{Asked, ByCause, Cause, Counter, EventAccount, Fact, Facts, NodeId, StreamAccount, Utc};
 use ropewalk_tools::status::StatusSummary;
 use ropewalk_wire::run_file::StreamName;
 use schemars::JsonSchema;
@@ -115,13 +116,13 @@ pub struct RunSummary {
     pub file_based: Option<FileBasedSummary>,
     /// The account of each named stream, as last reported by builder units: selected = prescaled_away + written +
     /// failed + in_flight.
-    pub streams: BTreeMap<String, StreamSummary>,
+    pub streams: BTreeMap<String, StreamAccount>,
     /// Each flow of packets, by name: all gateways of this process together. Empty without gateways.
     pub flows: BTreeMap<String, FlowSummary>,
     /// Each input queue of the gateways of this process, by name.
     pub gateways: BTreeMap<String, GatewaySummary>,
     /// The farm nodes of this process; null without them.
-    pub farm: Option<FarmNodeSummary>,
+    pub farm: Option<FarmNodeReport>,
     /// Closed lumisections, in order. A succeeding event manager knows only those that it closed.
     pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped by itself: a cause.
@@ -156,7 +157,7 @@ pub struct EventSummary {
     /// Events that were dropped.
     pub incomplete_dropped: u64,
     /// The same by cause.
-    pub incomplete_dropped_by_cause: BTreeMap<&'static str, u64>,
+    pub incomplete_dropped_by_cause: ByCause,
     /// Events kept by the decision.
     pub accepted: u64,
     /// Accepted events that no stream took because of prescales. They are in no file.
@@ -209,9 +210,9 @@ pub struct DatagramSummary {
     /// Datagrams lost by the kernel or the receiver.
     pub lost: u64,
     /// The same by cause.
-    pub lost_by_cause: BTreeMap<&'static str, u64>,
+    pub lost_by_cause: ByCause,
     /// The same by cause, of each source that has a port of its own, by its id.
-    pub lost_by_source: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    pub lost_by_source: BTreeMap<String, ByCause>,
     /// Datagrams of senders that are no source.
     pub nobodys: u64,
 }
@@ -258,11 +259,10 @@ impl DatagramSummary {
     fn new(snapshot: &RunSnapshot) -> Self {
         let mut lost = ByCause::default();
         snapshot.lost_datagrams.values().for_each(|one| lost.merge(one));
-        let by_source =
-            snapshot.lost_datagrams.iter().filter_map(|(id, lost)| Some(((*id)?.to_string(), causes(lost))));
+        let by_source = snapshot.lost_datagrams.iter().filter_map(|(id, lost)| Some(((*id)?.to_string(), *lost)));
         Self {
             lost: snapshot.counter(Counter::DatagramsLost),
-            lost_by_cause: causes(&lost),
+            lost_by_cause: lost,
             lost_by_source: by_source.collect(),
             nobodys: snapshot.counter(Counter::DatagramsNobodys),
         }
@@ -276,7 +276,7 @@ impl EventSummary {
             built: events.built,
             incomplete_emitted: events.incomplete_emitted,
             incomplete_dropped: events.incomplete_dropped.total(),
-            incomplete_dropped_by_cause: causes(&events.incomplete_dropped),
+            incomplete_dropped_by_cause: events.incomplete_dropped,
             accepted: events.accepted,
             unselected: events.unselected,
             rejected: events.rejected,
@@ -492,8 +492,8 @@ mod tests {
             snapshot.lost_datagrams.entry(source).or_default().add(cause, 2);
         }
         let told = DatagramSummary::new(&snapshot);
-        assert_eq!(told.lost_by_cause, [("truncated", 2), ("socket_queue_full", 2)].into());
-        assert_eq!(told.lost_by_source, [("8".to_owned(), [("truncated", 2)].into())].into());
+        assert_eq!(told.lost_by_cause.names(), [("truncated", 2), ("socket_queue_full", 2)].into());
+        assert_eq!((told.lost_by_source.len(), told.lost_by_source["8"].names()), (1, [("truncated", 2)].into()));
     }
 
     #[test]

@@ -420,36 +420,10 @@ impl FilterSummary {
     }
 }
 
-/// The account of a stream: selected = prescaled_away + written + failed + in_flight.
-#[derive(Copy, Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct StreamSummary {
-    /// Events that its triggers or trigger types select.
-    pub selected: u64,
-    /// Events that its prescale left out.
-    pub prescaled_away: u64,
-    /// Events in its files.
-    pub written: u64,
-    /// Events that could not be written.
-    pub failed: u64,
-    /// Events on their way to its files, counted from the table.
-    pub in_flight: u64,
-}
-
-impl From<&StreamAccount> for StreamSummary {
-    fn from(account: &StreamAccount) -> Self {
-        let StreamAccount { selected, prescaled_away, written, failed, in_flight } = *account;
-        Self { selected, prescaled_away, written, failed, in_flight }
-    }
-}
-
 /// The accounts of streams that have names.
-pub(super) fn stream_summaries(snapshot: &RunSnapshot, names: &[StreamName]) -> BTreeMap<String, StreamSummary> {
+pub(super) fn stream_summaries(snapshot: &RunSnapshot, names: &[StreamName]) -> BTreeMap<String, StreamAccount> {
     let named = names.iter().zip((0..).map(StreamIndex)).filter(|(name, _)| !name.is_unnamed());
-    named
-        .map(|(name, index)| {
-            (name.to_string(), snapshot.streams.get(&index).map(StreamSummary::from).unwrap_or_default())
-        })
-        .collect()
+    named.map(|(name, index)| (name.to_string(), snapshot.streams.get(&index).copied().unwrap_or_default())).collect()
 }
 
 /// A lumisection that is over: its events, all of which have ended. assigned = built + incomplete_emitted +

@@ -4,6 +4,10 @@
 //! imbalance visible.
 
 use crate::{CAUSES, Cause, Ending, Outcome, Verdict};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// One number per cause.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -41,51 +45,136 @@ impl ByCause {
         CAUSES.iter().map(|&cause| (cause, self.get(cause))).filter(|&(_, count)| count > 0)
     }
 
+    /// The causes that happened, by name.
+    pub fn names(&self) -> BTreeMap<&'static str, u64> {
+        self.iter().map(|(cause, count)| (cause.name(), count)).collect()
+    }
+
     /// Adds each number of `other`.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }
 
     /// What came to these numbers since they were `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;
-        for (mine, earlier) in since.0.iter_mut().zip(before.0) {
-            *mine = mine.saturating_sub(earlier);
-        }
+        since.0.iter_mut().zip(before.0).for_each(|(mine, earlier)| *mine = mine.saturating_sub(earlier));
         since
     }
 }
 
-/// The account of fragments, of one source or of many.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FragmentAccount {
-    /// Fragments whose end was found.
-    pub received: u64,
-    /// Ended in complete events.
-    pub in_complete_events: u64,
-    /// Ended in incomplete events that were kept.
-    pub in_incomplete_events: u64,
-    /// Were there already.
-    pub duplicate: u64,
-    /// Came after their event was finished.
-    pub late: u64,
-    /// Had no usable identity.
-    pub corrupt: u64,
-    /// Came before the run's start.
-    pub stale: u64,
-    /// Came after the run's last event.
-    pub after_stop: u64,
-    /// Lost for a named cause.
-    pub dropped: ByCause,
-    /// Held now, counted from tables.
-    pub in_flight: u64,
-    /// Ended in events that were dropped as a whole: `dropped` has them, too, by cause.
-    pub in_dropped_events: u64,
-    /// Never came: events that were settled without one, although they need it. Not a part of what was received.
-    pub missing: ByCause,
+/// Serialised as [`ByCause::names`].
+impl Serialize for ByCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.names().serialize(serializer)
+    }
+}
+
+impl JsonSchema for ByCause {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ByCause".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, u64>::json_schema(generator)
+    }
+}
+
+/// A field of an [`account!`](crate::account).
+pub trait Sum {
+    /// Adds another number.
+    fn merge(&mut self, other: &Self);
+
+    /// What came to it since it was `before`.
+    #[must_use]
+    fn since(&self, before: &Self) -> Self;
+}
+
+impl Sum for u64 {
+    fn merge(&mut self, other: &Self) {
+        *self += other;
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        self.saturating_sub(*before)
+    }
+}
+
+/// Declares an account: a struct of numbers that are added up field by field ([`Sum`]). With a name alone, makes that struct a field
+/// of accounts.
+#[macro_export]
+macro_rules! account {
+    ($(#[$about:meta])* pub struct $name:ident { $($(#[$help:meta])* pub $field:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+        pub struct $name {
+            $($(#[$help])* pub $field: $kind,)*
+        }
+
+        impl $name {
+            /// Adds another account.
+            pub fn merge(&mut self, other: &Self) {
+                $($crate::Sum::merge(&mut self.$field, &other.$field);)*
+            }
+
+            /// What came to this account since it was `before`.
+            #[must_use]
+            pub fn since(&self, before: &Self) -> Self {
+                Self { $($field: $crate::Sum::since(&self.$field, &before.$field),)* }
+            }
+        }
+
+        $crate::account!($name);
+    };
+    ($name:ident) => {
+        impl $crate::Sum for $name {
+            fn merge(&mut self, other: &Self) {
+                Self::merge(self, other);
+            }
+
+            fn since(&self, before: &Self) -> Self {
+                Self::since(self, before)
+            }
+        }
+    };
+}
+
+account!(ByCause);
+
+account! {
+    /// The account of fragments, of one source or of many.
+    #[derive(Serialize, JsonSchema)]
+    pub struct FragmentAccount {
+        /// Fragments whose end was found.
+        pub received: u64,
+        /// Fragments that ended in complete events.
+        pub in_complete_events: u64,
+        /// Fragments that ended in incomplete events that were kept.
+        pub in_incomplete_events: u64,
+        /// Repeated fragments.
+        pub duplicate: u64,
+        /// Fragments that came after their event was finished.
+        pub late: u64,
+        /// Fragments without a usable source or number.
+        pub corrupt: u64,
+        /// Fragments that came before the run's start, or are left over from an earlier run.
+        pub stale: u64,
+        /// Fragments that came after the run's last event.
+        pub after_stop: u64,
+        /// Fragments that were lost for a named cause, by cause.
+        pub dropped: ByCause,
+        /// Fragments that were held when the account was made, counted from tables.
+        pub in_flight: u64,
+        /// Fragments that ended in events that were dropped as a whole; `dropped` has them, too.
+        pub in_dropped_events: u64,
+        /// Missing fragments of finished events that needed them, by cause.
+        pub missing: ByCause,
+    }
 }
 
 impl FragmentAccount {
@@ -107,22 +196,6 @@ impl FragmentAccount {
         self.duplicate + self.late + self.corrupt + self.stale + self.after_stop + self.dropped.total()
     }
 
-    /// Adds another account.
-    pub fn merge(&mut self, other: &Self) {
-        self.received += other.received;
-        self.in_complete_events += other.in_complete_events;
-        self.in_incomplete_events += other.in_incomplete_events;
-        self.duplicate += other.duplicate;
-        self.late += other.late;
-        self.corrupt += other.corrupt;
-        self.stale += other.stale;
-        self.after_stop += other.after_stop;
-        self.dropped.merge(&other.dropped);
-        self.in_flight += other.in_flight;
-        self.in_dropped_events += other.in_dropped_events;
-        self.missing.merge(&other.missing);
-    }
-
     /// How many events there were that need a fragment, as this account has it: each had one, or none for a cause.
     pub fn expected(&self) -> u64 {
         let in_events = self.in_complete_events + self.in_incomplete_events + self.in_dropped_events;
@@ -130,32 +203,33 @@ impl FragmentAccount {
     }
 }
 
-/// The account of events.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct EventAccount {
-    /// Keys given to builder units (each key once, however often it was assigned).
-    pub assigned: u64,
-    /// Built with every required source.
-    pub built: u64,
-    /// Kept although something was missing.
-    pub incomplete_emitted: u64,
-    /// Dropped for a named cause.
-    pub incomplete_dropped: ByCause,
-    /// Kept by the decision.
-    pub accepted: u64,
-    /// Of these, events that no stream took: their prescales left them out. They are in no file.
-    pub unselected: u64,
-    /// Thrown away by the decision.
-    pub rejected: u64,
-    /// Set aside because no decision could be had.
-    pub quarantined: u64,
-    /// Known to be in run files: exact, each event once, where an acknowledgement says so; otherwise as builder units
-    /// reported it last, without what one of them wrote before it died.
-    pub written: u64,
-    /// Second copies of a key, written because a builder died between write and acknowledgement.
-    pub rebuilt_duplicate: u64,
-    /// Assigned and not finished, counted from tables.
-    pub in_flight: u64,
+account! {
+    /// The account of events.
+    pub struct EventAccount {
+        /// Keys given to builder units (each key once, however often it was assigned).
+        pub assigned: u64,
+        /// Built with every required source.
+        pub built: u64,
+        /// Kept although something was missing.
+        pub incomplete_emitted: u64,
+        /// Dropped for a named cause.
+        pub incomplete_dropped: ByCause,
+        /// Kept by the decision.
+        pub accepted: u64,
+        /// Of these, events that no stream took: their prescales left them out. They are in no file.
+        pub unselected: u64,
+        /// Thrown away by the decision.
+        pub rejected: u64,
+        /// Set aside because no decision could be had.
+        pub quarantined: u64,
+        /// Known to be in run files: exact, each event once, where an acknowledgement says so; otherwise as builder units
+        /// reported it last, without what one of them wrote before it died.
+        pub written: u64,
+        /// Second copies of a key, written because a builder died between write and acknowledgement.
+        pub rebuilt_duplicate: u64,
+        /// Assigned and not finished, counted from tables.
+        pub in_flight: u64,
+    }
 }
 
 impl EventAccount {
@@ -186,39 +260,6 @@ impl EventAccount {
     pub const fn to_be_written(&self) -> u64 {
         self.accepted - self.unselected + self.quarantined
     }
-
-    /// Adds another account.
-    pub fn merge(&mut self, other: &Self) {
-        self.assigned += other.assigned;
-        self.built += other.built;
-        self.incomplete_emitted += other.incomplete_emitted;
-        self.incomplete_dropped.merge(&other.incomplete_dropped);
-        self.accepted += other.accepted;
-        self.unselected += other.unselected;
-        self.rejected += other.rejected;
-        self.quarantined += other.quarantined;
-        self.written += other.written;
-        self.rebuilt_duplicate += other.rebuilt_duplicate;
-        self.in_flight += other.in_flight;
-    }
-
-    /// What came to this account since it was `before`.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            assigned: self.assigned.saturating_sub(before.assigned),
-            built: self.built.saturating_sub(before.built),
-            incomplete_emitted: self.incomplete_emitted.saturating_sub(before.incomplete_emitted),
-            incomplete_dropped: self.incomplete_dropped.since(&before.incomplete_dropped),
-            accepted: self.accepted.saturating_sub(before.accepted),
-            unselected: self.unselected.saturating_sub(before.unselected),
-            rejected: self.rejected.saturating_sub(before.rejected),
-            quarantined: self.quarantined.saturating_sub(before.quarantined),
-            written: self.written.saturating_sub(before.written),
-            rebuilt_duplicate: self.rebuilt_duplicate.saturating_sub(before.rebuilt_duplicate),
-            in_flight: self.in_flight.saturating_sub(before.in_flight),
-        }
-    }
 }
 
 /// The account of a pool's blocks.
@@ -247,34 +288,28 @@ pub struct ChunkAccount {
     pub queued: u64,
 }
 
-/// The account of a stream, or of many.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct StreamAccount {
-    /// Events that it was to have, by their triggers or trigger type.
-    pub selected: u64,
-    /// Left out by its prescale.
-    pub prescaled_away: u64,
-    /// In its files.
-    pub written: u64,
-    /// Could not be written.
-    pub failed: u64,
-    /// On their way to its files, counted from the table.
-    pub in_flight: u64,
+account! {
+    /// The account of a stream: selected = prescaled_away + written + failed + in_flight.
+    #[derive(Serialize, JsonSchema)]
+    #[schemars(rename = "StreamSummary")]
+    pub struct StreamAccount {
+        /// Events that its triggers or trigger types select.
+        pub selected: u64,
+        /// Events that its prescale left out.
+        pub prescaled_away: u64,
+        /// Events in its files.
+        pub written: u64,
+        /// Events that could not be written.
+        pub failed: u64,
+        /// Events on their way to its files, counted from the table.
+        pub in_flight: u64,
+    }
 }
 
 impl StreamAccount {
     /// Where the selected events went, in flight included.
     pub const fn accounted(&self) -> u64 {
         self.prescaled_away + self.written + self.failed + self.in_flight
-    }
-
-    /// Adds another account.
-    pub const fn merge(&mut self, other: &Self) {
-        self.selected += other.selected;
-        self.prescaled_away += other.prescaled_away;
-        self.written += other.written;
-        self.failed += other.failed;
-        self.in_flight += other.in_flight;
     }
 }
 

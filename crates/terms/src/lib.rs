@@ -20,7 +20,9 @@ pub use cause::{CAUSES, Cause};
 pub use counter::{COUNTERS, Counter, CounterKind, Place, SourceCounts, Unit};
 pub use decision::{StreamIndex, StreamSet, TriggerBits};
 pub use ids::{Attempt, Epoch, EventKey, Incarnation, NodeId, Role, RunNumber, SourceId};
-pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount, StreamAccount};
+pub use ledger::{
+    ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount, StreamAccount, Sum,
+};
 pub use level::{AcknowledgementLevel, Ending, Outcome, Verdict};
 pub use measure::{BUCKETS, Binning, MEASURES, Measure, Recorder, bucket_of, greatest_in};
 pub use parameter::{Parameter, Requirement};

@@ -9,9 +9,11 @@ use ropewalk_flow::gateway::{FarmNode, FarmNodeConfig, ReceivedEvent};
 use ropewalk_flow::source::Random;
 use ropewalk_flow::source::TimeDistribution;
 use ropewalk_io::packet::{Packet, Refusal};
-use ropewalk_terms::{EventKey, Instant, SourceId};
+use ropewalk_terms::{EventKey, Instant, SourceId, account};
 use ropewalk_wire::gateway::{EventFlags, Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::bank_ranges;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddrV4;
@@ -46,23 +48,26 @@ pub struct Outage {
     pub lasts: Duration,
 }
 
-/// What a node has seen.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FarmNodeReport {
-    /// Events that came whole.
-    pub events: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Those of them that were incomplete.
-    pub incomplete: u64,
-    /// Those of them that another node had had.
-    pub sent_again: u64,
-    /// Accepted ones.
-    pub accepted: u64,
-    /// Datagrams that were no message of a gateway.
-    pub malformed: u64,
-    /// How often it died.
-    pub deaths: u64,
+account! {
+    /// What a node has seen, or several.
+    #[derive(Serialize, JsonSchema)]
+    #[schemars(rename = "FarmNodeSummary")]
+    pub struct FarmNodeReport {
+        /// Events that they accepted.
+        pub accepted: u64,
+        /// Bytes of complete events.
+        pub bytes: u64,
+        /// Configured deaths.
+        pub deaths: u64,
+        /// Complete events received.
+        pub events: u64,
+        /// Received events in which a source is missing.
+        pub incomplete: u64,
+        /// Datagrams that are no message of a gateway.
+        pub malformed: u64,
+        /// Complete events that another node had received before.
+        pub sent_again: u64,
+    }
 }
 
 /// A node: see the module's first line.

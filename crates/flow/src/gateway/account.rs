@@ -1,32 +1,35 @@
 //! What became of packets and of events.
 
 use super::sources::Recount;
-use ropewalk_terms::{ByCause, EventAccount, FragmentAccount};
+use ropewalk_terms::{ByCause, EventAccount, FragmentAccount, account};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// The account of a flow's packets and of the sets that they made.
-///
-/// A packet is counted as one: all of its fragments share its fate. `packets` balances at any time, with what is in
-/// flight counted from the table of open sets.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FlowAccount {
-    /// Where the packets went. Refused ones are in `dropped`, by cause.
-    pub packets: FragmentAccount,
-    /// Bytes of all packets, headers included.
-    pub bytes: u64,
-    /// Sets that were begun.
-    pub opened: u64,
-    /// Sets that had every source that took part in them.
-    pub complete: u64,
-    /// Sets that had not, and go to nodes nevertheless.
-    pub incomplete: u64,
-    /// Sets that were dropped by policy, or because the run had ended, by cause.
-    pub dropped: ByCause,
-    /// Sets that were not begun, though a packet of theirs came, by cause.
-    pub refused: ByCause,
-    /// Sets in assembly, counted from the table.
-    pub open: u64,
-    /// Packets that were missing in finished sets, by cause.
-    pub missing: ByCause,
+account! {
+    /// The account of a flow's packets and of the sets that they made.
+    ///
+    /// A packet is counted as one: all of its fragments share its fate. `packets` balances at any time, with what is in
+    /// flight counted from the table of open sets.
+    pub struct FlowAccount {
+        /// Where the packets went. Refused ones are in `dropped`, by cause.
+        pub packets: FragmentAccount,
+        /// Bytes of all packets, headers included.
+        pub bytes: u64,
+        /// Sets that were begun.
+        pub opened: u64,
+        /// Sets that had every source that took part in them.
+        pub complete: u64,
+        /// Sets that had not, and go to nodes nevertheless.
+        pub incomplete: u64,
+        /// Sets that were dropped by policy, or because the run had ended, by cause.
+        pub dropped: ByCause,
+        /// Sets that were not begun, though a packet of theirs came, by cause.
+        pub refused: ByCause,
+        /// Sets in assembly, counted from the table.
+        pub open: u64,
+        /// Packets that were missing in finished sets, by cause.
+        pub missing: ByCause,
+    }
 }
 
 impl FlowAccount {
@@ -34,19 +37,6 @@ impl FlowAccount {
     pub fn is_balanced(&self) -> bool {
         let ended = self.complete + self.incomplete + self.dropped.total() + self.open;
         self.packets.received == self.packets.accounted() && self.opened == ended
-    }
-
-    /// Adds another account.
-    pub fn merge(&mut self, other: &Self) {
-        self.packets.merge(&other.packets);
-        self.bytes += other.bytes;
-        self.opened += other.opened;
-        self.complete += other.complete;
-        self.incomplete += other.incomplete;
-        self.dropped.merge(&other.dropped);
-        self.refused.merge(&other.refused);
-        self.open += other.open;
-        self.missing.merge(&other.missing);
     }
 }
 
@@ -90,40 +80,45 @@ impl SourceAccount {
     }
 }
 
-/// The account of a flow's events in the farm. Balances at any time, with what is in flight counted from the table.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct FarmAccount {
-    /// Where the events went. `assigned` are those of all sets that came; `built` and `incomplete_emitted` count at the
-    /// decision.
-    pub events: EventAccount,
-    /// Events that were pushed for the first time.
-    pub pushed: u64,
-    /// Events that were pushed again, each time.
-    pub pushed_again: u64,
-    /// Bytes of events pushed, heads left out.
-    pub pushed_bytes: u64,
-    /// Events on which a node decided.
-    pub decided: u64,
-    /// Events on which nobody decided in time.
-    pub by_default: u64,
-    /// Decisions that came after their event was decided by default.
-    pub late: u64,
-    /// Decisions that nobody waited for: told again, or of an earlier attempt. Of all flows together, at the first one.
-    pub ignored: u64,
-    /// Decisions of which only is known that they were made: their message was lost. The event goes out again.
-    pub lost: u64,
-    /// Events that a node did not receive whole, and that go out again.
-    pub not_received: u64,
-    /// Events whose node fell silent, and that go out again.
-    pub taken_back: u64,
-    /// Decisions within the flow's budget.
-    pub in_budget: u64,
-    /// Decisions that left in the order of events.
-    pub streamed: u64,
-    /// Accepted events that storage got.
-    pub stored: u64,
-    /// Bytes of them.
-    pub stored_bytes: u64,
+account! {
+    /// A flow's events at the nodes of the farm. Balances at any time, with what is in flight counted from the table.
+    #[derive(Serialize, JsonSchema)]
+    #[schemars(rename = "FarmSummary")]
+    pub struct FarmAccount {
+        /// Where the events went. `assigned` are those of all sets that came; `built` and `incomplete_emitted` count at the
+        /// decision.
+        #[serde(skip)]
+        pub events: EventAccount,
+        /// Events without a decision in time.
+        pub by_default: u64,
+        /// Events on which a node decided.
+        pub decided: u64,
+        /// Repeated decisions, and decisions of an earlier attempt. The first flow has those of all flows.
+        pub ignored: u64,
+        /// Decisions within the flow's budget.
+        pub in_budget: u64,
+        /// Decisions that came after their event was decided by default.
+        pub late: u64,
+        /// Decisions whose message was lost; the event is sent again.
+        #[serde(rename = "lost_decisions")]
+        pub lost: u64,
+        /// Events that a node received in part, and that are sent again.
+        pub not_received: u64,
+        /// Events that were pushed for the first time.
+        pub pushed: u64,
+        /// Events that were pushed again, each time.
+        pub pushed_again: u64,
+        /// Bytes of events pushed, heads left out.
+        pub pushed_bytes: u64,
+        /// Accepted events that storage got.
+        pub stored: u64,
+        /// Their size in bytes.
+        pub stored_bytes: u64,
+        /// Decisions that left in the order of events.
+        pub streamed: u64,
+        /// Events of a silent node, which are sent again.
+        pub taken_back: u64,
+    }
 }
 
 impl FarmAccount {
@@ -134,24 +129,5 @@ impl FarmAccount {
         events.assigned == events.accounted()
             && decided == events.accepted + events.rejected + events.quarantined
             && decided == self.decided + self.by_default
-    }
-
-    /// Adds another account.
-    pub fn merge(&mut self, other: &Self) {
-        self.events.merge(&other.events);
-        self.pushed += other.pushed;
-        self.pushed_again += other.pushed_again;
-        self.pushed_bytes += other.pushed_bytes;
-        self.decided += other.decided;
-        self.by_default += other.by_default;
-        self.late += other.late;
-        self.ignored += other.ignored;
-        self.lost += other.lost;
-        self.not_received += other.not_received;
-        self.taken_back += other.taken_back;
-        self.in_budget += other.in_budget;
-        self.streamed += other.streamed;
-        self.stored += other.stored;
-        self.stored_bytes += other.stored_bytes;
     }
 }

@@ -2,11 +2,11 @@
 
 use super::flow_summary::{FlowSummary, FlowTotals, SENT, is_explained};
 use super::snapshot::GatewaySnapshot;
-use crate::source_summary::{MaskedSummary, causes};
+use crate::source_summary::MaskedSummary;
 use crate::summary_sections::{FailingDisk, UnbalancedSummary};
 use ropewalk_config::FlowSection;
 use ropewalk_engine::gateway::{FarmNodeReport, GatewayReport, Shown};
-use ropewalk_terms::{EventKey, Fact, Facts, StreamAccount};
+use ropewalk_terms::{ByCause, EventKey, Fact, Facts, StreamAccount};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,45 +18,11 @@ pub(crate) struct GatewayAccount {
     pub(crate) flows: BTreeMap<String, FlowSummary>,
     pub(crate) gateways: BTreeMap<String, GatewaySummary>,
     /// None without a farm node in this process.
-    pub(crate) farm: Option<FarmNodeSummary>,
+    pub(crate) farm: Option<FarmNodeReport>,
     pub(crate) failing_disks: Vec<FailingDisk>,
     pub(crate) unbalanced: Vec<UnbalancedSummary>,
     /// What happened to packets and events, for the exit status.
     pub(crate) facts: Facts,
-}
-
-/// The sums over the farm nodes of this process.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct FarmNodeSummary {
-    /// Events that they accepted.
-    pub accepted: u64,
-    /// Bytes of complete events.
-    pub bytes: u64,
-    /// Configured deaths.
-    pub deaths: u64,
-    /// Complete events received.
-    pub events: u64,
-    /// Received events in which a source is missing.
-    pub incomplete: u64,
-    /// Datagrams that are no message of a gateway.
-    pub malformed: u64,
-    /// Complete events that another node had received before.
-    pub sent_again: u64,
-}
-
-impl FarmNodeSummary {
-    fn new(nodes: &[FarmNodeReport]) -> Option<Self> {
-        let sum = |of: fn(&FarmNodeReport) -> u64| nodes.iter().map(of).sum();
-        (!nodes.is_empty()).then(|| Self {
-            accepted: sum(|node| node.accepted),
-            bytes: sum(|node| node.bytes),
-            deaths: sum(|node| node.deaths),
-            events: sum(|node| node.events),
-            incomplete: sum(|node| node.incomplete),
-            malformed: sum(|node| node.malformed),
-            sent_again: sum(|node| node.sent_again),
-        })
-    }
 }
 
 impl GatewayAccount {
@@ -82,7 +48,10 @@ impl GatewayAccount {
             gateways: gateways
                 .map(|((name, one), told)| (name.clone(), GatewaySummary::new(one, told.as_ref(), flows)))
                 .collect(),
-            farm: FarmNodeSummary::new(&snapshot.nodes),
+            farm: snapshot.nodes.iter().copied().reduce(|mut sum, node| {
+                sum.merge(&node);
+                sum
+            }),
             failing_disks: failing.collect(),
         }
     }
@@ -181,9 +150,9 @@ pub struct GatewaySummary {
     pub evacuated_packets: u64,
     /// Packets that the machine lost, of any flow, if flows share an address, by cause. They may also be in
     /// `lost_by_cause`.
-    pub lost_around_by_cause: BTreeMap<&'static str, u64>,
+    pub lost_around_by_cause: ByCause,
     /// Packets lost at an address that flows share, so that their flow is unknown, by cause.
-    pub lost_by_cause: BTreeMap<&'static str, u64>,
+    pub lost_by_cause: ByCause,
     /// The events in which a source was masked in mid-run, by its id. Sources that were never masked are left out.
     pub masked: BTreeMap<String, Vec<MaskedSummary>>,
     /// Readers of decisions that were disconnected because they were too slow.
@@ -277,8 +246,8 @@ impl GatewaySummary {
         Self {
             copied_bytes: sent.bytes_copied,
             evacuated_packets: report.evacuated,
-            lost_around_by_cause: causes(&together.around),
-            lost_by_cause: causes(&together.lost),
+            lost_around_by_cause: together.around,
+            lost_by_cause: together.lost,
             masked: masked(report, flows),
             readers_cut_off: report.cut_off,
             sent: SendingSummary { bytes: sent.bytes, failed: sent.failed, packets: sent.packets },

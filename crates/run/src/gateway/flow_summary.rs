@@ -1,7 +1,6 @@
 //! The account of one flow, over all gateways of this process.
 
 use super::snapshot::GatewaySnapshot;
-use crate::source_summary::causes;
 use crate::summary_sections::UnbalancedSummary;
 use ropewalk_config::FlowSection;
 use ropewalk_engine::gateway::PacketSourceReport;
@@ -18,12 +17,12 @@ pub struct FlowSummary {
     /// The account of events: assigned = built + incomplete_emitted + the sum of incomplete_dropped + in_flight.
     pub events: FlowEventSummary,
     /// Events at the nodes of the farm.
-    pub farm: FarmSummary,
+    pub farm: FarmAccount,
     /// Packets of any flow that the machine lost, as its interfaces and protocols count them, by cause. They may also be
     /// in `lost_by_cause`.
-    pub lost_around_by_cause: BTreeMap<&'static str, u64>,
+    pub lost_around_by_cause: ByCause,
     /// Packets of this flow that were lost or refused before reception, by cause.
-    pub lost_by_cause: BTreeMap<&'static str, u64>,
+    pub lost_by_cause: ByCause,
     /// Packets; each counts once, with all of its fragments.
     pub packets: PacketSummary,
     /// Rates while the run was running.
@@ -52,44 +51,11 @@ pub struct FlowEventSummary {
     /// Events that are not decided yet, counted from the table.
     pub in_flight: u64,
     /// Events that were dropped, by cause.
-    pub incomplete_dropped: BTreeMap<&'static str, u64>,
+    pub incomplete_dropped: ByCause,
     /// Events of incomplete sets that were decided.
     pub incomplete_emitted: u64,
     /// Events that were rejected.
     pub rejected: u64,
-}
-
-/// A flow's events at the nodes of the farm.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct FarmSummary {
-    /// Events without a decision in time.
-    pub by_default: u64,
-    /// Events on which a node decided.
-    pub decided: u64,
-    /// Repeated decisions, and decisions of an earlier attempt. The first flow has those of all flows.
-    pub ignored: u64,
-    /// Decisions within the flow's budget.
-    pub in_budget: u64,
-    /// Decisions that came after their event was decided by default.
-    pub late: u64,
-    /// Decisions whose message was lost; the event is sent again.
-    pub lost_decisions: u64,
-    /// Events that a node received in part, and that are sent again.
-    pub not_received: u64,
-    /// Events that were pushed for the first time.
-    pub pushed: u64,
-    /// Events that were pushed again, each time.
-    pub pushed_again: u64,
-    /// Bytes of events pushed, heads left out.
-    pub pushed_bytes: u64,
-    /// Accepted events that storage got.
-    pub stored: u64,
-    /// Their size in bytes.
-    pub stored_bytes: u64,
-    /// Decisions that left in the order of events.
-    pub streamed: u64,
-    /// Events of a silent node, which are sent again.
-    pub taken_back: u64,
 }
 
 /// Packets: received = in_complete_events + in_incomplete_events + duplicate + late + corrupt + stale +
@@ -103,7 +69,7 @@ pub struct PacketSummary {
     /// Not counted for packets: 0.
     pub corrupt: u64,
     /// Packets that were refused, by cause.
-    pub dropped: BTreeMap<&'static str, u64>,
+    pub dropped: ByCause,
     /// Packets that came twice.
     pub duplicate: u64,
     /// Packets in complete sets.
@@ -171,17 +137,17 @@ pub struct SetSummary {
     /// Sets that had every source that took part in them.
     pub complete: u64,
     /// Sets that were dropped by policy, or because the run had ended, by cause.
-    pub dropped: BTreeMap<&'static str, u64>,
+    pub dropped: ByCause,
     /// Incomplete sets that went to nodes.
     pub incomplete: u64,
     /// Packets that were missing in finished sets, by cause.
-    pub missing_packets: BTreeMap<&'static str, u64>,
+    pub missing_packets: ByCause,
     /// Sets in assembly, counted from the table.
     pub open: u64,
     /// Sets that were begun.
     pub opened: u64,
     /// Sets that were refused although a packet arrived, by cause.
-    pub refused: BTreeMap<&'static str, u64>,
+    pub refused: ByCause,
 }
 
 /// The packets of one source.
@@ -219,30 +185,9 @@ impl FlowEventSummary {
             assigned: events.assigned,
             built: events.built,
             in_flight: events.in_flight,
-            incomplete_dropped: causes(&events.incomplete_dropped),
+            incomplete_dropped: events.incomplete_dropped,
             incomplete_emitted: events.incomplete_emitted,
             rejected: events.rejected,
-        }
-    }
-}
-
-impl FarmSummary {
-    const fn new(farm: &FarmAccount) -> Self {
-        Self {
-            by_default: farm.by_default,
-            decided: farm.decided,
-            ignored: farm.ignored,
-            in_budget: farm.in_budget,
-            late: farm.late,
-            lost_decisions: farm.lost,
-            not_received: farm.not_received,
-            pushed: farm.pushed,
-            pushed_again: farm.pushed_again,
-            pushed_bytes: farm.pushed_bytes,
-            stored: farm.stored,
-            stored_bytes: farm.stored_bytes,
-            streamed: farm.streamed,
-            taken_back: farm.taken_back,
         }
     }
 }
@@ -254,7 +199,7 @@ impl PacketSummary {
             after_stop: packets.after_stop,
             bytes: flow.bytes,
             corrupt: packets.corrupt,
-            dropped: causes(&packets.dropped),
+            dropped: packets.dropped,
             duplicate: packets.duplicate,
             in_complete_events: packets.in_complete_events,
             in_flight: packets.in_flight,
@@ -270,12 +215,12 @@ impl SetSummary {
     fn new(flow: &FlowAccount) -> Self {
         Self {
             complete: flow.complete,
-            dropped: causes(&flow.dropped),
+            dropped: flow.dropped,
             incomplete: flow.incomplete,
-            missing_packets: causes(&flow.missing),
+            missing_packets: flow.missing,
             open: flow.open,
             opened: flow.opened,
-            refused: causes(&flow.refused),
+            refused: flow.refused,
         }
     }
 }
@@ -394,9 +339,9 @@ impl FlowTotals {
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         FlowSummary {
             events: FlowEventSummary::new(&events.events),
-            farm: FarmSummary::new(events),
-            lost_around_by_cause: causes(&self.around),
-            lost_by_cause: causes(&self.lost),
+            farm: *events,
+            lost_around_by_cause: self.around,
+            lost_by_cause: self.lost,
             packets: PacketSummary::new(packets),
             rate: FlowRateSummary {
                 bytes_per_s: per_second(packets.bytes),

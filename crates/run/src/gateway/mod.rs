@@ -18,14 +18,13 @@ mod snapshot;
 
 pub(super) use account::GatewayAccount;
 pub use account::{
-    FarmNodeSummary, GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary,
-    WritingSummary,
+    GatewaySummary, SendingSummary, StopSummary, ThrottleSummary, ToldSummary, WaitingSummary, WritingSummary,
 };
 pub(super) use assemble::packet_error;
 pub use assemble::{SystemPart, gateway_placement_on, launch_part, prepare_part, receiving_threads};
 pub use flow_summary::{
-    FarmSummary, FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary,
-    SentSummary, SetSummary,
+    FlowEventSummary, FlowRateSummary, FlowSummary, PacketSourceSummary, PacketSummary, RestartSummary, SentSummary,
+    SetSummary,
 };
 pub(super) use gateways::Gateways;
 #[cfg(test)]

@@ -168,10 +168,10 @@ fn each_thing_that_is_wrong_with_a_packet_has_its_name_in_the_account_and_in_the
         Cause::ImplausibleJump,
     ];
     let once: BTreeMap<&str, u64> = refused.iter().map(|cause| (cause.name(), 1)).collect();
-    assert_eq!(packets.dropped, once);
-    assert_eq!(flow.lost_by_cause, [(Cause::Truncated.name(), 1)].into());
+    assert_eq!(packets.dropped.names(), once);
+    assert_eq!(flow.lost_by_cause.names(), [(Cause::Truncated.name(), 1)].into());
     let lacking: BTreeMap<&str, u64> = LACKING.iter().map(|(_, _, cause)| (cause.name(), 1)).collect();
-    assert_eq!(flow.sets.missing_packets, lacking);
+    assert_eq!(flow.sets.missing_packets.names(), lacking);
     let missing = |id: u32| flow.sources.get(&id.to_string()).map(|source| source.missing);
     assert_eq!([missing(700), missing(701), missing(702), missing(703)], [Some(2), Some(1), Some(1), None]);
     expect_in_files(&summary);

@@ -6,7 +6,6 @@ use ropewalk_config::parse;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Cause, Counter, EventKey, SourceId};
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 
@@ -78,7 +77,7 @@ fn ended(handle: RunHandle) -> RunSummary {
 }
 
 fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
-    summary.fragments.dropped.get(cause.name()).copied().unwrap_or(0)
+    summary.fragments.dropped.get(cause)
 }
 
 /// Nobody knows where the next frame begins: the connection is closed, and the board goes on over another one.
@@ -130,9 +129,9 @@ fn a_datagram_that_the_socket_cut_is_no_fragment() {
     let summary = ended(handle);
     assert_eq!(summary.events.incomplete_emitted, 1, "{summary:#?}");
     assert_eq!(summary.fragments.received, u64::from(2 * EVENTS - 1), "{summary:#?}");
-    let by_name = BTreeMap::from([("truncated", 1)]);
-    assert_eq!(summary.datagrams.lost_by_cause, by_name, "{summary:#?}");
-    assert_eq!(summary.datagrams.lost_by_source, [("2".to_owned(), by_name)].into(), "{summary:#?}");
+    let lost = summary.datagrams.lost_by_cause;
+    assert_eq!(lost.names(), [("truncated", 1)].into(), "{summary:#?}");
+    assert_eq!(summary.datagrams.lost_by_source, [("2".to_owned(), lost)].into(), "{summary:#?}");
 }
 
 /// A board sends whether a run is taken or not: what it lost before is no loss of the run.

@@ -199,7 +199,7 @@ fn a_fragment_that_a_disconnection_cut_may_come_again() {
     one.connect();
     one.send(21..=40);
     let summary = run.end();
-    assert_eq!(summary.fragments.dropped[Cause::CutShort.name()], 1, "what was cut is named: {summary:#?}");
+    assert_eq!(summary.fragments.dropped.get(Cause::CutShort), 1, "what was cut is named: {summary:#?}");
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 40);
 }
 
@@ -217,7 +217,7 @@ fn a_source_that_was_cut_goes_on_with_the_next_event() {
     one.connect();
     one.send(22..=40);
     let summary = run.end();
-    assert_eq!(summary.fragments.dropped[Cause::CutShort.name()], 1, "{summary:#?}");
+    assert_eq!(summary.fragments.dropped.get(Cause::CutShort), 1, "{summary:#?}");
     assert_eq!((summary.events.built, summary.events.incomplete_emitted), (39, 1));
     let held = Held::in_directories(&[&summary.directory]);
     held.expect_keys_up_to(40);

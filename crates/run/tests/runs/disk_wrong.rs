@@ -78,7 +78,7 @@ fn what_somebody_deletes_for_good_is_counted() {
     let summary = run.end();
     assert!(!summary.is_lossless());
     assert_eq!(summary.disk.events_gone, BEFORE, "{summary:#?}");
-    assert_eq!(summary.events.incomplete_dropped_by_cause[Cause::WriteFailed.name()], EVENTS - BEFORE);
+    assert_eq!(summary.events.incomplete_dropped_by_cause.get(Cause::WriteFailed), EVENTS - BEFORE);
 }
 
 /// A disk that does nothing for a while, as one behind a network: back-pressure, and nothing is lost.
@@ -131,7 +131,7 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     run.stop();
     let summary = run.end();
     assert_eq!((summary.events.written, summary.is_lossless()), (BEFORE, false), "{summary:#?}");
-    assert_eq!(summary.events.incomplete_dropped_by_cause[Cause::WriteFailed.name()], EVENTS - BEFORE);
+    assert_eq!(summary.events.incomplete_dropped_by_cause.get(Cause::WriteFailed), EVENTS - BEFORE);
     assert_eq!(summary.disk.events_gone, 0);
     // What is left is recovered where that may be done.
     let saved = TemporaryDirectory::new("saved");

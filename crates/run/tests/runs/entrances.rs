@@ -259,7 +259,7 @@ fn datagrams_are_frames_and_what_is_no_frame_is_named() {
     let summary = Run { handle }.end();
     assert!(summary.is_balanced(), "{summary:#?}");
     assert_eq!((summary.events.written, summary.events.incomplete_emitted), (100, 1), "{summary:#?}");
-    assert_eq!(summary.fragments.dropped.values().sum::<u64>(), 2, "the last one is empty: {summary:#?}");
+    assert_eq!(summary.fragments.dropped.total(), 2, "the last one is empty: {summary:#?}");
 }
 
 /// What a digitiser says: words counted in the first one, a 24-bit event number in the third.
@@ -429,7 +429,7 @@ fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<S
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 300)));
     let summary = Run { handle }.end();
     assert!(summary.is_balanced(), "{summary:#?}");
-    let dropped = summary.fragments.dropped.values().sum::<u64>();
+    let dropped = summary.fragments.dropped.total();
     let complete = summary.events.written - summary.events.incomplete_emitted;
     let anomalies = summary.numbering.get("2").into_iter().flatten();
     let kinds = anomalies.map(|one| format!("{} {} at {}", one.size, one.kind, one.event)).collect();

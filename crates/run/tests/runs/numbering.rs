@@ -85,7 +85,7 @@ fn a_jump_by_a_million_opens_no_event() {
     bad.send_bytes(&jump);
     bad.send(51..=100);
     let summary = run.end();
-    let dropped = summary.fragments.dropped["implausible_jump"];
+    let dropped = summary.fragments.dropped.get(Cause::ImplausibleJump);
     assert_eq!((dropped, summary.events.built), (1, 100), "{summary:#?}");
     assert_eq!(summary.events.assigned, 100, "nobody opened an event a million ahead");
     expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 100);

@@ -135,7 +135,7 @@ fn taken(boards: Boards, astray: impl Fn(u64) -> u64) -> RunSummary {
 }
 
 fn count_of(summary: &RunSummary, cause: Cause) -> u64 {
-    summary.fragments.dropped.get(cause.name()).copied().unwrap_or(0)
+    summary.fragments.dropped.get(cause)
 }
 
 /// Its fragments are in no event, by name, and the others' events are built without it. Over a new connection on which it

@@ -295,7 +295,7 @@ fn a_time_out_that_was_too_long_is_changed_while_the_run_goes_on() {
     wait_for(&control, "further events", |view| assigned(view) > assigned(&crowded) + 1000);
     let account = account(&ask(&control, Command::Stop));
     assert!(account.is_balanced(), "{account:#?}");
-    let missing = &account.flows["hlt"].sets.missing_packets;
+    let missing = account.flows["hlt"].sets.missing_packets.names();
     assert!(missing["timed_out"] > 0 && missing["crowded_out"] > 0, "{missing:?}");
     let told = view(&control).parameters.iter().map(|one| (one.name.clone(), one.text(one.value))).collect::<Vec<_>>();
     let told: Vec<_> = told.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
