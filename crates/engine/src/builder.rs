@@ -3,14 +3,14 @@
 use super::delivery::Delivery;
 use super::event_output::{EventOutput, EventSink};
 use super::filtering::Filtering;
-use super::link::{EndpointTable, Identity, Incoming, MessageReader, Outbox, Refusal, Unsent, received};
+use super::link::{EndpointTable, Identity, Incoming, MessageReader, Outbox, Refusal, push_report, received};
 use super::managers::{Managers, Shutdown, Welcomed};
 use super::storage::OutputRoom;
 use super::{BusyTimer, Drive};
 use crate::pages::NodePage;
 use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
-use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
+use ropewalk_flow::messages::{Message, ReportEntry};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -378,21 +378,11 @@ impl<P: Dispatcher> BuilderDrive<P> {
 
     /// Sends what waits for connections that stand; false where the machine should not be asked for more.
     fn flush(&mut self) -> bool {
-        let Self { outbox, peers, .. } = self;
-        let mut flush = |to: Option<Endpoint>, unsent: &mut VecDeque<Message>| {
-            // Messages without a receiver are not kept: after the reconnection the machine repeats them.
-            let Some(endpoint) = to else { return unsent.clear() };
-            while let Some(message) = unsent.front() {
-                match outbox.send(peers, endpoint, message) {
-                    Ok(()) | Err(Unsent::Closed) => _ = unsent.pop_front(),
-                    Err(Unsent::NoRoom) => break,
-                }
-            }
-        };
-        flush(self.managers.obeyed(), &mut self.unsent);
-        let mut room = self.unsent.len() < UNSENT;
-        for line in &mut self.lines {
-            flush(line.endpoint.filter(|_| line.welcome), &mut line.unsent);
+        let Self { outbox, peers, managers, unsent, lines, .. } = self;
+        outbox.flush(peers, managers.obeyed(), unsent);
+        let mut room = unsent.len() < UNSENT;
+        for line in lines {
+            outbox.flush(peers, line.endpoint.filter(|_| line.welcome), &mut line.unsent);
             room &= line.unsent.len() < UNSENT;
         }
         room
@@ -440,15 +430,8 @@ impl<P: Dispatcher> BuilderDrive<P> {
     }
 
     fn report(&mut self) {
-        let mut batch = Batch::new();
         let mut unsent = std::mem::take(&mut self.unsent);
-        for entry in self.numbers().chain(self.output.measured().flat_map(ReportEntry::measured)) {
-            if batch.is_full() {
-                unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
-            }
-            batch.push(entry);
-        }
-        unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+        push_report(&mut unsent, self.numbers().chain(self.output.measured().flat_map(ReportEntry::measured)));
         self.unsent = unsent;
     }
 }

@@ -5,7 +5,7 @@
 //! whole. Super-fragments are handed on one by one when the payloads of their message have come, cut from the stream
 //! without a copy.
 
-use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
+use ropewalk_flow::messages::{Batch, Fragment, Message, Report, ReportEntry, SuperFragmentEntry};
 use ropewalk_io::{Dispatcher, Endpoint, SendError};
 use ropewalk_memory::{ByteQueue, Payload, Slice, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
@@ -14,6 +14,7 @@ use ropewalk_wire::message::{
     HEADER_BYTES, Header, Kind, MAX_CONTROL_BODY, PROTOCOL_VERSION, RefuseReason, SuperFragmentsEncoder,
     SuperFragmentsView,
 };
+use std::collections::VecDeque;
 
 /// Who sends: what every header says.
 #[derive(Copy, Clone, Debug)]
@@ -86,6 +87,26 @@ impl Outbox {
         Ok(result?)
     }
 
+    /// Sends messages, the first ones first; over a connection that is closed or absent they are lost. False if some have no room.
+    pub(super) fn flush(
+        &mut self,
+        to: &mut impl Dispatcher,
+        endpoint: Option<Endpoint>,
+        unsent: &mut VecDeque<Message>,
+    ) -> bool {
+        let Some(endpoint) = endpoint else {
+            unsent.clear();
+            return true;
+        };
+        while let Some(message) = unsent.front() {
+            if self.send(to, endpoint, message) == Err(Unsent::NoRoom) {
+                return false;
+            }
+            unsent.pop_front();
+        }
+        true
+    }
+
     /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most so many bytes.
     ///
     /// # Errors
@@ -116,6 +137,18 @@ impl Outbox {
         }
         self.staging.write(&self.bytes).ok_or(Unsent::NoRoom)
     }
+}
+
+/// Appends a report to messages, in batches.
+pub(super) fn push_report(unsent: &mut VecDeque<Message>, entries: impl Iterator<Item = ReportEntry>) {
+    let mut batch = Batch::new();
+    for entry in entries {
+        if batch.is_full() {
+            unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
+        }
+        batch.push(entry);
+    }
+    unsent.push_back(Message::Report(Report { entries: batch, last: true }));
 }
 
 /// The account of the receive pool, where there is one, those blocks included that came home by now.

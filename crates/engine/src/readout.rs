@@ -11,7 +11,7 @@ use super::cards::Cards;
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
 use super::front_ends::{Entrance, FrontEnds};
-use super::link::{EndpointTable, Identity, Incoming, Outbox, Peer, Refusal, Unsent, received};
+use super::link::{EndpointTable, Identity, Incoming, Outbox, Peer, Refusal, Unsent, push_report, received};
 use super::managers::{Managers, Shutdown, Welcomed};
 use super::splitting::{Dividing, SplitterLink};
 use super::stream::{ServerReport, StreamServer};
@@ -603,21 +603,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if blocked && !(0..self.answers.len()).all(|index| self.flush_answers(index)) {
             return false;
         }
-        let Some(manager) = self.managers.obeyed() else {
-            // Messages without a receiver are not kept: the next event manager asks again, and builder units are still
-            // answered.
-            self.unsent.clear();
-            return true;
-        };
-        while let Some(message) = self.unsent.front() {
-            match self.outbox.send(&mut self.peers, manager, message) {
-                Ok(()) | Err(Unsent::Closed) => {
-                    self.unsent.pop_front();
-                }
-                Err(Unsent::NoRoom) => return false,
-            }
-        }
-        true
+        // Without an event manager the messages are dropped: a new event manager asks again.
+        self.outbox.flush(&mut self.peers, self.managers.obeyed(), &mut self.unsent)
     }
 
     fn flush_answers(&mut self, index: usize) -> bool {
@@ -664,15 +651,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         let mut unsent = std::mem::take(&mut self.unsent);
         let histograms = are_due.then(|| self.readout.histograms()).into_iter().flatten();
-        let mut batch = Batch::new();
-        for entry in self.numbers(now).chain(histograms) {
-            if batch.is_full() {
-                let full = std::mem::take(&mut batch);
-                unsent.push_back(Message::Report(Report { entries: full, last: false }));
-            }
-            batch.push(entry);
-        }
-        unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+        push_report(&mut unsent, self.numbers(now).chain(histograms));
         self.unsent = unsent;
     }
 
