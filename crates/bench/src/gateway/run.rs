@@ -291,6 +291,8 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
         streams: Streams::everything(),
         heads,
         tap: None,
+        lumisections: None,
+        output: None,
     };
     if setup.architecture == Architecture::ProducerConsumer {
         let (receiving, sending) = halves(config, receiving, sending).map_err(BenchError::wrong)?;

@@ -1,7 +1,7 @@
 //! What a gateway tells of itself while it runs, and what users' histograms of an input queue hold.
 
 use super::GatewayDriveConfig;
-use super::queue::Phase;
+use super::threads::Phase;
 use crate::StorageCounts;
 use crate::pages::NodePage;
 use ropewalk_flow::control::RunPhase;
@@ -44,9 +44,9 @@ pub struct FlowReport {
     turns: usize,
     /// What became of its events.
     pub events: FarmAccount,
-    /// Finished sets that the half that sends had not got when it told of itself.
+    /// Finished sets that the sending half had not got when it reported.
     pub unclaimed: u64,
-    /// Those that it had got, by its own count; 0 where one thread does both.
+    /// The finished sets that the sending half has got, by its own count.
     pub(super) claimed: u64,
 }
 

@@ -38,6 +38,10 @@ pub struct SendingParts<L, S> {
     pub heads: Staging,
     /// Where copies of events are asked for, and whose they are then.
     pub tap: Option<(NodeId, Tap)>,
+    /// The lumisections of all input queues. `None` if the whole run is one lumisection.
+    pub lumisections: Option<LumisectionLine>,
+    /// Decides on events and stores them, in the place of `farm` and `sink`, for a machine that decides itself.
+    pub output: Option<EventOutput>,
 }
 
 /// Who a message is for.
@@ -99,7 +103,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
         let sources: Vec<Vec<_>> = config.machine.flows.iter().map(ids).collect();
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
-        let SendingParts { farm, triggers, readers, sink, streams, heads, tap } = parts;
+        let SendingParts { farm, triggers, readers, sink, streams, heads, tap, lumisections, output } = parts;
         let most_sources = sources.iter().map(Vec::len).max().unwrap_or_default();
         let in_flight = vec![0; streams.names().count()];
         let watching = tap.map(|(unit, tap)| Watching::new(unit, tap, most_sources));
@@ -127,19 +131,9 @@ impl<L: Link, S: Sender> Sending<L, S> {
             sources,
             watching,
             progress: Vec::with_capacity(1024),
-            lumisections: None,
-            output: None,
+            lumisections,
+            output,
         }
-    }
-
-    /// Events are decided here, not by nodes.
-    pub(super) fn set_output(&mut self, output: EventOutput) {
-        self.output = Some(output);
-    }
-
-    /// Its events are in lumisections.
-    pub(super) fn set_lumisections(&mut self, line: LumisectionLine) {
-        self.lumisections = Some(line);
     }
 
     /// When to tell of itself again.

@@ -17,7 +17,7 @@ use crate::worker::{Ending, StatsPage, Worker};
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
-    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
+    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard,
 };
 use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
 use ropewalk_engine::tap::Tap;
@@ -432,8 +432,10 @@ impl Assembly<'_> {
             streams: self.configuration.streams(),
             heads,
             tap,
+            lumisections: self.lumisections.next(),
+            output,
         };
-        let notice = self.turn_on(section.architecture, &name, (config, output), receiving, sending)?;
+        let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
         self.running.queues.push(RunningGateway { name, number, notice, histograms, board, failure: None });
         Ok(())
     }
@@ -471,7 +473,7 @@ impl Assembly<'_> {
         &mut self,
         architecture: Architecture,
         name: &str,
-        (config, output): (GatewayDriveConfig, Option<EventOutput>),
+        config: GatewayDriveConfig,
         receiving: ReceivingParts<R, S>,
         sending: SendingParts<L, S>,
     ) -> Result<Notice<GatewayReport>, RunError>
@@ -480,43 +482,26 @@ impl Assembly<'_> {
         L: Link + Send + 'static,
         S: Sender + Send + 'static,
     {
-        let (now, line) = (MonotonicClock.now(), self.lumisections.next());
+        let drive = GatewayDrive::new(config, receiving, sending);
+        let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+        drive.begin(MonotonicClock.now());
+        let notice = drive.notice();
         match architecture {
             Architecture::RunToCompletion => {
-                let drive = GatewayDrive::new(config, receiving, sending);
-                let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
-                if let Some(line) = line {
-                    drive = drive.with_lumisections(line);
-                }
-                if let Some(output) = output {
-                    drive = drive.with_output(output);
-                }
-                drive.begin(now);
-                let notice = drive.notice();
                 let drive = self.paged(name, drive);
                 self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
-                Ok(notice)
             }
             Architecture::Threads => {
-                let drives = halves(config, receiving, sending);
-                let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
-                if let Some(line) = line {
-                    sending = sending.with_lumisections(line);
-                }
-                if let Some(output) = output {
-                    sending = sending.with_output(output);
-                }
-                sending.begin(now);
-                let notice = receiving.notice();
+                let (receiving, sending) = drive.into_halves();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
                 // What it counts the other half tells.
                 let sending = StatsPage::new(sending, self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![Box::new(receiving)]));
                 self.gateways.push((sender, vec![Box::new(sending)]));
-                Ok(notice)
             }
         }
+        Ok(notice)
     }
 
     /// An input queue with its page.

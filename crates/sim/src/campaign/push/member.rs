@@ -408,6 +408,8 @@ impl Site<'_> {
             streams: Streams::everything(),
             heads,
             tap,
+            lumisections: None,
+            output: None,
         };
         (config, receiving, sending)
     }
