@@ -26,22 +26,10 @@ pub struct Field {
     value: String,
 }
 
-/// It is no field.
+/// Why it is no field, or why there are too many.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum FieldError {
-    /// There is no `=`.
-    #[error("`{0}` is no field: it is NAME=VALUE, such as beam=120GeV")]
-    NoValue(String),
-    /// The name is none.
-    #[error("`{0}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first")]
-    Name(String),
-    /// The value is empty, too long, or no line of text.
-    #[error("the value of `{0}` is one line of 1 to 1024 bytes")]
-    Value(String),
-    /// There are too many.
-    #[error("a run has 64 fields at most")]
-    TooMany,
-}
+#[error("{0}")]
+pub struct FieldError(String);
 
 /// Whether a field may have this name.
 pub fn is_field_name(name: &str) -> bool {
@@ -55,14 +43,17 @@ impl FromStr for Field {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let shown = || text.chars().take(LONGEST_NAME).flat_map(char::escape_default).collect();
-        let (name, value) = text.split_once('=').ok_or_else(|| FieldError::NoValue(shown()))?;
+        let error = |what: &str| {
+            let shown: String = text.chars().take(LONGEST_NAME).flat_map(char::escape_default).collect();
+            FieldError(format!("`{shown}` is no field{what}"))
+        };
+        let (name, value) = text.split_once('=').ok_or_else(|| error(": it is NAME=VALUE, such as beam=120GeV"))?;
         let (name, value) = (name.trim(), value.trim());
         if !is_field_name(name) {
-            return Err(FieldError::Name(shown()));
+            return Err(error("'s name: it has 1 to 32 lower-case letters, digits and `_`, a letter first"));
         }
         if value.is_empty() || value.len() > LONGEST_VALUE || value.chars().any(char::is_control) {
-            return Err(FieldError::Value(name.to_owned()));
+            return Err(FieldError(format!("the value of `{name}` is one line of 1 to 1024 bytes")));
         }
         Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
@@ -72,10 +63,13 @@ impl Fields {
     /// These; where one is said twice, the later value.
     ///
     /// # Errors
-    /// [`FieldError::TooMany`].
+    /// More than 64 fields.
     pub fn new(fields: impl IntoIterator<Item = Field>) -> Result<Self, FieldError> {
         let fields: BTreeMap<_, _> = fields.into_iter().map(|Field { name, value }| (name, value)).collect();
-        if fields.len() > MOST { Err(FieldError::TooMany) } else { Ok(Self(fields)) }
+        if fields.len() > MOST {
+            return Err(FieldError(format!("a run has {MOST} fields at most")));
+        }
+        Ok(Self(fields))
     }
 
     /// These, and those of `others` that are not among them.
@@ -126,18 +120,19 @@ mod tests {
         let said = fields(&["beam = 120 GeV e+", "target=a=b", "beam=60 GeV"]);
         assert_eq!(said.to_string(), "beam=60 GeV, target=a=b");
         for (wrong, error) in [
-            ("beam", FieldError::NoValue("beam".into())),
-            ("Beam=1", FieldError::Name("Beam=1".into())),
-            ("=1", FieldError::Name("=1".into())),
-            ("1st=1", FieldError::Name("1st=1".into())),
-            ("beam= ", FieldError::Value("beam".into())),
-            ("beam=a\nb", FieldError::Value("beam".into())),
+            ("beam", "`beam` is no field: it is NAME=VALUE"),
+            ("Beam=1", "`Beam=1` is no field's name"),
+            ("=1", "`=1` is no field's name"),
+            ("1st=1", "`1st=1` is no field's name"),
+            ("beam= ", "the value of `beam`"),
+            ("beam=a\nb", "the value of `beam`"),
         ] {
-            assert_eq!(wrong.parse::<Field>(), Err(error), "{wrong:?}");
+            let said = wrong.parse::<Field>().expect_err("it is none").to_string();
+            assert!(said.starts_with(error), "{wrong:?}: {said}");
         }
         assert!(format!("beam={}", "x".repeat(1025)).parse::<Field>().is_err());
         let many = (0..65).map(|number| format!("a{number}=1").parse().expect("a field"));
-        assert_eq!(Fields::new(many), Err(FieldError::TooMany));
+        assert!(Fields::new(many).is_err());
     }
 
     #[test]

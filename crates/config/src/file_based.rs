@@ -3,6 +3,7 @@
 use super::filter::{StreamSection, TriggerChoice, triggers};
 use super::model::Configuration;
 use super::parse::Faults;
+use super::run::{check_room, room};
 use super::source::{FormatName, SourceSection};
 use crate::quantity::{Bytes, Time};
 use ropewalk_engine::RoomLimits;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 /// Builder units write files of events instead of run files, and filter units take them (`docs/file-based.md`).
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct FileBasedSection {
     /// Directory for the directories of the runs (`run000001`), best in memory (`"/dev/shm"`). Without it: `output`.
     /// With several builder units each has a directory of its own name below it. A directory that contains files of
@@ -24,17 +25,13 @@ pub struct FileBasedSection {
     pub directory: Option<PathBuf>,
     /// Version of the event headers: 3, 4 or 5. An event number of more than 32 bits fits only into version 4; with
     /// another version the event is dropped as `write_failed`. An event of 4 GiB or more is dropped as `too_large`.
-    #[serde(default = "frd_version")]
     pub frd_version: u32,
     /// A file is closed after this many events.
-    #[serde(default = "file_events")]
     pub file_events: u32,
     /// A file is closed at this size. The events of a file stay in the memory that received them until the file is
     /// closed. This holds for at most 12 files.
-    #[serde(default = "file_bytes")]
     pub file_bytes: Bytes,
     /// A file is closed after this time.
-    #[serde(default = "file_time")]
     pub file_time: Time,
     /// With less free space than this in the file system of the directory the run waits. It continues when filter units
     /// have made room. Without it the run waits when no space is left.
@@ -44,11 +41,9 @@ pub struct FileBasedSection {
     /// Number of filter units that the run starts for the files of each builder unit. The run also starts a broker, and
     /// starts filter units again when they end. It ends when they have decided on all events. With 0, start them
     /// yourself: `ropewalk filter-files`.
-    #[serde(default)]
     pub units: u32,
     /// Built-in triggers, as those of a `[filter]`; an event that passes one is accepted. Without any, and without
     /// `library`, every event is accepted.
-    #[serde(default)]
     pub triggers: Vec<TriggerChoice>,
     /// What earlier versions called them.
     #[schemars(skip)]
@@ -57,46 +52,36 @@ pub struct FileBasedSection {
     /// process that can do nothing else. It is tested before the run.
     pub library: Option<PathBuf>,
     /// Text that is passed to the library.
-    #[serde(default)]
     pub configuration: String,
     /// Memory that the library's process may take, at least 1 MiB.
-    #[serde(default = "memory")]
     pub memory: Bytes,
     /// How long a filter unit may take for a file. After that the unit is ended, and another unit gets the file.
-    #[serde(default = "timeout")]
     pub timeout: Time,
     /// Number of filter units that may end while they work on a file. Then the file is set aside in `error/`, and the
     /// status is 3.
-    #[serde(default = "tries")]
     pub tries: u16,
 }
 
-const fn frd_version() -> u32 {
-    FileBasedSection::FRD_VERSION
-}
-
-const fn file_events() -> u32 {
-    100
-}
-
-const fn file_bytes() -> Bytes {
-    Bytes(16 << 20)
-}
-
-const fn file_time() -> Time {
-    Time(Duration::from_secs(1))
-}
-
-const fn memory() -> Bytes {
-    FileBasedSection::MEMORY
-}
-
-const fn timeout() -> Time {
-    FileBasedSection::TIMEOUT
-}
-
-const fn tries() -> u16 {
-    FileBasedSection::TRIES
+impl Default for FileBasedSection {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            frd_version: Self::FRD_VERSION,
+            file_events: 100,
+            file_bytes: Bytes(16 << 20),
+            file_time: Time(Duration::from_secs(1)),
+            least_free: None,
+            resume_free: None,
+            units: 0,
+            triggers: Vec::new(),
+            filter: None,
+            library: None,
+            configuration: String::new(),
+            memory: Self::MEMORY,
+            timeout: Self::TIMEOUT,
+            tries: Self::TRIES,
+        }
+    }
 }
 
 impl FileBasedSection {
@@ -114,10 +99,9 @@ impl FileBasedSection {
         written_version(self.frd_version)
     }
 
-    /// How full the file system may become, where anything is said of it.
+    /// When a run waits for room in the directory, and when it continues. `None` if it never waits.
     pub fn room(&self) -> Option<RoomLimits> {
-        let least = self.least_free?.0;
-        Some(RoomLimits { least, resume: self.resume_free.map_or(least + least / 10, |resume| resume.0) })
+        room(self.least_free, self.resume_free)
     }
 }
 
@@ -205,13 +189,7 @@ pub(super) fn check(configuration: &Configuration, faults: &mut Faults) {
             faults.add(format!("source[{index}].format"), message);
         }
     }
-    match (section.least_free, section.resume_free) {
-        (None, Some(_)) => faults.add(key("resume_free"), "it goes with least_free: with less room the run waits"),
-        (Some(least), Some(resume)) if resume.0 < least.0 => {
-            faults.add(key("resume_free"), "the run would wait again at once: let it be at least least_free")
-        }
-        _ => {}
-    }
+    check_room("file_based", section.least_free, section.resume_free, faults);
 }
 
 /// The events of gateways are decided once, and known by their numbers.

@@ -24,51 +24,60 @@ use std::time::Duration;
 /// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`). Nodes of a farm
 /// behind gateways decide by `triggers` alone; without a farm gateways decide as builder units do.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
     /// [Built-in triggers](configuration.md#triggers-that-are-built-in). The first in the list sets trigger 0, and so
     /// on, up to 128. An event that passes one of them is accepted.
-    #[serde(default)]
     pub triggers: Vec<TriggerChoice>,
     /// Shared library with a filter in C (`bindings/c/ropewalk_filter.h`).
     pub library: Option<PathBuf>,
     /// Program with its arguments, in any language, that takes events over shared memory.
     pub program: Option<Vec<String>>,
     /// Text that is passed to the library or program when it begins.
-    #[serde(default)]
     pub configuration: String,
     /// [Filter nodes](filters.md#on-other-machines) on which the filter units run, each in turn, such as
     /// `["filter1:9500"]`. Without any, filter units run beside the builder unit or gateway.
-    #[serde(default)]
     pub nodes: Vec<String>,
     /// Memory of a filter node for the events that it has. For all builder units together it must be more than the
     /// longest event times `events`.
-    #[serde(default = "node_memory")]
     pub node_memory: Bytes,
     /// The library runs in the thread of the builder unit or gateway. This is the fastest way, but the library can then do any
     /// harm. Otherwise it runs in separate processes that can only read events.
-    #[serde(default)]
     pub trusted: bool,
     /// Number of filter units (processes) of each builder unit, or of each input queue of a gateway, 1 to 256.
-    #[serde(default = "units")]
     pub units: u16,
     /// Number of events that a filter unit has at once, 1 to 4096.
-    #[serde(default = "events")]
     pub events: u32,
     /// How long a filter unit may take for an event, at least 1 ms and at most a quarter of `timeouts.drain`. At its
     /// end a run waits for half of `timeouts.drain`; events without a decision are then set aside.
-    #[serde(default = "timeout")]
     pub timeout: Time,
     /// Memory that a filter process may take besides what it shares, at least 1 MiB.
-    #[serde(default = "memory")]
     pub memory: Bytes,
     /// Pause before another process is started.
-    #[serde(default = "restart_delay")]
     pub restart_delay: Time,
     /// Number of processes of a filter unit that are started again within a minute, 1 to 1000. With one more the filter
     /// unit is given up.
-    #[serde(default = "restarts")]
     pub restarts: u32,
+}
+
+impl Default for FilterSection {
+    fn default() -> Self {
+        Self {
+            triggers: Vec::new(),
+            library: None,
+            program: None,
+            configuration: String::new(),
+            nodes: Vec::new(),
+            node_memory: Bytes(1 << 30),
+            trusted: false,
+            units: 1,
+            events: 256,
+            timeout: Time(Duration::from_secs(1)),
+            memory: Bytes(1 << 30),
+            restart_delay: Time(Duration::from_millis(100)),
+            restarts: 30,
+        }
+    }
 }
 
 /// A built-in trigger.
@@ -174,34 +183,6 @@ fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Comp
 
 const fn nothing() -> Bytes {
     Bytes(0)
-}
-
-const fn units() -> u16 {
-    1
-}
-
-const fn events() -> u32 {
-    256
-}
-
-const fn timeout() -> Time {
-    Time(Duration::from_secs(1))
-}
-
-const fn memory() -> Bytes {
-    Bytes(1 << 30)
-}
-
-const fn node_memory() -> Bytes {
-    Bytes(1 << 30)
-}
-
-const fn restart_delay() -> Time {
-    Time(Duration::from_millis(100))
-}
-
-const fn restarts() -> u32 {
-    30
 }
 
 const fn prescale() -> u32 {

@@ -351,15 +351,7 @@ impl StorageSection {
         if self.compress_threads.get() > MOST_COMPRESS_THREADS {
             faults.add("storage.compress_threads", "1 to 16 threads for each compressed stream");
         }
-        match (self.least_free, self.resume_free) {
-            (None, Some(_)) => {
-                faults.add("storage.resume_free", "it goes with least_free: with less room the run waits")
-            }
-            (Some(least), Some(resume)) if resume.0 < least.0 => {
-                faults.add("storage.resume_free", "the run would wait again at once: let it be at least least_free")
-            }
-            _ => {}
-        }
+        check_room("storage", self.least_free, self.resume_free, faults);
     }
 
     /// With less free bytes than this on one of its disks no run starts.
@@ -372,12 +364,27 @@ impl StorageSection {
         self.least_free.map_or(0, |least| least.0)
     }
 
-    /// How full a disk may become, where anything is said of it.
+    /// When a run waits for room, and when it continues. `None` if it never waits.
     pub fn room(&self) -> Option<RoomLimits> {
-        let least = self.least_free?.0;
-        // A tenth more, so that it does not stop and go on with every file that is deleted.
-        Some(RoomLimits { least, resume: self.resume_free.map_or(least + least / 10, |resume| resume.0) })
+        room(self.least_free, self.resume_free)
     }
+}
+
+/// When a run waits for room, and when it goes on: with a tenth more where that is not given.
+pub(super) fn room(least: Option<Bytes>, resume: Option<Bytes>) -> Option<RoomLimits> {
+    let least = least?.0;
+    Some(RoomLimits { least, resume: resume.map_or(least + least / 10, |resume| resume.0) })
+}
+
+pub(super) fn check_room(section: &str, least: Option<Bytes>, resume: Option<Bytes>, faults: &mut Faults) {
+    let wrong = match (least, resume) {
+        (None, Some(_)) => "it goes with least_free: with less room the run waits",
+        (Some(least), Some(resume)) if resume.0 < least.0 => {
+            "the run would wait again at once: let it be at least least_free"
+        }
+        _ => return,
+    };
+    faults.add(format!("{section}.resume_free"), wrong);
 }
 
 /// The default, for the schema.
