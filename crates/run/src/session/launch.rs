@@ -13,7 +13,7 @@ use ropewalk_config::fields::Fields;
 use ropewalk_config::{Configuration, Differences, TimeoutSection, Written};
 use ropewalk_flow::control::operation::{AfterRun, TaskLimits};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Sets up one run after the other. Called on a thread of its own.
@@ -52,11 +52,11 @@ pub struct RunSettings {
     pub timeouts: TimeoutSection,
     /// Fields that a run must be given at its start.
     pub required_fields: Vec<String>,
-    restarts: RestartRules,
-    masks: MaskRules,
-    parameters: Parameters,
+    pub(super) restarts: RestartRules,
+    pub(super) masks: MaskRules,
+    pub(super) parameters: Parameters,
     /// The whole configuration.
-    written: Written,
+    pub(super) written: Written,
 }
 
 impl RunSettings {
@@ -110,45 +110,20 @@ pub struct SessionConfig {
     pub fields: Fields,
 }
 
-/// What a configuration says of how its runs are conducted.
+/// What a configuration says of its runs, and what the session makes of that.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
-    /// When a run ends by itself.
-    pub(super) limits: RunLimits,
-    /// What follows then.
+    pub(super) settings: RunSettings,
+    /// What follows a run.
     pub(super) after_run: AfterRun,
-    /// How long each step may take.
+    /// How long tasks may take.
     pub(super) tasks: TaskLimits,
-    /// An operator who gives no sign for this time loses the controls.
-    pub(super) silence: Duration,
-    /// How long nodes may take to report the outcome of an order.
-    pub(super) answering: Duration,
-    /// Fields that a run must be given at its start.
-    pub(super) required_fields: Vec<String>,
-    /// What to do if a source restarts its numbering.
-    pub(super) restarts: RestartRules,
-    /// Which sources operators can mask.
-    pub(super) masks: MaskRules,
-    /// Parameters that operators can change during a run.
-    pub(super) parameters: Parameters,
-    /// The configuration, as it is kept with each run.
-    pub(super) text: Arc<str>,
 }
 
 impl Rules {
     pub(super) fn of(settings: RunSettings, session: &SessionConfig) -> Self {
-        Self {
-            limits: settings.limits,
-            after_run: settings.then.unwrap_or(session.after_run),
-            tasks: session.patience.limits(&settings.timeouts),
-            silence: settings.timeouts.operator.0,
-            answering: settings.timeouts.manager.0,
-            required_fields: settings.required_fields,
-            restarts: settings.restarts,
-            masks: settings.masks,
-            parameters: settings.parameters,
-            text: settings.written.text().into(),
-        }
+        let after_run = settings.then.unwrap_or(session.after_run);
+        Self { after_run, tasks: session.patience.limits(&settings.timeouts), settings }
     }
 }
 

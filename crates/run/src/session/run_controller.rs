@@ -140,20 +140,20 @@ impl RunController {
         let (bring, brought) = channel();
         let view = SessionView::new(clock.utc());
         let rules = Rules::of(launch.settings(), &config);
-        shared.journal(|journal| journal.set_level(log_level(&rules.parameters)));
+        shared.journal(|journal| journal.set_level(log_level(&rules.settings.parameters)));
         let view = SessionView {
-            required_fields: rules.required_fields.clone().into(),
-            parameters: rules.parameters.all().into(),
-            configuration: Arc::clone(&rules.text),
+            required_fields: rules.settings.required_fields.clone().into(),
+            parameters: rules.settings.parameters.all().into(),
+            configuration: rules.settings.written.text().into(),
             ..view
         };
         Self {
             launch,
             operation: Operation::new(rules.tasks),
-            rota: Rota::new(rules.silence),
-            masks: Masks::new(rules.masks.clone()),
+            rota: Rota::new(rules.settings.timeouts.operator.0),
+            masks: Masks::new(rules.settings.masks.clone()),
             restarts: Restarts::new(),
-            parameters: rules.parameters.clone(),
+            parameters: rules.settings.parameters.clone(),
             config,
             rules,
             reads_again: false,
@@ -252,7 +252,7 @@ impl RunController {
         match may_begin.and_then(|()| self.turn_masks(&request, &by)) {
             Ok(()) => {
                 // A readout unit that knows of it reports it with its next report.
-                let patience = self.rules.answering + 2 * report_interval(&self.parameters);
+                let patience = self.rules.settings.timeouts.manager.0 + 2 * report_interval(&self.parameters);
                 self.restarts.begin(request.sources, by, self.clock.now().after(patience), reply);
             }
             Err(refusal) => reply(Err(refusal)),
@@ -311,7 +311,7 @@ impl RunController {
         let would_start = command == Command::Start && self.operation.state() == OperationState::Configured;
         if would_start {
             let fields = fields.or(&self.config.fields);
-            let missing = fields.missing(&self.rules.required_fields);
+            let missing = fields.missing(&self.rules.settings.required_fields);
             if !missing.is_empty() {
                 let (why, state) = (Fields::refusal(&missing), self.operation.state());
                 self.trouble(format!("start, by {by}, is refused: {why}"));
@@ -405,7 +405,7 @@ impl RunController {
         };
         let news = handle.take_news();
         let refusal = handle.refusal().cloned();
-        let is_to_end = self.watch.is_over(&self.rules.limits, handle, &self.view.snapshot);
+        let is_to_end = self.watch.is_over(&self.rules.settings.limits, handle, &self.view.snapshot);
         let done = match self.doing {
             Some((number, Task::Begin)) if phase.is_running() => Some(number),
             Some((number, Task::Pause)) if is_paused => Some(number),
@@ -439,17 +439,17 @@ impl RunController {
 
     /// A source may have restarted its numbering, and its position is unknown.
     fn look_for_restarts(&mut self, now: Instant) {
-        let restarts = self.recounts.news(&self.view.snapshot, &self.rules.restarts);
+        let restarts = self.recounts.news(&self.view.snapshot, &self.rules.settings.restarts);
         if restarts.is_empty() {
             return;
         }
-        let done = match self.rules.restarts.choice {
+        let done = match self.rules.settings.restarts.choice {
             RestartChoice::Flag => "",
             RestartChoice::Pause => "; the run is paused, as `on_restart` says",
             RestartChoice::Stop => "; the run stops, as `on_restart` says",
         };
         restarts.into_iter().for_each(|text| self.tell(EntryKind::Incident, text + done));
-        match self.rules.restarts.choice {
+        match self.rules.settings.restarts.choice {
             RestartChoice::Flag => {}
             RestartChoice::Pause => self.operation.pause_by_itself(now),
             RestartChoice::Stop => self.operation.stop_by_itself(now, self.rules.after_run),
@@ -508,7 +508,7 @@ impl RunController {
 
     /// The last event of the run that begins, where it is known.
     fn last(&self) -> Option<EventKey> {
-        self.rules.limits.events.map(|events| FIRST.plus(events.max(1) - 1))
+        self.rules.settings.limits.events.map(|events| FIRST.plus(events.max(1) - 1))
     }
 
     /// Has what the run begins with written, on a disk that may take its time.
@@ -636,13 +636,13 @@ impl RunController {
         }
         self.rules = Rules::of(self.launch.settings(), &self.config);
         self.operation.set_limits(self.rules.tasks);
-        self.rota.set_silence(self.rules.silence);
-        self.masks.follow(self.rules.masks.clone());
-        self.parameters.follow(&self.rules.parameters);
+        self.rota.set_silence(self.rules.settings.timeouts.operator.0);
+        self.masks.follow(self.rules.settings.masks.clone());
+        self.parameters.follow(&self.rules.settings.parameters);
         self.view.masked = Arc::new(self.masks.masked().clone());
-        self.view.required_fields = self.rules.required_fields.clone().into();
+        self.view.required_fields = self.rules.settings.required_fields.clone().into();
         self.show_parameters();
-        self.view.configuration = Arc::clone(&self.rules.text);
+        self.view.configuration = self.rules.settings.written.text().into();
     }
 
     fn launched(&mut self, number: TaskNumber, launched: Result<Box<RunHandle>, RunError>) {
