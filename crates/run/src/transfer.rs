@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +98,7 @@ struct Shared {
     /// The run is over: what is left is tried once more.
     is_ending: AtomicBool,
     /// Nothing more is begun, and what is under way is ended.
-    is_halted: Arc<AtomicBool>,
+    is_halted: AtomicBool,
 }
 
 impl TransferService {
@@ -141,15 +141,13 @@ impl Drop for TransferService {
 struct Ended {
     file: PathBuf,
     /// Its bytes, and whether it was deleted.
-    result: Result<(u64, bool), Failure>,
+    result: Result<(u64, bool), String>,
 }
 
 /// The thread's state.
 struct Service {
-    order: Arc<Order>,
-    places: Places,
+    config: Arc<TransferConfig>,
     queue: Queue,
-    timeout: Duration,
     ended: (Sender<Ended>, Receiver<Ended>),
     threads: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
@@ -157,17 +155,8 @@ struct Service {
 
 impl Service {
     fn new(config: TransferConfig, shared: Arc<Shared>) -> Self {
-        let TransferConfig { command, checksum, delete, timeout, at_once, places, writers } = config;
-        let order = Order { command, checksum, delete, timeout, is_halted: Arc::clone(&shared.is_halted) };
-        Self {
-            order: Arc::new(order),
-            places: Places::new(places, writers),
-            queue: Queue::new(at_once),
-            timeout,
-            ended: channel(),
-            threads: Vec::new(),
-            shared,
-        }
+        let queue = Queue::new(config.at_once);
+        Self { config: Arc::new(config), queue, ended: channel(), threads: Vec::new(), shared }
     }
 
     fn run(mut self) {
@@ -181,7 +170,7 @@ impl Service {
             }
             if is_ending {
                 self.queue.try_everything_once_more();
-                until = Some(std::time::Instant::now() + self.timeout);
+                until = Some(std::time::Instant::now() + self.config.timeout);
             }
             self.turn();
             if until.is_some_and(|until| self.queue.is_tried() || std::time::Instant::now() >= until) {
@@ -200,7 +189,7 @@ impl Service {
 
     /// Notes files that were closed since the last look, and forgets removed ones.
     fn look(&mut self) {
-        self.queue.found(self.places.list());
+        self.queue.found(self.config.closed_files());
         self.tell(|summary, left| summary.left = left);
     }
 
@@ -208,10 +197,10 @@ impl Service {
     fn turn(&mut self) {
         self.take_ends();
         while let Some(file) = self.queue.next(MonotonicClock.now()) {
-            let (order, sender) = (Arc::clone(&self.order), self.ended.0.clone());
+            let (config, shared, sender) = (Arc::clone(&self.config), Arc::clone(&self.shared), self.ended.0.clone());
             let name = format!("{THREAD}.{}", self.threads.len());
             let work = move || {
-                let result = transfer(&order, &file);
+                let result = config.transfer(&file, &shared.is_halted);
                 // If the service has ended, the result is not needed.
                 let _ = sender.send(Ended { file: file.path, result });
             };
@@ -253,22 +242,6 @@ impl Service {
         let mut summary = self.shared.summary.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut summary, self.queue.len() as u64);
     }
-}
-
-/// Transfers a file; returns its bytes and whether it was deleted.
-fn transfer(order: &Order, file: &Found) -> Result<(u64, bool), Failure> {
-    let (checksum, bytes) = checksum(&file.path).map_err(Failure::File)?;
-    let told = order.carry_out(file)?;
-    if told != checksum {
-        return Err(Failure::WrongChecksum { here: checksum, there: told });
-    }
-    confirmed(&file.path, checksum, order.delete).map_err(Failure::File)?;
-    Ok((bytes, order.delete))
-}
-
-/// The file is safe elsewhere.
-fn confirmed(path: &Path, checksum: u32, is_deleted: bool) -> std::io::Result<()> {
-    if is_deleted { delete(path) } else { mark(path, checksum) }
 }
 
 /// The pause behind the first failure of a file; each further one doubles it.
@@ -361,79 +334,80 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Lines are cut after this many bytes.
 const LINE_BYTES: u64 = 4096;
 
-/// Why a file was not transferred.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    /// The run file, or a file beside it.
-    #[error("the run file cannot be read, marked or deleted: {0}")]
-    File(io::Error),
-    /// The command cannot be started.
-    #[error("`{program}` cannot be started: {error}; see `command` of [storage.transfer]")]
-    Start { program: String, error: io::Error },
-    /// The command says that it failed.
-    #[error("`{program}` ended with {status}: {said}")]
-    Status { program: String, status: ExitStatus, said: String },
-    /// It took too long.
-    #[error("`{program}` was ended: it took longer than {timeout:?}; see `timeout` of [storage.transfer]")]
-    TimedOut { program: String, timeout: Duration },
-    /// The run is over.
-    #[error("`{program}` was ended with the run")]
-    Halted { program: String },
-    /// What it said last is no checksum.
-    #[error(
-        "the last line of `{program}` is `{said}`: it should begin with the file's CRC-32C in eight hexadecimal digits"
-    )]
-    NoChecksum { program: String, said: String },
-    /// Something else has arrived.
-    #[error("the file has the checksum {here:08x}, and what has arrived {there:08x}")]
-    WrongChecksum { here: u32, there: u32 },
-}
+impl TransferConfig {
+    /// Transfers a file; returns its bytes and whether it was deleted, or why it was not transferred.
+    fn transfer(&self, file: &Found, is_halted: &AtomicBool) -> Result<(u64, bool), String> {
+        let of_file = |error: io::Error| format!("the run file cannot be read, marked or deleted: {error}");
+        let (here, bytes) = checksum(&file.path).map_err(of_file)?;
+        let there = self.carry_out(file, is_halted)?;
+        if there != here {
+            return Err(format!("the file has the checksum {here:08x}, and what has arrived {there:08x}"));
+        }
+        // It is safe elsewhere.
+        if self.delete { delete(&file.path) } else { mark(&file.path, here) }.map_err(of_file)?;
+        Ok((bytes, self.delete))
+    }
 
-/// What is done for each file.
-#[derive(Debug)]
-struct Order {
-    command: Vec<String>,
-    checksum: Option<Vec<String>>,
-    delete: bool,
-    timeout: Duration,
-    /// What runs is to be ended.
-    is_halted: Arc<AtomicBool>,
-}
-
-impl Order {
     /// Runs the command, and the one that tells the checksum where it is another one; returns the checksum.
-    fn carry_out(&self, file: &Found) -> Result<u32, Failure> {
-        let mut said = self.run(&self.command, file)?;
+    fn carry_out(&self, file: &Found, is_halted: &AtomicBool) -> Result<u32, String> {
+        let mut said = self.run(&self.command, file, is_halted)?;
         let mut teller = &self.command;
         if let Some(checksum) = &self.checksum {
-            (said, teller) = (self.run(checksum, file)?, checksum);
+            (said, teller) = (self.run(checksum, file, is_halted)?, checksum);
         }
-        read_checksum(&said).ok_or_else(|| Failure::NoChecksum { program: program_of(teller), said })
+        read_checksum(&said).ok_or_else(|| {
+            format!(
+                "the last line of `{}` is `{said}`: it should begin with the file's CRC-32C in eight hexadecimal digits",
+                program_of(teller)
+            )
+        })
     }
 
     /// Runs a command; returns the last line that it wrote.
-    fn run(&self, words: &[String], file: &Found) -> Result<String, Failure> {
-        let program = program_of(words);
-        let words: Vec<_> =
-            words.iter().take(1).cloned().chain(words.iter().skip(1).map(|word| filled(word, file))).collect();
+    fn run(&self, words: &[String], file: &Found, is_halted: &AtomicBool) -> Result<String, String> {
+        let (program, timeout) = (program_of(words), self.timeout);
+        let filled = words.iter().skip(1).map(|word| filled(word, file));
+        let words: Vec<_> = words.iter().take(1).cloned().chain(filled).collect();
         let mut command = user_command::of_words(words.iter().map(String::as_str));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => return Err(Failure::Start { program, error }),
-        };
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child
+            .map_err(|error| format!("`{program}` cannot be started: {error}; see `command` of [storage.transfer]"))?;
         let said = [child.stdout.take().map(last_line), child.stderr.take().map(last_line)];
-        let ended = user_command::wait(&mut child, self.timeout, &self.is_halted);
+        let ended = user_command::wait(&mut child, timeout, is_halted);
         let [out, errors] =
             said.map(|line| line.and_then(|line| line.recv_timeout(LAST_WORDS).ok()).unwrap_or_default());
         match ended {
             Some(status) if status.success() => Ok(out),
             Some(status) => {
-                Err(Failure::Status { program, status, said: if errors.is_empty() { out } else { errors } })
+                Err(format!("`{program}` ended with {status}: {}", if errors.is_empty() { out } else { errors }))
             }
-            None if self.is_halted.load(Ordering::Acquire) => Err(Failure::Halted { program }),
-            None => Err(Failure::TimedOut { program, timeout: self.timeout }),
+            None if is_halted.load(Ordering::Acquire) => Err(format!("`{program}` was ended with the run")),
+            None => Err(format!(
+                "`{program}` was ended: it took longer than {timeout:?}; see `timeout` of [storage.transfer]"
+            )),
         }
+    }
+
+    /// The closed run files of these writers, of any run, that are not known to be safe elsewhere. A directory that cannot be
+    /// read has none.
+    fn closed_files(&self) -> Vec<Found> {
+        let mut directories = Vec::new();
+        for (output, hand_over) in &self.places {
+            match hand_over {
+                // One that is named from the root stays what it is.
+                Some(place) => directories.push(output.join(place)),
+                None => directories.extend(entries(output).filter(|path| path.is_dir())),
+            }
+        }
+        directories.sort();
+        directories.dedup();
+        directories.iter().flat_map(|directory| entries(directory)).filter_map(|path| self.found(path)).collect()
+    }
+
+    fn found(&self, path: PathBuf) -> Option<Found> {
+        let name: SegmentName = path.file_name()?.to_str()?.parse().ok()?;
+        let is_wanted = self.writers.contains(&name.writer) && !is_transferred(&path);
+        is_wanted.then_some(Found { path, run: name.run.0 })
     }
 }
 
@@ -484,42 +458,6 @@ struct Found {
     path: PathBuf,
     /// The number of its run.
     run: u32,
-}
-
-/// Where they may lie.
-#[derive(Debug)]
-struct Places {
-    /// Where run directories are, and where closed files are moved from there.
-    outputs: Vec<(PathBuf, Option<PathBuf>)>,
-    writers: Vec<NodeId>,
-}
-
-impl Places {
-    const fn new(outputs: Vec<(PathBuf, Option<PathBuf>)>, writers: Vec<NodeId>) -> Self {
-        Self { outputs, writers }
-    }
-
-    /// The closed run files of these writers, of any run, that are not known to be safe elsewhere. A directory that cannot be
-    /// read has none.
-    fn list(&self) -> Vec<Found> {
-        let mut directories = Vec::new();
-        for (output, hand_over) in &self.outputs {
-            match hand_over {
-                // One that is named from the root stays what it is.
-                Some(place) => directories.push(output.join(place)),
-                None => directories.extend(entries(output).filter(|path| path.is_dir())),
-            }
-        }
-        directories.sort();
-        directories.dedup();
-        directories.iter().flat_map(|directory| entries(directory)).filter_map(|path| self.found(path)).collect()
-    }
-
-    fn found(&self, path: PathBuf) -> Option<Found> {
-        let name: SegmentName = path.file_name()?.to_str()?.parse().ok()?;
-        let is_wanted = self.writers.contains(&name.writer) && !is_transferred(&path);
-        is_wanted.then_some(Found { path, run: name.run.0 })
-    }
 }
 
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
