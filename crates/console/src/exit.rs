@@ -93,7 +93,7 @@ impl From<StreamRunError> for Failure {
         let text = error.to_string();
         match error {
             StreamRunError::File(error) => error.into(),
-            StreamRunError::Refused { .. } | StreamRunError::Unfit(_) => Self::Usage(text),
+            StreamRunError::Unfit(_) => Self::Usage(text),
             _ => Self::Environment(text),
         }
     }

@@ -11,7 +11,7 @@ use ropewalk_run::monitoring::{Histograms, MergeError, merge};
 pub(crate) fn histograms(options: &HistogramsOptions) -> Result<u8, Failure> {
     let sum = match merge(&options.directories) {
         Ok(sum) => sum,
-        Err(error @ (MergeError::Malformed { .. } | MergeError::Shapes { .. } | MergeError::SeveralRuns { .. })) => {
+        Err(error @ MergeError::Unfit { .. }) => {
             tell!("error: {error}");
             return Ok(exit::UNBALANCED);
         }

@@ -45,28 +45,15 @@ use std::time::Duration;
 /// Why a run could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An address cannot be used.
-    #[error("{name}: {source}")]
-    Endpoint {
-        /// Which node.
-        name: String,
-        /// What the endpoint said.
-        source: EndpointError,
-    },
     /// Memory could not be had.
     #[error(transparent)]
     Memory(#[from] PoolError),
     /// A thread cannot run where the configuration wants it.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// A directory, a file or a thread could not be had.
-    #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// An address, a directory, a file or a thread could not be had.
+    #[error("{0}")]
+    System(String),
     /// Another node does not take this one in.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -77,12 +64,12 @@ pub enum RunError {
 
 pub(super) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RunError {
     let what = what.into();
-    move |source| RunError::System { what, source }
+    move |error| RunError::System(format!("{what}: {error}"))
 }
 
 pub(super) fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
     let name = name.to_owned();
-    move |source| RunError::Endpoint { name, source }
+    move |error| RunError::System(format!("{name}: {error}"))
 }
 
 /// What every node of this process shares.

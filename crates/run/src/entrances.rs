@@ -494,7 +494,7 @@ fn emulated(source: &SourceSection, emulate: &Emulate) -> SourceFeed {
 }
 
 fn recorded(path: &Path) -> Result<SourceFeed, RunError> {
-    let bytes = std::fs::read(path).map_err(|source| RunError::System { what: path.display().to_string(), source })?;
+    let bytes = std::fs::read(path).map_err(system(path.display().to_string()))?;
     let split = fed::split_file(&bytes);
     if !split.gap.is_empty() {
         let (gap, path) = (split.gap, path.display());

@@ -350,34 +350,13 @@ pub enum MergeError {
         /// Where they were looked for.
         places: String,
     },
-    /// A file with the name of such a document and other content.
-    #[error("{}: not what a builder unit writes of a filter: {why}; remove it, or name it otherwise", path.display())]
-    Malformed {
+    /// The content of a file does not fit its name, or the other files.
+    #[error("{}: {why}", path.display())]
+    Unfit {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, and what to do.
         why: String,
-    },
-    /// Documents of different runs.
-    #[error("{}: of run {found}, and others are of run {expected}; name the directories of one run", path.display())]
-    SeveralRuns {
-        /// A document of another run.
-        path: PathBuf,
-        /// Its run.
-        found: u32,
-        /// The run of the others.
-        expected: u32,
-    },
-    /// A histogram that is not the same everywhere.
-    #[error(
-        "{}: histogram `{name}` has other bins here than in other documents of the run; give it another name where it is another one",
-        path.display()
-    )]
-    Shapes {
-        /// The document.
-        path: PathBuf,
-        /// The histogram.
-        name: String,
     },
 }
 
@@ -402,7 +381,9 @@ pub fn merge(directories: &[PathBuf]) -> Result<Histograms, MergeError> {
         let document = read(&path)?;
         let expected = *run.get_or_insert(document.run);
         if document.run != expected {
-            return Err(MergeError::SeveralRuns { path, found: document.run, expected });
+            let why =
+                format!("of run {}, and others are of run {expected}; name the directories of one run", document.run);
+            return Err(MergeError::Unfit { path, why });
         }
         builders.insert(document.writer);
         let lumisection = document.lumisection;
@@ -410,7 +391,13 @@ pub fn merge(directories: &[PathBuf]) -> Result<Histograms, MergeError> {
         let known = lumisections.entry(lumisection).or_insert_with(empty);
         known.documents += 1;
         for counts in [&mut known.counts, &mut total] {
-            counts.add(&document.counts).map_err(|name| MergeError::Shapes { path: path.clone(), name })?;
+            counts.add(&document.counts).map_err(|name| {
+                let others = "than in other documents of the run; give it another name where it is another one";
+                MergeError::Unfit {
+                    path: path.clone(),
+                    why: format!("histogram `{name}` has other bins here {others}"),
+                }
+            })?;
         }
     }
     let places = || directories.iter().map(|one| one.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -432,7 +419,10 @@ fn is_document(name: &str) -> bool {
 
 fn read(path: &Path) -> Result<Document, MergeError> {
     let system = |error| MergeError::System { action: "read it", path: path.to_owned(), error };
-    let malformed = |why: String| MergeError::Malformed { path: path.to_owned(), why };
+    let malformed = |why: String| MergeError::Unfit {
+        path: path.to_owned(),
+        why: format!("not what a builder unit writes of a filter: {why}; remove it, or name it otherwise"),
+    };
     let bytes = std::fs::read(path).map_err(system)?;
     let document: Document = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
     if document.schema != DOCUMENT_SCHEMA {

@@ -77,15 +77,8 @@ pub enum PlacementError {
     #[error("{}", .0.message)]
     Unfit(Fault),
     /// The system refused what the machine should allow.
-    #[error("thread {thread}: {what} was refused: {source}")]
-    Refused {
-        /// The thread.
-        thread: String,
-        /// What it asked for.
-        what: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Which part of a run a process is.
@@ -450,7 +443,7 @@ fn may_lie_anywhere(error: &PoolError, placement: &Placement) -> bool {
 fn take_place(placement: &Placement, memory: Option<u32>) -> Report {
     let Placement { name, cpus, by, .. } = placement;
     let is_automatic = matches!(by, Decision::Automatic(_));
-    let refused = |what: String, source: io::Error| PlacementError::Refused { thread: name.clone(), what, source };
+    let refused = |what: String, error: io::Error| format!("thread {name}: {what} was refused: {error}");
     let mut warnings = Vec::new();
     let mut judge = |what: String, result: io::Result<()>, lacking: Capability| match result {
         Ok(()) => Ok(()),
@@ -463,7 +456,7 @@ fn take_place(placement: &Placement, memory: Option<u32>) -> Report {
             warnings.push(format!("{}; it goes without", refused(what, error)));
             Ok(())
         }
-        Err(error) => Err(refused(what, error)),
+        Err(error) => Err(PlacementError::Refused(refused(what, error))),
     };
     judge(format!("running on CPU {cpus}"), run_on(cpus), Capability::SysNice)?;
     if let Some(node) = memory {

@@ -55,20 +55,9 @@ pub enum StreamRunError {
     /// What is wanted cannot be.
     #[error("{0}")]
     Unfit(String),
-    /// The server refuses.
-    #[error("{address} refuses the subscription: {why}")]
-    Refused {
-        /// Which server.
-        address: String,
-        /// Why, and what to do.
-        why: String,
-    },
     /// The server cannot be reached, or the connection broke.
-    #[error("{why}; is a server there? `--reconnect` waits for it")]
-    Lost {
-        /// Where and why.
-        why: String,
-    },
+    #[error("{0}; is a server there? `--reconnect` waits for it")]
+    Lost(String),
 }
 
 /// Takes chunks from a server until it has ended, `config.chunks` came, or `watch` says false.
@@ -91,8 +80,10 @@ pub fn subscribe(
         }
     })?;
     match client.state() {
-        ClientState::Refused(reason) => Err(StreamRunError::Refused { address, why: refusal(*reason) }),
-        ClientState::Lost(why) => Err(StreamRunError::Lost { why: why.clone() }),
+        ClientState::Refused(reason) => {
+            Err(StreamRunError::Unfit(format!("{address} refuses the subscription: {}", refusal(*reason))))
+        }
+        ClientState::Lost(why) => Err(StreamRunError::Lost(why.clone())),
         _ => Ok(client.report().clone()),
     }
 }

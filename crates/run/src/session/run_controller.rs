@@ -582,9 +582,9 @@ impl RunController {
                 let is_ours = handle.refusal().is_none();
                 let account = handle.finish(LEAVING);
                 let kept = if is_ours { account.keep() } else { Ok(()) };
-                let kept = kept.map_err(|source| {
+                let kept = kept.map_err(|error| {
                     let file = account.directory.join(ACCOUNT);
-                    RunError::System { what: format!("{}: cannot be written", file.display()), source }
+                    RunError::System(format!("{}: cannot be written: {error}", file.display()))
                 });
                 Brought::Closed(number, is_ours.then(|| Arc::new(account)), kept)
             };
