@@ -1,9 +1,9 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
-use super::cards::{CardToStart, CardWriter, ChildSlot};
-use super::entrances::{Fed, Lines};
-use super::feeder::{FeederNotes, RunningFeeder, Saver, save_black_boxes};
-use super::file_filters::{filing, start_file_filters};
+use super::cards::{CardToEmulate, ChildSlot};
+use super::entrances::Lines;
+use super::feeder::{Feed, FeederNotes, RunningFeeder, Saver, save_black_boxes};
+use super::file_filters::{self, start_file_filters};
 use super::front_ends::FrontEndService;
 use super::gateway::{SystemPart, prepare_part};
 use super::handle::{Builders, RunBase, RunHandle};
@@ -15,17 +15,17 @@ use super::placement::{
 use super::plugins::{Filters, Watched};
 use super::registry::{Registry, RunDirectory, TakeoverRecord};
 use super::resolve::{Addresses, Resolved};
-use super::run_files::{DiskWatch, StartRoom};
+use super::run_files::{self, DiskWatch, RunFiles, StartRoom};
 use super::transfer::TransferService;
 use super::units::{CommandedManager, Managing, Units};
-use super::worker::{Ending, StatsPage, Worker};
+use super::worker::{Paged, Worker};
 use crate::monitoring::Archive;
 use ropewalk_config::Configuration;
 use ropewalk_engine::pages::{NodePage, PageDirectory};
 use ropewalk_engine::tap::Tap;
 use ropewalk_engine::{
-    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, Identity, ManagerDrive, OutputRoom, ReadoutDrive,
-    Refusal, SourceDrive, Storage,
+    BuilderDrive, ClosedRuns, Drive, EmulatedCardDrive, EventSink, FilingConfig, Identity, ManagerDrive, OutputRoom,
+    ReadoutDrive, Refusal, SourceDrive, Storage, StorageConfig,
 };
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
@@ -37,9 +37,8 @@ use ropewalk_io::{Dispatcher, EndpointError};
 use ropewalk_memory::{PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Why a run could not be set up.
@@ -162,50 +161,50 @@ impl Workshop<'_> {
         watched: &mut Vec<Watched>,
         archive: &mut Archive,
     ) -> Result<BuilderDrive<P>, RunError> {
-        let node = NodeId::builder(index);
-        let config = self.resolved.builder_drive(index, self.identity(node));
+        let (node, resolved) = (NodeId::builder(index), self.resolved);
+        let config = resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
-        let sink = self.sink(index, &name)?;
-        let filters = Filters { configuration: self.resolved.configuration(), placement: self.placement };
-        let (mut filtering, others) = filters.filtering(&name, config.builder.slots)?;
-        if let Some(output) = self.resolved.monitoring_output(index) {
-            filtering = filtering.with_keeper(Box::new(archive.line(node, output, self.resolved.streams())));
-        }
-        watched.extend(others);
+        let records = |_: &_| {
+            self.spare_pool(PoolConfig::anonymous(&pool_of(&name, Purpose::Records), RECORDS_BLOCK, RECORDS_BLOCKS))
+        };
+        let storage = resolved.writer(index, epoch());
+        let sink = sink(resolved.configuration(), &name, (storage, resolved.filing(index)), self.placement, records)?;
+        let filters = Filters { configuration: resolved.configuration(), placement: self.placement };
+        let output = resolved.output(index);
+        let filtering = filters.filtering(&name, config.builder.slots, (node, output), watched, archive)?;
         let drive = BuilderDrive::new(config, peers, sink, self.staging(&name)?).map_err(endpoint(&name))?;
-        // In good time before the event manager drops what is left.
-        let drive = drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2);
+        // In good time before the event manager's drain time-out ends what is left.
+        let drive = drive.with_filtering(filtering, resolved.configuration().timeouts.drain.0 / 2);
         Ok(drive.with_tap(self.tap.clone()).with_room(self.rooms[usize::from(index)].clone()))
     }
 
-    /// The sink for the accepted events of a builder unit; `None` if they are only built.
-    fn sink(&self, index: u16, name: &str) -> Result<Option<Box<dyn EventSink>>, RunError> {
-        let records =
-            || self.spare_pool(PoolConfig::anonymous(&pool_of(name, Purpose::Records), RECORDS_BLOCK, RECORDS_BLOCKS));
-        if let Some((path, config)) = self.resolved.pipe(index, epoch()) {
-            let error = system(format!("{name}: {}", path.display()));
-            return Ok(Some(Box::new(Pipe::new(path, config, records()?).map_err(error)?)));
-        }
-        let Some(storage) = self.resolved.storage(index, epoch()) else {
-            let Some(config) = self.resolved.filing(index) else { return Ok(None) };
-            return Ok(Some(Box::new(filing(config, name, self.placement)?)));
-        };
-        let config = self.resolved.run_files().disk_config(disk_thread(name), &storage);
-        let disk = RealDisk::with_threads(config, |thread| self.placement.on_start(thread));
-        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
-        Ok(Some(Box::new(Storage::new(disk, storage, records()?))))
+    /// What feeds a readout unit beside connections.
+    fn inputs<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        events: Option<u64>,
+        inputs: &mut Inputs,
+    ) -> Result<(), RunError> {
+        let cards = self.cards(index, readout, events)?;
+        let entrances = self.entrances(index, readout)?;
+        inputs.lines.extend(self.emulated(index, readout)?);
+        inputs.watched.extend(self.splitters(index, readout)?);
+        inputs.savers.extend(self.black_boxes(index, readout, &entrances));
+        inputs.cards.extend(cards.emulated);
+        inputs.feeds.extend(cards.feeds);
+        inputs.feeds.extend(entrances.feeds);
+        inputs.addresses.extend(cards.addresses);
+        inputs.addresses.extend(entrances.addresses);
+        Ok(())
     }
 
     /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.
-    fn sources(
-        &self,
-        addresses: &[String],
-        lines: Lines,
-        gate: &Arc<TriggerGate>,
-    ) -> Result<Option<SourceDrive<Tcp>>, RunError> {
-        let feeds = self.resolved.feeds(addresses, lines)?;
+    fn sources(&self, addresses: &[String], inputs: &mut Inputs, events: Option<u64>) -> Result<Sources, RunError> {
+        let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
+        let feeds = self.resolved.feeds(addresses, std::mem::take(&mut inputs.lines))?;
         if feeds.is_empty() {
-            return Ok(None);
+            return Ok((None, gate));
         }
         let blocks = (feeds.len() + 1) * SOURCE_BLOCKS;
         let pool = self.placement.pool(PoolConfig::anonymous(SOURCES, SOURCE_BLOCK, blocks))?;
@@ -216,7 +215,7 @@ impl Workshop<'_> {
             ..self.resolved.tcp()
         };
         let endpoints = Tcp::new(tcp, nothing).map_err(endpoint("sources"))?;
-        Ok(Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(gate))))
+        Ok((Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(&gate))), gate))
     }
 
     /// For a node that sends no more than messages.
@@ -262,51 +261,40 @@ pub fn launch_with(
     let peers = || network.dispatcher(config).map_err(system("in-process endpoints"));
 
     let manager = workshop.manager(0, peers()?)?;
-    let mut addresses = Vec::new();
-    let mut names = Vec::new();
-    let mut groups = Groups::new(&placement);
-    let (mut cards, mut fed, mut lines, mut savers) = (Vec::new(), Vec::new(), Lines::new(), Vec::new());
-    let (mut watched, mut archive) = (Vec::new(), Archive::new());
+    let (mut inputs, mut archive, mut addresses) = (Inputs::default(), Archive::new(), Vec::new());
+    let (mut readouts, mut builders) = (Vec::new(), Vec::new());
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
-        let own = workshop.cards(index, &mut readout, events)?;
-        cards.extend(own.to_start);
-        let entrances = workshop.entrances(index, &mut readout)?;
-        lines.extend(workshop.emulated(index, &mut readout)?);
-        watched.extend(workshop.splitters(index, &mut readout)?);
-        savers.extend(workshop.black_boxes(index, &mut readout, &entrances));
-        fed.extend(entrances.to_start);
-        addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
-        names.push((name.clone(), readout.source_address()));
-        names.extend(own.addresses);
-        names.extend(entrances.addresses);
-        groups.readouts.push((name, Box::new(workshop.paged(NodeId::readout(index), readout))));
+        inputs.addresses.push((name.clone(), readout.source_address()));
+        workshop.inputs(index, &mut readout, events, &mut inputs)?;
+        addresses.push(readout.source_address());
+        readouts.push((name, workshop.paged(NodeId::readout(index), readout)));
     }
     for index in 0..resolved.manager.builders {
         let name = configuration.builder[usize::from(index)].name.clone();
-        let builder = workshop.builder(index, peers()?, &mut watched, &mut archive)?;
-        groups.builders.push((name, Box::new(workshop.paged(NodeId::builder(index), builder))));
+        let builder = workshop.builder(index, peers()?, &mut inputs.watched, &mut archive)?;
+        builders.push((name, workshop.paged(NodeId::builder(index), builder)));
     }
-    let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
-    let sources = workshop.sources(&addresses, lines, &gate)?;
+    let sources = workshop.sources(&addresses, &mut inputs, events)?;
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placement);
-    start.names = names;
-    start.units.watched = watched;
+    start.names = std::mem::take(&mut inputs.addresses);
     start.base.tap = Some(workshop.tap.clone());
     let filings: Vec<_> = (0..resolved.manager.builders).filter_map(|index| resolved.filing(index)).collect();
-    start.units.file_filters =
+    start.base.file_filters =
         start_file_filters(resolved.configuration(), &filings, workshop.placement, start.base.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
-    start.manager(manager, workshop.manager_page(0), &mut groups);
-    for (name, drives) in groups.into_threads() {
-        start.worker(&name, drives)?;
+    let manager = (MANAGER.to_owned(), start.manager(manager, workshop.manager_page(0)));
+    // In the order in which data pass.
+    let units = readouts.into_iter().chain([manager]).chain(builders);
+    if placement.is_shared() {
+        start.worker(SHARED_THREAD, units.map(|(_, drive)| drive).collect())?;
+    } else {
+        units.into_iter().try_for_each(|(name, drive)| start.worker(&name, vec![drive]))?;
     }
-    start.sources(sources, cards, &gate)?;
-    start.fed(fed)?;
-    start.savers(savers, &configuration.run.output)?;
-    start.archive(archive)?;
+    start.inputs(inputs, sources, &configuration.run.output)?;
+    start.base.archive(archive, &placement)?;
     start.keep_files(0..resolved.manager.builders, &workshop)?;
     start.finish(&workshop)
 }
@@ -333,40 +321,28 @@ pub fn launch_unit(
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
             let mut readout = workshop.readout(index, workshop.control_tcp(name)?)?;
-            let cards = workshop.cards(index, &mut readout, events)?;
-            let entrances = workshop.entrances(index, &mut readout)?;
-            let lines = workshop.emulated(index, &mut readout)?;
-            let watched = workshop.splitters(index, &mut readout)?;
-            let savers = workshop.black_boxes(index, &mut readout, &entrances);
+            let mut inputs = Inputs::default();
+            inputs.addresses.push((name.clone(), readout.builder_address()));
+            inputs.addresses.push((format!("{name} front ends"), readout.source_address()));
+            workshop.inputs(index, &mut readout, events, &mut inputs)?;
             let mut start = Start::new(nowhere(), &resolved, &placement);
-            start.units.watched = watched;
-            start.names = vec![
-                (name.clone(), readout.builder_address()),
-                (format!("{name} front ends"), readout.source_address()),
-            ];
-            start.names.extend(cards.addresses);
-            start.names.extend(entrances.addresses);
+            start.names = std::mem::take(&mut inputs.addresses);
             let mut own = vec![String::new(); usize::from(resolved.manager.readouts)];
             own[usize::from(index)] = readout.source_address();
-            start.worker(name, vec![Box::new(workshop.paged(NodeId::readout(index), readout))])?;
-            let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
-            let sources = workshop.sources(&own, lines, &gate)?;
-            start.sources(sources, cards.to_start, &gate)?;
-            start.fed(entrances.to_start)?;
-            start.savers(savers, &configuration.run.output)?;
+            start.worker(name, vec![workshop.paged(NodeId::readout(index), readout)])?;
+            let sources = workshop.sources(&own, &mut inputs, events)?;
+            start.inputs(inputs, sources, &configuration.run.output)?;
             start.finish(&workshop)
         }
         Role::Builder => {
             let section = &configuration.builder[usize::from(index)];
             let pool = resolved.builder_pool(index);
-            let (mut watched, mut archive) = (Vec::new(), Archive::new());
-            let peers = workshop.peer_tcp(&section.name, pool)?;
-            let builder = workshop.builder(index, peers, &mut watched, &mut archive)?;
+            let (mut archive, peers) = (Archive::new(), workshop.peer_tcp(&section.name, pool)?);
             let mut start = Start::new(nowhere(), &resolved, &placement);
-            start.units.watched = watched;
+            let builder = workshop.builder(index, peers, &mut start.base.watched, &mut archive)?;
             start.base.tap = Some(workshop.tap.clone());
-            start.worker(&section.name, vec![Box::new(workshop.paged(NodeId::builder(index), builder))])?;
-            start.archive(archive)?;
+            start.worker(&section.name, vec![workshop.paged(NodeId::builder(index), builder)])?;
+            start.base.archive(archive, &placement)?;
             start.keep_files(index..index + 1, &workshop)?;
             start.finish(&workshop)
         }
@@ -484,30 +460,117 @@ pub(super) fn incarnation() -> Incarnation {
     Incarnation(MonotonicClock.utc().0.max(1) as u64)
 }
 
-/// A thread's name and what it turns.
-type Unit = (String, Box<dyn Drive + Send>);
-
-/// Which drives share a thread: all of them, or each has its own.
-struct Groups {
-    together: bool,
-    readouts: Vec<Unit>,
-    builders: Vec<Unit>,
-    manager: Option<Unit>,
+/// What feeds readout units of this process beside connections.
+#[derive(Default)]
+struct Inputs {
+    cards: Vec<CardToEmulate>,
+    feeds: Vec<Feed>,
+    lines: Lines,
+    savers: Vec<Saver>,
+    watched: Vec<Watched>,
+    /// What listens where.
+    addresses: Vec<(String, String)>,
 }
 
-impl Groups {
-    fn new(placement: &ThreadPlacement) -> Self {
-        Self { together: placement.is_shared(), readouts: Vec::new(), builders: Vec::new(), manager: None }
+/// Emulated and played sources, and the gate at which those and emulated cards stop.
+type Sources = (Option<SourceDrive<Tcp>>, Arc<TriggerGate>);
+
+impl RunBase {
+    fn thread(&self, name: &str, drives: Vec<Paged>, placement: &ThreadPlacement) -> Result<Worker, RunError> {
+        Worker::start(name, drives, Arc::clone(&self.ending), placement.on_start(name))
+            .map_err(system(format!("thread {name}")))
     }
 
-    /// Thread names and their drives, in the order in which data pass.
-    fn into_threads(self) -> Vec<(String, Vec<Box<dyn Drive + Send>>)> {
-        let units = self.readouts.into_iter().chain(self.manager).chain(self.builders);
-        if self.together {
-            return vec![(SHARED_THREAD.to_owned(), units.map(|(_, drive)| drive).collect())];
-        }
-        units.map(|(name, drive)| (name, vec![drive])).collect()
+    /// Starts a thread that ends with the run.
+    pub(super) fn worker(
+        &mut self,
+        name: &str,
+        drives: Vec<Paged>,
+        placement: &ThreadPlacement,
+    ) -> Result<(), RunError> {
+        self.workers.push(self.thread(name, drives, placement)?);
+        Ok(())
     }
+
+    /// Starts a thread of what takes the place of front ends.
+    pub(super) fn emulator(
+        &mut self,
+        name: &str,
+        drives: Vec<Paged>,
+        placement: &ThreadPlacement,
+    ) -> Result<(), RunError> {
+        self.emulators.push(self.thread(name, drives, placement)?);
+        Ok(())
+    }
+
+    /// Starts the thread that keeps what filters count. It ends when the last drive has that counts.
+    pub(super) fn archive(&mut self, archive: Archive, placement: &ThreadPlacement) -> Result<(), RunError> {
+        if archive.is_empty() {
+            return Ok(());
+        }
+        self.counted = archive.outputs();
+        self.feed(Feed::new(HISTOGRAMS, move |_, notes, _| notes.leave(archive.write_all())), placement)
+    }
+
+    /// Watches the disks to which run files and files of events are written, and takes closed run files away where that is wanted.
+    pub(super) fn keep_files(
+        &mut self,
+        configuration: &Configuration,
+        writers: &[StorageConfig],
+        filings: &[FilingConfig],
+        rooms: Vec<(Vec<PathBuf>, OutputRoom)>,
+    ) -> Result<(), RunError> {
+        let (section, outputs) = (&configuration.storage, run_files::outputs(writers));
+        let directories =
+            filings.iter().map(|filing| filing.directory.clone()).chain(outputs.iter().cloned()).collect();
+        self.start_room = StartRoom::here(directories, section.start_room());
+        if !outputs.is_empty() || !rooms.is_empty() {
+            self.disk_watch = Some(DiskWatch::start(outputs, section.least_free_bytes(), rooms)?);
+        }
+        let transfer = RunFiles::of(configuration).transfer_config(writers);
+        self.transfer = transfer.map(TransferService::start).transpose()?;
+        Ok(())
+    }
+
+    /// Starts the thread of a feed.
+    fn feed(&mut self, feed: Feed, placement: &ThreadPlacement) -> Result<(), RunError> {
+        let Feed { name, is_over, work } = feed;
+        let (notes, child) = (Arc::new(FeederNotes::default()), ChildSlot::default());
+        let prepare = placement.on_start(&name);
+        let (told, slot, over) = (Arc::clone(&notes), child.clone(), Arc::clone(&is_over));
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            prepare();
+            work(&slot, &told, &over);
+        });
+        let thread = thread.map_err(system(format!("thread {name}")))?;
+        self.feeders.push(RunningFeeder { name, thread, is_over, notes, child });
+        Ok(())
+    }
+}
+
+/// The sink of a writer: a pipe, files for filter units, or run files. `None` if the run writes nothing.
+pub(super) fn sink(
+    configuration: &Configuration,
+    name: &str,
+    (config, filing): (StorageConfig, Option<FilingConfig>),
+    placement: &ThreadPlacement,
+    records: impl FnOnce(&StorageConfig) -> Result<Staging, RunError>,
+) -> Result<Option<Box<dyn EventSink>>, RunError> {
+    if !configuration.run.write {
+        return Ok(None);
+    }
+    if let Some(config) = filing {
+        return Ok(Some(Box::new(file_filters::filing(config, name, placement)?)));
+    }
+    let (files, records) = (RunFiles::of(configuration), records(&config)?);
+    if let Some(path) = files.pipe(name) {
+        let error = system(format!("{name}: {}", path.display()));
+        return Ok(Some(Box::new(Pipe::new(path, config, records).map_err(error)?)));
+    }
+    let disk = files.disk_config(disk_thread(name), &config);
+    let disk = RealDisk::with_threads(disk, |thread| placement.on_start(thread));
+    let disk = disk.map_err(system(format!("{name}: disk thread")))?;
+    Ok(Some(Box::new(Storage::new(disk, config, records))))
 }
 
 /// A handle in the making.
@@ -523,25 +586,19 @@ impl<'a> Start<'a> {
     fn new(directory: RunDirectory, resolved: &Resolved, placement: &'a ThreadPlacement) -> Self {
         ropewalk_memory::prepare_chains(resolved.chain_nodes());
         let (units, commands) = Units::new(resolved.is_fed());
-        let base = RunBase::new(resolved.configuration(), directory, Arc::new(Ending::default()));
+        let base = RunBase::new(resolved.configuration(), directory);
         Self { base, units, placement, names: Vec::new(), commands: Some(commands) }
     }
 
-    fn manager<P: Dispatcher + Send + 'static>(
-        &mut self,
-        drive: ManagerDrive<P>,
-        page: Option<NodePage>,
-        groups: &mut Groups,
-    ) {
-        let Some(commands) = self.commands.take() else { return };
+    fn manager<P: Dispatcher + Send + 'static>(&mut self, drive: ManagerDrive<P>, page: Option<NodePage>) -> Paged {
         let manager = CommandedManager {
             drive,
-            commands,
+            commands: self.commands.take().expect("a process has one event manager"),
             board: Arc::clone(&self.units.board),
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
         };
-        groups.manager = Some((MANAGER.to_owned(), Box::new(StatsPage::new(manager, page))));
+        Paged::new(Box::new(manager), page)
     }
 
     /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
@@ -565,64 +622,30 @@ impl<'a> Start<'a> {
             self.units.command(&self.base.workers, RunCommand::TakeOver { run: self.base.run, first, last });
         }
         self.units.manager = Some(managing);
-        let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
-        self.manager(drive, page, &mut groups);
-        groups.into_threads().into_iter().try_for_each(|(name, drives)| self.worker(&name, drives))
+        let manager = self.manager(drive, page);
+        self.worker(MANAGER, vec![manager])
     }
 
-    fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {
+    fn worker(&mut self, name: &str, drives: Vec<Paged>) -> Result<(), RunError> {
         self.base.addresses =
             std::mem::take(&mut self.names).into_iter().chain(self.base.addresses.drain(..)).collect();
-        let worker = Worker::start(name, drives, Arc::clone(&self.base.ending), self.placement.on_start(name))
-            .map_err(system(format!("thread {name}")))?;
-        self.base.workers.push(worker);
-        Ok(())
+        self.base.worker(name, drives, self.placement)
     }
 
-    /// What takes the place of front ends: each runs until the gate is closed.
-    fn sources(
-        &mut self,
-        sources: Option<SourceDrive<Tcp>>,
-        cards: Vec<CardToStart>,
-        gate: &Arc<TriggerGate>,
-    ) -> Result<(), RunError> {
+    /// What takes the place of front ends, each until the gate is closed, and what writes in the place of connections.
+    fn inputs(&mut self, inputs: Inputs, (sources, gate): Sources, output: &Path) -> Result<(), RunError> {
+        self.base.watched.extend(inputs.watched);
         if let Some(drive) = sources {
             self.units.sent.extend(drive.sent());
-            self.source_worker(SOURCES, Box::new(drive), gate)?;
+            self.source_worker(SOURCES, Box::new(drive), &gate)?;
         }
-        for card in cards {
-            let CardToStart { name, writer } = card;
-            match writer {
-                CardWriter::Emulated { config, ring, bell } => {
-                    let drive = EmulatedCardDrive::new(*config, ring, bell, Arc::clone(gate));
-                    self.units.sent.extend(drive.sent());
-                    self.source_worker(&name, Box::new(drive), gate)?;
-                }
-                CardWriter::Feeder(feeder) => {
-                    let is_over = Arc::clone(&feeder.is_over);
-                    self.feeder(name, is_over, move |_, notes, _| {
-                        // The notes have the error as well.
-                        let _ = feeder.feed(notes);
-                    })?;
-                }
-                CardWriter::Process(process) => {
-                    self.feeder(name, Arc::default(), move |child, notes, is_over| {
-                        process.watch(child, is_over, notes)
-                    })?;
-                }
-            }
+        for CardToEmulate { name, config, ring, bell } in inputs.cards {
+            let drive = EmulatedCardDrive::new(config, ring, bell, Arc::clone(&gate));
+            self.units.sent.extend(drive.sent());
+            self.source_worker(&name, Box::new(drive), &gate)?;
         }
-        Ok(())
-    }
-
-    /// What writes in the place of connections.
-    fn fed(&mut self, fed: Vec<Fed>) -> Result<(), RunError> {
-        for source in fed {
-            self.feeder(source.name.clone(), Arc::default(), move |child, notes, is_over| {
-                source.feed(child, notes, is_over);
-            })?;
-        }
-        Ok(())
+        inputs.feeds.into_iter().try_for_each(|feed| self.base.feed(feed, self.placement))?;
+        self.savers(inputs.savers, output)
     }
 
     /// What saves the recordings of black boxes: in the run's directory, or in `output` where that is another process's.
@@ -632,37 +655,8 @@ impl<'a> Start<'a> {
         }
         let has_none = self.base.directory.as_os_str().is_empty();
         let directory = if has_none { output.to_owned() } else { self.base.directory.clone() };
-        self.feeder("black-box".to_owned(), Arc::default(), move |_, notes, is_over| {
-            save_black_boxes(savers, &directory, is_over, notes);
-        })
-    }
-
-    /// Starts the thread that keeps what filters count. It ends when the last drive has that counts.
-    fn archive(&mut self, archive: Archive) -> Result<(), RunError> {
-        if archive.is_empty() {
-            return Ok(());
-        }
-        self.units.histograms = archive.outputs();
-        self.feeder(HISTOGRAMS.to_owned(), Arc::default(), move |_, notes, _| notes.leave(archive.write_all()))
-    }
-
-    /// Starts a thread that sees that a source or a card's ring is written, until `is_over` is set.
-    fn feeder(
-        &mut self,
-        name: String,
-        is_over: Arc<AtomicBool>,
-        feed: impl FnOnce(&ChildSlot, &FeederNotes, &Arc<AtomicBool>) + Send + 'static,
-    ) -> Result<(), RunError> {
-        let (notes, child) = (Arc::new(FeederNotes::default()), ChildSlot::default());
-        let prepare = self.placement.on_start(&name);
-        let (told, slot, over) = (Arc::clone(&notes), child.clone(), Arc::clone(&is_over));
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-            prepare();
-            feed(&slot, &told, &over);
-        });
-        let thread = thread.map_err(system(format!("thread {name}")))?;
-        self.units.feeders.push(RunningFeeder { name, thread, is_over, notes, child });
-        Ok(())
+        let save = move |_: &_, notes: &_, is_over: &Arc<_>| save_black_boxes(savers, &directory, is_over, notes);
+        self.base.feed(Feed::new("black-box", save), self.placement)
     }
 
     fn source_worker(
@@ -672,28 +666,23 @@ impl<'a> Start<'a> {
         gate: &Arc<TriggerGate>,
     ) -> Result<(), RunError> {
         self.units.gate = Some(Arc::clone(gate));
-        let on_start = self.placement.on_start(name);
-        let worker = Worker::start(name, vec![drive], Arc::clone(&self.base.ending), on_start)
-            .map_err(system(format!("thread {name}")))?;
-        self.base.emulators.push(worker);
-        Ok(())
+        self.base.emulator(name, vec![Paged::new(drive, None)], self.placement)
     }
 
-    /// The disks of these builder units are watched, and closed run files taken away where that is wanted.
+    /// Watches the disks of these builder units, and tells each unit how much room it has.
     fn keep_files(&mut self, builders: Range<u16>, workshop: &Workshop<'_>) -> Result<(), RunError> {
-        let resolved = workshop.resolved;
-        let outputs = resolved.outputs(builders.clone());
-        self.base.start_room = resolved.start_room(builders.clone());
-        let room_of = |index: u16| {
-            (resolved.start_room(index..index + 1).directories(), workshop.rooms[usize::from(index)].clone())
-        };
-        let rooms: Vec<_> = builders.clone().map(room_of).filter(|(places, _)| !places.is_empty()).collect();
-        if !rooms.is_empty() {
-            self.base.disk_watch =
-                Some(DiskWatch::start(outputs, resolved.configuration().storage.least_free_bytes(), rooms)?);
+        let (mut writers, mut filings, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
+        for index in builders {
+            let (storage, filing) = (workshop.resolved.storage(index, Utc(0)), workshop.resolved.filing(index));
+            let mut places = run_files::outputs(storage.as_slice());
+            places.extend(filing.iter().map(|filing| filing.directory.clone()));
+            if !places.is_empty() {
+                rooms.push((places, workshop.rooms[usize::from(index)].clone()));
+            }
+            writers.extend(storage);
+            filings.extend(filing);
         }
-        self.base.transfer = resolved.transfer(builders).map(TransferService::start).transpose()?;
-        Ok(())
+        self.base.keep_files(workshop.resolved.configuration(), &writers, &filings, rooms)
     }
 
     /// The handle, once every thread is in its place.

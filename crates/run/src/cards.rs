@@ -1,7 +1,7 @@
 //! FELIX cards of readout units: emulated, read from files or pipes, or written by a process of their own.
 
 use super::assemble::{RunError, Workshop, endpoint, system};
-use super::feeder::{Feeder, FeederNotes};
+use super::feeder::{Feed, Feeder, FeederNotes, Work};
 use super::placement::{Purpose, pool_of};
 use super::resolve::{Addresses, Resolved, SEED};
 use super::stream::{StreamRunError, turn};
@@ -43,28 +43,23 @@ const SUBSCRIBERS: (usize, usize) = (16 << 10, 128);
 const LOOP_BACK: (usize, usize) = (128 << 10, 64);
 
 /// The cards of a readout unit.
+#[derive(Default)]
 pub(super) struct Cards {
-    /// Cards whose blocks are written by this process.
-    pub(super) to_start: Vec<CardToStart>,
+    /// Cards that this process emulates. They start when the gate that stops them exists.
+    pub(super) emulated: Vec<CardToEmulate>,
+    /// What writes the blocks of others.
+    pub(super) feeds: Vec<Feed>,
     /// Where subscribers of a card connect, by its name.
     pub(super) addresses: Vec<(String, String)>,
 }
 
-/// What takes a card's place: it is started last.
-pub(super) struct CardToStart {
+/// A card that is emulated, and the ring that it writes.
+pub(super) struct CardToEmulate {
     /// The card's name, and its thread's.
     pub(super) name: String,
-    pub(super) writer: CardWriter,
-}
-
-/// Who writes a card's blocks.
-pub(super) enum CardWriter {
-    /// An emulator, once it is known what stops it.
-    Emulated { config: Box<EmulatedCardConfig>, ring: RingWriter, bell: Option<Bell> },
-    /// Blocks that are read.
-    Feeder(Box<Feeder>),
-    /// An emulator that is a process of its own.
-    Process(Box<CardProcess>),
+    pub(super) config: EmulatedCardConfig,
+    pub(super) ring: RingWriter,
+    pub(super) bell: Option<Bell>,
 }
 
 impl Workshop<'_> {
@@ -75,7 +70,7 @@ impl Workshop<'_> {
         readout: &mut ReadoutDrive<Tcp, P>,
         events: Option<u64>,
     ) -> Result<Cards, RunError> {
-        let (mut to_start, mut addresses) = (Vec::new(), Vec::new());
+        let mut cards = Cards::default();
         for card in self.resolved.cards(index) {
             let links = self.resolved.links(card);
             let config = CardConfig {
@@ -98,26 +93,34 @@ impl Workshop<'_> {
                 Some(serve) => {
                     let (server, address) = self.server(card, serve)?;
                     readout.add_served_card(&config, reader, bell.clone(), server);
-                    addresses.push((card.name.clone(), address));
+                    cards.addresses.push((card.name.clone(), address));
                 }
             }
-            let writer = match (&card.emulate, &card.input) {
+            let name = card.name.clone();
+            match (&card.emulate, &card.input) {
                 (Some(_), _) if let Some(ring) = file => {
-                    let name = card.name.clone();
                     let configuration = self.resolved.file()?;
-                    CardWriter::Process(Box::new(CardProcess { configuration, name, events, ring, writer, bell }))
+                    let process = CardProcess { configuration, name: name.clone(), events, ring, writer, bell };
+                    cards
+                        .feeds
+                        .push(Feed::new(name, move |child, notes, is_over| process.watch(child, is_over, notes)));
                 }
                 (Some(emulate), _) => {
-                    let config = Box::new(emulated(card, emulate, &links));
-                    CardWriter::Emulated { config, ring: writer, bell }
+                    let config = emulated(card, emulate, &links);
+                    cards.emulated.push(CardToEmulate { name, config, ring: writer, bell });
                 }
-                (None, Some(input)) => CardWriter::Feeder(Box::new(feeder(card, &input.0, writer, bell)?)),
+                (None, Some(input)) => {
+                    let feeder = feeder(card, &input.0, writer, bell)?;
+                    let is_over = Arc::clone(&feeder.is_over);
+                    // The notes have the error as well.
+                    let work: Work = Box::new(move |_, notes, _| _ = feeder.feed(notes));
+                    cards.feeds.push(Feed { name, is_over, work });
+                }
                 // Another process writes it: the one that has the ring's file.
-                (None, None) => continue,
-            };
-            to_start.push(CardToStart { name: card.name.clone(), writer });
+                (None, None) => {}
+            }
         }
-        Ok(Cards { to_start, addresses })
+        Ok(cards)
     }
 
     /// The server of a card, and where it listens.

@@ -2,7 +2,7 @@
 
 use super::assemble::{RunError, Workshop, endpoint, system};
 use super::cards::{ChildSlot, how_it_ended};
-use super::feeder::FeederNotes;
+use super::feeder::{Feed, FeederNotes, Work};
 use super::gateway::packet_error;
 use super::placement::{Purpose, pool_of};
 use super::resolve::{Resolved, SEED};
@@ -50,31 +50,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often it is looked whether the network card of a group is there.
 const GROUP_LOOK: Duration = Duration::from_millis(200);
 
-/// What a source writes with, from outside of its readout unit.
-pub(super) enum Writing {
-    /// A thread, with what it reads; of a capture the packets that are wanted.
-    Origin(ByteOrigin, Wanted, UnixStream),
-    /// The same for datagrams of a capture.
-    Capture(ByteOrigin, Wanted, Box<LocalFeed>),
-    /// Nothing: a thread sees that datagrams to a group reach it.
-    Group(Membership),
-    /// A program, with its arguments and its standard output.
-    Program(Vec<String>, OwnedFd),
-}
-
-/// A source that is to be fed, once everything else runs.
-pub(super) struct Fed {
-    /// The source's name, and its thread's.
-    pub(super) name: String,
-    pub(super) writing: Writing,
-}
-
 /// The entrances of a readout unit's sources.
 #[derive(Default)]
 pub(super) struct Opened {
     /// Where sources connect, by their names.
     pub(super) addresses: Vec<(String, String)>,
-    pub(super) to_start: Vec<Fed>,
+    pub(super) feeds: Vec<Feed>,
 }
 
 impl Workshop<'_> {
@@ -93,10 +74,10 @@ impl Workshop<'_> {
         for source in self.resolved.sources_of(index).filter(streams) {
             let name = source.name_or_id();
             let wanted = source.wanted_beside(self.resolved.sources_and_readouts().map(|(source, _)| source));
-            let Some((entrance, writing)) = entrance(source, &name, wanted)? else { continue };
+            let Some((entrance, work)) = entrance(source, &name, wanted)? else { continue };
             let bound = readout.add_entrance(SourceId(source.id), entrance).map_err(endpoint(&name))?;
             opened.addresses.extend(bound.map(|bound| (name.clone(), bound)));
-            opened.to_start.extend(writing.map(|writing| Fed { name, writing }));
+            opened.feeds.extend(work.map(|work| Feed { name, is_over: Arc::default(), work }));
         }
         Ok(opened)
     }
@@ -112,8 +93,10 @@ impl Workshop<'_> {
         for boards in together(self.resolved.sources_of(index).filter(datagrams), SourceSection::shares_socket) {
             let name = boards[0].name_or_id();
             let mut receiver = self.socket(boards[0], &name, &boards)?;
-            let group = receiver.take_membership().map(Writing::Group);
-            opened.to_start.extend(group.map(|writing| Fed { name: name.clone(), writing }));
+            opened.feeds.extend(receiver.take_membership().map(|membership| {
+                // A thread sees that datagrams to the group reach it.
+                Feed::new(&name, move |_, notes, is_over| notes.leave(watch(membership, is_over).into_iter().collect()))
+            }));
             opened.addresses.push((name, receiver.address().to_string()));
             readout.add_datagrams(datagram_input(&boards, receiver, true));
         }
@@ -199,11 +182,7 @@ impl Resolved {
 }
 
 /// A source's way in, and what writes there; none for those that come by the readout unit's own service point.
-fn entrance(
-    source: &SourceSection,
-    name: &str,
-    wanted: Wanted,
-) -> Result<Option<(Entrance, Option<Writing>)>, RunError> {
+fn entrance(source: &SourceSection, name: &str, wanted: Wanted) -> Result<Option<(Entrance, Option<Work>)>, RunError> {
     let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
     if let Some(NetworkAddress::Tcp(address)) = &source.listen {
         return Ok(Some((Entrance::Listen(address.clone()), None)));
@@ -216,38 +195,29 @@ fn entrance(
     if let Some(input) = &source.input {
         let (ours, theirs) = pair()?;
         let entrance = Entrance::Adopt { socket: ours.into(), name: input.0.path().display().to_string() };
-        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), wanted, theirs)))));
+        let (origin, name) = (input.0.clone(), name.to_owned());
+        let work: Work = Box::new(move |_, notes, is_over| {
+            let read = copy(&origin, &wanted, theirs, is_over);
+            leave(notes, &name, &origin, read, is_over);
+        });
+        return Ok(Some((entrance, Some(work))));
     }
     if let Some(program) = &source.program {
         let (ours, theirs) = pair()?;
         let entrance = Entrance::Adopt { socket: ours.into(), name: program.join(" ") };
-        return Ok(Some((entrance, Some(Writing::Program(program.clone(), theirs.into())))));
+        let program = program.clone();
+        let work: Work = Box::new(move |child, notes, is_over| {
+            notes.leave(run(&program, theirs.into(), child, is_over).err().into_iter().collect());
+        });
+        return Ok(Some((entrance, Some(work))));
     }
     Ok(None)
 }
 
-impl Fed {
-    /// Writes until the input ends, the receiver has gone, or `is_over` is set. The notes say what was wrong.
-    pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
-        let (origin, read) = match self.writing {
-            Writing::Origin(origin, wanted, socket) => {
-                let read = copy(&origin, &wanted, socket, is_over);
-                (origin, read)
-            }
-            Writing::Capture(origin, wanted, feed) => {
-                let read = hand_over(&origin, &wanted, *feed, is_over);
-                (origin, read)
-            }
-            Writing::Program(program, output) => {
-                return notes.leave(run(&program, output, child, is_over).err().into_iter().collect());
-            }
-            Writing::Group(membership) => {
-                return notes.leave(watch(membership, is_over).into_iter().collect());
-            }
-        };
-        notes.leave_input(InputSummary::new(&self.name, &origin, &read, is_over.load(Ordering::Relaxed)));
-        notes.leave(told(&origin, read).into_iter().collect());
-    }
+/// Notes what was read until the input ended, the receiver had gone, or `is_over` was set, and what was wrong.
+fn leave(notes: &FeederNotes, name: &str, origin: &ByteOrigin, read: Result<Passed, String>, is_over: &AtomicBool) {
+    notes.leave_input(InputSummary::new(name, origin, &read, is_over.load(Ordering::Relaxed)));
+    notes.leave(told(origin, read).into_iter().collect());
 }
 
 /// Sees that a group is joined where its network card comes and goes; what became of it.
@@ -349,9 +319,11 @@ impl Workshop<'_> {
             let pool = self.placement.untouched_pool(pool)?;
             let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
             readout.add_datagrams(datagram_input(&boards, receiver, false));
-            opened
-                .to_start
-                .push(Fed { name, writing: Writing::Capture(origin.clone(), first.wanted(), Box::new(feed)) });
+            let (origin, wanted) = (origin.clone(), first.wanted());
+            opened.feeds.push(Feed::new(name.clone(), move |_, notes, is_over| {
+                let read = hand_over(&origin, &wanted, feed, is_over);
+                leave(notes, &name, &origin, read, is_over);
+            }));
         }
         Ok(())
     }

@@ -57,6 +57,27 @@ impl FeederNotes {
     }
 }
 
+/// Feeds a source or a card, on a thread of its own that starts after all others.
+pub(super) struct Feed {
+    /// The thread's name.
+    pub(super) name: String,
+    /// Set to end the thread.
+    pub(super) is_over: Arc<AtomicBool>,
+    pub(super) work: Work,
+}
+
+/// The work of the thread: it ends by itself, or when the flag is set.
+pub(super) type Work = Box<dyn FnOnce(&ChildSlot, &FeederNotes, &Arc<AtomicBool>) + Send>;
+
+impl Feed {
+    pub(super) fn new(
+        name: impl Into<String>,
+        work: impl FnOnce(&ChildSlot, &FeederNotes, &Arc<AtomicBool>) + Send + 'static,
+    ) -> Self {
+        Self { name: name.into(), is_over: Arc::default(), work: Box::new(work) }
+    }
+}
+
 /// What writes a ring, on its thread.
 #[derive(Debug)]
 pub(super) struct RunningFeeder {

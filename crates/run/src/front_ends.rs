@@ -11,7 +11,7 @@ use super::placement::{FRONT_ENDS, Part, Purpose, ThreadPlacement, disk_thread, 
 use super::resolve::{Addresses, Resolved};
 use super::summary_sections::UnbalancedSummary;
 use super::units::{Board, Units};
-use super::worker::{Ending, Worker};
+use super::worker::{Ending, Paged, Worker};
 use ropewalk_config::Configuration;
 use ropewalk_engine::{
     ControlledDrive, ControlledDriveConfig, Drive, FrontEndState, FrontEndsAccount, RunSnapshot, Storage,
@@ -142,8 +142,9 @@ impl FrontEndService {
             publish_due: Instant::ZERO,
         };
         let on_start = workshop.placement.on_start(FRONT_ENDS);
-        let worker = Worker::start(FRONT_ENDS, vec![Box::new(conductor)], Arc::clone(&ending), on_start)
-            .map_err(system(format!("thread {FRONT_ENDS}")))?;
+        let worker =
+            Worker::start(FRONT_ENDS, vec![Paged::new(Box::new(conductor), None)], Arc::clone(&ending), on_start)
+                .map_err(system(format!("thread {FRONT_ENDS}")))?;
         let shared = Arc::new(Shared { orders: Mutex::new(orders), account, waker: worker.waker() });
         // The thread publishes from its next turn on.
         let _ = slot.set(Arc::clone(&shared));

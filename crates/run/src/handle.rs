@@ -5,13 +5,14 @@ use super::file_filters::{FileBasedSummary, FileFilters};
 use super::front_ends::{Conducted, FrontEndsSummary};
 use super::gateway::{GatewayAccount, GatewaySnapshot, Gateways};
 use super::histograms::HistogramDefinition;
+use super::monitoring::{MergeError, merge};
 use super::plugins::Watched;
 use super::registry::{self, Configured, RunDirectory};
 use super::run_files::{DiskLeft, DiskWatch, StartRoom};
 use super::summary::{Durations, Parts, RunSummary};
 use super::summary_sections::{ClockReading, ClockSummary, MeasureSummary};
 use super::transfer::{TransferService, TransferSummary};
-use super::units::{Units, merge_histograms};
+use super::units::Units;
 use super::worker::{Ending, Worker};
 use ropewalk_config::Configuration;
 use ropewalk_config::fields::Fields;
@@ -23,9 +24,10 @@ use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::free_bytes;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
-use ropewalk_wire::run_file::StreamName;
+use ropewalk_wire::run_file::{StreamName, run_directory_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The threads of a run. A copy can be kept apart from the handle.
@@ -54,6 +56,12 @@ pub(super) struct RunBase {
     pub(super) workers: Vec<Worker>,
     /// Threads of emulated sources and farm nodes.
     pub(super) emulators: Vec<Worker>,
+    /// Threads that feed sources and cards, and the thread that writes the filters' histograms.
+    pub(super) feeders: Vec<RunningFeeder>,
+    /// Where what filters count is kept.
+    pub(super) counted: Vec<PathBuf>,
+    pub(super) watched: Vec<Watched>,
+    pub(super) file_filters: Vec<FileFilters>,
     pub(super) ending: Arc<Ending>,
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
@@ -89,12 +97,16 @@ impl Drop for RunBase {
 
 impl RunBase {
     /// Of a run without threads yet.
-    pub(super) fn new(configuration: &Configuration, directory: RunDirectory, ending: Arc<Ending>) -> Self {
+    pub(super) fn new(configuration: &Configuration, directory: RunDirectory) -> Self {
         let of_flows: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         Self {
             workers: Vec::new(),
             emulators: Vec::new(),
-            ending,
+            feeders: Vec::new(),
+            counted: Vec::new(),
+            watched: Vec::new(),
+            file_filters: Vec::new(),
+            ending: Arc::default(),
             directory: directory.path,
             run: directory.run,
             sources: configuration.source.len() + of_flows,
@@ -122,6 +134,30 @@ impl RunBase {
     fn halt(&self) {
         self.ending.halt();
         self.workers.iter().chain(&self.emulators).for_each(Worker::wake);
+    }
+
+    /// Ends what is still written in the place of connections and cards.
+    fn end_feeders(&self) {
+        self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
+        while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Adds up what the filters of this process have counted. Returns what went wrong, in words.
+    fn merge_histograms(&self) -> Option<String> {
+        if self.counted.is_empty() || self.directory.as_os_str().is_empty() {
+            return None;
+        }
+        let name = run_directory_name(self.run);
+        let directories: Vec<_> = self.counted.iter().map(|output| output.join(&name)).collect();
+        let kept = match merge(&directories) {
+            // A run without a lumisection has nothing to add up.
+            Err(MergeError::Nothing { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(sum) => sum.keep(&self.directory).map_err(|error| format!("{}: {error}", self.directory.display())),
+        };
+        kept.err().map(|error| format!("what filters counted is not added up: {error}"))
     }
 
     fn end_threads(&mut self) {
@@ -239,7 +275,9 @@ impl RunHandle {
 
     #[cfg(test)]
     fn add_thread(&mut self, name: &str, drive: Box<dyn ropewalk_engine::Drive + Send>) {
-        let worker = Worker::start(name, vec![drive], Arc::clone(&self.base.ending), || ()).expect("a thread");
+        let worker =
+            Worker::start(name, vec![super::worker::Paged::new(drive, None)], Arc::clone(&self.base.ending), || ())
+                .expect("a thread");
         self.base.workers.push(worker);
     }
 
@@ -279,13 +317,10 @@ impl RunHandle {
     /// What splitters, filters or trigger hardware did wrong for the first time since the last call, and why nodes have no pages.
     pub fn take_news(&mut self) -> Vec<String> {
         let mut news = std::mem::take(&mut self.base.news);
-        match &mut self.builders {
-            Builders::Units(units) => news.extend(units.watched.iter_mut().flat_map(Watched::take_news)),
-            Builders::Gateways(gateways) => {
-                news.extend(gateways.take_hardware_failures());
-                news.extend(gateways.watched.iter_mut().flat_map(Watched::take_news));
-            }
+        if let Builders::Gateways(gateways) = &mut self.builders {
+            news.extend(gateways.take_hardware_failures());
         }
+        news.extend(self.base.watched.iter_mut().flat_map(Watched::take_news));
         news
     }
 
@@ -400,7 +435,7 @@ impl RunHandle {
             self.note_stop();
         }
         match &self.builders {
-            Builders::Units(units) => units.stop(&self.base.workers),
+            Builders::Units(units) => units.stop(&self.base),
             Builders::Gateways(gateways) => gateways.stop(&self.base.workers),
         }
     }
@@ -501,27 +536,13 @@ impl RunHandle {
         }
         self.end_threads();
         let is_forced = self.base.is_forced;
-        let counted = match &mut self.builders {
-            Builders::Units(units) => units.histograms.clone(),
-            Builders::Gateways(gateways) => {
-                self.base.warnings.extend(gateways.end_counting());
-                gateways.counted.clone()
-            }
-        };
-        self.base.warnings.extend(merge_histograms(&counted, &self.base));
+        self.base.warnings.extend(self.base.merge_histograms());
         // A forced end does not wait for commands that transfer files.
         if let Some(transfer) = self.base.transfer.as_mut().filter(|_| !is_forced) {
             transfer.finish();
         }
-        self.file_filters_mut().iter_mut().for_each(|filters| filters.finish(is_forced));
+        self.base.file_filters.iter_mut().for_each(|filters| filters.finish(is_forced));
         self.summary()
-    }
-
-    const fn file_filters_mut(&mut self) -> &mut Vec<FileFilters> {
-        match &mut self.builders {
-            Builders::Units(units) => &mut units.file_filters,
-            Builders::Gateways(gateways) => &mut gateways.file_filters,
-        }
     }
 
     /// The threads that end by themselves have: farm nodes do not.
@@ -538,9 +559,7 @@ impl RunHandle {
             gateways.end_nodes();
         }
         self.base.halt();
-        if let Builders::Units(units) = &self.builders {
-            units.end_feeders();
-        }
+        self.base.end_feeders();
         self.base.end_threads();
         if let Builders::Gateways(gateways) = &mut self.builders {
             gateways.end_hardware();
@@ -565,20 +584,18 @@ impl RunHandle {
         summary.measures = MeasureSummary::all(&sample);
         summary.disk = summary.disk.with_left(base.disk_left());
         summary.warnings.clone_from(&base.warnings);
+        summary.inputs = base.feeders.iter().filter_map(RunningFeeder::input).collect();
+        summary.warnings.extend(base.feeders.iter().flat_map(RunningFeeder::remarks));
+        summary.warnings.extend(base.watched.iter().flat_map(Watched::remarks));
         match &self.builders {
-            Builders::Units(units) => self.add_units(units, &mut summary, &snapshot),
+            Builders::Units(_) => self.add_front_ends(&mut summary, &snapshot),
             Builders::Gateways(gateways) => {
                 summary.lumisections = gateways.lumisections();
-                summary.warnings.extend(gateways.watched.iter().flat_map(Watched::remarks));
                 let running = Duration::from_secs_f64(times.running);
                 summary.add_gateways(GatewayAccount::new(&gateways.snapshot(), &gateways.flows, running));
             }
         }
-        let file_filters = match &self.builders {
-            Builders::Units(units) => &units.file_filters,
-            Builders::Gateways(gateways) => &gateways.file_filters,
-        };
-        if let Some(file_based) = FileBasedSummary::new(file_filters, summary.events.written) {
+        if let Some(file_based) = FileBasedSummary::new(&base.file_filters, summary.events.written) {
             summary.add_file_based(file_based);
         }
         // Files that wait for their transfer are no fault before the end.
@@ -588,10 +605,7 @@ impl RunHandle {
         summary.with_panicked(&base.ending.panicked())
     }
 
-    fn add_units(&self, units: &Units, summary: &mut RunSummary, snapshot: &RunSnapshot) {
-        summary.inputs = units.feeders.iter().filter_map(RunningFeeder::input).collect();
-        summary.warnings.extend(units.feeders.iter().flat_map(RunningFeeder::remarks));
-        summary.warnings.extend(units.watched.iter().flat_map(Watched::remarks));
+    fn add_front_ends(&self, summary: &mut RunSummary, snapshot: &RunSnapshot) {
         if let Some(account) = self.front_ends() {
             let started = self.base.started.unwrap_or_else(|| self.base.clock.now());
             let settings = &self.base.configured.settings;

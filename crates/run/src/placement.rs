@@ -365,25 +365,17 @@ impl ThreadPlacement {
 
     /// A pool whose memory is present.
     pub(super) fn pool(&self, config: PoolConfig) -> Result<Pool, PoolError> {
-        self.make(config, Pool::new)
+        self.place(config, Pool::new, Pool::report)
     }
 
     /// A pool whose memory is present only where it was used.
     pub(super) fn untouched_pool(&self, config: PoolConfig) -> Result<Pool, PoolError> {
-        self.make(config, Pool::new_untouched)
+        self.place(config, Pool::new_untouched, Pool::report)
     }
 
     /// A ring written by another process.
     pub(super) fn ring(&self, config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
         self.place(config, ring, |(_, reader)| reader.report())
-    }
-
-    fn make(
-        &self,
-        config: PoolConfig,
-        make: impl Fn(PoolConfig) -> Result<Pool, PoolError>,
-    ) -> Result<Pool, PoolError> {
-        self.place(config, make, Pool::report)
     }
 
     fn place<M>(

@@ -2,6 +2,7 @@
 
 use super::assemble::{RunError, Workshop, endpoint};
 use super::placement::{Purpose, ThreadPlacement, pool_of};
+use crate::monitoring::Archive;
 use ropewalk_config::{Configuration, FilterSection, SourceSection, SplitterSection};
 use ropewalk_engine::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, ProcessSight, RESULT_BYTES, ReadoutDrive,
@@ -18,12 +19,12 @@ use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, Proces
 use ropewalk_plugin::filter::{Filter, FilterConfig};
 use ropewalk_plugin::process::{self, MOST_FRAMES, SplitterProcess};
 use ropewalk_plugin::{Journal, Splitter, SplitterConfig};
-use ropewalk_terms::{Cause, Instant, RunNumber, SourceId};
+use ropewalk_terms::{Cause, Instant, NodeId, RunNumber, SourceId};
 use ropewalk_tools::library_process::{COPIES, library_process};
 use ropewalk_wire::framing::Piece;
 use std::hash::{Hash, Hasher};
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The command of the program that becomes a filter's program: memory, the process that starts it, the program and its arguments.
@@ -52,11 +53,33 @@ pub(super) struct Filters<'a> {
 
 impl Filters<'_> {
     /// Who decides on the events of a builder unit or an input queue that has so many in work, and what there will be to tell of it.
-    pub(super) fn filtering(&self, builder: &str, slots: u32) -> Result<(Filtering, Vec<Watched>), RunError> {
-        let streams = self.configuration.streams();
+    pub(super) fn filtering(
+        &self,
+        builder: &str,
+        slots: u32,
+        (node, output): (NodeId, &Path),
+        watched: &mut Vec<Watched>,
+        archive: &mut Archive,
+    ) -> Result<Filtering, RunError> {
         let Some(section) = &self.configuration.filter else {
-            return Ok((Filtering::none(streams, slots), Vec::new()));
+            return Ok(Filtering::none(self.configuration.streams(), slots));
         };
+        let (filtering, own) = self.filter(section, builder, slots)?;
+        watched.extend(own);
+        if !self.configuration.run.write {
+            return Ok(filtering);
+        }
+        let names = self.configuration.streams().names().collect();
+        Ok(filtering.with_keeper(Box::new(archive.line(node, output.to_owned(), names))))
+    }
+
+    fn filter(
+        &self,
+        section: &FilterSection,
+        builder: &str,
+        slots: u32,
+    ) -> Result<(Filtering, Vec<Watched>), RunError> {
+        let streams = self.configuration.streams();
         let results = self.results(builder, slots)?;
         if section.has_processes() {
             let is_remote = !section.nodes.is_empty();

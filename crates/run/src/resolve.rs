@@ -3,8 +3,7 @@
 use super::assemble::RunError;
 use super::file_filters::filing_config;
 use super::placement::{Purpose, pool_of};
-use super::run_files::{self, RunFiles, StartRoom};
-use super::transfer::TransferConfig;
+use super::run_files::RunFiles;
 use ropewalk_config::{
     Configuration, FelixSection, FilterSection, FormatName, LumisectionChoice, SourceSection, SyncChoice,
     SynchronyAction,
@@ -25,8 +24,7 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat, StreamName};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often nodes report their numbers by default.
@@ -454,15 +452,9 @@ impl Resolved {
         writes_run_files.then(|| self.writer(index, epoch))
     }
 
-    /// The pipe of a builder unit, and what it writes; `None` without `pipe` in `[storage]`.
-    pub(super) fn pipe(&self, index: u16, epoch: Utc) -> Option<(PathBuf, StorageConfig)> {
-        let path = self.run_files().pipe(&self.configuration.builder[usize::from(index)].name)?;
-        Some((path, self.writer(index, epoch)))
-    }
-
-    fn writer(&self, index: u16, epoch: Utc) -> StorageConfig {
+    /// What a builder unit writes, to run files or to a pipe.
+    pub(super) fn writer(&self, index: u16, epoch: Utc) -> StorageConfig {
         let run = &self.configuration.run;
-        let section = &self.configuration.builder[usize::from(index)];
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
             format: match source.format {
@@ -488,49 +480,22 @@ impl Resolved {
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == AcknowledgementLevel::Synced,
             ..self.run_files().storage_config(
                 NodeId::builder(index),
-                section.output.clone().unwrap_or_else(|| run.output.clone()),
+                self.output(index).to_owned(),
                 &self.configuration.streams(),
             )
         }
     }
 
-    /// Where the run directories are in which a builder unit keeps what its filter counts; none without a filter, or where nothing
-    /// is written.
-    pub(super) fn monitoring_output(&self, index: u16) -> Option<PathBuf> {
-        let run = &self.configuration.run;
-        let is_kept = run.write && self.configuration.filter.is_some();
-        let output = || self.configuration.builder[usize::from(index)].output.as_ref().unwrap_or(&run.output);
-        is_kept.then(|| output().clone())
-    }
-
-    /// How closed run files of these builder units are taken away; none where they are not.
-    pub(super) fn transfer(&self, builders: Range<u16>) -> Option<TransferConfig> {
-        self.run_files().transfer_config(&self.storages(builders))
-    }
-
-    /// How these builder units write; nothing where they do not.
-    fn storages(&self, builders: Range<u16>) -> Vec<StorageConfig> {
-        builders.filter_map(|index| self.storage(index, Utc(0))).collect()
-    }
-
-    /// Where these builder units write to, each place once; none where they do not.
-    pub(super) fn outputs(&self, builders: Range<u16>) -> Vec<PathBuf> {
-        run_files::outputs(&self.storages(builders))
-    }
-
-    /// What has to be free where these builder units write to, run files or files of events, when a run starts.
-    pub(super) fn start_room(&self, builders: Range<u16>) -> StartRoom {
-        let mut directories = self.outputs(builders.clone());
-        directories.extend(builders.filter_map(|index| self.filing(index)).map(|filing| filing.directory));
-        StartRoom::here(directories, self.configuration.storage.start_room())
+    /// Where the run directories of a builder unit are.
+    pub(super) fn output(&self, index: u16) -> &Path {
+        self.configuration.builder[usize::from(index)].output.as_ref().unwrap_or(&self.configuration.run.output)
     }
 
     /// How a builder unit writes files of events; none where it does not. Each has a directory of its own.
     pub(super) fn filing(&self, index: u16) -> Option<FilingConfig> {
         let builder = &self.configuration.builder[usize::from(index)];
-        let output = builder.output.as_ref().unwrap_or(&self.configuration.run.output);
         let own = (self.configuration.builder.len() > 1).then_some(builder.name.as_str());
-        filing_config(&self.configuration, index, output, own, self.level())
+        filing_config(&self.configuration, index, self.output(index), own, self.level())
     }
 
     /// The watch over sources that slip; none where it is switched off.

@@ -175,11 +175,6 @@ impl StartRoom {
         Self { directories: Vec::new(), least, is_told: true }
     }
 
-    /// Where these are.
-    pub(super) fn directories(self) -> Vec<PathBuf> {
-        self.directories
-    }
-
     /// Refuses where a disk has less. One that does not say how much it has is not short: writing will say what is wrong with it.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::cards::{chunks, emulated, largest_chunk, ring_of, rules};
 use super::feeder::{Feeder, FeederNotes};
 use super::resolve::{Addresses, Resolved};
-use super::worker::{Ending, Worker};
+use super::worker::{Ending, Paged, Worker};
 use ropewalk_config::ByteOrigin;
 use ropewalk_config::{Configuration, FelixSection, ServeSection};
 use ropewalk_engine::stream::{CardServer, ClientConfig, ClientReport, ClientState, ServerReport, StreamClient};
@@ -280,7 +280,12 @@ impl Writers {
                 self.feeders.push(thread.spawn(move || feeder.feed(&FeederNotes::default()))?);
             }
             Begin::Emulated(drive) => {
-                self.emulated.push(Worker::start(name, vec![drive], Arc::clone(&self.ending), || ())?);
+                self.emulated.push(Worker::start(
+                    name,
+                    vec![Paged::new(drive, None)],
+                    Arc::clone(&self.ending),
+                    || (),
+                )?);
             }
         }
         Ok(())

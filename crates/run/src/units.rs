@@ -1,14 +1,10 @@
 //! Readout units, builder units and their event manager, as far as they are in this process: what builds events from sources that are asked
 //! for their data.
 
-use super::feeder::RunningFeeder;
-use super::file_filters::FileFilters;
 use super::front_ends::{Conducted, FrontEndService};
 use super::handle::RunBase;
-use super::plugins::Watched;
 use super::registry::TakeoverRecord;
 use super::worker::Worker;
-use crate::monitoring::{MergeError, merge};
 use ropewalk_engine::pages::NodePage;
 use ropewalk_engine::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
 use ropewalk_flow::control::{RunCommand, RunPhase};
@@ -19,9 +15,7 @@ use ropewalk_io::clock::Clock;
 use ropewalk_io::wait::Waker;
 use ropewalk_monitor::{DiskSample, Sample};
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, SourceId, Utc};
-use ropewalk_wire::run_file::run_directory_name;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -165,10 +159,6 @@ pub(super) enum Managing {
 /// The units of a run that are in this process.
 #[derive(Debug)]
 pub(super) struct Units {
-    /// Threads that write what sources or cards would send.
-    pub(super) feeders: Vec<RunningFeeder>,
-    /// Where builder units of this process keep what their filters count.
-    pub(super) histograms: Vec<PathBuf>,
     /// All sources are e-links of cards whose blocks come from outside of this process.
     pub(super) is_fed: bool,
     pub(super) commands: Sender<RunCommand>,
@@ -176,9 +166,6 @@ pub(super) struct Units {
     /// Stops emulated and played sources.
     pub(super) gate: Option<Arc<TriggerGate>>,
     pub(super) sent: Vec<(SourceId, Arc<Sent>)>,
-    pub(super) watched: Vec<Watched>,
-    /// File-based filters, for each builder unit.
-    pub(super) file_filters: Vec<FileFilters>,
     /// Front ends under run control, and their service if only this run uses it.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -191,15 +178,11 @@ impl Units {
     pub(super) fn new(is_fed: bool) -> (Self, Receiver<RunCommand>) {
         let (commands, received) = std::sync::mpsc::channel();
         let units = Self {
-            feeders: Vec::new(),
-            histograms: Vec::new(),
             is_fed,
             commands,
             board: Arc::default(),
             gate: None,
             sent: Vec::new(),
-            watched: Vec::new(),
-            file_filters: Vec::new(),
             front_ends: None,
             own_service: None,
             manager: None,
@@ -259,12 +242,12 @@ impl Units {
         Some(before)
     }
 
-    pub(super) fn stop(&self, workers: &[Worker]) {
-        self.feeders.iter().for_each(|feeder| feeder.child.stop());
+    pub(super) fn stop(&self, base: &RunBase) {
+        base.feeders.iter().for_each(|feeder| feeder.child.stop());
         let last = self.gate.as_ref().map(|gate| EventKey::new(0, gate.close()));
         match &self.front_ends {
             Some(front_ends) => front_ends.stop(last),
-            None => self.command(workers, RunCommand::Stop { last }),
+            None => self.command(&base.workers, RunCommand::Stop { last }),
         }
     }
 
@@ -312,28 +295,4 @@ impl Units {
         (until_sources_end || !has_limit) && base.have_emulators_ended()
             || (until_sources_end || self.is_fed) && have_come_and_gone
     }
-
-    /// Ends the threads that write instead of sources.
-    pub(super) fn end_feeders(&self) {
-        self.feeders.iter().for_each(|feeder| feeder.is_over.store(true, Ordering::Relaxed));
-        while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-/// Adds up what the filters of this process counted, whose documents are in these directories. Builder units that are processes of their own keep theirs. Why it failed, if it did.
-pub(super) fn merge_histograms(outputs: &[PathBuf], base: &RunBase) -> Option<String> {
-    if outputs.is_empty() || base.directory.as_os_str().is_empty() {
-        return None;
-    }
-    let name = run_directory_name(base.run);
-    let directories: Vec<_> = outputs.iter().map(|output| output.join(&name)).collect();
-    let kept = match merge(&directories) {
-        // A run that never began has counted nothing.
-        Err(MergeError::Nothing { .. }) => Ok(()),
-        Err(error) => Err(error.to_string()),
-        Ok(sum) => sum.keep(&base.directory).map_err(|error| format!("{}: {error}", base.directory.display())),
-    };
-    kept.err().map(|error| format!("what filters counted is not added up: {error}"))
 }

@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a command that runs is looked after.
-const LOOK: Duration = Duration::from_millis(5);
+/// The pause between two checks of a command: the shortest one just after its start, and the longest one.
+const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
 /// A command by its words: a program and its arguments.
 pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
@@ -31,6 +31,6 @@ pub fn wait(child: &mut Child, timeout: Duration, is_halted: &AtomicBool) -> Opt
             let _ = child.wait();
             return None;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep((begin.elapsed() / 8).clamp(LOOK.0, LOOK.1));
     }
 }

@@ -8,7 +8,6 @@ use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::{Idle, Waiter, Waker};
 use ropewalk_terms::{Instant, NodeId, Role, SourceId, StreamIndex};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -105,7 +104,7 @@ impl Worker {
     /// Where the system gives no thread or no descriptor.
     pub(super) fn start(
         name: &str,
-        drives: Vec<Box<dyn Drive + Send>>,
+        drives: Vec<Paged>,
         ending: Arc<Ending>,
         prepare: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
@@ -143,12 +142,12 @@ impl Worker {
     }
 }
 
-fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: &Ending) {
+fn turn_all(mut drives: Vec<Paged>, mut waiter: Waiter, ending: &Ending) {
     let clock = MonotonicClock;
     {
         let mut descriptors = Vec::new();
         for drive in &drives {
-            drive.wait_descriptors(&mut descriptors);
+            drive.drive.wait_descriptors(&mut descriptors);
         }
         for descriptor in descriptors {
             // Where it cannot be watched, the longest sleep bounds what is missed.
@@ -161,11 +160,11 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: 
         let now = clock.now();
         let mut work = 0;
         let mut living = false;
-        for drive in &mut drives {
-            if !drive.is_done() {
+        for paged in &mut drives {
+            if !paged.drive.is_done() {
                 living = true;
-                work += drive.turn(now);
-                if let Some(refusal) = drive.refusal() {
+                work += paged.turn(now);
+                if let Some(refusal) = paged.drive.refusal() {
                     ending.refused(refusal);
                 }
             }
@@ -179,10 +178,10 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: 
     }
 }
 
-fn sleep(drives: &mut [Box<dyn Drive + Send>], waiter: &Waiter, now: Instant) {
+fn sleep(drives: &mut [Paged], waiter: &Waiter, now: Instant) {
     let mut ready = false;
     let mut until = now.after(LONGEST_SLEEP);
-    for drive in drives.iter_mut().filter(|drive| !drive.is_done()) {
+    for Paged { drive, .. } in drives.iter_mut().filter(|paged| !paged.drive.is_done()) {
         ready |= !drive.prepare_wait();
         if let Some(deadline) = drive.next_deadline() {
             until = until.min(deadline);
@@ -257,21 +256,19 @@ const LONGEST: Duration = Duration::from_secs(1);
 const PAUSE: u32 = 1000;
 
 /// A drive with its page, if it has one.
-#[derive(Debug)]
-pub(super) struct StatsPage<D> {
-    drive: D,
+pub(super) struct Paged {
+    drive: Box<dyn Drive + Send>,
     page: Option<NodePage>,
     due: Instant,
 }
 
-impl<D: Drive> StatsPage<D> {
+impl Paged {
     /// A drive with an empty page.
-    pub(super) const fn new(drive: D, page: Option<NodePage>) -> Self {
+    pub(super) const fn new(drive: Box<dyn Drive + Send>, page: Option<NodePage>) -> Self {
         Self { drive, page, due: Instant::ZERO }
     }
-}
 
-impl<D: Drive> Drive for StatsPage<D> {
+    /// A turn of the drive. Numbers change by turns that have something to do, so that they need no turn of their own.
     fn turn(&mut self, now: Instant) -> usize {
         let Self { drive, page: Some(page), due } = self else { return self.drive.turn(now) };
         page.turn_begins(now);
@@ -287,36 +284,11 @@ impl<D: Drive> Drive for StatsPage<D> {
         page.turn_ends(work);
         work
     }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        // Numbers change by turns that have something to do, and a thread that sleeps wakes up often enough.
-        self.drive.next_deadline()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.drive.prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.drive.wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.drive.is_done()
-    }
-
-    fn refusal(&self) -> Option<&Refusal> {
-        self.drive.refusal()
-    }
-
-    fn tell(&self, now: Instant, page: &mut NodePage) {
-        self.drive.tell(now, page);
-    }
 }
 
 impl Workshop<'_> {
     /// A readout or builder unit with its page.
-    pub(super) fn paged<D: Drive>(&self, node: NodeId, drive: D) -> StatsPage<D> {
+    pub(super) fn paged(&self, node: NodeId, drive: impl Drive + Send + 'static) -> Paged {
         let (configuration, index) = (self.resolved.configuration(), usize::from(node.index));
         let page = if node.role == Role::Readout {
             let name = &configuration.readout[index].name;
@@ -327,7 +299,7 @@ impl Workshop<'_> {
             let rows = (0..).zip(&streams).map(|(index, name)| OwnerLabel::stream(StreamIndex(index), name.as_str()));
             self.pages.page(&configuration.builder[index].name, PageRole::Builder, rows)
         };
-        StatsPage::new(drive, page)
+        Paged::new(Box::new(drive), page)
     }
 
     /// The page of an event manager, by its index among all possible event managers.
@@ -345,6 +317,7 @@ mod tests {
     use ropewalk_flow::control::RunPhase;
     use ropewalk_flow::messages::ReportEntry;
     use ropewalk_terms::{Counter, Incarnation, RunNumber};
+    use std::os::fd::BorrowedFd;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -396,7 +369,7 @@ mod tests {
     #[test]
     fn turns_are_in_the_page_at_once_numbers_now_and_then_and_the_last_ones_always() {
         let (directory, page) = page("counts");
-        let mut published = StatsPage::new(Counts { turns: 0, last: 5 }, page);
+        let mut published = Paged::new(Box::new(Counts { turns: 0, last: 5 }), page);
         let built = |page: &PageReading| page.numbers(None).first().map(|one| (one.number.name.clone(), one.value));
         let begun = MonotonicClock.now();
         for turn in 1..=4 {
@@ -416,8 +389,8 @@ mod tests {
     fn a_thread_that_does_not_come_back_from_a_turn_is_seen_from_outside() {
         let (directory, page) = page("hangs");
         let (may_end, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
-        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(StatsPage::new(Hangs(Arc::clone(&may_end)), page))];
-        let worker = Worker::start("bu0", drives, Arc::clone(&ending), || ()).expect("a thread");
+        let drive = Paged::new(Box::new(Hangs(Arc::clone(&may_end))), page);
+        let worker = Worker::start("bu0", vec![drive], Arc::clone(&ending), || ()).expect("a thread");
         let until = MonotonicClock.now().after(Duration::from_secs(60));
         let wait_for = |what: fn(PageState) -> bool| {
             let (mut page, mut at) = read(&directory);

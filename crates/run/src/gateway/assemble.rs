@@ -3,17 +3,15 @@
 use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::gateways::{FlowSource, Gateways, Hardware, RunningGateway, Way};
 use super::inputs::{self, Inputs, Queue, carrier};
-use crate::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, system};
-use crate::file_filters::{filing, filing_config, start_file_filters};
+use crate::assemble::{HISTOGRAMS, RunError, epoch, incarnation, nowhere, run_directory, sink, system};
+use crate::file_filters::{filing_config, start_file_filters};
 use crate::handle::{Builders, RunBase, RunHandle};
 use crate::monitoring::Archive;
-use crate::pipe::Pipe;
 use crate::placement::{PlacementError, ThreadPlacement, disk_thread, plan_of_threads};
 use crate::plugins::Filters;
 use crate::resolve::lumisection_length;
-use crate::run_files::{self, DiskWatch, RunFiles, StartRoom};
-use crate::transfer::TransferService;
-use crate::worker::{Ending, StatsPage, Worker};
+use crate::run_files::RunFiles;
+use crate::worker::Paged;
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
@@ -21,13 +19,12 @@ use ropewalk_engine::gateway::{
 };
 use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
 use ropewalk_engine::tap::Tap;
-use ropewalk_engine::{Drive, EventOutput, EventSink, FilingConfig, Storage, StorageConfig};
+use ropewalk_engine::{Drive, EventOutput, EventSink, FilingConfig, StorageConfig};
 use ropewalk_flow::gateway::Output;
 use ropewalk_flow::manager::LumisectionLength;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_host::{Machine, Plan};
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, SourceId};
@@ -109,7 +106,6 @@ struct Assembly<'a> {
     incarnation: Incarnation,
     gates: Vec<Option<Arc<TriggerGate>>>,
     is_over: Arc<AtomicBool>,
-    ending: Arc<Ending>,
     placement: ThreadPlacement,
     pages: PageDirectory,
     base: RunBase,
@@ -126,7 +122,7 @@ struct Assembly<'a> {
 }
 
 /// A thread's name and what it turns.
-type Unit = (String, Vec<Box<dyn Drive + Send>>);
+type Unit = (String, Vec<Paged>);
 
 /// Starts a part of a system with gateways. With `events`, the sources of the first flow end after so many.
 ///
@@ -152,10 +148,10 @@ pub fn prepare_part(
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
     let gates = gates(configuration, part, events);
-    let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
+    let is_over = Arc::<AtomicBool>::default();
     let of_triggers = gates.iter().flatten().cloned().collect();
     let running = Gateways::new(&configuration.flow, of_triggers, Arc::clone(&is_over));
-    let base = RunBase::new(configuration, nowhere(), Arc::clone(&ending));
+    let base = RunBase::new(configuration, nowhere());
     // An event has fragments of one flow.
     let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).max();
     let incarnation = incarnation();
@@ -164,7 +160,6 @@ pub fn prepare_part(
         incarnation,
         gates,
         is_over,
-        ending,
         placement: ThreadPlacement::of_threads(&configuration.thread, &threads(configuration))?,
         pages: PageDirectory::open(&configuration.monitor.pages, &configuration.run.output, incarnation),
         base,
@@ -253,30 +248,16 @@ fn sources_thread(flow: &FlowSection) -> String {
 
 impl Assembly<'_> {
     fn start(mut self) -> Result<RunHandle, RunError> {
-        if !self.archive.is_empty() {
-            self.running.counted = self.archive.outputs();
-            let (archive, prepare) = (self.archive, self.placement.on_start(HISTOGRAMS));
-            let thread = std::thread::Builder::new().name(HISTOGRAMS.to_owned()).spawn(move || {
-                prepare();
-                archive.write_all()
-            });
-            self.running.counting = Some(thread.map_err(system(format!("thread {HISTOGRAMS}")))?);
+        // One by one: where a thread cannot be had, those that were started end with the base.
+        for (name, drives) in self.gateways {
+            self.base.worker(&name, drives, &self.placement)?;
         }
-        let builders = Builders::Gateways(Box::new(self.running));
-        let mut handle = RunHandle { base: self.base, builders };
-        let start = |(name, drives): Unit| {
-            let place = self.placement.on_start(&name);
-            Worker::start(&name, drives, Arc::clone(&self.ending), place).map_err(system(format!("thread {name}")))
-        };
-        // One by one: where a thread cannot be had, those that were started end with the handle.
-        for unit in self.gateways {
-            handle.base.workers.push(start(unit)?);
+        for (name, drives) in self.emulators {
+            self.base.emulator(&name, drives, &self.placement)?;
         }
-        for unit in self.emulators {
-            handle.base.emulators.push(start(unit)?);
-        }
-        handle.base.warnings.extend(self.placement.finish()?);
-        Ok(handle)
+        self.base.archive(self.archive, &self.placement)?;
+        self.base.warnings.extend(self.placement.finish()?);
+        Ok(RunHandle { base: self.base, builders: Builders::Gateways(Box::new(self.running)) })
     }
 
     fn assemble(&mut self, part: &SystemPart) -> Result<(), RunError> {
@@ -352,7 +333,7 @@ impl Assembly<'_> {
         let (drive, lines) = LumisectionDrive::new(&flows, length, queues, Arc::clone(&self.running.is_held));
         self.running.lumisections = drive.board();
         self.lumisections = lines.into_iter();
-        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![Box::new(drive)]));
+        self.gateways.push((LUMISECTIONS_THREAD.to_owned(), vec![Paged::new(Box::new(drive), None)]));
         Ok(())
     }
 
@@ -361,22 +342,15 @@ impl Assembly<'_> {
         if !self.configuration.writes_to_disk() {
             return Ok(());
         }
-        let section = &self.configuration.storage;
-        if self.configuration.file_based.is_some() {
-            let filings: Vec<_> = self.writers_here(part).filter_map(|queue| self.filing_config(&queue)).collect();
-            let directories = filings.iter().map(|filing| filing.directory.clone()).collect();
-            self.base.start_room = StartRoom::here(directories, section.start_room());
-            self.running.file_filters =
-                start_file_filters(self.configuration, &filings, &self.placement, self.base.run)?;
-            return Ok(());
+        let (mut writers, mut filings) = (Vec::new(), Vec::new());
+        for queue in self.writers_here(part) {
+            match self.filing_config(&queue) {
+                Some(filing) => filings.push(filing),
+                None => writers.push(self.storage_config(&queue)),
+            }
         }
-        let writers: Vec<_> = self.writers_here(part).map(|queue| self.storage_config(&queue)).collect();
-        let outputs = run_files::outputs(&writers);
-        self.base.disk_watch = Some(DiskWatch::start(outputs.clone(), section.least_free_bytes(), Vec::new())?);
-        self.base.start_room = StartRoom::here(outputs, section.start_room());
-        let transfer = RunFiles::of(self.configuration).transfer_config(&writers);
-        self.base.transfer = transfer.map(TransferService::start).transpose()?;
-        Ok(())
+        self.base.file_filters = start_file_filters(self.configuration, &filings, &self.placement, self.base.run)?;
+        self.base.keep_files(self.configuration, &writers, &filings, Vec::new())
     }
 
     /// An input queue of a gateway.
@@ -487,28 +461,25 @@ impl Assembly<'_> {
         drive.begin(MonotonicClock.now());
         let notice = drive.notice();
         match architecture {
-            Architecture::RunToCompletion => {
-                let drive = self.paged(name, drive);
-                self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
-            }
+            Architecture::RunToCompletion => self.gateways.push((name.to_owned(), vec![self.paged(name, drive)])),
             Architecture::Threads => {
                 let (receiving, sending) = drive.into_halves();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
                 // What it counts the other half tells.
-                let sending = StatsPage::new(sending, self.pages.page(&sender, PageRole::Gateway, []));
-                self.gateways.push((receiver, vec![Box::new(receiving)]));
-                self.gateways.push((sender, vec![Box::new(sending)]));
+                let sending = Paged::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
+                self.gateways.push((receiver, vec![receiving]));
+                self.gateways.push((sender, vec![sending]));
             }
         }
         Ok(notice)
     }
 
     /// An input queue with its page.
-    fn paged<D: Drive>(&self, name: &str, drive: D) -> StatsPage<D> {
+    fn paged(&self, name: &str, drive: impl Drive + Send + 'static) -> Paged {
         let sources = self.configuration.flow.iter().flat_map(|flow| flow.sources.entries(false));
         let page = self.pages.page(name, PageRole::Gateway, sources.map(|(id, _)| OwnerLabel::source(SourceId(id))));
-        StatsPage::new(drive, page)
+        Paged::new(Box::new(drive), page)
     }
 
     /// The input queues of the gateways that are in this process.
@@ -546,16 +517,11 @@ impl Assembly<'_> {
 
     /// The output of an input queue that decides itself.
     fn output(&mut self, queue: &Queue<'_>, sink: Option<Box<dyn EventSink>>) -> Result<EventOutput, RunError> {
-        let (configuration, name) = (self.configuration, queue.name());
+        let Self { configuration, placement, archive, base, .. } = self;
         let slots = inputs::local_events(configuration);
-        let filters = Filters { configuration, placement: &self.placement };
-        let (mut filtering, watched) = filters.filtering(&name, slots)?;
-        if configuration.run.write && configuration.filter.is_some() {
-            let (output, streams) = (configuration.run.output.clone(), configuration.streams().names().collect());
-            let line = self.archive.line(NodeId::builder(queue.number), output, streams);
-            filtering = filtering.with_keeper(Box::new(line));
-        }
-        self.running.watched.extend(watched);
+        let of_unit = (NodeId::builder(queue.number), configuration.run.output.as_path());
+        let filters = Filters { configuration, placement };
+        let filtering = filters.filtering(&queue.name(), slots, of_unit, &mut base.watched, archive)?;
         // In good time before the drive gives up what is left.
         let patience = configuration.timeouts.drain.0 / 2;
         Ok(EventOutput::new(sink, slots).with_filtering(filtering, patience))
@@ -570,26 +536,15 @@ impl Assembly<'_> {
 
     /// What takes its accepted events; none where nothing is written.
     fn sink(&self, queue: &Queue<'_>) -> Result<Option<Box<dyn EventSink>>, RunError> {
-        if !self.configuration.run.write {
-            return Ok(None);
-        }
-        if let Some(config) = self.filing_config(queue) {
-            return Ok(Some(Box::new(filing(config, &queue.name(), &self.placement)?)));
-        }
-        let (name, config) = (queue.name(), self.storage_config(queue));
-        // Fragments are copied into records: what is on its way to the disk lies here.
-        let (block, least) = RECORDS_MEMORY;
-        let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
-        let records = Staging::new(pool(&format!("{name}-records"), (block, blocks))?);
-        let files = RunFiles::of(self.configuration);
-        if let Some(path) = files.pipe(&name) {
-            let error = system(format!("{name}: {}", path.display()));
-            return Ok(Some(Box::new(Pipe::new(path, config, records).map_err(error)?)));
-        }
-        let disk = files.disk_config(disk_thread(&name), &config);
-        let disk = RealDisk::with_threads(disk, |thread| self.placement.on_start(thread));
-        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
-        Ok(Some(Box::new(Storage::new(disk, config, records))))
+        let name = queue.name();
+        let records = |config: &StorageConfig| {
+            // Fragments are copied into records: what is on its way to the disk lies here.
+            let (block, least) = RECORDS_MEMORY;
+            let blocks = least.max((config.batched_bytes() as usize).div_ceil(block) + SPARE_RECORDS);
+            Ok(Staging::new(pool(&format!("{name}-records"), (block, blocks))?))
+        };
+        let configs = (self.storage_config(queue), self.filing_config(queue));
+        sink(self.configuration, &name, configs, &self.placement, records)
     }
 
     /// The nodes of this process, on one thread.
@@ -632,7 +587,7 @@ impl Assembly<'_> {
         let drive = PacketSourceDrive::new(config, control, senders);
         let source = FlowSource { flow, notice: drive.notice() };
         self.running.sources.push(source);
-        self.emulators.push((name, vec![Box::new(drive)]));
+        self.emulators.push((name, vec![Paged::new(Box::new(drive), None)]));
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use super::assemble::{BATCH, CONTROL_MEMORY, SEND_MEMORY, SOCKET_BUFFER, SystemP
 use super::inputs;
 use super::inputs::Queue;
 use crate::assemble::{RunError, endpoint};
+use crate::worker::Paged;
 use ropewalk_config::{Configuration, FarmSection, FilterSection, SendChoice, TransportChoice};
-use ropewalk_engine::Drive;
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
     FarmNodeReport, Link, NodeFilterConfig, Notice, Outage,
@@ -160,7 +160,7 @@ pub(super) struct Farm<'a> {
 }
 
 /// The nodes of a part, and what they tell of themselves.
-pub(super) type Nodes = (Vec<Box<dyn Drive + Send>>, Vec<Notice<FarmNodeReport>>);
+pub(super) type Nodes = (Vec<Paged>, Vec<Notice<FarmNodeReport>>);
 
 impl Farm<'_> {
     /// The nodes that are in this process, if any.
@@ -171,11 +171,11 @@ impl Farm<'_> {
             SystemPart::Nodes(numbers) => numbers.start..numbers.end.min(nodes),
             SystemPart::Whole | SystemPart::Gateway(_) | SystemPart::Sources(_) => 0..0,
         };
-        let (mut drives, mut notices) = (Vec::<Box<dyn Drive + Send>>::new(), Vec::new());
+        let (mut drives, mut notices) = (Vec::new(), Vec::new());
         for node in numbers {
             let drive = FarmNodeDrive::new(self.node(node), node_link(self.section, node, self.gateways.len() as u16)?);
             notices.push(drive.notice());
-            drives.push(Box::new(drive));
+            drives.push(Paged::new(Box::new(drive), None));
         }
         Ok((drives, notices))
     }

@@ -1,9 +1,8 @@
 //! Gateways, farm nodes and emulated packet sources of this process, and the threads that report the throttle to hardware.
 
 use super::snapshot::GatewaySnapshot;
-use crate::file_filters::FileFilters;
-use crate::plugins::Watched;
 use crate::summary_sections::LumisectionSummary;
+use crate::user_command;
 use crate::worker::Worker;
 use ropewalk_config::FlowSection;
 use ropewalk_engine::gateway::{
@@ -15,12 +14,11 @@ use ropewalk_flow::source::TriggerGate;
 use ropewalk_terms::{Parameter, SourceId};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An input queue of a gateway.
 #[derive(Debug)]
@@ -59,13 +57,6 @@ pub(crate) struct Gateways {
     pub(super) is_held: Arc<AtomicBool>,
     /// The lumisections that are over.
     pub(super) lumisections: Arc<LumisectionBoard>,
-    /// File-based filter units of each input queue.
-    pub(crate) file_filters: Vec<FileFilters>,
-    /// Filters of gateways that decide themselves.
-    pub(crate) watched: Vec<Watched>,
-    /// Where documents with what these counted are, and the thread that writes them.
-    pub(crate) counted: Vec<PathBuf>,
-    pub(super) counting: Option<JoinHandle<Vec<String>>>,
     /// Commands to gateways during the run.
     pub(super) orders: Arc<OrderBoard>,
     gates: Vec<Arc<TriggerGate>>,
@@ -89,10 +80,6 @@ impl Gateways {
             flows: flows.to_vec(),
             is_held: Arc::new(AtomicBool::new(true)),
             lumisections: Arc::default(),
-            file_filters: Vec::new(),
-            watched: Vec::new(),
-            counted: Vec::new(),
-            counting: None,
             orders: Arc::default(),
             gates,
             is_over,
@@ -115,11 +102,6 @@ impl Gateways {
         let name = |flow: u8| self.flows.get(usize::from(flow)).map(|flow| flow.name.clone());
         let summary = |(flow, end)| LumisectionSummary { flow: name(flow), ..LumisectionSummary::new(&end) };
         self.lumisections.read().into_iter().map(summary).collect()
-    }
-
-    /// Waits until what filters counted is written, after the threads of the gateways. Returns what could not be.
-    pub(crate) fn end_counting(&mut self) -> Vec<String> {
-        self.counting.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     /// The counts of all histograms.
@@ -210,8 +192,6 @@ impl Gateways {
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a thread sleeps when there is nothing to send.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How often to check whether a command has ended.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// How the throttle state is sent to the hardware.
 #[derive(Clone, Debug)]
@@ -282,24 +262,14 @@ fn send(socket: &UdpSocket, to: SocketAddrV4, gateway: &str, shown: &Shown) -> R
 fn call(words: &[String], gateway: &str, shown: &Shown) -> Result<(), String> {
     let fill = |word: &String| word.replace("{gateway}", gateway).replace("{state}", shown.state.name());
     let words: Vec<String> = words.iter().map(fill).collect();
-    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+    let Some(program) = words.first() else { return Ok(()) };
     let failed = |what: String| format!("{program}: {what}");
-    let nothing = Stdio::null;
-    let child = Command::new(program).args(arguments).stdin(nothing()).stdout(nothing()).stderr(nothing()).spawn();
+    let mut command = user_command::of_words(words.iter().map(String::as_str));
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut child = child.map_err(|error| failed(format!("cannot be called: {error}")))?;
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(failed(format!("ended with {status}"))),
-            Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
-            Ok(None) => {
-                // Whether it could be killed or had just ended: it is waited for, so that it leaves nothing behind.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(failed(format!("took longer than {} s and was killed", PATIENCE.as_secs())));
-            }
-            Err(error) => return Err(failed(error.to_string())),
-        }
+    match user_command::wait(&mut child, PATIENCE, &AtomicBool::new(false)) {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(failed(format!("ended with {status}"))),
+        None => Err(failed(format!("took longer than {} s and was killed", PATIENCE.as_secs()))),
     }
 }
