@@ -32,7 +32,7 @@ pub trait EventMachine {
     /// Emits the next event: its slot. Events that are not taken wait in the machine.
     fn next_event(&mut self) -> Option<u32>;
 
-    /// Bytes of an emitted event, and how long it was in work; none where that is not measured.
+    /// Bytes of an emitted event, and how long it was in work. `None` if that is not measured.
     fn size_and_age(&self, now: Instant, slot: u32) -> Option<(u64, Duration)>;
 
     /// The event in a slot, which has been emitted and has not come to its end.

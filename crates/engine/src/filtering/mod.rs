@@ -244,7 +244,7 @@ impl Filtering {
                     self.choose(slot, event.key, Decided { streams, ..Decided::default() });
                 }
                 Decider::Here(filter) => {
-                    // One clock read before and one behind all of them, and none where there is nothing to decide.
+                    // One clock read before all of them and one after, if there is something to decide.
                     if taken == 0 {
                         begun = filter.time();
                     }

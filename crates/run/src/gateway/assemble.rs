@@ -248,7 +248,7 @@ fn sources_thread(flow: &FlowSection) -> String {
 
 impl Assembly<'_> {
     fn start(mut self) -> Result<RunHandle, RunError> {
-        // One by one: where a thread cannot be had, those that were started end with the base.
+        // One by one: if a thread cannot be started, the base ends the ones before it.
         for (name, drives) in self.gateways {
             self.base.worker(&name, drives, &self.placement)?;
         }
