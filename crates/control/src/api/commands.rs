@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -83,13 +82,9 @@ async fn state(Of(shared): Of<Shared>) -> Json<State> {
 async fn command(
     Of(shared): Of<Shared>,
     Path(name): Path<String>,
-    manner: Result<Query<Manner>, QueryRejection>,
+    Query(manner): Query<Manner>,
     Query(all): Query<Vec<(String, String)>>,
 ) -> Response {
-    let manner = match manner {
-        Ok(Query(manner)) => manner,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
-    };
     let Some(command) = Command::from_name(&name) else {
         let error = format!("no command is named `{}`: there are {}", shown(&name), command_names());
         return problem(StatusCode::NOT_FOUND, error);

@@ -6,6 +6,7 @@ mod monitoring;
 mod notes;
 mod runs;
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -138,6 +139,24 @@ async fn as_problem(response: Response) -> Response {
     }
     let words = to_bytes(response.into_body(), BODY_BYTES).await.unwrap_or_default();
     problem(status, String::from_utf8_lossy(&words))
+}
+
+/// Works on a blocking thread, so that no other request waits for the disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Response> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Works on a blocking thread; `what` begins the message of an error that is not the client's.
+async fn on_disk<T: Send + 'static>(
+    what: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<Json<T>, Response> {
+    blocking(work).await?.map(Json).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => problem(StatusCode::BAD_REQUEST, error.to_string()),
+        ErrorKind::NotFound => problem(StatusCode::NOT_FOUND, error.to_string()),
+        _ => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("{what}: {error}")),
+    })
 }
 
 /// Sends a request to the run control thread with `ask` and returns its answer; none if the thread has ended.

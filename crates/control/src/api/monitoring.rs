@@ -13,7 +13,7 @@ use ropewalk_terms::SourceId;
 use serde::Deserialize;
 use utoipa::OpenApi;
 
-use super::{Manner, Shared, problem, shown};
+use super::{Manner, Shared, problem};
 use crate::accept_loop::Connections;
 use crate::api_types::{
     Address, Alarm, Balance, Count, Histogram, History, Incidents, Limited, Live, Measured, Node, Problem, Source,
@@ -164,7 +164,6 @@ async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(man
 #[derive(Deserialize)]
 struct Shelf {
     seconds: u64,
-    by: Option<String>,
 }
 
 /// The longest time for which an alarm can be shelved, in seconds: a day.
@@ -185,9 +184,14 @@ const LONGEST_SHELF: u64 = 24 * 3600;
         (status = 404, body = Problem, description = "there is no such alarm"),
     )
 )]
-async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
-    let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
-    let by = shown(shelf.by.as_deref().unwrap_or("somebody"));
+async fn shelve(
+    Of(shared): Of<Shared>,
+    Path(name): Path<String>,
+    Query(Shelf { seconds }): Query<Shelf>,
+    Query(manner): Query<Manner>,
+) -> Response {
+    let time = Duration::from_secs(seconds.min(LONGEST_SHELF));
+    let by = manner.by();
     let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
     after_alarm(&shared, shared.health.shelve(&name, time, &by), &by, said)
 }
