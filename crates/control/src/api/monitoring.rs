@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use ropewalk_monitor::alarms::AlarmError;
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
-use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{Manner, Shared, problem};
 use crate::accept_loop::Connections;
@@ -22,48 +22,25 @@ use crate::api_types::{
 use crate::notify::Told;
 use crate::streams;
 
-#[derive(OpenApi)]
-#[openapi(paths(
-    live_now,
-    live_stream,
-    ledger,
-    all_counters,
-    all_sources,
-    all_nodes,
-    all_addresses,
-    metrics,
-    limit,
-    alarms,
-    told,
-    acknowledge,
-    shelve,
-    incidents,
-    history,
-    all_measures,
-    all_histograms,
-    connections
-))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/live", get(live_now))
-        .route("/live/stream", get(live_stream))
-        .route("/ledger", get(ledger))
-        .route("/counters", get(all_counters))
-        .route("/sources", get(all_sources))
-        .route("/nodes", get(all_nodes))
-        .route("/addresses", get(all_addresses))
-        .route("/limit", get(limit))
-        .route("/alarms", get(alarms))
-        .route("/alarms/told", get(told))
-        .route("/alarms/{name}/acknowledge", post(acknowledge))
-        .route("/alarms/{name}/shelve", post(shelve))
-        .route("/incidents", get(incidents))
-        .route("/history", get(history))
-        .route("/measures", get(all_measures))
-        .route("/histograms", get(all_histograms))
-        .route("/connections", get(connections))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(live_now))
+        .routes(routes!(live_stream))
+        .routes(routes!(ledger))
+        .routes(routes!(all_counters))
+        .routes(routes!(all_sources))
+        .routes(routes!(all_nodes))
+        .routes(routes!(all_addresses))
+        .routes(routes!(limit))
+        .routes(routes!(alarms))
+        .routes(routes!(told))
+        .routes(routes!(acknowledge))
+        .routes(routes!(shelve))
+        .routes(routes!(incidents))
+        .routes(routes!(history))
+        .routes(routes!(all_measures))
+        .routes(routes!(all_histograms))
+        .routes(routes!(connections))
 }
 
 /// State, ledger, sources and nodes at once.

@@ -3,20 +3,17 @@
 use super::{Manner, Shared, on_disk};
 use crate::api_types::Problem;
 use crate::notify::Told;
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use ropewalk_run::Registry;
 use std::io::{self, ErrorKind};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-#[derive(OpenApi)]
-#[openapi(paths(notes, note, told), components(schemas(Note)))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/runs/{run}/notes", get(notes).post(note)).route("/logbook/told", get(told))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(notes, note)).routes(routes!(told))
 }
 
 /// An entry of the logbook.

@@ -4,33 +4,30 @@
 use std::io;
 use std::path::Path as Directory;
 
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use ropewalk_run::session::{OperationState, SessionView};
 use ropewalk_run::{ACCOUNT, FileName, MOST_FILES, Note, Registry, StoredFiles};
 use ropewalk_terms::RunNumber;
 use serde::{Deserialize, Serialize};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{Manner, Shared, blocking, on_disk, problem};
 use crate::api_types::{Problem, Reference};
 use crate::request_limits::Said;
 use crate::run_trends::NoRunTrend;
 
-#[derive(OpenApi)]
-#[openapi(paths(runs, run, present, of_run, reference, choose), components(schemas(RunFiles, RunFile, RunFileState)))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/runs", get(runs))
-        .route("/runs/{run}", get(run))
-        .route("/files", get(present))
-        .route("/runs/{run}/files", get(of_run))
-        .route("/reference", get(reference).post(choose))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(runs))
+        .routes(routes!(run))
+        .routes(routes!(present))
+        .routes(routes!(of_run))
+        .routes(routes!(reference, choose))
 }
 
 /// Runs in one answer.
