@@ -176,7 +176,7 @@ fn by_broker(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
     let summary = thread::scope(|scope| {
         let broker = scope.spawn(|| serve_files(&laid.place, &options, || has_failed.load(Ordering::Relaxed)));
         // It listens a little later than its socket has a name.
-        while UnixStream::connect(laid.place.socket()).is_err() && !broker.is_finished() {
+        while laid.place.connect().is_err() && !broker.is_finished() {
             thread::sleep(Duration::from_micros(50));
         }
         // Both units connect before either works: with few files, the first alone could end the run, and the broker with it.

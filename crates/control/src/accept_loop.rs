@@ -2,11 +2,10 @@
 //! connections are counted. A connection whose other side does not read is closed, so that no response waits for ever. The
 //! descriptor limit of the process must be enough for the run's own connections besides those of clients.
 
-use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::http::{Request, StatusCode, header};
@@ -17,10 +16,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::timeout;
+use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::util::MapRequest;
@@ -205,21 +205,32 @@ impl AcceptLoop {
     ) {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.patience).max_buf_size(HEAD_BYTES).keep_alive(true);
-        let stream = WriteTimeout::new(stream, self.patience, || count(&self.counts.stalled));
+        let mut stream = TimeoutWriter::new(stream);
+        stream.set_timeout(Some(self.patience));
         let app = MapRequest::new(app, move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             request
         });
-        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
-        // An error of a connection concerns only its client.
-        tokio::select! {
-            _ = connection.as_mut() => {}
+        let mut connection =
+            std::pin::pin!(http.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(app)));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
             _ = ending.changed() => {
                 connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
+                connection.await
             }
+        };
+        // An error of a connection concerns only its client.
+        if ended.is_err_and(|error| is_stalled(&error)) {
+            count(&self.counts.stalled);
         }
     }
+}
+
+/// Whether a connection ended because its client did not read.
+fn is_stalled(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == ErrorKind::TimedOut)
 }
 
 /// How a client of a TLS server began its connection.
@@ -246,73 +257,6 @@ async fn arrive(acceptor: &TlsAcceptor, stream: TcpStream) -> Arrived {
 async fn speak_tls() -> impl IntoResponse {
     let problem = Problem { error: SPEAK_TLS.to_owned() };
     (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
-}
-
-/// A stream whose writes fail after this time without progress.
-struct WriteTimeout<S, F> {
-    stream: S,
-    patience: Duration,
-    /// What is done about one that is given up.
-    given_up: F,
-    /// Since the other side has stopped to read.
-    waiting: Option<Pin<Box<Sleep>>>,
-}
-
-impl<S: Unpin, F: Fn() + Unpin> WriteTimeout<S, F> {
-    pub(crate) const fn new(stream: S, patience: Duration, given_up: F) -> Self {
-        Self { stream, patience, given_up, waiting: None }
-    }
-
-    fn bound<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        work: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        let done = work(Pin::new(&mut self.stream), context);
-        if done.is_ready() {
-            self.waiting = None;
-            return done;
-        }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.patience)));
-        if waiting.as_mut().poll(context).is_ready() {
-            (self.given_up)();
-            return Poll::Ready(Err(ErrorKind::TimedOut.into()));
-        }
-        Poll::Pending
-    }
-}
-
-impl<S: AsyncRead + Unpin, F: Unpin> AsyncRead for WriteTimeout<S, F> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
-    }
-}
-
-impl<S: AsyncWrite + Unpin, F: Fn() + Unpin> AsyncWrite for WriteTimeout<S, F> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.bound(context, |stream, context| stream.poll_write(context, bytes))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.bound(context, |stream, context| stream.poll_write_vectored(context, parts))
-    }
-
-    /// As the stream itself: answers are written from where they lie, and not copied before.
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.bound(context, |stream, context| stream.poll_flush(context))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.bound(context, |stream, context| stream.poll_shutdown(context))
-    }
 }
 
 /// Raises what this process may have open by so many, as far as it may, and says how many connections of at most so many there can be.

@@ -4,6 +4,7 @@
 //! and `Origin` are checked. On other addresses commands need a token.
 
 use crate::api_types::Problem;
+use crate::request_limits::{Bucket, Rate};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -15,6 +16,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use subtle::ConstantTimeEq;
 
 /// The secret that commands carry as `Authorization: Bearer TOKEN`.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,9 +71,7 @@ impl Token {
 
     /// Compares tokens in a time that does not depend on where they differ.
     fn is(&self, shown: &str) -> bool {
-        let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
-        let different = own.iter().zip(shown).fold(0, |sum, (one, other)| sum | (one ^ other));
-        own.len() == shown.len() && different == 0
+        self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
 }
 
@@ -91,21 +91,20 @@ pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The limit of requests that change something: a burst, and requests a second.
-const BURST: f64 = 50.0;
-const PER_SECOND: f64 = 20.0;
+/// The limit of requests that change something.
+const COMMANDS: Rate = Rate { burst: 50.0, per_second: 20.0 };
 
 /// Checks each request before any handler sees it.
 #[derive(Debug)]
 pub(crate) struct Authorisation {
     /// None if the server listens on a loopback address only.
     token: Option<Token>,
-    allowance: Mutex<(Instant, f64)>,
+    allowance: Mutex<Bucket>,
 }
 
 impl Authorisation {
     pub(crate) fn new(token: Option<Token>) -> Self {
-        Self { token, allowance: Mutex::new((Instant::now(), BURST)) }
+        Self { token, allowance: Mutex::new(Bucket::full(COMMANDS, Instant::now())) }
     }
 
     fn look_at(&self, method: &Method, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
@@ -130,20 +129,13 @@ impl Authorisation {
                 return Err((StatusCode::UNAUTHORIZED, why.to_owned()));
             }
         }
-        if !self.has_allowance() {
-            return Err((StatusCode::TOO_MANY_REQUESTS, format!("more than {PER_SECOND} commands a second")));
-        }
-        Ok(())
-    }
-
-    fn has_allowance(&self) -> bool {
         let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, left) = *allowance;
-        let now = Instant::now();
-        let left = (left + now.duration_since(since).as_secs_f64() * PER_SECOND).min(BURST);
-        let may = left >= 1.0;
-        *allowance = (now, if may { left - 1.0 } else { left });
-        may
+        if allowance.wait(COMMANDS, Instant::now()).is_some() {
+            let error = format!("more than {} commands a second", COMMANDS.per_second);
+            return Err((StatusCode::TOO_MANY_REQUESTS, error));
+        }
+        allowance.left -= 1.0;
+        Ok(())
     }
 }
 

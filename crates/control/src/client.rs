@@ -3,6 +3,7 @@
 use crate::accept_loop::SPEAK_TLS;
 use crate::authorisation::Token;
 use crate::tls::{TlsError, distrust, explain, is_encrypted, trust};
+use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -119,7 +120,7 @@ impl Client {
     pub fn files(&self, run: Option<u32>) -> Result<Replied, ClientError> {
         let what = run.map_or_else(|| "files".to_owned(), |run| format!("runs/{run}/files"));
         let mut all = self.look(&format!("{what}?limit=500"))?;
-        let last = |files: &Value| files.as_array()?.last()?["path"].as_str().map(segment);
+        let last = |files: &Value| files.as_array()?.last()?["path"].as_str().map(|path| segment(path).to_string());
         let mut before = last(&all.body["files"]);
         while let Some(place) = before {
             let mut page = self.look(&format!("{what}?limit=500&before={place}"))?;
@@ -282,13 +283,8 @@ impl Iterator for Samples {
 }
 
 /// Escapes a name for a URL path or query.
-fn segment(name: &str) -> String {
-    let letter = |byte: u8| match byte {
-        b'_' | b'-' => char::from(byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    name.bytes().map(letter).collect()
+fn segment(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, NON_ALPHANUMERIC)
 }
 
 fn read(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Replied, ClientError> {

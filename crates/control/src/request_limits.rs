@@ -41,20 +41,20 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// A rate limit: a burst, and requests a second.
 #[derive(Copy, Clone, Debug)]
-struct Rate {
-    burst: f64,
-    per_second: f64,
+pub(crate) struct Rate {
+    pub(crate) burst: f64,
+    pub(crate) per_second: f64,
 }
 
 /// The remaining allowance of a rate limit.
 #[derive(Copy, Clone, Debug)]
-struct Bucket {
-    left: f64,
+pub(crate) struct Bucket {
+    pub(crate) left: f64,
     at: Instant,
 }
 
 impl Bucket {
-    const fn full(rate: Rate, now: Instant) -> Self {
+    pub(crate) const fn full(rate: Rate, now: Instant) -> Self {
         Self { left: rate.burst, at: now }
     }
 
@@ -64,7 +64,7 @@ impl Bucket {
     }
 
     /// Returns the time until the next request is allowed; none if it is allowed now.
-    fn wait(&mut self, rate: Rate, now: Instant) -> Option<Duration> {
+    pub(crate) fn wait(&mut self, rate: Rate, now: Instant) -> Option<Duration> {
         (self.left, self.at) = (self.left(rate, now), now);
         (self.left < 1.0).then(|| Duration::from_secs_f64((1.0 - self.left) / rate.per_second))
     }

@@ -3,10 +3,7 @@
 use std::net::SocketAddrV4;
 
 use ropewalk_io::packet::Flow;
-use ropewalk_wire::internet::{
-    ETHERNET_BYTES, EtherType, EthernetHeader, IPV4_BYTES, Ipv4Header, LEAST_FRAME_BYTES, MacAddress, UDP_BYTES,
-    UDP_PROTOCOL, UdpHeader,
-};
+use ropewalk_wire::internet::{Ethernet2Header, IpNumber, Ipv4Header, LEAST_FRAME_BYTES, UdpHeader, ether_type};
 
 /// A frame, and where in it the payload begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,26 +15,22 @@ pub(crate) struct Frame {
 impl Frame {
     /// From one card to another, without a checksum of UDP's: Ethernet has one.
     pub(super) fn new(
-        [source, destination]: [MacAddress; 2],
+        [source, destination]: [[u8; 6]; 2],
         from: SocketAddrV4,
         to: SocketAddrV4,
         flow: Flow,
         payload: &[u8],
     ) -> Self {
-        let udp_bytes = if flow == Flow::Udp { UDP_BYTES } else { 0 };
-        let (ip, udp) = (ETHERNET_BYTES, ETHERNET_BYTES + IPV4_BYTES);
-        let begin = udp + udp_bytes;
-        let mut bytes = vec![0; (begin + payload.len()).max(LEAST_FRAME_BYTES)];
-        let ethernet = EthernetHeader { destination, source, vlan: None, ether_type: EtherType::IPV4 };
-        let protocol = if let Flow::Ip(number) = flow { number } else { UDP_PROTOCOL };
-        let header = Ipv4Header::new(*from.ip(), *to.ip(), protocol);
-        ethernet.write(&mut bytes).expect("there is room for a header");
-        header.write(udp_bytes + payload.len(), &mut bytes[ip..]).expect("there is room for a header");
-        if flow == Flow::Udp {
-            let header = UdpHeader { source: from, destination: to };
-            header.write_unchecked(payload.len(), &mut bytes[udp..]).expect("there is room for a header");
-        }
-        bytes[begin..begin + payload.len()].copy_from_slice(payload);
-        Self { bytes, payload: begin }
+        let ethernet = Ethernet2Header { destination, source, ether_type: ether_type::IPV4 };
+        let udp = UdpHeader::without_ipv4_checksum(from.port(), to.port(), payload.len()).expect("it is short");
+        let udp = if flow == Flow::Udp { &udp.to_bytes()[..] } else { &[] };
+        let (bytes, protocol) = ((udp.len() + payload.len()) as u16, IpNumber(flow.protocol()));
+        let ip = Ipv4Header::new(bytes, 64, protocol, from.ip().octets(), to.ip().octets());
+        let mut ip = ip.expect("it is short");
+        ip.header_checksum = ip.calc_header_checksum();
+        let headers = [&ethernet.to_bytes()[..], &ip.to_bytes(), udp].concat();
+        let mut bytes = [&headers[..], payload].concat();
+        bytes.resize(bytes.len().max(LEAST_FRAME_BYTES), 0);
+        Self { bytes, payload: headers.len() }
     }
 }

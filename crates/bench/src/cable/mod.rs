@@ -23,7 +23,6 @@ use std::time::Duration;
 use ropewalk_io::packet::cable::{CARD, Cable, Host, SINK, SOURCE};
 use ropewalk_io::packet::{Card, Flow};
 use ropewalk_limits::{BareReceiver, Depth, deaf};
-use ropewalk_wire::internet::MacAddress;
 use serde_json::{Map, Value};
 
 use crate::BenchError;
@@ -75,7 +74,7 @@ pub(crate) struct Rig {
     pub(crate) kernel: Kernel,
     /// How much can wait for a sink that is away, ours or bare.
     pub(crate) depth: Depth,
-    macs: [MacAddress; 2],
+    macs: [[u8; 6]; 2],
 }
 
 /// How long a receiver of a [`Kernel::Thread`] sleeps that has found nothing: were it woken by each packet, it would take them
@@ -155,6 +154,6 @@ impl Rig {
     }
 }
 
-fn mac_of(host: &Host) -> io::Result<MacAddress> {
+fn mac_of(host: &Host) -> io::Result<[u8; 6]> {
     host.inside(|| Ok(Card::find(CARD, std::net::UdpSocket::bind("0.0.0.0:0")?)?.mac))
 }

@@ -3,18 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::rejection::QueryRejection;
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use ropewalk_config::fields::{Field, Fields};
 use ropewalk_run::session::{Command, ControlsRequest, MaskRequest, ParameterRequest, RequestRefusal, RestartOutcome};
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
 use tokio::sync::oneshot;
-use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{Manner, Shared, answer, problem, refused, shown};
 use crate::api_types::{
@@ -23,35 +22,18 @@ use crate::api_types::{
 };
 use crate::request_limits::Said;
 
-#[derive(OpenApi)]
-#[openapi(paths(
-    state,
-    command,
-    journal,
-    written_configuration,
-    operator,
-    take,
-    give,
-    all_masks,
-    mask,
-    restart,
-    all_parameters,
-    change
-))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/state", get(state))
-        .route("/commands/{command}", post(command))
-        .route("/journal", get(journal))
-        .route("/configuration", get(written_configuration))
-        .route("/operator", get(operator))
-        .route("/operator/take", post(take))
-        .route("/operator/give", post(give))
-        .route("/masks", get(all_masks).post(mask))
-        .route("/masks/restart", post(restart))
-        .route("/parameters", get(all_parameters).patch(change))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(state))
+        .routes(routes!(command))
+        .routes(routes!(journal))
+        .routes(routes!(written_configuration))
+        .routes(routes!(operator))
+        .routes(routes!(take))
+        .routes(routes!(give))
+        .routes(routes!(all_masks, mask))
+        .routes(routes!(restart))
+        .routes(routes!(all_parameters, change))
 }
 
 /// Returns the state of the run sequence.
@@ -83,13 +65,9 @@ async fn state(Of(shared): Of<Shared>) -> Json<State> {
 async fn command(
     Of(shared): Of<Shared>,
     Path(name): Path<String>,
-    manner: Result<Query<Manner>, QueryRejection>,
+    Query(manner): Query<Manner>,
     Query(all): Query<Vec<(String, String)>>,
 ) -> Response {
-    let manner = match manner {
-        Ok(Query(manner)) => manner,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
-    };
     let Some(command) = Command::from_name(&name) else {
         let error = format!("no command is named `{}`: there are {}", shown(&name), command_names());
         return problem(StatusCode::NOT_FOUND, error);

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use ropewalk_engine::tap::{Asked, EventSample, EventSelection};
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{Shared, problem};
 use crate::api_types::{Problem, SampledEvent};
@@ -24,12 +24,8 @@ const MOST_FRONT: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
-#[derive(OpenApi)]
-#[openapi(paths(sample, stream))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/events/sample", get(sample)).route("/events/stream", get(stream))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(sample)).routes(routes!(stream))
 }
 
 /// Query parameters: which events, and how much of each.

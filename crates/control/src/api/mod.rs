@@ -1,4 +1,4 @@
-//! The HTTP API, by topic. Each topic has its routes and its part of the OpenAPI document.
+//! The HTTP API, by topic. A handler's `utoipa::path` gives its route and its part of the OpenAPI document.
 
 mod commands;
 mod events;
@@ -6,6 +6,7 @@ mod monitoring;
 mod notes;
 mod runs;
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use ropewalk_run::session::{ControlHandle, RequestRefusal};
 use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::accept_loop::{AcceptLoop, PATIENCE};
 use crate::api_types::Problem;
@@ -86,41 +89,18 @@ pub(crate) fn router(
     let bounds = Arc::clone(&accept_loop);
     let shared = Shared { control, output: Arc::new(output), live, health, logbook, accept_loop, ending };
     let topics = [commands::routes(), events::routes(), monitoring::routes(), notes::routes(), runs::routes()];
-    let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
-    let api = api.layer(map_response(as_problem));
-    let app = Router::new()
-        .route("/metrics", get(monitoring::metrics).with_state(shared))
+    let api = topics.into_iter().fold(OpenApiRouter::with_openapi(Document::openapi()), OpenApiRouter::merge);
+    let api = api.layer(map_response(as_problem)).routes(routes!(monitoring::metrics));
+    let (api, document) = api.with_state(shared).split_for_parts();
+    let app = api
         .route("/", get(page::index))
         .route("/{file}", get(page::named))
-        .route("/api/docs", get(document))
-        .nest("/api/v1", api)
+        .route("/api/docs", get(Json(document)))
         .fallback(nothing);
     // Check the authorisation before the body: a client without it cannot make the server wait.
     let app = bounded(app, PATIENCE).layer(from_fn_with_state(authorisation, authorise));
     app.layer(from_fn_with_state(bounds, request_limits::bound))
         .layer(map_response_with_state(ResponseBudget::new(), hold))
-}
-
-/// Returns the OpenAPI document of all topics.
-fn openapi() -> utoipa::openapi::OpenApi {
-    let topics = [
-        commands::Document::openapi(),
-        events::Document::openapi(),
-        monitoring::Document::openapi(),
-        notes::Document::openapi(),
-        runs::Document::openapi(),
-    ];
-    topics.into_iter().fold(Document::openapi(), |mut all, topic| {
-        all.merge(topic);
-        all
-    })
-}
-
-async fn document() -> Response {
-    match openapi().to_json() {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
 }
 
 fn problem(status: StatusCode, error: impl Into<String>) -> Response {
@@ -138,6 +118,24 @@ async fn as_problem(response: Response) -> Response {
     }
     let words = to_bytes(response.into_body(), BODY_BYTES).await.unwrap_or_default();
     problem(status, String::from_utf8_lossy(&words))
+}
+
+/// Works on a blocking thread, so that no other request waits for the disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Response> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Works on a blocking thread; `what` begins the message of an error that is not the client's.
+async fn on_disk<T: Send + 'static>(
+    what: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<Json<T>, Response> {
+    blocking(work).await?.map(Json).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => problem(StatusCode::BAD_REQUEST, error.to_string()),
+        ErrorKind::NotFound => problem(StatusCode::NOT_FOUND, error.to_string()),
+        _ => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("{what}: {error}")),
+    })
 }
 
 /// Sends a request to the run control thread with `ask` and returns its answer; none if the thread has ended.

@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use ropewalk_monitor::alarms::AlarmError;
 use ropewalk_terms::SourceId;
 use serde::Deserialize;
-use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{Manner, Shared, problem, shown};
+use super::{Manner, Shared, problem};
 use crate::accept_loop::Connections;
 use crate::api_types::{
     Address, Alarm, Balance, Count, Histogram, History, Incidents, Limited, Live, Measured, Node, Problem, Source,
@@ -22,48 +22,25 @@ use crate::api_types::{
 use crate::notify::Told;
 use crate::streams;
 
-#[derive(OpenApi)]
-#[openapi(paths(
-    live_now,
-    live_stream,
-    ledger,
-    all_counters,
-    all_sources,
-    all_nodes,
-    all_addresses,
-    metrics,
-    limit,
-    alarms,
-    told,
-    acknowledge,
-    shelve,
-    incidents,
-    history,
-    all_measures,
-    all_histograms,
-    connections
-))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/live", get(live_now))
-        .route("/live/stream", get(live_stream))
-        .route("/ledger", get(ledger))
-        .route("/counters", get(all_counters))
-        .route("/sources", get(all_sources))
-        .route("/nodes", get(all_nodes))
-        .route("/addresses", get(all_addresses))
-        .route("/limit", get(limit))
-        .route("/alarms", get(alarms))
-        .route("/alarms/told", get(told))
-        .route("/alarms/{name}/acknowledge", post(acknowledge))
-        .route("/alarms/{name}/shelve", post(shelve))
-        .route("/incidents", get(incidents))
-        .route("/history", get(history))
-        .route("/measures", get(all_measures))
-        .route("/histograms", get(all_histograms))
-        .route("/connections", get(connections))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(live_now))
+        .routes(routes!(live_stream))
+        .routes(routes!(ledger))
+        .routes(routes!(all_counters))
+        .routes(routes!(all_sources))
+        .routes(routes!(all_nodes))
+        .routes(routes!(all_addresses))
+        .routes(routes!(limit))
+        .routes(routes!(alarms))
+        .routes(routes!(told))
+        .routes(routes!(acknowledge))
+        .routes(routes!(shelve))
+        .routes(routes!(incidents))
+        .routes(routes!(history))
+        .routes(routes!(all_measures))
+        .routes(routes!(all_histograms))
+        .routes(routes!(connections))
 }
 
 /// State, ledger, sources and nodes at once.
@@ -164,7 +141,6 @@ async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(man
 #[derive(Deserialize)]
 struct Shelf {
     seconds: u64,
-    by: Option<String>,
 }
 
 /// The longest time for which an alarm can be shelved, in seconds: a day.
@@ -185,9 +161,14 @@ const LONGEST_SHELF: u64 = 24 * 3600;
         (status = 404, body = Problem, description = "there is no such alarm"),
     )
 )]
-async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
-    let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
-    let by = shown(shelf.by.as_deref().unwrap_or("somebody"));
+async fn shelve(
+    Of(shared): Of<Shared>,
+    Path(name): Path<String>,
+    Query(Shelf { seconds }): Query<Shelf>,
+    Query(manner): Query<Manner>,
+) -> Response {
+    let time = Duration::from_secs(seconds.min(LONGEST_SHELF));
+    let by = manner.by();
     let said = || format!("alarm {name}: {by} shelves it for {} s", time.as_secs());
     after_alarm(&shared, shared.health.shelve(&name, time, &by), &by, said)
 }

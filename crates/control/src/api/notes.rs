@@ -1,25 +1,19 @@
 //! The logbook: what people say of a run, and what the program noted itself.
 
-use super::{Manner, Shared, problem, shown};
+use super::{Manner, Shared, on_disk};
 use crate::api_types::Problem;
 use crate::notify::Told;
-use axum::extract::rejection::{PathRejection, QueryRejection, StringRejection};
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use ropewalk_run::Registry;
-use serde::Serialize;
 use std::io::{self, ErrorKind};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-#[derive(OpenApi)]
-#[openapi(paths(notes, note, told), components(schemas(Note)))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/runs/{run}/notes", get(notes).post(note)).route("/logbook/told", get(told))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(notes, note)).routes(routes!(told))
 }
 
 /// An entry of the logbook.
@@ -47,19 +41,6 @@ fn expect_run(shared: &Shared, run: u32) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::NotFound, format!("there is no run {run}")))
 }
 
-/// Works on the logbook on a blocking thread, so that no other request waits for the disk, and returns the response.
-async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Response {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(done)) => Json(done).into_response(),
-        Ok(Err(error)) => match error.kind() {
-            ErrorKind::InvalidInput => problem(StatusCode::BAD_REQUEST, error.to_string()),
-            ErrorKind::NotFound => problem(StatusCode::NOT_FOUND, error.to_string()),
-            _ => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the logbook: {error}")),
-        },
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
-}
-
 /// Returns the logbook entries of a run, oldest first.
 #[utoipa::path(
     get,
@@ -71,8 +52,8 @@ async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result
         (status = 500, body = Problem)
     )
 )]
-async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
-    answer(move || {
+async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Result<impl IntoResponse, Response> {
+    on_disk("the logbook", move || {
         let notes = shared.logbook.notes_of(run)?;
         // The logbook still has entries of runs whose directory was removed.
         if notes.is_empty() {
@@ -101,17 +82,13 @@ async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
 )]
 async fn note(
     Of(shared): Of<Shared>,
-    run: Result<Path<u32>, PathRejection>,
-    manner: Result<Query<Manner>, QueryRejection>,
-    text: Result<String, StringRejection>,
-) -> Response {
-    let Ok(Path(run)) = run else { return problem(StatusCode::BAD_REQUEST, "a run has a number") };
-    let Ok(text) = text else { return problem(StatusCode::BAD_REQUEST, "a note is text in UTF-8, 64 KiB at most") };
-    let by = manner.map_or(None, |Query(manner)| manner.by);
-    let by = shown(by.as_deref().unwrap_or("somebody"));
-    answer(move || {
+    Path(run): Path<u32>,
+    Query(manner): Query<Manner>,
+    text: String,
+) -> Result<impl IntoResponse, Response> {
+    on_disk("the logbook", move || {
         expect_run(&shared, run)?;
-        shared.logbook.note(shared.control.view().at, run, &by, &text)
+        shared.logbook.note(shared.control.view().at, run, &manner.by(), &text)
     })
     .await
 }

@@ -1,36 +1,33 @@
 //! Runs that there are in the output directory, files that they have left on the disks, and the run that the present one is compared
 //! with.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path as Directory;
 
+use axum::Json;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use ropewalk_run::session::{OperationState, SessionView};
 use ropewalk_run::{ACCOUNT, FileName, MOST_FILES, Note, Registry, StoredFiles};
 use ropewalk_terms::RunNumber;
 use serde::{Deserialize, Serialize};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{Manner, Shared, problem};
+use super::{Manner, Shared, blocking, on_disk, problem};
 use crate::api_types::{Problem, Reference};
 use crate::request_limits::Said;
 use crate::run_trends::NoRunTrend;
 
-#[derive(OpenApi)]
-#[openapi(paths(runs, run, present, of_run, reference, choose), components(schemas(RunFiles, RunFile, RunFileState)))]
-pub(super) struct Document;
-
-pub(super) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/runs", get(runs))
-        .route("/runs/{run}", get(run))
-        .route("/files", get(present))
-        .route("/runs/{run}/files", get(of_run))
-        .route("/reference", get(reference).post(choose))
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(runs))
+        .routes(routes!(run))
+        .routes(routes!(present))
+        .routes(routes!(of_run))
+        .routes(routes!(reference, choose))
 }
 
 /// Runs in one answer.
@@ -69,8 +66,8 @@ struct RunPage {
     ),
     responses((status = 200, body = [KnownRun]), (status = 500, body = Problem))
 )]
-async fn runs(Of(shared): Of<Shared>, Query(page): Query<RunPage>) -> Response {
-    let list = move || {
+async fn runs(Of(shared): Of<Shared>, Query(page): Query<RunPage>) -> Result<impl IntoResponse, Response> {
+    on_disk("the output directory", move || {
         let runs = Registry::open(&shared.output)?.runs()?;
         let mut said = shared.logbook.newest_said()?;
         let meant = runs.into_iter().rev().filter(|run| page.before.is_none_or(|before| run.run.0 < before));
@@ -80,13 +77,9 @@ async fn runs(Of(shared): Of<Shared>, Query(page): Query<RunPage>) -> Response {
             notes: said.remove(&run.run.0).unwrap_or_default(),
             directory: run.path.display().to_string(),
         });
-        Ok::<_, std::io::Error>(known.collect::<Vec<_>>())
-    };
-    match tokio::task::spawn_blocking(list).await {
-        Ok(Ok(known)) => Json(known).into_response(),
-        Ok(Err(error)) => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the output directory: {error}")),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
+        Ok(known.collect::<Vec<_>>())
+    })
+    .await
 }
 
 /// The account of a run: its `run.json`.
@@ -99,7 +92,7 @@ async fn runs(Of(shared): Of<Shared>, Query(page): Query<RunPage>) -> Response {
         (status = 404, body = Problem)
     )
 )]
-async fn run(Of(shared): Of<Shared>, Path(number): Path<u32>) -> Response {
+async fn run(Of(shared): Of<Shared>, Path(number): Path<u32>) -> Result<impl IntoResponse, Response> {
     let name = ropewalk_run::directory_name(RunNumber(number));
     let path = shared.output.join(name).join(ACCOUNT);
     let read = move || {
@@ -108,10 +101,9 @@ async fn run(Of(shared): Of<Shared>, Path(number): Path<u32>) -> Response {
         }
         std::fs::read(path)
     };
-    match tokio::task::spawn_blocking(read).await {
-        Ok(Ok(bytes)) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
-        Ok(Err(error)) => problem(StatusCode::NOT_FOUND, format!("run {number} has no account: {error}")),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    match blocking(read).await? {
+        Ok(bytes) => Ok(([(header::CONTENT_TYPE, "application/json")], bytes)),
+        Err(error) => Err(problem(StatusCode::NOT_FOUND, format!("run {number} has no account: {error}"))),
     }
 }
 
@@ -186,7 +178,7 @@ struct FilePage {
     ),
     responses((status = 200, body = RunFiles), (status = 400, body = Problem), (status = 500, body = Problem))
 )]
-async fn present(Of(shared): Of<Shared>, Query(page): Query<FilePage>) -> Response {
+async fn present(Of(shared): Of<Shared>, Query(page): Query<FilePage>) -> Result<impl IntoResponse, Response> {
     let view = shared.control.view();
     list(page, move |before, limit| match present_run(&shared.output, &view)? {
         Some(run) => StoredFiles::of_run(&shared.output, run, before, limit),
@@ -211,7 +203,11 @@ async fn present(Of(shared): Of<Shared>, Query(page): Query<FilePage>) -> Respon
         (status = 500, body = Problem)
     )
 )]
-async fn of_run(Of(shared): Of<Shared>, Path(run): Path<u32>, Query(page): Query<FilePage>) -> Response {
+async fn of_run(
+    Of(shared): Of<Shared>,
+    Path(run): Path<u32>,
+    Query(page): Query<FilePage>,
+) -> Result<impl IntoResponse, Response> {
     list(page, move |before, limit| StoredFiles::of_run(&shared.output, RunNumber(run), before, limit)).await
 }
 
@@ -233,18 +229,11 @@ fn present_run(output: &Directory, view: &SessionView) -> io::Result<Option<RunN
 async fn list(
     page: FilePage,
     list: impl FnOnce(Option<&FileName>, usize) -> io::Result<StoredFiles> + Send + 'static,
-) -> Response {
-    let before = match page.before.map(|before| before.parse::<FileName>()).transpose() {
-        Ok(before) => before,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, format!("before: {error}")),
-    };
+) -> Result<Json<StoredFiles>, Response> {
+    let before = page.before.map(|before| before.parse::<FileName>()).transpose();
+    let before = before.map_err(|error| problem(StatusCode::BAD_REQUEST, format!("before: {error}")))?;
     let limit = page.limit.unwrap_or(FILES).min(MOST_FILES);
-    match tokio::task::spawn_blocking(move || list(before.as_ref(), limit)).await {
-        Ok(Ok(files)) => Json(files).into_response(),
-        Ok(Err(error)) if error.kind() == ErrorKind::NotFound => problem(StatusCode::NOT_FOUND, error.to_string()),
-        Ok(Err(error)) => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the output directory: {error}")),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
+    on_disk("the output directory", move || list(before.as_ref(), limit)).await
 }
 
 /// The reference run for comparisons.
@@ -273,21 +262,22 @@ async fn reference(Of(shared): Of<Shared>) -> Json<Reference> {
         (status = 500, body = Problem, description = "its trend cannot be read"),
     )
 )]
-async fn choose(Of(shared): Of<Shared>, Query(manner): Query<Manner>, Said(Choice { run }): Said<Choice>) -> Response {
+async fn choose(
+    Of(shared): Of<Shared>,
+    Query(manner): Query<Manner>,
+    Said(Choice { run }): Said<Choice>,
+) -> Result<Json<Reference>, Response> {
     let by = manner.by();
     let health = std::sync::Arc::clone(&shared.health);
-    // A disk may take its time.
-    let chosen = tokio::task::spawn_blocking(move || health.compare_with(run)).await;
-    match chosen {
-        Ok(Ok(trend)) => {
+    match blocking(move || health.compare_with(run)).await? {
+        Ok(trend) => {
             let text = trend
                 .as_ref()
                 .map_or_else(|| "compares with no run".to_owned(), |trend| format!("compares with run {}", trend.run));
             shared.control.remark(&by, format!("{by} {text}"));
-            Json(Reference::of(trend.as_deref())).into_response()
+            Ok(Json(Reference::of(trend.as_deref())))
         }
-        Ok(Err(error @ NoRunTrend::Missing { .. })) => problem(StatusCode::NOT_FOUND, error.to_string()),
-        Ok(Err(error)) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Err(error @ NoRunTrend::Missing { .. }) => Err(problem(StatusCode::NOT_FOUND, error.to_string())),
+        Err(error) => Err(problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
     }
 }

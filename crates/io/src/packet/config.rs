@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use ropewalk_memory::PoolError;
-use ropewalk_wire::internet::UDP_PROTOCOL;
+use ropewalk_wire::internet::ip_number;
 
 /// The packets that belong together: all that one receiver gets and one sender sends.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,7 +21,7 @@ impl Flow {
     /// The number of what IP carries.
     pub const fn protocol(self) -> u8 {
         match self {
-            Self::Udp => UDP_PROTOCOL,
+            Self::Udp => ip_number::UDP.0,
             Self::Ip(number) => number,
         }
     }

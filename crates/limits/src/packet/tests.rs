@@ -3,7 +3,7 @@
 use super::*;
 use ropewalk_io::packet::Card;
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
-use ropewalk_wire::internet::{EtherType, EthernetHeader, IPV4_BYTES, Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
+use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 
 /// Packets that are sent, a few at a time.
 const PACKETS: u64 = 320;
@@ -25,15 +25,13 @@ fn frame(cable: &Cable, from: SocketAddrV4, to: SocketAddrV4, is_raw: bool) -> V
         host.inside(|| Card::find(CARD, std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket")).expect("a card").mac)
     };
     let (source, destination) = (card_of(&cable.source), card_of(&cable.sink));
-    let (before_udp, udp) = (14 + IPV4_BYTES, if is_raw { 0 } else { UDP_BYTES });
-    let mut bytes = vec![7; before_udp + udp + 100];
-    let ethernet = EthernetHeader { destination, source, vlan: None, ether_type: EtherType::IPV4 };
-    ethernet.write(&mut bytes).expect("room");
-    let protocol = if is_raw { BARE_PROTOCOL } else { UDP_PROTOCOL };
-    Ipv4Header::new(*from.ip(), *to.ip(), protocol).write(udp + 100, &mut bytes[14..]).expect("room");
-    if !is_raw {
-        UdpHeader { source: from, destination: to }.write_unchecked(100, &mut bytes[before_udp..]).expect("room");
+    let packet = PacketBuilder::ethernet2(source, destination).ipv4(from.ip().octets(), to.ip().octets(), 64);
+    let mut bytes = Vec::new();
+    match is_raw {
+        true => packet.write(&mut bytes, IpNumber(BARE_PROTOCOL), &[7; 100]),
+        false => packet.udp(from.port(), to.port()).write(&mut bytes, &[7; 100]),
     }
+    .expect("memory has room");
     bytes
 }
 

@@ -6,8 +6,9 @@ use crate::support::TemporaryDirectory;
 use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 
 /// A file of such frames, of sources 1 and 2.
 fn file(directory: &TemporaryDirectory, name: &str, format: ForeignFormat, events: std::ops::Range<u32>) -> String {
@@ -190,11 +191,10 @@ fn a_capture_says_what_else_was_in_it() {
     // An IPv4 packet of the experiments' protocol, with a multi-event packet in it; and a complaint.
     let mep = ForeignFormat::LhcbMep.emulate(7, 1, &[1; 40]).expect("it is short").concat();
     for (protocol, payload) in [(253, &mep[..]), (1, &[0; 8])] {
-        let address = std::net::Ipv4Addr::LOCALHOST;
-        let header = ropewalk_wire::internet::Ipv4Header::new(address, address, protocol);
-        let mut packet = vec![0; 20];
-        header.write(payload.len(), &mut packet).expect("it fits");
-        packet.extend_from_slice(payload);
+        let address = Ipv4Addr::LOCALHOST;
+        let addresses = PacketBuilder::ipv4(address.octets(), address.octets(), 64);
+        let mut packet = Vec::new();
+        addresses.write(&mut packet, IpNumber(protocol), payload).expect("it is short");
         encode_packet(Utc(5_000_000_000), &packet, &mut bytes);
     }
     let file = written(&directory, "capture.pcapng", &bytes);
@@ -241,13 +241,10 @@ fn captured_of(datagrams: impl Iterator<Item = (u8, u32, Vec<u8>)>) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_interface(LinkType::RAW, &mut bytes);
     for (host, number, payload) in datagrams {
-        let [source, destination] = [host, 1].map(|host| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, host), 7007));
-        let mut packet = vec![0; 28];
-        let header = ropewalk_wire::internet::Ipv4Header::new(*source.ip(), *destination.ip(), 17);
-        header.write(8 + payload.len(), &mut packet).expect("it fits");
-        let datagram = ropewalk_wire::internet::UdpHeader { source, destination };
-        datagram.write([&payload[..]].into_iter(), &mut packet[20..]).expect("it fits");
-        encode_packet(Utc(i64::from(number)), &[&packet[..], &payload].concat(), &mut bytes);
+        let mut packet = Vec::new();
+        let addresses = PacketBuilder::ipv4([127, 0, 0, host], [127, 0, 0, 1], 64);
+        addresses.udp(7007, 7007).write(&mut packet, &payload).expect("it is short");
+        encode_packet(Utc(i64::from(number)), &packet, &mut bytes);
     }
     bytes
 }

@@ -4,11 +4,11 @@ use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Setup, TemporaryDirectory};
 use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
-use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader};
+use ropewalk_wire::internet::PacketBuilder;
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -23,19 +23,12 @@ fn frame(event: u32) -> Vec<u8> {
 
 /// Each frame as a datagram in a pcap file.
 fn capture() -> Vec<u8> {
-    let (from, to) =
-        (SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 4000), SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 9000));
     let mut file = Vec::new();
     encode_interface(LinkType::RAW, &mut file);
     for event in 1..=FRAMES {
-        let payload = frame(event);
-        let mut datagram = vec![0; 8];
-        UdpHeader { source: from, destination: to }.write([&payload[..]].into_iter(), &mut datagram).expect("it fits");
-        datagram.extend_from_slice(&payload);
-        let header = Ipv4Header::new(*from.ip(), *to.ip(), UDP_PROTOCOL);
-        let mut packet = vec![0; header.byte_count()];
-        header.write(datagram.len(), &mut packet).expect("it fits");
-        packet.extend_from_slice(&datagram);
+        let mut packet = Vec::new();
+        let addresses = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+        addresses.udp(4000, 9000).write(&mut packet, &frame(event)).expect("it is short");
         encode_packet(Utc(i64::from(event) * 1_000_000), &packet, &mut file);
     }
     file

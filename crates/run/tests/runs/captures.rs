@@ -7,11 +7,11 @@ use ropewalk_run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
 use ropewalk_tools::RunIndex;
 use ropewalk_tools::foreign::{ForeignReplayOptions, Pace, draft_text, of_recordings, replay_foreign, sniff_file};
-use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet, ipv6_datagram};
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
-use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
+use ropewalk_wire::internet::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder};
 use ropewalk_wire::run_file::FragmentFlags;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::path::Path;
 
 /// Where boards send to.
@@ -22,34 +22,34 @@ fn board(last: u8) -> SocketAddrV4 {
 }
 
 fn ip(protocol: u8, from: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
-    let header = Ipv4Header::new(*from.ip(), *HERE.ip(), protocol);
-    let mut packet = vec![0; header.byte_count()];
-    header.write(payload.len(), &mut packet).expect("it fits");
-    [packet, payload.to_vec()].concat()
+    ip_to(*from.ip(), *HERE.ip(), protocol, payload)
 }
 
-fn datagram(from: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
-    let header = UdpHeader { source: from, destination: SocketAddrV4::new(*HERE.ip(), port) };
-    let mut bytes = vec![0; 8];
-    header.write([payload].into_iter(), &mut bytes).expect("it fits");
-    [bytes, payload.to_vec()].concat()
+fn ip_to(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let addresses = PacketBuilder::ipv4(from.octets(), to.octets(), 64);
+    addresses.write(&mut packet, IpNumber(protocol), payload).expect("it is short");
+    packet
 }
 
 fn udp(from: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
-    ip(UDP_PROTOCOL, from, &datagram(from, port, payload))
+    let mut packet = Vec::new();
+    let addresses = PacketBuilder::ipv4(from.ip().octets(), HERE.ip().octets(), 64);
+    addresses.udp(from.port(), port).write(&mut packet, payload).expect("it is short");
+    packet
 }
 
 /// The same in two IP fragments.
 fn udp_in_parts(from: SocketAddrV4, port: u16, payload: &[u8]) -> [Vec<u8>; 2] {
-    let whole = datagram(from, port, payload);
-    let (first, second) = whole.split_at(16);
-    [(first, 0x2000_u16), (second, 2)].map(|(part, place)| {
-        let mut packet = ip(UDP_PROTOCOL, from, part);
-        packet[6..8].copy_from_slice(&place.to_be_bytes());
-        packet[10..12].fill(0);
-        let sum = checksum(&packet[..20]);
-        packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        packet
+    let whole = udp(from, port, payload);
+    let (header, datagram) = Ipv4Header::from_slice(&whole).expect("it is whole");
+    let (first, second) = datagram.split_at(16);
+    [(first, 0, true), (second, 2, false)].map(|(part, place, more_fragments)| {
+        let fragment_offset = IpFragOffset::try_new(place).expect("13 bits");
+        let mut header = Ipv4Header { dont_fragment: false, more_fragments, fragment_offset, ..header.clone() };
+        header.set_payload_len(part.len()).expect("it is short");
+        header.header_checksum = header.calc_header_checksum();
+        [&header.to_bytes()[..], part].concat()
     })
 }
 
@@ -68,10 +68,7 @@ fn tcp_with(from: SocketAddrV4, sequence: usize, flags: u8, payload: &[u8]) -> V
 fn tcp_to(to: SocketAddrV4, sequence: usize) -> Vec<u8> {
     let ports = [HERE.port().to_be_bytes(), to.port().to_be_bytes()].concat();
     let segment = [&ports[..], &(sequence as u32).to_be_bytes(), &[0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]].concat();
-    let header = Ipv4Header::new(*HERE.ip(), *to.ip(), 6);
-    let mut packet = vec![0; header.byte_count()];
-    header.write(segment.len(), &mut packet).expect("it fits");
-    [packet, segment].concat()
+    ip_to(*HERE.ip(), *to.ip(), 6, &segment)
 }
 
 fn write_capture(path: &Path, packets: &[Vec<u8>]) {
@@ -163,8 +160,13 @@ fn packets_of_others_are_told_apart_and_counted() {
 fn boards_with_addresses_of_ipv6_are_told_apart() {
     let output = TemporaryDirectory::new("captures-ipv6");
     let (capture, mut packets) = (output.path().join("boards.pcapng"), Vec::new());
-    let at = |last, port| SocketAddrV6::new(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last), port, 0, 0);
-    let sent = |last, event| ipv6_datagram(at(last, 8999), at(0x64, 9000), &frame(event)).expect("it is short");
+    let at = |last| Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last).octets();
+    let sent = |last, event| {
+        let mut packet = Vec::new();
+        let addresses = PacketBuilder::ipv6(at(last), at(0x64), 64);
+        addresses.udp(8999, 9000).write(&mut packet, &frame(event)).expect("it is short");
+        packet
+    };
     // The packet with another header in front of its datagram.
     let behind = |packet: &[u8], kind: u8, header: [u8; 8], payload: &[u8]| {
         let length = (header.len() + payload.len()) as u16;

@@ -126,7 +126,7 @@ fn served(run: &Run, options: &BrokerOptions, units: impl FnOnce(&Place)) -> Fil
     thread::scope(|scope| {
         let broker = scope.spawn(|| serve_files(&place, options, || false));
         // It listens a little later than its socket has a name.
-        while UnixStream::connect(place.socket()).is_err() {
+        while place.connect().is_err() {
             thread::sleep(Duration::from_millis(2));
         }
         units(&place);
@@ -142,7 +142,7 @@ struct ByHand {
 
 impl ByHand {
     fn new(place: &Place) -> Self {
-        let broker = UnixStream::connect(place.socket()).expect("the broker listens");
+        let broker = place.connect().expect("the broker listens");
         Self { lines: BufReader::new(broker.try_clone().expect("a socket")).lines(), broker }
     }
 
@@ -161,8 +161,11 @@ fn units_filter_all_files_and_lumisections_add_up() {
     run.write(7, 30);
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
         thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| unit(&["every = 10"], &[]).filter_files(place).expect("there is a broker"));
+            let brokers = [(); 3].map(|()| place.connect().expect("the broker listens"));
+            for broker in brokers {
+                scope.spawn(|| {
+                    unit(&["every = 10"], &[]).filter_files(place, broker).expect("the broker follows the protocol")
+                });
             }
         });
     });
@@ -274,9 +277,9 @@ fn a_unit_that_does_not_ask_while_files_wait_is_closed() {
     let run = Run::new();
     run.write(2, 20);
     let summary = served(&run, &options(3, Duration::from_millis(100)), |place| {
-        let silent = UnixStream::connect(place.socket()).expect("there is a broker");
+        let silent = place.connect().expect("the broker listens");
         // One that has asked, and stands still behind its file.
-        let mut stopped = UnixStream::connect(place.socket()).expect("there is a broker");
+        let mut stopped = place.connect().expect("the broker listens");
         writeln!(stopped, "want").expect("it listens");
         let mut given = String::new();
         BufReader::new(&stopped).read_line(&mut given).expect("it is given a file");

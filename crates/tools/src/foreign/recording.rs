@@ -20,16 +20,14 @@ use ropewalk_config::{
 use ropewalk_flow::choosing::{Carrier, Chooser, ChosenFrames, Wanted};
 use ropewalk_flow::trial::TrialAccount;
 use ropewalk_terms::Utc;
-use ropewalk_wire::capture::{
-    CaptureReader, Carried, LinkType, Streams, Stretches, encode_interface, encode_packet, ipv6_datagram,
-};
+use ropewalk_wire::capture::{CaptureReader, Carried, LinkType, Streams, Stretches, encode_interface, encode_packet};
 use ropewalk_wire::framing::Framing;
-use ropewalk_wire::internet::{Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
+use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 use ropewalk_wire::mending::Mended;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -519,9 +517,6 @@ impl Passed {
     }
 }
 
-/// Bytes of the headers of IP and UDP.
-const HEADER_BYTES: usize = 28;
-
 /// What the payloads that were received came in.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum SavedAs {
@@ -534,25 +529,23 @@ pub enum SavedAs {
 impl SavedAs {
     /// Appends a payload that `from` sent, as a packet of a capture; nothing where it is longer than there are packets.
     pub fn encode(self, time: Utc, from: SocketAddr, payload: &[u8], out: &mut Vec<u8>) {
-        let mut packet = [0; HEADER_BYTES];
-        let headers = match (self, from) {
+        let (mut packet, lives) = (Vec::new(), 64);
+        let written = match (self, from) {
             (Self::Datagrams(to), SocketAddr::V6(source)) => {
-                let datagram = ipv6_datagram(source, v6(to), payload);
-                return datagram.into_iter().for_each(|packet| encode_packet(time, &packet, out));
+                let ip = PacketBuilder::ipv6(source.ip().octets(), v6(to.ip()).octets(), lives);
+                ip.udp(source.port(), to.port()).write(&mut packet, payload)
             }
             (Self::Datagrams(to), SocketAddr::V4(source)) => {
-                let destination = SocketAddrV4::new(v4(to.ip()), to.port());
-                let ip = Ipv4Header::new(*source.ip(), *destination.ip(), UDP_PROTOCOL);
-                let udp = UdpHeader { source, destination };
-                let start = ip.write(UDP_BYTES + payload.len(), &mut packet);
-                start.and_then(|start| Some(start + udp.write_unchecked(payload.len(), &mut packet[start..])?))
+                let ip = PacketBuilder::ipv4(source.ip().octets(), v4(to.ip()).octets(), lives);
+                ip.udp(source.port(), to.port()).write(&mut packet, payload)
             }
             (Self::Packets(to, protocol), from) => {
-                Ipv4Header::new(v4(from.ip()), to, protocol).write(payload.len(), &mut packet)
+                let ip = PacketBuilder::ipv4(v4(from.ip()).octets(), to.octets(), lives);
+                ip.write(&mut packet, IpNumber(protocol), payload)
             }
         };
-        if let Some(bytes) = headers {
-            encode_packet(time, &[&packet[..bytes], payload].concat(), out);
+        if written.is_ok() {
+            encode_packet(time, &packet, out);
         }
     }
 }
@@ -563,11 +556,8 @@ const fn v4(address: IpAddr) -> Ipv4Addr {
 }
 
 /// The same the other way round.
-const fn v6(address: SocketAddr) -> SocketAddrV6 {
-    match address {
-        SocketAddr::V6(address) => address,
-        SocketAddr::V4(address) => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, address.port(), 0, 0),
-    }
+const fn v6(address: IpAddr) -> Ipv6Addr {
+    if let IpAddr::V6(address) = address { address } else { Ipv6Addr::UNSPECIFIED }
 }
 
 /// What a capture of such packets begins with.

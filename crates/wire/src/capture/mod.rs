@@ -14,11 +14,7 @@
 mod tests;
 mod traffic;
 
-use core::net::SocketAddrV6;
-
-use crate::internet::{Sum, UDP_BYTES, UDP_PROTOCOL};
 use ropewalk_terms::Utc;
-use traffic::IPV6_BYTES;
 
 pub use traffic::{
     Aside, Carried, Datagram, IpPacket, LinkType, Network, Part, Segment, StreamPiece, Streams, Stretches, Traffic,
@@ -494,25 +490,4 @@ pub fn encode_packet(time: Utc, packet: &[u8], out: &mut Vec<u8>) {
         put(out, packet.len() as u32);
         out.extend_from_slice(packet);
     });
-}
-
-/// An IPv6 packet with a datagram (RFC 8200), whose checksum is right. None where the datagram is longer than there are.
-pub fn ipv6_datagram(source: SocketAddrV6, destination: SocketAddrV6, payload: &[u8]) -> Option<Vec<u8>> {
-    let length = u16::try_from(UDP_BYTES + payload.len()).ok()?.to_be_bytes();
-    let addresses = [source.ip().octets(), destination.ip().octets()].concat();
-    let ports = [source.port().to_be_bytes(), destination.port().to_be_bytes()].concat();
-    let pseudo = Sum::default().with(&addresses).with(&length).with_u16(UDP_PROTOCOL.into());
-    // 0 in its place would say that there is none.
-    let checksum = match pseudo.with(&ports).with(&length).with(payload).checksum() {
-        0 => u16::MAX,
-        checksum => checksum,
-    };
-    let mut packet = Vec::with_capacity(IPV6_BYTES + UDP_BYTES + payload.len());
-    packet.extend_from_slice(&[0x60, 0, 0, 0, length[0], length[1], UDP_PROTOCOL, 64]);
-    packet.extend_from_slice(&addresses);
-    packet.extend_from_slice(&ports);
-    packet.extend_from_slice(&length);
-    packet.extend_from_slice(&checksum.to_be_bytes());
-    packet.extend_from_slice(payload);
-    Some(packet)
 }

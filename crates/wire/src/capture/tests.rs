@@ -1,35 +1,32 @@
 //! Captures of both kinds and orders, what lies between link and datagram, and damage.
 
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::internet::{EtherType, EthernetHeader, Ipv4Header, MacAddress, Sum, UDP_PROTOCOL, UdpHeader, VlanTag};
+use crate::internet::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder, UdpHeader};
 use ropewalk_terms::Utc;
 
 const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 168, 10, 1);
 const DESTINATION: Ipv4Addr = Ipv4Addr::new(192, 168, 10, 9);
+const UDP_PROTOCOL: u8 = 17;
 
 /// An IPv4 packet with this payload.
 fn ipv4(protocol: u8, payload: &[u8], change: impl FnOnce(&mut Ipv4Header)) -> Vec<u8> {
-    let mut header = Ipv4Header::new(SOURCE, DESTINATION, protocol);
+    let (length, protocol) = (payload.len() as u16, IpNumber(protocol));
+    let header = Ipv4Header::new(length, 64, protocol, SOURCE.octets(), DESTINATION.octets());
+    let mut header = header.expect("it is short");
     change(&mut header);
-    let mut packet = vec![0; header.byte_count()];
-    header.write(payload.len(), &mut packet).expect("it fits");
-    packet.extend_from_slice(payload);
-    packet
+    header.header_checksum = header.calc_header_checksum();
+    [&header.to_bytes()[..], payload].concat()
 }
 
 /// A datagram from port 9000 to port 9001.
 fn udp(payload: &[u8]) -> Vec<u8> {
-    let header =
-        UdpHeader { source: SocketAddrV4::new(SOURCE, 9000), destination: SocketAddrV4::new(DESTINATION, 9001) };
-    let mut datagram = vec![0; 8];
-    header.write([payload].into_iter(), &mut datagram).expect("it fits");
-    datagram.extend_from_slice(payload);
-    datagram
+    let header = UdpHeader::without_ipv4_checksum(9000, 9001, payload.len()).expect("it is short");
+    [&header.to_bytes()[..], payload].concat()
 }
 
 /// A segment of a connection from port 5000 to port 5001.
@@ -42,12 +39,8 @@ fn tcp(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn ethernet(vlan: Option<u16>, ip: &[u8]) -> Vec<u8> {
-    let (destination, source) = (MacAddress([2; 6]), MacAddress([4; 6]));
-    let header = EthernetHeader { destination, source, vlan: vlan.map(VlanTag), ether_type: EtherType::IPV4 };
-    let mut frame = vec![0; header.byte_count()];
-    header.write(&mut frame).expect("it fits");
-    frame.extend_from_slice(ip);
-    frame
+    let tag = vlan.map_or(Vec::new(), |tag| [[0x81, 0], tag.to_be_bytes()].concat());
+    [&[2; 6][..], &[4; 6], &tag, &[8, 0], ip].concat()
 }
 
 /// A datagram as it lies on a cable.
@@ -220,6 +213,8 @@ fn times_may_count_powers_of_two_and_begin_elsewhere() {
     assert_eq!(time(14, &100_i64.to_le_bytes(), 3), 100_000_003_000);
     assert_eq!(time(14, &(-1_i64).to_le_bytes(), 3), -999_997_000);
     assert_eq!(time(14, &i64::MIN.to_le_bytes(), 3), i64::MIN);
+    let file = Numbers::new(true).section().interface(1, 0, 14, &100_i64.to_be_bytes()).packet(0, 3, b"").out;
+    assert_eq!(read(&file, 1000).packets[0].0, Some(100_000_003_000), "in the section's order of bytes");
 }
 
 #[test]
@@ -252,6 +247,8 @@ fn where_the_next_block_is_unknown_the_file_ends() {
         (begin().u32(6).u32(15).u32(0).u32(15).out, CaptureError::Length),
         (begin().u32(6).u32(12).u32(16).out, CaptureError::Length),
         (begin().u32(6).u32(1 << 30).u32(0).out, CaptureError::Oversize),
+        (begin().bytes(&[0; 4096]).out, CaptureError::Length),
+        (Numbers::new(false).u32(0xA1B2_CD34).u16(2).u16(4).bytes(&[0; 40]).out, CaptureError::Magic),
         (Numbers::new(false).u32(0x0A0D_0D0A).u32(28).u32(7).u32(0).u32(0).u32(0).out, CaptureError::Magic),
         (Numbers::new(true).u32(0xA1B2_C3D4).u16(9).u16(1).bytes(&[0; 16]).out, CaptureError::Version(9, 1)),
     ] {
@@ -274,9 +271,25 @@ fn interfaces_are_bounded() {
 
 #[test]
 fn a_file_that_was_cut_gives_every_packet_before_the_cut() {
-    let file = written(&[frame(b"one"), frame(b"two")]);
-    let read = read(&file[..file.len() - 1], 1000);
-    assert_eq!((read.packets.len(), read.end, read.left > 0), (1, None, true));
+    let ends = |count: usize| written(&vec![frame(b"one"); count]).len();
+    let file = written(&vec![frame(b"one"); 2]);
+    for cut in 0..file.len() {
+        let read = read(&file[..cut], 1000);
+        let whole = (1..3).filter(|&count| ends(count) <= cut).count();
+        assert_eq!((read.packets.len(), read.damaged.len(), read.end), (whole, 0, None), "cut at {cut}");
+        assert!(read.left > 0 || [0, 28, ends(0), ends(1)].contains(&cut), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_length_without_bytes_behind_it_takes_no_memory() {
+    let block = Numbers::new(true).section().u32(6).u32(16 << 20).out;
+    let record = Numbers::new(true).u32(0xA1B2_C3D4).u16(2).u16(4).bytes(&[0; 16]).u32(0).u32(0).u32(16 << 20).u32(0);
+    for (file, needed) in [(block, 16 << 20), (record.out, 16 + (16 << 20))] {
+        let mut reader = CaptureReader::new();
+        let Ok(Found::Other { bytes }) = reader.next(&file) else { panic!("a header comes first") };
+        assert_eq!(reader.next(&file[bytes..]), Ok(Found::Needs(needed)));
+    }
 }
 
 fn payload_of<'a>(traffic: &'a mut Traffic, packet: &Packet<'a>) -> &'a [u8] {
@@ -298,6 +311,10 @@ fn a_datagram_is_found_behind_every_link() {
     let ip = ipv4(UDP_PROTOCOL, &udp(b"payload"), |_| {});
     let tagged = ethernet(Some(7), &ip);
     let twice = [&tagged[..12], &[0x88, 0xA8, 0, 3], &tagged[12..]].concat();
+    let with_options = ipv4(UDP_PROTOCOL, &udp(b"payload"), |header| {
+        header.options = [1; 40].into();
+        header.total_len += 40;
+    });
     let cooked = [&[0; 14][..], &[8, 0], &ip].concat();
     let cooked_2 = [&[8, 0][..], &[0; 18], &ip].concat();
     let loopback = [&[2, 0, 0, 0][..], &ip].concat();
@@ -310,6 +327,7 @@ fn a_datagram_is_found_behind_every_link() {
         (LinkType::NULL, loopback),
         (LinkType::RAW, ip.clone()),
         (LinkType::IPV4, ip.clone()),
+        (LinkType::IPV4, with_options),
         (LinkType(12), ip),
     ] {
         let mut traffic = Traffic::new();
@@ -433,14 +451,13 @@ fn parts_of_ipv6_are_put_together_and_may_begin_with_an_extension_header() {
 #[test]
 fn a_datagram_of_ipv6_that_is_written_is_read() {
     let at = |last, port| SocketAddrV6::new(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last), port, 0, 0);
-    let written = ipv6_datagram(at(1, 4000), at(2, 9000), b"odd").expect("it is short");
+    let addresses = PacketBuilder::ipv6(at(1, 0).ip().octets(), at(2, 0).ip().octets(), 64);
+    let mut written = Vec::new();
+    addresses.udp(4000, 9000).write(&mut written, b"odd").expect("it is short");
     let mut traffic = Traffic::new();
     let Carried::Datagram(found) = traffic.accept(&packet(LinkType::RAW, &written)) else { panic!("no datagram") };
     assert_eq!((found.source, found.destination), (at(1, 4000).into(), at(2, 9000).into()));
     assert_eq!(found.payload, b"odd");
-    let pseudo = Sum::default().with(&written[8..40]).with(&written[4..6]).with_u16(UDP_PROTOCOL.into());
-    assert_eq!(pseudo.with(&written[40..]).checksum(), 0);
-    assert_eq!(ipv6_datagram(at(1, 1), at(2, 2), &[0; 65_528]), None);
 }
 
 #[test]
@@ -491,9 +508,9 @@ fn parts(payload: &[u8], step: usize, identification: u16) -> Vec<Vec<u8>> {
         let has_more = (index + 1) * step < datagram.len();
         ipv4(UDP_PROTOCOL, chunk, |header| {
             header.identification = identification;
-            header.fragmentation.is_forbidden = false;
-            header.fragmentation.has_more = has_more;
-            header.fragmentation.offset = (index * step) as u16;
+            header.dont_fragment = false;
+            header.more_fragments = has_more;
+            header.fragment_offset = IpFragOffset::try_new((index * step / 8) as u16).expect("13 bits");
         })
     });
     parts.collect()

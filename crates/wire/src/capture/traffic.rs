@@ -1,15 +1,12 @@
 //! Contents of captured packets: from the link's header to the IP packet, IP fragments put together to datagrams, and the bytes of
 //! TCP connections in order. Everything else is counted by name.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, HashMap};
 
 use super::Packet;
-use crate::internet::{ETHERNET_BYTES, EtherType, InternetError, Ipv4Packet, UDP_BYTES, UDP_PROTOCOL, VLAN_BYTES};
-
-const TCP_PROTOCOL: u8 = 6;
-const ICMP_PROTOCOL: u8 = 1;
-const ICMPV6_PROTOCOL: u8 = 58;
+use crate::internet::{EtherType, Ethernet2Header, InternetError, Ipv4Packet, SingleVlanHeader, UdpSlice, ether_type};
+use etherparse::{IpNumber, Ipv6FragmentHeaderSlice, Ipv6Header, Ipv6HeaderSlice, TcpSlice, ip_number};
 
 /// A UDP datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -123,23 +120,20 @@ impl Traffic {
 }
 
 fn carried(ip: IpPacket<'_>) -> Result<Carried<'_>, InternetError> {
-    match ip.protocol {
-        UDP_PROTOCOL => datagram(ip.source, ip.destination, ip.payload).map(Carried::Datagram),
-        TCP_PROTOCOL => Segment::parse(ip.source, ip.destination, ip.payload).map(Carried::Segment),
-        ICMP_PROTOCOL | ICMPV6_PROTOCOL => Ok(Carried::Aside(Aside::Icmp)),
+    match IpNumber(ip.protocol) {
+        ip_number::UDP => datagram(ip.source, ip.destination, ip.payload).map(Carried::Datagram),
+        ip_number::TCP => Segment::parse(ip.source, ip.destination, ip.payload).map(Carried::Segment),
+        ip_number::ICMP | ip_number::IPV6_ICMP => Ok(Carried::Aside(Aside::Icmp)),
         _ => Ok(Carried::Other(ip)),
     }
 }
 
+/// Network cards that cut datagrams into packets leave a length of 0 to captures at the sender: it stands for all bytes.
 fn datagram(source: IpAddr, destination: IpAddr, bytes: &[u8]) -> Result<Datagram<'_>, InternetError> {
-    let &[s0, s1, d0, d1, l0, l1, ..] = bytes else { return Err(InternetError::Short) };
-    let length = usize::from(u16::from_be_bytes([l0, l1]));
-    // Network cards that cut datagrams into packets leave a length of 0 to captures at the sender.
-    let length = if length == 0 { bytes.len() } else { length };
-    let payload = bytes.get(UDP_BYTES..length).ok_or(InternetError::Length)?;
-    let source = SocketAddr::new(source, u16::from_be_bytes([s0, s1]));
-    let destination = SocketAddr::new(destination, u16::from_be_bytes([d0, d1]));
-    Ok(Datagram { source, destination, payload })
+    let datagram = UdpSlice::from_slice(bytes).map_err(|_| InternetError::Length)?;
+    let source = SocketAddr::new(source, datagram.source_port());
+    let destination = SocketAddr::new(destination, datagram.destination_port());
+    Ok(Datagram { source, destination, payload: datagram.payload() })
 }
 
 /// What a packet's bytes begin with, by the number in the capture.
@@ -181,17 +175,16 @@ pub enum Network<'a> {
     UnknownLink,
 }
 
-/// The tag of a provider's network, which stands before a VLAN's (IEEE 802.1ad); the older one of some switches.
-const OUTER_TAGS: [u16; 2] = [0x88A8, 0x9100];
-/// An IPv6 packet.
-const IPV6: u16 = 0x86DD;
+/// A VLAN's tag; that of a provider's network, which stands before it (IEEE 802.1ad); the older one of some switches.
+const TAGS: [EtherType; 3] =
+    [ether_type::VLAN_TAGGED_FRAME, ether_type::PROVIDER_BRIDGING, ether_type::VLAN_DOUBLE_TAGGED_FRAME];
 /// The most tags that a frame may have.
 const MOST_TAGS: usize = 4;
 
 /// Goes behind the link's header.
 pub fn network(link: LinkType, packet: &[u8]) -> Network<'_> {
     match link {
-        LinkType::ETHERNET => ethernet(packet),
+        LinkType::ETHERNET => behind(packet, Ethernet2Header::LEN - 2, Ethernet2Header::LEN),
         LinkType::LINUX_COOKED => behind(packet, 14, 16),
         LinkType::LINUX_COOKED_2 => behind(packet, 0, 20),
         LinkType::NULL | LinkType::LOOP => packet.get(4..).map_or(Network::Short, Network::Ip),
@@ -203,37 +196,24 @@ pub fn network(link: LinkType, packet: &[u8]) -> Network<'_> {
 
 /// The packet at `payload`, whose Ethernet type is at `kind`. Skips VLAN tags, [`MOST_TAGS`] at most.
 fn behind(packet: &[u8], kind: usize, mut payload: usize) -> Network<'_> {
-    let number = |at: usize| packet.get(at..)?.first_chunk().copied().map(u16::from_be_bytes);
+    let number = |at: usize| packet.get(at..)?.first_chunk().map(|number| EtherType(u16::from_be_bytes(*number)));
     let Some(mut ether_type) = number(kind) else { return Network::Short };
     for _ in 0..MOST_TAGS {
-        if ether_type != EtherType::VLAN.0 && !OUTER_TAGS.contains(&ether_type) {
+        if !TAGS.contains(&ether_type) {
             break;
         }
-        let Some(inner) = number(payload + VLAN_BYTES - 2) else { return Network::Short };
-        (ether_type, payload) = (inner, payload + VLAN_BYTES);
+        let Some(inner) = number(payload + SingleVlanHeader::LEN - 2) else { return Network::Short };
+        (ether_type, payload) = (inner, payload + SingleVlanHeader::LEN);
     }
     match (ether_type, packet.get(payload..)) {
         (_, None) => Network::Short,
-        (kind, Some(rest)) if kind == EtherType::IPV4.0 || kind == IPV6 => Network::Ip(rest),
-        (kind, Some(_)) => Network::Other(EtherType(kind)),
+        (ether_type::IPV4 | ether_type::IPV6, Some(rest)) => Network::Ip(rest),
+        (kind, Some(_)) => Network::Other(kind),
     }
 }
 
-fn ethernet(packet: &[u8]) -> Network<'_> {
-    behind(packet, ETHERNET_BYTES - 2, ETHERNET_BYTES)
-}
-
-/// Bytes of an IPv6 header.
-pub(super) const IPV6_BYTES: usize = 40;
 /// The most headers between an IPv6 header and what the packet carries.
 const MOST_EXTENSIONS: usize = 8;
-/// Extension headers of IPv6 whose second byte is their length in units of 8 bytes behind the first (RFC 6564): for every hop,
-/// routing, for the destination, mobility, host identity and Shim6. Encrypted payloads (50) are no headers to pass over.
-const EXTENSIONS: [u8; 6] = [0, 43, 60, 135, 139, 140];
-/// That of the parts of a datagram, which has 8 bytes.
-const FRAGMENT: u8 = 44;
-/// Who sent it (RFC 4302): its length counts units of 4 bytes behind the first 8.
-const AUTHENTICATION: u8 = 51;
 
 /// Which part of a datagram a packet is.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -276,29 +256,25 @@ impl<'a> IpPacket<'a> {
 
     fn version_4(bytes: &'a [u8]) -> Result<Self, InternetError> {
         let packet = Ipv4Packet::parse_captured(bytes)?;
-        let (header, fragmentation) = (packet.to_header(), packet.fragmentation());
-        let part = fragmentation.is_fragment().then_some(Part {
-            identification: header.identification.into(),
-            offset: fragmentation.offset,
-            has_more: fragmentation.has_more,
+        let header = packet.header;
+        let part = header.is_fragmenting_payload().then(|| Part {
+            identification: header.identification().into(),
+            offset: header.fragments_offset().byte_offset(),
+            has_more: header.more_fragments(),
         });
-        let (source, destination) = (packet.source().into(), packet.destination().into());
-        Ok(Self { source, destination, protocol: packet.protocol(), part, payload: packet.payload })
+        let (source, destination) = (header.source_addr().into(), header.destination_addr().into());
+        Ok(Self { source, destination, protocol: header.protocol().0, part, payload: packet.payload })
     }
 
     fn version_6(bytes: &'a [u8]) -> Result<Self, InternetError> {
-        let (header, rest) = bytes.split_first_chunk::<IPV6_BYTES>().ok_or(InternetError::Short)?;
-        let stated = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let header = Ipv6HeaderSlice::from_slice(bytes).map_err(|_| InternetError::Short)?;
+        let rest = &bytes[Ipv6Header::LEN..];
         // As in IPv4: the network card has yet to cut this packet into several.
-        let length = if stated == 0 { rest.len() } else { stated };
+        let length = if header.payload_length() == 0 { rest.len() } else { header.payload_length().into() };
         let payload = rest.get(..length).ok_or(InternetError::Length)?;
-        let address = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&header[at..at + 16]);
-            IpAddr::from(Ipv6Addr::from(octets))
-        };
-        let (protocol, payload, part) = behind_extensions(header[6], payload)?;
-        Ok(Self { source: address(8), destination: address(24), protocol, part, payload })
+        let (protocol, payload, part) = behind_extensions(header.next_header().0, payload)?;
+        let (source, destination) = (header.source_addr().into(), header.destination_addr().into());
+        Ok(Self { source, destination, protocol, part, payload })
     }
 
     /// The packet that this part's datagram makes: what was put together may begin with extension headers.
@@ -315,27 +291,24 @@ impl<'a> IpPacket<'a> {
 }
 
 /// Passes over the extension headers of IPv6, up to that of a part: what the packet carries, and which part it is.
-fn behind_extensions(mut protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Option<Part>), InternetError> {
+fn behind_extensions(protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Option<Part>), InternetError> {
+    let mut protocol = IpNumber(protocol);
     for _ in 0..=MOST_EXTENSIONS {
-        let units = || payload.get(1).map(|&units| usize::from(units)).ok_or(InternetError::Short);
-        let length = match protocol {
-            FRAGMENT => 8,
-            AUTHENTICATION => 8 + 4 * units()?,
-            kind if EXTENSIONS.contains(&kind) => 8 + 8 * units()?,
-            _ => return Ok((protocol, payload, None)),
-        };
-        let (extension, rest) = payload.split_at_checked(length).ok_or(InternetError::Short)?;
-        let is_part = protocol == FRAGMENT;
-        (protocol, payload) = (extension[0], rest);
-        if is_part {
-            let word = u16::from_be_bytes([extension[2], extension[3]]);
-            let identification = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
-            let part = Part { identification, offset: word & !7, has_more: word & 1 != 0 };
-            // A header that says "the only part" is a whole packet (RFC 6946).
-            if part.has_more || part.offset > 0 {
-                return Ok((protocol, payload, Some(part)));
-            }
+        if !Ipv6Header::is_skippable_header_extension(protocol) {
+            return Ok((protocol.0, payload, None));
         }
+        let behind = Ipv6Header::skip_header_extension_in_slice(payload, protocol);
+        let (next, rest) = behind.map_err(|_| InternetError::Short)?;
+        // A header that says "the only part" is a whole packet (RFC 6946).
+        if protocol == ip_number::IPV6_FRAG
+            && let Ok(header) = Ipv6FragmentHeaderSlice::from_slice(payload)
+            && header.is_fragmenting_payload()
+        {
+            let (identification, has_more) = (header.identification(), header.more_fragments());
+            let part = Part { identification, offset: header.fragment_offset().byte_offset(), has_more };
+            return Ok((next.0, rest, Some(part)));
+        }
+        (protocol, payload) = (next, rest);
     }
     Err(InternetError::Length)
 }
@@ -428,8 +401,6 @@ impl Open {
     }
 }
 
-/// Bytes of a header without options.
-const TCP_BYTES: usize = 20;
 /// Directions of connections that are followed.
 const MOST_STREAMS: usize = 1024;
 /// Bytes of one direction that wait for others before them. Then those are taken for lost.
@@ -460,23 +431,14 @@ impl<'a> Segment<'a> {
     /// # Errors
     /// Where it ends within its header.
     pub(super) fn parse(source: IpAddr, destination: IpAddr, bytes: &'a [u8]) -> Result<Self, InternetError> {
-        let header = bytes.first_chunk::<TCP_BYTES>().ok_or(InternetError::Short)?;
-        let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let header_bytes = usize::from(header[12] >> 4) * 4;
-        if header_bytes < TCP_BYTES {
-            return Err(InternetError::HeaderLength);
-        }
-        let payload = bytes.get(header_bytes..).ok_or(InternetError::HeaderLength)?;
-        const FIN: u8 = 1;
-        const SYN: u8 = 2;
-        const RST: u8 = 4;
+        let segment = TcpSlice::from_slice(bytes).map_err(|_| InternetError::HeaderLength)?;
         Ok(Self {
-            source: SocketAddr::new(source, number(0)),
-            destination: SocketAddr::new(destination, number(2)),
-            sequence: u32::from(number(4)) << 16 | u32::from(number(6)),
-            begins: header[13] & SYN != 0,
-            ends: header[13] & (FIN | RST) != 0,
-            payload,
+            source: SocketAddr::new(source, segment.source_port()),
+            destination: SocketAddr::new(destination, segment.destination_port()),
+            sequence: segment.sequence_number(),
+            begins: segment.syn(),
+            ends: segment.fin() || segment.rst(),
+            payload: segment.payload(),
         })
     }
 }

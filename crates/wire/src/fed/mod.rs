@@ -85,10 +85,6 @@ impl Header {
     const NIBBLE: u64 = 5;
     /// The largest L1 id; the next is 0.
     pub const MAX_LEVEL1_ID: u32 = (1 << 24) - 1;
-    /// The largest bunch crossing that the field can hold (the LHC uses 1 to 3564).
-    pub const MAX_BUNCH_CROSSING: u16 = (1 << 12) - 1;
-    /// The largest source id.
-    pub const MAX_SOURCE: SourceId = SourceId((1 << 12) - 1);
 
     /// A header of version 0 and event type 0. Of `source` and `bunch_crossing` 12 bits are used, of `level1_id` 24.
     pub const fn new(source: SourceId, level1_id: u32, bunch_crossing: u16) -> Self {

@@ -476,11 +476,6 @@ impl<'a> SuperFragmentsView<'a> {
         }
     }
 
-    /// How many super-fragments are left.
-    pub const fn remaining(&self) -> u32 {
-        self.super_fragments
-    }
-
     /// The next super-fragment; none at the end. Its fragments must have been read before the next call.
     ///
     /// # Errors

@@ -12,7 +12,7 @@
 //! ```
 //! In version 1.0 there were no streams, and the last four bytes of the head were 0.
 
-use super::event::{EventFlags, EventView};
+use super::event::EventView;
 use super::{
     Fill, MAJOR_VERSION, MINOR_VERSION, RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, RecordHeader,
     RecordKind, StreamName, append_record, array_at, i64_at, u16_at, u32_at, u64_at,
@@ -416,7 +416,7 @@ pub struct IndexEntry {
     pub missing: u32,
     /// How often the event had been assigned.
     pub attempt: Attempt,
-    /// The lower half of [`EventFlags`].
+    /// The lower half of [`EventFlags`](super::EventFlags).
     pub flags: u16,
 }
 
@@ -434,11 +434,6 @@ impl IndexEntry {
             attempt: head.attempt,
             flags: head.flags.0 as u16,
         }
-    }
-
-    /// What is known about the event.
-    pub const fn event_flags(&self) -> EventFlags {
-        EventFlags(self.flags as u32)
     }
 
     fn encode(&self) -> [u8; INDEX_ENTRY_BYTES] {

@@ -10,7 +10,7 @@ use ropewalk_terms::{
 };
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
-use ropewalk_wire::internet::Ipv4Header;
+use ropewalk_wire::internet::{IpFragOffset, IpNumber, Ipv4Header};
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
     FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lacking, LackingEntry, Lumisection,
@@ -363,14 +363,14 @@ fn filter_node_seeds() -> Seeds {
 
 /// Captures with a whole datagram, one in two parts, and a segment.
 fn capture_seeds() -> Seeds {
-    let address = std::net::Ipv4Addr::LOCALHOST;
+    let address = [127, 0, 0, 1];
     let packet = |protocol, payload: &[u8], offset: u16, has_more| {
-        let mut header = Ipv4Header::new(address, address, protocol);
-        header.fragmentation.offset = offset;
-        header.fragmentation.has_more = has_more;
-        let mut packet = vec![0; header.byte_count()];
-        header.write(payload.len(), &mut packet).expect("it fits");
-        [&packet[..], payload].concat()
+        let (length, protocol) = (payload.len() as u16, IpNumber(protocol));
+        let mut header = Ipv4Header::new(length, 64, protocol, address, address).expect("it is short");
+        header.fragment_offset = IpFragOffset::try_new(offset / 8).expect("13 bits");
+        header.more_fragments = has_more;
+        header.header_checksum = header.calc_header_checksum();
+        [&header.to_bytes()[..], payload].concat()
     };
     let datagram = b"\x0f\xa0\x17\x76\0\x18\0\0sixteen bytes in";
     let segment = b"\x0f\xa0\x13\x88\0\0\0\x01\0\0\0\0\x50\0\0\0\0\0\0\0a segment";

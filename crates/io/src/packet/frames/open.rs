@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::ops::Range;
 
 use ropewalk_terms::Cause;
-use ropewalk_wire::internet::{ChecksumState, Ipv4Packet, UDP_BYTES, UDP_PROTOCOL, UdpDatagram};
+use ropewalk_wire::internet::{Ipv4Packet, UdpHeader, ip_number};
 
 use crate::packet::Flow;
 
@@ -53,24 +53,26 @@ impl Wanted {
     #[inline]
     pub(super) fn open(&self, bytes: &[u8], verify_checksum: bool) -> Result<Option<Opened>, Cause> {
         let packet = Ipv4Packet::parse(bytes).map_err(|error| error.cause())?;
-        let (host, protocol) = (packet.destination(), packet.protocol());
+        let header = packet.header;
+        let (host, protocol) = (header.destination_addr(), header.protocol().0);
         let is_here = |input: &&Input| *input.address.ip() == host && input.flow.protocol() == protocol;
-        if packet.fragmentation().is_fragment() || !self.inputs.iter().any(|input| is_here(&input)) {
+        if header.is_fragmenting_payload() || !self.inputs.iter().any(|input| is_here(&input)) {
             return Ok(None);
         }
-        let begin = packet.header_bytes();
-        if protocol != UDP_PROTOCOL {
-            let (from, payload) = (SocketAddrV4::new(packet.source(), 0), begin..begin + packet.payload.len());
+        let begin = header.slice().len();
+        if protocol != ip_number::UDP.0 {
+            let (from, payload) = (SocketAddrV4::new(header.source_addr(), 0), begin..begin + packet.payload.len());
             return self.measured(self.inputs.iter().find(is_here), from, payload);
         }
-        let datagram = UdpDatagram::parse(&packet).map_err(|error| error.cause())?;
-        let header = datagram.header();
-        let input = self.inputs.iter().filter(is_here).find(|input| input.address.port() == header.destination.port());
-        if input.is_some() && verify_checksum && datagram.checksum_state() == ChecksumState::Wrong {
+        let datagram = packet.datagram().map_err(|error| error.cause())?;
+        let to = datagram.destination_port();
+        let input = self.inputs.iter().filter(is_here).find(|input| input.address.port() == to);
+        if input.is_some() && verify_checksum && packet.has_wrong_checksum(&datagram) {
             return Err(Cause::BadChecksum);
         }
-        let begin = begin + UDP_BYTES;
-        self.measured(input, header.source, begin..begin + datagram.payload().len())
+        let from = SocketAddrV4::new(header.source_addr(), datagram.source_port());
+        let begin = begin + UdpHeader::LEN;
+        self.measured(input, from, begin..begin + datagram.payload().len())
     }
 
     fn measured(
@@ -87,7 +89,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_wire::internet::{Ipv4Header, UdpHeader};
+    use ropewalk_wire::internet::{IpNumber, Ipv4Header};
     use std::net::Ipv4Addr;
 
     const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 9000);
@@ -95,15 +97,14 @@ mod tests {
 
     /// A packet with options and padding, whose header was changed.
     fn packet(protocol: u8, change: impl FnOnce(&mut Ipv4Header)) -> Vec<u8> {
-        let mut udp = vec![0; UDP_BYTES];
-        UdpHeader { source: FROM, destination: TO }.write(core::iter::once(&b"abc"[..]), &mut udp).expect("room");
-        udp.extend_from_slice(b"abc");
-        let mut header = Ipv4Header::new(*FROM.ip(), *TO.ip(), protocol);
-        header.options.extend([1; 4]);
+        let (from, to) = (FROM.ip().octets(), TO.ip().octets());
+        let mut header = Ipv4Header::new(11, 64, IpNumber(protocol), from, to).expect("it is short");
+        header.options = [1; 4].into();
+        header.total_len += 4;
+        let udp = UdpHeader::with_ipv4_checksum(FROM.port(), TO.port(), &header, b"abc").expect("it is short");
         change(&mut header);
-        let mut bytes = vec![0; header.byte_count()];
-        header.write(udp.len(), &mut bytes).expect("room");
-        bytes.extend_from_slice(&udp);
+        header.header_checksum = header.calc_header_checksum();
+        let mut bytes = [&header.to_bytes()[..], &udp.to_bytes(), b"abc"].concat();
         bytes.resize(60, 0xEE);
         bytes
     }
@@ -116,18 +117,18 @@ mod tests {
     fn what_is_wanted_is_opened_and_what_is_not_is_left_alone() {
         let udp = wanted(Flow::Udp);
         assert_eq!(
-            udp.open(&packet(UDP_PROTOCOL, |_| {}), true),
+            udp.open(&packet(ip_number::UDP.0, |_| {}), true),
             Ok(Some(Opened { from: FROM, to: 0, payload: 32..35 }))
         );
         let raw = wanted(Flow::Ip(253));
         let from = SocketAddrV4::new(*FROM.ip(), 0);
         assert_eq!(raw.open(&packet(253, |_| {}), true), Ok(Some(Opened { from, to: 0, payload: 24..35 })));
         assert_eq!((raw.open(&packet(252, |_| {}), true), udp.open(&packet(253, |_| {}), true)), (Ok(None), Ok(None)));
-        let elsewhere = packet(UDP_PROTOCOL, |header| header.destination = *FROM.ip());
-        let fragment = packet(UDP_PROTOCOL, |header| header.fragmentation.has_more = true);
+        let elsewhere = packet(ip_number::UDP.0, |header| header.destination = FROM.ip().octets());
+        let fragment = packet(ip_number::UDP.0, |header| header.more_fragments = true);
         assert_eq!((udp.open(&elsewhere, true), udp.open(&fragment, true)), (Ok(None), Ok(None)));
         let other_port = Wanted::one(Flow::Udp, SocketAddrV4::new(*TO.ip(), 9), 11);
-        assert_eq!(other_port.open(&packet(UDP_PROTOCOL, |_| {}), true), Ok(None));
+        assert_eq!(other_port.open(&packet(ip_number::UDP.0, |_| {}), true), Ok(None));
     }
 
     #[test]
@@ -136,13 +137,13 @@ mod tests {
         let inputs = [input(Flow::Udp, 9, 4), input(Flow::Udp, TO.port(), 5), input(Flow::Ip(253), 0, 6)];
         let wanted = Wanted::new(inputs.to_vec(), 11);
         let to = |protocol| wanted.open(&packet(protocol, |_| {}), true).map(|opened| opened.map(|opened| opened.to));
-        assert_eq!([to(UDP_PROTOCOL), to(253), to(254)], [Ok(Some(5)), Ok(Some(6)), Ok(None)]);
+        assert_eq!([to(ip_number::UDP.0), to(253), to(254)], [Ok(Some(5)), Ok(Some(6)), Ok(None)]);
     }
 
     #[test]
     fn what_is_wrong_has_its_cause() {
         let udp = wanted(Flow::Udp);
-        let good = packet(UDP_PROTOCOL, |_| {});
+        let good = packet(ip_number::UDP.0, |_| {});
         let with = |at: usize, value: u8, verify| {
             let mut bytes = good.clone();
             bytes[at] = value;

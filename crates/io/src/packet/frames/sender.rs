@@ -12,8 +12,7 @@ use std::time::Duration;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::Instant;
 use ropewalk_wire::internet::{
-    ETHERNET_BYTES, EtherType, EthernetHeader, Fragmentation, IPV4_BYTES, Ipv4Header, LEAST_FRAME_BYTES, MacAddress,
-    UDP_BYTES, UdpHeader,
+    Ethernet2Header, IpNumber, Ipv4Header, LEAST_FRAME_BYTES, UdpHeader, checksum, ether_type, ip_number,
 };
 
 use super::ring::TransmitRing;
@@ -86,6 +85,8 @@ pub struct FrameSender<T> {
     card: Card,
     config: FrameConfig,
     neighbours: Neighbours,
+    /// Of every frame.
+    headers: Headers,
     /// Counts packets, for who puts fragments together.
     identification: u16,
     /// Submitted since the last flush.
@@ -93,32 +94,69 @@ pub struct FrameSender<T> {
     counters: SendCounters,
 }
 
+/// Where the headers of IPv4 and of UDP begin.
+const IP: usize = Ethernet2Header::LEN;
+const UDP: usize = IP + Ipv4Header::MIN_LEN;
+
 /// The headers of a frame.
+#[derive(Copy, Clone)]
 struct Headers {
-    ethernet: EthernetHeader,
-    ip: Ipv4Header,
-    udp: Option<UdpHeader>,
+    bytes: [u8; UDP + UdpHeader::LEN],
+    length: usize,
 }
 
 impl Headers {
-    fn byte_count(flow: Flow) -> usize {
-        ETHERNET_BYTES + IPV4_BYTES + if flow == Flow::Udp { UDP_BYTES } else { 0 }
+    /// What all frames of a flow from an address have in common.
+    fn new(flow: Flow, from: SocketAddrV4, card: &Card) -> Self {
+        let ethernet = Ethernet2Header { source: card.mac, destination: [0; 6], ether_type: ether_type::IPV4 };
+        let ip = Ipv4Header {
+            dont_fragment: false,
+            time_to_live: 64,
+            protocol: IpNumber(flow.protocol()),
+            source: from.ip().octets(),
+            ..Ipv4Header::default()
+        };
+        let udp = UdpHeader { source_port: from.port(), ..UdpHeader::default() };
+        let mut bytes = [0; UDP + UdpHeader::LEN];
+        bytes[..IP].copy_from_slice(&ethernet.to_bytes());
+        bytes[IP..UDP].copy_from_slice(&ip.to_bytes());
+        bytes[UDP..].copy_from_slice(&udp.to_bytes());
+        Self { bytes, length: if flow == Flow::Udp { bytes.len() } else { UDP } }
+    }
+
+    /// Those of the next packet, to an address that this card has.
+    fn to(mut self, to: SocketAddrV4, card: [u8; 6], identification: u16) -> Self {
+        self.bytes[..6].copy_from_slice(&card);
+        self.put(IP + 4, identification);
+        self.bytes[IP + 16..UDP].copy_from_slice(&to.ip().octets());
+        self.put(UDP + 2, to.port());
+        self
+    }
+
+    fn put(&mut self, at: usize, number: u16) {
+        self.bytes[at..at + 2].copy_from_slice(&number.to_be_bytes());
     }
 
     /// Writes the headers in front of a payload that lies in its frame; returns the frame's length.
-    fn write(&self, frame: &mut [u8], payload_bytes: usize, checksum: bool) -> Option<usize> {
-        let (before_udp, udp_bytes) = (ETHERNET_BYTES + IPV4_BYTES, if self.udp.is_some() { UDP_BYTES } else { 0 });
-        let end = before_udp + udp_bytes + payload_bytes;
-        self.ethernet.write(frame)?;
-        self.ip.write(udp_bytes + payload_bytes, frame.get_mut(ETHERNET_BYTES..)?)?;
-        if let Some(udp) = &self.udp {
-            let (header, payload) = frame.get_mut(before_udp..end)?.split_at_mut(UDP_BYTES);
-            if checksum {
-                udp.write(core::iter::once(&*payload), header)?;
-            } else {
-                udp.write_unchecked(payload_bytes, header)?;
+    fn write(mut self, frame: &mut [u8], payload_bytes: usize, has_checksum: bool) -> Option<usize> {
+        let end = self.length + payload_bytes;
+        let (headers, payload) = frame.get_mut(..end)?.split_at_mut(self.length);
+        self.put(IP + 2, u16::try_from(end - IP).ok()?);
+        let of_header = checksum(&[&self.bytes[IP..UDP]]);
+        self.bytes[IP + 10..IP + 12].copy_from_slice(&of_header);
+        if self.length > UDP {
+            let length = (end - UDP) as u16;
+            self.put(UDP + 4, length);
+            if has_checksum {
+                // The addresses, and what else of IP belongs to it, stand before the header of UDP.
+                let (covered, rest) = (&self.bytes[IP + 12..], [0, ip_number::UDP.0]);
+                let sum = checksum(&[covered, &rest, &length.to_be_bytes(), payload]);
+                // 0 in its place would say that there is none.
+                let sum = if sum == [0, 0] { [0xFF; 2] } else { sum };
+                self.bytes[UDP + 6..].copy_from_slice(&sum);
             }
         }
+        headers.copy_from_slice(&self.bytes[..self.length]);
         // A cable carries no shorter frames, and what follows here is what an earlier packet left.
         if end < LEAST_FRAME_BYTES {
             frame.get_mut(end..LEAST_FRAME_BYTES)?.fill(0);
@@ -149,7 +187,8 @@ impl<T: Transmit> FrameSender<T> {
     /// A sender over a ring of a card.
     pub(super) fn over(ring: T, card: Card, config: FrameConfig, socket: SocketSender) -> Self {
         let (neighbours, counters) = (Neighbours::new(&config.card), SendCounters::default());
-        Self { ring, socket, card, config, neighbours, identification: 0, submitted: 0, counters }
+        let headers = Headers::new(config.flow, config.address, &card);
+        Self { ring, socket, card, config, neighbours, headers, identification: 0, submitted: 0, counters }
     }
 
     /// Whether packets to this address go straight through the card, for the kernel knows where it is. No packet is sent for it.
@@ -161,27 +200,19 @@ impl<T: Transmit> FrameSender<T> {
         is_known(self)
     }
 
-    fn headers(&mut self, to: SocketAddrV4, card: MacAddress) -> Headers {
-        let (flow, from) = (self.config.flow, self.config.address);
+    fn headers(&mut self, to: SocketAddrV4, card: [u8; 6]) -> Headers {
         self.identification = self.identification.wrapping_add(1);
-        let fragmentation = Fragmentation::default();
-        let ip = Ipv4Header::new(*from.ip(), *to.ip(), flow.protocol());
-        let (destination, source, ether_type) = (card, self.card.mac, EtherType::IPV4);
-        Headers {
-            ethernet: EthernetHeader { destination, source, vlan: None, ether_type },
-            ip: Ipv4Header { identification: self.identification, fragmentation, ..ip },
-            udp: (flow == Flow::Udp).then_some(UdpHeader { source: from, destination: to }),
-        }
+        self.headers.to(to, card, self.identification)
     }
 
     /// Sends a packet from the frame that it came in, if that can be.
-    fn forward(&mut self, to: SocketAddrV4, card: MacAddress, payload: &mut Vec<Slice>) -> Result<bool, Refusal> {
+    fn forward(&mut self, to: SocketAddrV4, card: [u8; 6], payload: &mut Vec<Slice>) -> Result<bool, Refusal> {
         if payload.len() != 1 || payload[0].len() > self.largest() {
             return Ok(false);
         }
         let Some(slice) = payload.pop() else { return Ok(false) };
         let (bytes, headers) = (slice.len(), self.headers(to, card));
-        match self.ring.adopt(slice, Headers::byte_count(self.config.flow)) {
+        match self.ring.adopt(slice, headers.length) {
             Err(slice) => {
                 payload.push(slice);
                 Ok(false)
@@ -197,13 +228,13 @@ impl<T: Transmit> FrameSender<T> {
     }
 
     /// Fills the next frame and submits it.
-    fn transmit(&mut self, to: SocketAddrV4, card: MacAddress, most: usize, fill: Fill<'_>) -> Result<(), Refusal> {
+    fn transmit(&mut self, to: SocketAddrV4, card: [u8; 6], most: usize, fill: Fill<'_>) -> Result<(), Refusal> {
         if most > self.largest() {
             return Err(Refusal::TooLarge);
         }
-        let (headers, before) = (self.headers(to, card), Headers::byte_count(self.config.flow));
+        let headers = self.headers(to, card);
         let frame = self.ring.frame().ok_or(Refusal::Full)?;
-        let room = frame.get_mut(before..before + most).ok_or(Refusal::TooLarge)?;
+        let room = frame.get_mut(headers.length..headers.length + most).ok_or(Refusal::TooLarge)?;
         let bytes = fill(room).min(most);
         let length = headers.write(frame, bytes, self.config.checksums).ok_or(Refusal::TooLarge)?;
         self.ring.submit(length);
@@ -263,7 +294,7 @@ impl<T: Transmit> Sender for FrameSender<T> {
 
     fn largest(&self) -> usize {
         // What leaves here is not cut into fragments.
-        (self.card.mtu + ETHERNET_BYTES).min(self.ring.room()).saturating_sub(Headers::byte_count(self.config.flow))
+        (self.card.mtu + IP).min(self.ring.room()).saturating_sub(self.headers.length)
     }
 
     fn address(&self) -> SocketAddrV4 {
@@ -298,7 +329,7 @@ struct Neighbours {
     table: Option<File>,
     card: String,
     /// By address; without a card as long as that is not known.
-    known: Vec<(Ipv4Addr, Option<MacAddress>)>,
+    known: Vec<(Ipv4Addr, Option<[u8; 6]>)>,
     due: Instant,
 }
 
@@ -310,7 +341,7 @@ impl Neighbours {
 
     /// The card that has an address, if that is known; what is not will be looked for.
     #[inline]
-    fn card_of(&mut self, address: Ipv4Addr) -> Option<MacAddress> {
+    fn card_of(&mut self, address: Ipv4Addr) -> Option<[u8; 6]> {
         match self.known.binary_search_by_key(&address, |known| known.0) {
             Ok(place) => self.known[place].1,
             Err(place) => {
@@ -353,13 +384,13 @@ fn each_line(file: &File, mut use_it: impl FnMut(&str)) {
 }
 
 /// A line of `/proc/net/arp`: address, type, flags, card, mask, device. Flag 2 says that the card has answered.
-fn entry(line: &str, card: &str) -> Option<(Ipv4Addr, MacAddress)> {
+fn entry(line: &str, card: &str) -> Option<(Ipv4Addr, [u8; 6])> {
     let mut words = line.split_ascii_whitespace();
     let address = words.next()?.parse().ok()?;
     let flags = u32::from_str_radix(words.nth(1)?.strip_prefix("0x")?, 16).ok()?;
-    let mut mac = MacAddress::default();
+    let mut mac = [0; 6];
     let mut bytes = words.next()?.split(':');
-    for byte in &mut mac.0 {
+    for byte in &mut mac {
         *byte = u8::from_str_radix(bytes.next()?, 16).ok()?;
     }
     (flags & 2 != 0 && words.nth(1)? == card).then_some((address, mac))
@@ -380,7 +411,7 @@ mod tests {
     #[test]
     fn cards_that_have_answered_are_found() {
         let found: Vec<_> = TABLE.lines().filter_map(|line| entry(line, "veth0")).collect();
-        assert_eq!(found, [(Ipv4Addr::new(10, 77, 0, 2), MacAddress([2, 0, 0, 0, 0, 10]))]);
+        assert_eq!(found, [(Ipv4Addr::new(10, 77, 0, 2), [2, 0, 0, 0, 0, 10])]);
     }
 
     #[test]
@@ -398,7 +429,7 @@ mod tests {
         neighbours.refresh(Instant::ZERO);
         assert_eq!((neighbours.card_of(known), neighbours.card_of(silent)), (None, None));
         neighbours.refresh(Instant::ZERO);
-        assert_eq!(neighbours.card_of(known), Some(MacAddress([2, 0, 0, 0, 0, 10])));
+        assert_eq!(neighbours.card_of(known), Some([2, 0, 0, 0, 0, 10]));
         assert_eq!((neighbours.card_of(silent), neighbours.due), (None, Instant::ZERO.after(SOON)));
     }
 }

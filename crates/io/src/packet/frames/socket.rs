@@ -9,7 +9,6 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use ropewalk_wire::internet::MacAddress;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use crate::packet::Flow;
@@ -170,7 +169,7 @@ pub struct Card {
     /// Its number in its network namespace.
     pub index: u32,
     /// Its address on the cable.
-    pub mac: MacAddress,
+    pub mac: [u8; 6],
     /// Bytes of the largest IP packet that it carries.
     pub mtu: usize,
 }
@@ -202,7 +201,7 @@ impl Card {
                 ask(libc::SIOCGIFMTU)?.ifru_mtu,
             )
         };
-        let mac = MacAddress([0, 1, 2, 3, 4, 5].map(|at| mac[at] as u8));
+        let mac = [0, 1, 2, 3, 4, 5].map(|at| mac[at] as u8);
         Ok(Self { name: name.to_owned(), index: index as u32, mac, mtu: usize::try_from(mtu).unwrap_or(0) })
     }
 }
@@ -212,7 +211,7 @@ impl Card {
 fn the_loop_is_a_card_and_others_are_not_there() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let card = Card::find("lo", &socket).expect("every machine has it");
-    assert_eq!((card.mac, card.index, card.mtu > 1500), (MacAddress([0; 6]), 1, true));
+    assert_eq!((card.mac, card.index, card.mtu > 1500), ([0; 6], 1, true));
     assert!(Card::find("no such card", &socket).is_err() && Card::find("", &socket).is_err());
     assert_eq!(Card::find(&"x".repeat(16), &socket).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidInput));
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
-use ropewalk_wire::internet::IPV4_BYTES;
+use ropewalk_wire::internet::Ipv4Header;
 
 use super::send::SocketSender;
 use super::{
@@ -234,7 +234,7 @@ fn scoped(config: &ReceiveConfig) -> SocketAddr {
 /// Takes the header off a raw packet, and says whether it was sent to this address: until a raw socket is bound to its own it
 /// gets the packets of all.
 fn take_header_off(packet: &mut Payload, own: Ipv4Addr) -> bool {
-    let Some(header) = packet.read_array::<IPV4_BYTES>(0) else { return false };
+    let Some(header) = packet.read_array::<{ Ipv4Header::MIN_LEN }>(0) else { return false };
     packet.skip(usize::from(header[0] & 0xF) * 4);
     own.is_unspecified() || header[16..] == own.octets()
 }
@@ -334,7 +334,7 @@ const fn counted_as(payload_bytes: usize) -> u64 {
 mod tests {
     use super::*;
     use ropewalk_memory::{Owner, Pool, PoolConfig};
-    use ropewalk_wire::internet::Ipv4Header;
+    use ropewalk_wire::internet::{IpHeaders, IpNumber, PacketBuilder};
 
     #[test]
     fn a_receiver_moves_to_the_thread_that_uses_it() {
@@ -348,11 +348,12 @@ mod tests {
         let mut loan = pool.loan(Owner::SHARED).expect("a block");
         let (from, own) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         let mut taken = |to, options: &[u8]| {
-            let mut header = Ipv4Header::new(from, to, 253);
-            header.options.extend(options.iter().copied());
-            let mut bytes = vec![0; header.byte_count()];
-            header.write(3, &mut bytes).expect("room");
-            bytes.extend_from_slice(b"abc");
+            let (from, to) = (from.octets(), Ipv4Addr::octets(&to));
+            let mut header = Ipv4Header::new(3, 64, IpNumber(253), from, to).expect("short");
+            header.options = options.try_into().expect("whole words");
+            let builder = PacketBuilder::ip(IpHeaders::Ipv4(header, Default::default()));
+            let mut bytes = Vec::new();
+            builder.write(&mut bytes, IpNumber(253), b"abc").expect("room");
             let mut payload = loan.append(&bytes).map(Payload::from).expect("room");
             take_header_off(&mut payload, own).then(|| payload.to_vec())
         };

@@ -1,7 +1,6 @@
 //! What comes over a cable beside good packets of the flow, and cables that are pulled.
 #![allow(unsafe_code)]
 
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
@@ -9,7 +8,7 @@ use ropewalk_io::packet::{Card, Flow, Packet, ReceiveCounters, Receiver};
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_terms::Cause;
 use ropewalk_wire::internet::{
-    EtherType, EthernetHeader, Ipv4Header, LEAST_FRAME_BYTES, UDP_BYTES, UDP_PROTOCOL, UdpHeader, VlanTag,
+    EtherType, Ethernet2Header, IpFragOffset, IpNumber, Ipv4Header, LEAST_FRAME_BYTES, UdpHeader, ether_type,
 };
 use rustix::net::{self, AddressFamily, SendFlags, SocketType};
 
@@ -23,7 +22,7 @@ struct Wire {
     came: Vec<Packet>,
     flow: Flow,
     socket: OwnedFd,
-    ethernet: EthernetHeader,
+    ethernet: Ethernet2Header,
 }
 
 impl Wire {
@@ -38,32 +37,46 @@ impl Wire {
         });
         bind(&socket, from.index);
         let (destination, source) = (to.mac, from.mac);
-        let ethernet = EthernetHeader { destination, source, vlan: None, ether_type: EtherType::IPV4 };
+        let ethernet = Ethernet2Header { destination, source, ether_type: ether_type::IPV4 };
         Ok(Self { cable, receiver, came: Vec::new(), flow, socket, ethernet })
     }
 
     /// What IP carries: a payload, behind UDP's header if there is one.
     fn carried(&self, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if self.flow == Flow::Udp {
-            let header = UdpHeader { source: SocketAddrV4::new(SOURCE, 4000), destination: self.receiver.address_v4() };
-            bytes.resize(UDP_BYTES, 0);
-            header.write(core::iter::once(payload), &mut bytes).expect("room");
+        if self.flow != Flow::Udp {
+            return payload.to_vec();
         }
-        bytes.extend_from_slice(payload);
-        bytes
+        let port = self.receiver.address_v4().port();
+        let header = UdpHeader::with_ipv4_checksum(4000, port, &self.header(), payload).expect("it is short");
+        [&header.to_bytes()[..], payload].concat()
     }
 
     fn header(&self) -> Ipv4Header {
-        let protocol = if let Flow::Ip(number) = self.flow { number } else { UDP_PROTOCOL };
-        Ipv4Header::new(SOURCE, SINK, protocol)
+        let protocol = IpNumber(self.flow.protocol());
+        Ipv4Header::new(0, 64, protocol, SOURCE.octets(), SINK.octets()).expect("it is short")
     }
 
     /// A packet with this header in a frame.
-    fn frame(&self, ethernet: &EthernetHeader, header: &Ipv4Header, carried: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; ethernet.byte_count() + header.byte_count()];
-        ethernet.write(&mut bytes).expect("room");
-        header.write(carried.len(), &mut bytes[ethernet.byte_count()..]).expect("room");
+    fn frame(&self, ethernet: &Ethernet2Header, header: &Ipv4Header, carried: &[u8]) -> Vec<u8> {
+        self.tagged_frame(ethernet, None, header, carried)
+    }
+
+    /// The same behind a VLAN tag.
+    fn tagged_frame(
+        &self,
+        ethernet: &Ethernet2Header,
+        tag: Option<u16>,
+        header: &Ipv4Header,
+        carried: &[u8],
+    ) -> Vec<u8> {
+        let mut header = header.clone();
+        header.set_payload_len(carried.len()).expect("it is short");
+        header.header_checksum = header.calc_header_checksum();
+        let mut bytes = ethernet.to_bytes().to_vec();
+        if let Some(tag) = tag {
+            bytes.splice(12..12, [[0x81, 0], tag.to_be_bytes()].concat());
+        }
+        bytes.extend_from_slice(&header.to_bytes());
         bytes.extend_from_slice(carried);
         bytes.resize(bytes.len().max(LEAST_FRAME_BYTES), 0xEE);
         bytes
@@ -112,7 +125,7 @@ fn options_are_no_payload(flow: Flow, receiver: ReceiverMaker) -> Skip {
     for options in [4, 20, 40] {
         let mut header = wire.header();
         // No operation, again and again.
-        header.options.extend(core::iter::repeat_n(1, options));
+        header.options = vec![1; options][..].try_into().expect("whole words");
         wire.send(&wire.frame(&wire.ethernet, &header, &wire.carried(&pattern(options, 500))));
     }
     assert!(wire.received() == [4, 20, 40].map(|options| pattern(options, 500)));
@@ -132,8 +145,8 @@ fn fragments_become_one_packet_in_whatever_order(flow: Flow, receiver: ReceiverM
     let carried = wire.carried(&payload);
     let part = |number: u16| {
         let mut header = wire.header();
-        (header.identification, header.fragmentation.is_forbidden) = (77, false);
-        (header.fragmentation.offset, header.fragmentation.has_more) = (number * 1480, number < 2);
+        (header.identification, header.dont_fragment, header.more_fragments) = (77, false, number < 2);
+        header.fragment_offset = IpFragOffset::try_new(number * 185).expect("13 bits");
         let begin = usize::from(number) * 1480;
         wire.frame(&wire.ethernet, &header, &carried[begin..carried.len().min(begin + 1480)])
     };
@@ -157,8 +170,8 @@ fn fragments_become_one_packet_in_whatever_order(flow: Flow, receiver: ReceiverM
 fn a_priority_is_no_network_and_other_networks_are_not_listened_to(flow: Flow, receiver: ReceiverMaker) -> Skip {
     let mut wire = Wire::new(flow, receiver)?;
     for (number, tag) in [0xA000, 0x0005, 0, 0xA005].into_iter().enumerate() {
-        let ethernet = EthernetHeader { vlan: Some(VlanTag(tag)), ..wire.ethernet };
-        wire.send(&wire.frame(&ethernet, &wire.header(), &wire.carried(&pattern(number, 100))));
+        let carried = wire.carried(&pattern(number, 100));
+        wire.send(&wire.tagged_frame(&wire.ethernet, Some(tag), &wire.header(), &carried));
     }
     assert!(wire.received() == [pattern(0, 100), pattern(2, 100)]);
     Ok(())
@@ -209,14 +222,14 @@ fn runts_and_lies_about_lengths_are_no_packets(flow: Flow, receiver: ReceiverMak
 
 fn traffic_of_others_is_not_received(flow: Flow, receiver: ReceiverMaker) -> Skip {
     let mut wire = Wire::new(flow, receiver)?;
-    let with = |change: &dyn Fn(&mut EthernetHeader, &mut Ipv4Header)| {
-        let (mut ethernet, mut header) = (wire.ethernet, wire.header());
+    let with = |change: &dyn Fn(&mut Ethernet2Header, &mut Ipv4Header)| {
+        let (mut ethernet, mut header) = (wire.ethernet.clone(), wire.header());
         change(&mut ethernet, &mut header);
         wire.send(&wire.frame(&ethernet, &header, &wire.carried(&pattern(1, 100))));
     };
-    with(&|_, header| header.protocol = 250);
-    with(&|_, header| header.destination = Ipv4Addr::new(10, 77, 0, 9));
-    with(&|ethernet, _| ethernet.destination.0[5] ^= 1);
+    with(&|_, header| header.protocol = IpNumber(250));
+    with(&|_, header| header.destination = [10, 77, 0, 9]);
+    with(&|ethernet, _| ethernet.destination[5] ^= 1);
     with(&|ethernet, _| ethernet.ether_type = EtherType(0x0806));
     with(&|ethernet, _| ethernet.ether_type = EtherType(0x88B5));
     if flow == Flow::Udp {

@@ -8,7 +8,7 @@ use crate::{RunIndex, verify};
 use ropewalk_terms::{RunNumber, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::EMULATED_PACKING;
-use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader};
+use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 use std::io::{Cursor, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
@@ -31,19 +31,17 @@ fn host(last: u8, port: u16) -> SocketAddrV4 {
 }
 
 fn ip(protocol: u8, source: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
-    let header = Ipv4Header::new(*source.ip(), *host(1, 0).ip(), protocol);
-    let mut packet = vec![0; header.byte_count()];
-    header.write(payload.len(), &mut packet).expect("it fits");
-    packet.extend_from_slice(payload);
+    let addresses = PacketBuilder::ipv4(source.ip().octets(), host(1, 0).ip().octets(), 64);
+    let mut packet = Vec::new();
+    addresses.write(&mut packet, IpNumber(protocol), payload).expect("it is short");
     packet
 }
 
 fn udp(source: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
-    let mut datagram = vec![0; 8];
-    let header = UdpHeader { source, destination: host(1, port) };
-    header.write([payload].into_iter(), &mut datagram).expect("it fits");
-    datagram.extend_from_slice(payload);
-    ip(UDP_PROTOCOL, source, &datagram)
+    let addresses = PacketBuilder::ipv4(source.ip().octets(), host(1, 0).ip().octets(), 64);
+    let mut packet = Vec::new();
+    addresses.udp(source.port(), port).write(&mut packet, payload).expect("it is short");
+    packet
 }
 
 fn tcp(source: SocketAddrV4, sequence: u32, payload: &[u8]) -> Vec<u8> {

@@ -475,7 +475,7 @@ fn update<K>(map: &OwnedFd, key: &K, value: u32) -> io::Result<()> {
 
 /// The instructions with the constants of a card, and these maps.
 fn patched(card: &Card, maps: [RawFd; MAPS]) -> Vec<u8> {
-    let [a, b, c, d, e, f] = card.mac.0;
+    let [a, b, c, d, e, f] = card.mac;
     let values = [maps[0] as u64, maps[1] as u64, u64::from_le_bytes([a, b, c, d, e, f, 0, 0])];
     let mut instructions = INSTRUCTIONS.to_vec();
     let mut at = 0;
@@ -508,8 +508,6 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4};
     use std::process::Command;
 
-    use ropewalk_wire::internet::MacAddress;
-
     use super::*;
     use crate::packet::Flow;
 
@@ -523,7 +521,7 @@ mod tests {
 
     #[test]
     fn every_constant_is_replaced_by_what_it_stands_for() {
-        let card = Card { name: "x".to_owned(), index: 1, mac: MacAddress([1, 2, 3, 4, 5, 6]), mtu: 1500 };
+        let card = Card { name: "x".to_owned(), index: 1, mac: [1, 2, 3, 4, 5, 6], mtu: 1500 };
         assert_eq!(marks(INSTRUCTIONS), 3, "three constants, each in one place");
         let patched = patched(&card, [77, 78]);
         assert_eq!((marks(&patched), patched.len()), (0, INSTRUCTIONS.len()));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ropewalk_memory::{Loan, Owner, Payload, Pool, Slice};
 use ropewalk_terms::{Cause, Instant};
-use ropewalk_wire::internet::EthernetFrame;
+use ropewalk_wire::internet::behind_ethernet;
 use rustix::event::epoll;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -202,9 +202,9 @@ impl XdpReceiver {
     #[inline]
     fn open(&self, frame: &[u8]) -> Result<Option<Opened>, Cause> {
         let (wanted, checksums) = (&self.umem.card.wanted, self.umem.card.config.checksums);
-        let ethernet = EthernetFrame::parse(frame).map_err(|error| error.cause())?;
-        let before = ethernet.header.byte_count();
-        let opened = wanted.open(ethernet.payload, checksums)?;
+        let packet = behind_ethernet(frame).map_err(|error| error.cause())?;
+        let before = frame.len() - packet.len();
+        let opened = wanted.open(packet, checksums)?;
         Ok(opened.map(|Opened { from, to, payload }| Opened {
             from,
             to,
