@@ -169,38 +169,8 @@ flaws! {
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.
     GatewayLivesMixed = "gateway_lives_mixed",
-    /// The trigger source is enabled before the last front end has started.
-    TriggerEnabledEarly = "trigger_enabled_early",
     /// A run is called running before its readout units have heard of the start.
     RunningUnheard = "running_unheard",
-    /// Front ends are stopped while triggers come.
-    VetoForgotten = "veto_forgotten",
-    /// The trigger source is not held while the run is paused.
-    HoldForgotten = "hold_forgotten",
-    /// A run counts as paused before the trigger source is held.
-    HoldUnawaited = "hold_unawaited",
-    /// The trigger source is not released when the run goes on.
-    ReleaseForgotten = "release_forgotten",
-    /// A front end that does not answer is waited for for ever when a run ends.
-    DeafWaitedFor = "deaf_waited_for",
-    /// Nodes are stopped while data of front ends still leave.
-    DataCutOff = "data_cut_off",
-    /// What a filter unit had and did not work on is lost with it.
-    FilterLosesEvents = "filter_loses_events",
-    /// An event over which filter units end is tried again and again.
-    FilterPoisonTriedForEver = "filter_poison_tried_for_ever",
-    /// A filter unit that was ordered to end counts as one that has ended.
-    FilterKillIsEnd = "filter_kill_is_end",
-    /// What a filter unit says that is to end counts.
-    FilterCondemnedBelieved = "filter_condemned_believed",
-    /// An event of which filters could not decide goes to no stream, as if it had been rejected.
-    FilterFailureRejected = "filter_failure_rejected",
-    /// The credit of a filter node is what it takes at once, and not what it takes beyond what it has decided.
-    FilterNodeCreditForgotten = "filter_node_credit_forgotten",
-    /// What was said in an earlier connection to a filter node is taken for the next one's.
-    FilterNodeLivesMixed = "filter_node_lives_mixed",
-    /// What an attempt fills into histograms counts although its decision does not.
-    StaleFillsCounted = "stale_fills_counted",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -4,7 +4,7 @@ use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
 use super::fault::{Fault, Place, Scheduled};
-use super::filtering;
+use super::filters::Filters;
 use super::masking::Masking;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -153,7 +153,7 @@ pub struct Scenario {
     /// What somebody says of sources that are to take part no longer, or again, in the order of time.
     pub masks: Vec<Masking>,
     /// Filter units, where events are decided.
-    pub filters: Option<Box<filtering::Scenario>>,
+    pub filters: Option<Filters>,
 }
 
 impl Scenario {
@@ -209,7 +209,8 @@ impl Scenario {
 
     /// The scenario of this seed, in which each builder unit has its events decided by filter units of its own.
     pub fn draw_filtered(seed: u64) -> Self {
-        Self { filters: Some(Box::new(filtering::Scenario::behind(seed))), ..Self::draw(seed) }
+        let scenario = Self::draw(seed);
+        Self { filters: Some(Filters::draw(seed, scenario.events)), ..scenario }
     }
 
     /// The scenario of this seed.

@@ -11,7 +11,7 @@ pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
 use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
-use super::filtering;
+use super::filters;
 use super::node::{Machine, NodeDisk};
 use super::outcome::{Broken, Checker};
 use super::reign::{Line, SharedService};
@@ -376,8 +376,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
     let drive = match &scenario.filters {
         None => drive,
         Some(filters) => {
-            let filtering = filtering::filtering(filters, scenario.rooms.slots.max(1));
-            drive.with_filtering(filtering, scenario.time_outs.drain / 2)
+            drive.with_filtering(filters.filtering(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2)
         }
     };
     (drive, hosts)
@@ -389,7 +388,7 @@ fn streams(scenario: &Scenario) -> Vec<StreamStorage> {
         return vec![StreamStorage::default()];
     }
     let stream = |name| StreamStorage { name, selected: true, ..StreamStorage::default() };
-    filtering::streams().names().map(stream).collect()
+    filters::streams().names().map(stream).collect()
 }
 
 fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
