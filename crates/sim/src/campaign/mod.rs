@@ -37,9 +37,9 @@ mod scenario;
 mod schedule;
 mod world;
 
-pub use cards::{CardSetting, Damage, SubscriberSetting, Trouble};
+pub use cards::{CardSetting, SubscriberSetting};
 pub use content::{Contents, Format, Sizes, mixed};
-pub use fault::{Fault, FaultKind, Place, Scheduled};
+pub use fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 pub use filters::Filters;
 pub use masking::Masking;
 pub use node::NodeClock;

@@ -49,6 +49,22 @@ pub enum Place {
     Trigger(u8),
     /// A reader of decisions.
     Reader(u16),
+    /// A source of a flow.
+    Source(u8, u16),
+}
+
+impl Place {
+    /// Which one it is among its kind.
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Gateway(index)
+            | Self::Sending(index)
+            | Self::Node(index)
+            | Self::Reader(index)
+            | Self::Source(_, index) => index as usize,
+            Self::Trigger(flow) => flow as usize,
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -59,6 +75,7 @@ impl fmt::Display for Place {
             Self::Node(index) => write!(out, "node{index}"),
             Self::Trigger(flow) => write!(out, "trigger{flow}"),
             Self::Reader(index) => write!(out, "reader{index}"),
+            Self::Source(flow, index) => write!(out, "source{flow}.{index}"),
         }
     }
 }
