@@ -12,7 +12,7 @@ pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
 use super::filters;
-use super::node::{Machine, NodeDisk};
+use super::node::{Machine, disk_of};
 use super::outcome::{Broken, Checker};
 use super::reign::{Line, SharedService};
 use super::scenario::{End, Managers, Scenario};
@@ -369,7 +369,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         give_up_after: scenario.time_outs.drain / 2,
         ..StorageConfig::new(node, "/data")
     };
-    let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
+    let disk = disk_of(&site.storages[usize::from(index)], &around.clock);
     let storage = Storage::new(disk, storage, site.staging("records"));
     let drive = BuilderDrive::new(config, peers, Some(Box::new(storage)), site.staging("builder"))
         .expect("no address is wrong");

@@ -8,7 +8,7 @@ use super::referee::Shared;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Directory, Inlet, Line, Lines, Outlet, Tampering};
 use crate::campaign::cluster::{LeastWait, Process};
-use crate::campaign::node::{NodeClock, NodeDisk};
+use crate::campaign::node::{NodeClock, disk_of};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
     GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, OrderBoard,
@@ -18,7 +18,7 @@ use ropewalk_engine::{Drive, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};
-use ropewalk_io::disk::SimulatedStorage;
+use ropewalk_io::disk::{SimulatedDisk, SimulatedStorage};
 use ropewalk_io::packet::simulated::PacketNetwork;
 use ropewalk_io::packet::{Flow, MemoryInUse, ReceiveConfig, SendConfig};
 use ropewalk_io::simulated::Network;
@@ -437,7 +437,7 @@ impl Site<'_> {
         Reader::new(lines, at, (gateway, flow), self.referee.clone())
     }
 
-    fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<NodeDisk> {
+    fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<SimulatedDisk> {
         let stored = (0..).zip(&self.scenario.flows).filter(|(_, flow)| flow.output == Output::Storage);
         let entry = |(flow, source)| {
             let id = source_id(flow, source);
@@ -453,7 +453,7 @@ impl Site<'_> {
             give_up_after: DRAIN / 2,
             ..StorageConfig::new(NodeId::builder(gateway), "/data")
         };
-        let disk = NodeDisk::new(&self.storages[usize::from(gateway)], clock);
+        let disk = disk_of(&self.storages[usize::from(gateway)], clock);
         Storage::new(disk, config, Staging::new(pool("records", 64 << 10, 16)))
     }
 

@@ -22,13 +22,12 @@ use super::super::scenario::Scenario;
 use super::front_end::Record;
 use super::subscriber::server;
 use super::{ReadoutMachine, Site};
-use crate::campaign::outcome::Broken;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::PoolConfig;
 use ropewalk_memory::ring::{RingWriter, ring};
-use ropewalk_terms::{Instant, PoolAccount, SourceId};
+use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::felix::ELink;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -315,12 +314,4 @@ impl Drive for Card {
     }
 }
 
-impl Machine for Card {
-    fn pools(&mut self) -> Vec<PoolAccount> {
-        Vec::new()
-    }
-
-    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
-        Ok(())
-    }
-}
+impl Machine for Card {}
