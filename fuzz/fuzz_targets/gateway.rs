@@ -1,6 +1,6 @@
-//! A gateway that is told anything by sources and nodes: see `ropewalk_sim::inputs::gateway`.
+//! A gateway that is told anything by sources and nodes: see `ropewalk_fuzz::machines::gateway`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::gateway(bytes));
+fuzz_target!(|bytes: &[u8]| ropewalk_fuzz::machines::gateway(bytes));

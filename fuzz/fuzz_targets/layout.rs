@@ -1,6 +1,6 @@
-//! A front end that sends anything, in any layout: see `ropewalk_sim::inputs::layout`.
+//! A front end that sends anything, in any layout: see `ropewalk_fuzz::machines::layout`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::layout(bytes));
+fuzz_target!(|bytes: &[u8]| ropewalk_fuzz::machines::layout(bytes));

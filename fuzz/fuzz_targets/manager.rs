@@ -1,6 +1,6 @@
-//! An event manager among strangers: see `ropewalk_sim::inputs::manager`.
+//! An event manager among strangers: see `ropewalk_fuzz::machines::manager`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::manager(bytes));
+fuzz_target!(|bytes: &[u8]| ropewalk_fuzz::machines::manager(bytes));

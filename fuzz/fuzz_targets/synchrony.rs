@@ -1,6 +1,6 @@
-//! The watch over synchrony, told anything: see `ropewalk_sim::inputs::synchrony`.
+//! The watch over synchrony, told anything: see `ropewalk_fuzz::machines::synchrony`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::synchrony(bytes));
+fuzz_target!(|bytes: &[u8]| ropewalk_fuzz::machines::synchrony(bytes));

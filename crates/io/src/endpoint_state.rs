@@ -10,7 +10,6 @@
 use std::collections::VecDeque;
 
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 
 use crate::endpoint::{Endpoint, Event, SendError, SendLimits};
 
@@ -213,7 +212,7 @@ impl<T> SendQueue<T> {
     /// Counts a message of so many bytes, or refuses it. An empty queue takes any size.
     pub(crate) fn admit(&mut self, bytes: usize) -> Result<(), SendError> {
         let is_full = self.unsettled > 0 && self.unsettled + bytes > self.limits.bound;
-        if is_full && !is_planted(Flaw::SendQueueUnbounded) {
+        if is_full {
             self.refused = Some(bytes);
             return Err(SendError::Full);
         }

@@ -5,9 +5,7 @@
 //!
 //! These tests are a program of their own, since they silence panics, for which a process has one hook.
 
-use ropewalk_sim::campaign::{
-    Broken, Scenario, controlled, filtering, push, run, run_controlled, run_filtering, run_push,
-};
+use ropewalk_sim::campaign::{Broken, Scenario, push, run, run_push};
 use ropewalk_terms::flaws::{Flaw, plant};
 
 /// Seeds in which each mistake must be found.
@@ -15,15 +13,9 @@ const SEEDS: u64 = 500;
 /// As many seeds as the table names for each.
 const NAMED: usize = 3;
 
-/// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, and of its
-/// filter units here and on other machines.
+/// What checkers say of a seed: of its system that pulls, then of the one that pushes.
 fn judged(seed: u64) -> Option<Broken> {
-    let pushed = || run_push(push::Scenario::draw(seed)).broken;
-    let controlled = || run_controlled(controlled::Scenario::draw(seed));
-    let filtered = || run_filtering(filtering::Scenario::draw(seed));
-    let filtered_elsewhere = || run_filtering(filtering::Scenario::draw_remote(seed));
-    let pulled = run(Scenario::draw(seed)).broken;
-    pulled.or_else(pushed).or_else(controlled).or_else(filtered).or_else(filtered_elsewhere)
+    run(Scenario::draw(seed)).broken.or_else(|| run_push(push::Scenario::draw(seed)).broken)
 }
 
 /// What checkers say of a seed while a mistake is made.

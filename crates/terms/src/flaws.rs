@@ -29,32 +29,18 @@ macro_rules! flaws {
 flaws! {
     /// The first fragment of a batch is taken twice.
     FragmentTakenTwice = "fragment_taken_twice",
-    /// A send queue takes more than its bound.
-    SendQueueUnbounded = "send_queue_unbounded",
-    /// A source is read one event further than the window allows.
-    WindowOffByOne = "window_off_by_one",
-    /// The clock of a source's absence runs while nobody reads the source.
-    ClockRunsUnread = "clock_runs_unread",
-    /// The events of an announcement are named from the last to the first.
-    AnnouncedBackwards = "announced_backwards",
     /// One event more is settled than all sources have left behind.
     SettledTooFar = "settled_too_far",
     /// A builder unit that frees a slot does not grant it again.
     CreditForgotten = "credit_forgotten",
-    /// A builder unit grants one slot less than are free when a connection begins.
-    CreditLostAtConnection = "credit_lost_at_connection",
     /// A builder unit grants each freed slot twice.
     CreditDoubled = "credit_doubled",
     /// An event is acknowledged when it is built, whatever level is configured.
     AcknowledgedTooEarly = "acknowledged_too_early",
     /// An answer is put into its slot without a look at its key and attempt.
     StaleAnswerTaken = "stale_answer_taken",
-    /// An answer strikes the neighbouring readout unit off the list of those that are waited for.
-    WrongMaskBit = "wrong_mask_bit",
     /// After a reconnection the events that wait for a readout unit are not requested again.
     RequestNotRepeated = "request_not_repeated",
-    /// An event that lacks a source is called complete.
-    IncompleteCalledComplete = "incomplete_called_complete",
     /// An event that is assigned again keeps its attempt.
     SameAttemptAgain = "same_attempt_again",
     /// The events of a lost builder unit are assigned to nobody else.
@@ -65,8 +51,6 @@ flaws! {
     CreditIgnored = "credit_ignored",
     /// The first acknowledgement of a batch of several is dropped.
     AcknowledgementDropped = "acknowledgement_dropped",
-    /// A key counts as settled one early.
-    FloorOffByOne = "floor_off_by_one",
     /// A silent readout unit is left out at once.
     SilentLeftOutAtOnce = "silent_left_out_at_once",
     /// The last readout unit is not told of releases.
@@ -113,22 +97,12 @@ flaws! {
     LumisectionOfTheNewest = "lumisection_of_the_newest",
     /// A source that began to count anew before the trigger source declared it does not join the new count.
     FollowerForgotten = "follower_forgotten",
-    /// No page of a card's ring is ever given back.
-    PageNeverReleased = "page_never_released",
-    /// A chunk goes to every member of a group.
-    GroupMemberTwice = "group_member_twice",
     /// What waits for who may lose chunks stays where the card left it, and holds the card's memory.
     MonitorHoldsCard = "monitor_holds_card",
     /// A subscriber whose connection ended keeps its place, and what waits for it.
     QueueKeptForTheDead = "queue_kept_for_the_dead",
-    /// What waits for a member of a group that goes is handed over to nobody.
-    HeirsForgotten = "heirs_forgotten",
     /// Subscribers are told the end before they have the rest of the last batch.
     RestUnheard = "rest_unheard",
-    /// Pages are given back in which a chunk lies that has not ended.
-    PageReleasedTooEarly = "page_released_too_early",
-    /// The clock of a set runs on while packets wait that nobody has looked at.
-    SetTimesOutUnheard = "set_times_out_unheard",
     /// A node gets events beyond its credit.
     PushBeyondCredit = "push_beyond_credit",
     /// A decision of which nothing but its number came gives no credit back.
@@ -141,12 +115,6 @@ flaws! {
     PushAttemptKept = "push_attempt_kept",
     /// What was decided by default is decided once more when its node speaks.
     DecidedTwice = "decided_twice",
-    /// Decisions leave in the order in which their sets were finished.
-    StreamUnordered = "stream_unordered",
-    /// The trigger is stopped when nothing is left, and not while there is room for what is on its way.
-    HeadroomForgotten = "headroom_forgotten",
-    /// The throttle does not see what waits in front of a gateway.
-    QueueUnwatched = "queue_unwatched",
     /// A gateway whose request for packets was lost does not ask again.
     PacketRequestNotRepeated = "packet_request_not_repeated",
     /// A half of a gateway that gives the other one something does not wake it.
@@ -169,38 +137,8 @@ flaws! {
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.
     GatewayLivesMixed = "gateway_lives_mixed",
-    /// The trigger source is enabled before the last front end has started.
-    TriggerEnabledEarly = "trigger_enabled_early",
     /// A run is called running before its readout units have heard of the start.
     RunningUnheard = "running_unheard",
-    /// Front ends are stopped while triggers come.
-    VetoForgotten = "veto_forgotten",
-    /// The trigger source is not held while the run is paused.
-    HoldForgotten = "hold_forgotten",
-    /// A run counts as paused before the trigger source is held.
-    HoldUnawaited = "hold_unawaited",
-    /// The trigger source is not released when the run goes on.
-    ReleaseForgotten = "release_forgotten",
-    /// A front end that does not answer is waited for for ever when a run ends.
-    DeafWaitedFor = "deaf_waited_for",
-    /// Nodes are stopped while data of front ends still leave.
-    DataCutOff = "data_cut_off",
-    /// What a filter unit had and did not work on is lost with it.
-    FilterLosesEvents = "filter_loses_events",
-    /// An event over which filter units end is tried again and again.
-    FilterPoisonTriedForEver = "filter_poison_tried_for_ever",
-    /// A filter unit that was ordered to end counts as one that has ended.
-    FilterKillIsEnd = "filter_kill_is_end",
-    /// What a filter unit says that is to end counts.
-    FilterCondemnedBelieved = "filter_condemned_believed",
-    /// An event of which filters could not decide goes to no stream, as if it had been rejected.
-    FilterFailureRejected = "filter_failure_rejected",
-    /// The credit of a filter node is what it takes at once, and not what it takes beyond what it has decided.
-    FilterNodeCreditForgotten = "filter_node_credit_forgotten",
-    /// What was said in an earlier connection to a filter node is taken for the next one's.
-    FilterNodeLivesMixed = "filter_node_lives_mixed",
-    /// What an attempt fills into histograms counts although its decision does not.
-    StaleFillsCounted = "stale_fills_counted",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -10,7 +10,6 @@ use ropewalk_flow::filter::{BuiltinFilter, Decision, Fill, Fills, HistogramShape
 use ropewalk_flow::messages::FragmentMeta;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{ByteQueue, Slice, Staging};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, EventKey, Instant, RunNumber};
 use ropewalk_wire::filter_node::{
     EventHead, FRAME_BYTES, Frame, Kind, LARGEST_EVENT, MOST_FRAGMENTS, decode_decision, decode_welcome, encode_begin,
@@ -411,9 +410,6 @@ impl<P: Dispatcher> RemoteUnit<P> {
 impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
     fn start(&mut self) {
         (self.is_wanted, self.retry) = (true, Instant::ZERO);
-        if is_planted(Flaw::FilterNodeLivesMixed) {
-            return;
-        }
         self.offered.clear();
         self.bytes.clear();
         (self.taken, self.whole, self.scanned) = (0, 0, 0);
@@ -449,8 +445,7 @@ impl<P: Dispatcher + Send> FilterLink for RemoteUnit<P> {
         let is_ready = self.hear_all(now);
         let has_ended = std::mem::take(&mut self.has_ended);
         let decided = self.taken + self.whole;
-        let taken = if is_planted(Flaw::FilterNodeCreditForgotten) { 0 } else { self.taken };
-        let granted = self.window.map_or(0, |window| taken + u64::from(window));
+        let granted = self.window.map_or(0, |window| self.taken + u64::from(window));
         FilterSight { is_ready, has_ended, granted, decided }
     }
 

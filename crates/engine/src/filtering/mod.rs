@@ -23,7 +23,6 @@ use ropewalk_flow::filter::{
 };
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
     Attempt, Cause, Counter, EventKey, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, SourceId,
     StreamAccount, StreamIndex, StreamSet, TriggerBits, Verdict,
@@ -336,7 +335,7 @@ impl Filtering {
                     work += 1;
                     let attempt = farm.attempt_of(slot).unwrap_or(Attempt(0));
                     let counts = farm.decided(index as u16, slot, attempt);
-                    if decision.is_some() && (counts || is_planted(Flaw::StaleFillsCounted)) {
+                    if counts && decision.is_some() {
                         self.monitor.fill(&builder.event(slot), &links[index].histograms, &self.said.fills);
                     }
                     if counts {
@@ -383,8 +382,6 @@ impl Filtering {
 
     /// An event was decided, or no decision could be had of it.
     fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
-        let rejected = Decision { accept: false, triggers: TriggerBits::default() };
-        let decision = decision.or(is_planted(Flaw::FilterFailureRejected).then_some(rejected));
         let (verdict, streams) = match decision {
             Some(Decision { accept: false, .. }) => {
                 self.monitor.decided(event, Verdict::Rejected, TriggerBits::default(), StreamSet::EMPTY);

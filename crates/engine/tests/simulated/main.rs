@@ -6,7 +6,8 @@
 //! world      the nodes of a run, the clock that turns them, and what can be done to them
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
 //! quiet      nothing goes wrong; network, storage, builders, takeover, coordination: what goes wrong
-//! filtering  where a filter sees what was received
+//! filtering  where a filter sees what was received; filter_units: processes and nodes that decide, and die and lie
+//! controlled front ends under run control, which are slow, deaf, cut off and killed
 //! limits     what limits a run, and whether it is named
 //! memory     blocks that are held by little; strangers: connections that are no source's
 //! stand      one readout unit with boards; splitters: its frames are divided in other processes, which die and lie
@@ -14,9 +15,11 @@
 //! ```
 
 mod builders;
+mod controlled;
 mod coordination;
 mod draw;
 mod event_files;
+mod filter_units;
 mod filtering;
 mod front_end;
 mod limits;

@@ -269,7 +269,6 @@ impl Builder {
         if self.slots.at(number).filled == 0 {
             return Outcome::Dropped(missing.unwrap_or(Cause::NotHeld));
         }
-        let missing = missing.filter(|_| !is_planted(Flaw::IncompleteCalledComplete));
         let Some(cause) = missing else { return Outcome::Complete };
         match self.config.incomplete {
             IncompletePolicy::Emit => Outcome::IncompleteEmitted,

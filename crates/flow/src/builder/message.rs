@@ -48,8 +48,7 @@ impl Builder {
     pub fn manager_connected(&mut self, _now: Instant) {
         let held = self.slots.iter().filter(|(_, slot)| slot.holds_payloads);
         let bytes = held.map(|(_, slot)| u64::from(slot.bytes)).sum();
-        let lost = u64::from(is_planted(Flaw::CreditLostAtConnection));
-        self.used_before = Credit { events: self.slots.in_work() as u64 + lost, bytes };
+        self.used_before = Credit { events: self.slots.in_work() as u64, bytes };
         self.freed_before = self.freed;
         self.credit_due = true;
     }

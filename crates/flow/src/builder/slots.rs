@@ -2,7 +2,6 @@
 
 use crate::messages::{Fragment, overwrite};
 use ropewalk_memory::Returns;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome, Verdict};
 
 /// How far a slot's event has come.
@@ -226,7 +225,7 @@ impl Slots {
 
     /// The readout unit has answered or is not waited for any more.
     pub(super) fn answered(&mut self, slot: u32, readout: u16) {
-        let (word, bit) = self.bit(slot, readout ^ u16::from(is_planted(Flaw::WrongMaskBit)));
+        let (word, bit) = self.bit(slot, readout);
         if self.awaited[word] & bit != 0 {
             self.awaited[word] &= !bit;
             self.slots[slot as usize].awaited -= 1;

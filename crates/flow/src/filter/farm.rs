@@ -2,7 +2,6 @@
 
 use super::FarmConfig;
 use crate::supervision::{Process, ProcessOrder, SupervisorConfig};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, EventKey, Instant};
 use std::collections::VecDeque;
 
@@ -170,9 +169,7 @@ impl FilterFarm {
         let over_first = self.units[usize::from(unit)].ended(now, &mut had);
         let (over, waited) = had.split_at(usize::from(over_first && !had.is_empty()));
         self.counts.returned += waited.len() as u64;
-        if !is_planted(Flaw::FilterLosesEvents) {
-            waited.iter().rev().for_each(|&slot| self.again.push_front(slot));
-        }
+        waited.iter().rev().for_each(|&slot| self.again.push_front(slot));
         over.iter().for_each(|&slot| self.try_in_vain(unit, slot));
         self.had = had;
         self.settle();
@@ -183,7 +180,7 @@ impl FilterFarm {
         let Some(work) = &mut self.work[slot as usize] else { return };
         work.tries += 1;
         work.avoided = Some(unit);
-        if work.tries >= SupervisorConfig::TRIES && !is_planted(Flaw::FilterPoisonTriedForEver) {
+        if work.tries >= SupervisorConfig::TRIES {
             self.fail(slot);
         } else {
             self.counts.returned += 1;
@@ -234,12 +231,7 @@ impl FilterFarm {
         for index in 0..self.units.len() as u16 {
             match self.units[usize::from(index)].poll(now) {
                 Some(ProcessOrder::Start) => return Some(FarmAction::Start { unit: index }),
-                Some(ProcessOrder::Kill) => {
-                    if is_planted(Flaw::FilterKillIsEnd) {
-                        self.ended(now, index);
-                    }
-                    return Some(FarmAction::Kill { unit: index });
-                }
+                Some(ProcessOrder::Kill) => return Some(FarmAction::Kill { unit: index }),
                 None => {}
             }
         }
@@ -412,7 +404,7 @@ impl Unit {
     /// A decision of its is taken; false where it does not have that event, or is not listened to any more.
     pub(super) fn decided(&mut self, slot: u32) -> bool {
         let is_believed = self.process.is_ready() || self.taken() < self.believed;
-        if !is_believed && !is_planted(Flaw::FilterCondemnedBelieved) {
+        if !is_believed {
             return false;
         }
         // A node may decide in any order; a process has the first one.

@@ -553,7 +553,7 @@ impl Assembly {
 
     /// Time passes: sets that waited too long are finished.
     pub fn on_time(&mut self, now: Instant) {
-        let heard = if is_planted(Flaw::SetTimesOutUnheard) { now } else { self.heard.min(now) };
+        let heard = self.heard.min(now);
         while let Some((slot, deadline)) = self.oldest() {
             let is_due = deadline <= heard || self.patience.is_some_and(|patience| deadline.after(patience) <= now);
             if !is_due {

@@ -479,8 +479,7 @@ impl Order {
     }
 
     pub(super) fn insert(&mut self, first: EventKey, slot: u16) {
-        let is_before = |other: EventKey| other < first || is_planted(Flaw::StreamUnordered);
-        let place = self.sets.partition_point(|(other, _)| is_before(*other));
+        let place = self.sets.partition_point(|(other, _)| *other < first);
         self.sets.insert(place, (first, slot));
     }
 

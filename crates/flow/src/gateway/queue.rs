@@ -130,9 +130,7 @@ impl Receiver {
             let wanted = self.config.wanted_queue(flows, queue.packet);
             Level { used: queue.used, ..Level::new(queue.room, self.config.throttle.queue(wanted, queue.room)) }
         };
-        if let Some(fullest) = queues.map(level).min_by_key(Level::left)
-            && !is_planted(Flaw::QueueUnwatched)
-        {
+        if let Some(fullest) = queues.map(level).min_by_key(Level::left) {
             self.throttle.observe_sized(self.flows.len() + 1, fullest, fullest.used, now);
         }
     }

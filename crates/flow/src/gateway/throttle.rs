@@ -116,9 +116,8 @@ impl Level {
     }
 
     fn next_state(&self, used: u64) -> ThrottleState {
-        let headroom = if is_planted(Flaw::HeadroomForgotten) { 0 } else { self.headroom };
         // Whatever must be left, nothing stops the trigger while nothing is used.
-        let busy = self.capacity.saturating_sub(headroom).max(1);
+        let busy = self.capacity.saturating_sub(self.headroom).max(1);
         let warning = busy.saturating_sub(self.headroom);
         let again = self.headroom.div_ceil(4).min(busy - 1);
         let (is_busy, is_warned) = match self.state {

@@ -232,9 +232,6 @@ impl Manager {
             self.place_waiting(now);
             let bounds = self.readouts.iter().filter(|link| link.present).map(ReadoutLink::bound);
             self.floor.key = bounds.min().unwrap_or(EventKey::MAX);
-            if is_planted(Flaw::FloorOffByOne) {
-                self.floor.key = self.floor.key.next();
-            }
             if !self.skip_gap() {
                 break;
             }

@@ -6,7 +6,6 @@ use super::table::{ORIGIN, Position, State};
 use crate::messages::{Announce, AnnounceEntry, Batch, Ended, FragmentFlags, Message, ReportEntry};
 use crate::run_state::{KnownLumisections, Settings};
 use arrayvec::ArrayVec;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant};
 use std::collections::VecDeque;
 
@@ -75,9 +74,6 @@ impl Readout {
                 entries.push(AnnounceEntry { key, bytes, fragments, triggered });
             }
             next += 1;
-        }
-        if is_planted(Flaw::AnnouncedBackwards) {
-            entries.reverse();
         }
         self.announcing.next = if next < end { next } else { self.head };
         let settled = self.settled_key();

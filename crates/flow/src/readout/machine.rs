@@ -259,7 +259,7 @@ impl Readout {
 
     /// Whether a connected source's bytes are being taken from it. While they are not, its silence says nothing.
     pub fn set_being_read(&mut self, now: Instant, source: usize, reading: bool) {
-        self.run_clock(now, source, reading || is_planted(Flaw::ClockRunsUnread));
+        self.run_clock(now, source, reading);
     }
 
     /// Whether events have waited for a source as long as they may.

@@ -8,7 +8,6 @@ use super::sequence::Step;
 use super::source::{MOST_AT_ONCE, Standing};
 use super::table::{NEVER, ORIGIN, Position};
 use crate::messages::Received;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 
 impl Readout {
@@ -50,8 +49,7 @@ impl Readout {
     /// One past the last event that any source is read for: the window and the table end there.
     #[inline]
     pub(super) fn room_end(&self) -> Position {
-        let beyond = Position::from(is_planted(Flaw::WindowOffByOne));
-        (self.head + self.window + beyond).min(self.table.limit())
+        (self.head + self.window).min(self.table.limit())
     }
 
     /// One past the run's last event.

@@ -7,7 +7,6 @@ use crate::readout::felix::{Chunk, ChunkBatch, EventRule, EventRules, Piece, Run
 use ropewalk_memory::Payload;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{ELINKS, ELink, Status, SubChunk};
 use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Share, Subscribe};
 use std::ops::ControlFlow;
@@ -158,7 +157,7 @@ impl Router {
         while let Some(chunk) = gone.pop(&self.pages) {
             let set = self.wanted[chunk.head.elink.index()];
             let heir = self.pick(self.members(set, gone.share), gone.share, &chunk);
-            match heir.filter(|_| !is_planted(Flaw::HeirsForgotten)) {
+            match heir {
                 None => gone.count_lost(&chunk),
                 Some(heir) => {
                     gone.count_moved();
@@ -211,7 +210,7 @@ impl Router {
             let first = left.trailing_zeros() as usize;
             let subscriber = self.places[first].subscriber.as_ref().expect("who wants something is there");
             let members = self.members(left, subscriber.share) | 1 << first;
-            left &= if is_planted(Flaw::GroupMemberTwice) { !(1 << first) } else { !members };
+            left &= !members;
             let taker = self.pick(members, subscriber.share, chunk)?;
             let taker_is = self.places[taker].subscriber.as_ref().expect("it was picked from those who are there");
             if taker_is.must_wait(bytes, &self.config) {

@@ -165,7 +165,8 @@ impl SimulatedStorage {
     pub fn disk(&self, config: SimulatedDiskConfig, clock: SimulatedClock) -> SimulatedDisk {
         let (files, queue) = (Vec::new(), VecDeque::new());
         let storage = self.clone();
-        SimulatedDisk { storage, config, clock, files, queue, queued_bytes: 0, busy_until: Instant::ZERO }
+        let (queued_bytes, busy_until) = (0, Instant::ZERO);
+        SimulatedDisk { storage, config, clock, files, queue, queued_bytes, busy_until, local: None }
     }
 
     /// Adds a directory.
@@ -259,9 +260,17 @@ pub struct SimulatedDisk {
     queue: VecDeque<(Instant, Command)>,
     queued_bytes: usize,
     busy_until: Instant,
+    /// What the clock of whoever writes shows at a time of the disk's.
+    local: Option<Box<dyn Fn(Instant) -> Instant + Send>>,
 }
 
 impl SimulatedDisk {
+    /// The same for a node whose clock shows `local` at a time of the disk's: deadlines are told by the node's clock.
+    pub fn with_local_time(mut self, local: impl Fn(Instant) -> Instant + Send + 'static) -> Self {
+        self.local = Some(Box::new(local));
+        self
+    }
+
     fn command(&mut self, bytes: usize, command: Command) {
         let medium = &mut *self.storage.lock();
         let faults = &medium.faults;
@@ -500,7 +509,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        self.next_deadline().is_none_or(|deadline| deadline > self.clock.now())
+        self.queue.front().is_none_or(|(done, _)| *done > self.clock.now())
     }
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -508,6 +517,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.queue.front().map(|(done, _)| *done)
+        let done = self.queue.front().map(|(done, _)| *done)?;
+        Some(self.local.as_ref().map_or(done, |local| local(done)))
     }
 }

@@ -8,14 +8,13 @@ use super::node::Node;
 use super::outcome::{Broken, Checker};
 use super::recorder::{Inlet, Recorder};
 use super::scenario::{Managers, SECOND_CALL, Scenario};
-use super::schedule::{LONGEST, SHORTEST, moment};
+use super::schedule::{LASTS, moment, scheduled};
 use super::world::World;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{BlockFormat, HEADER_BYTES, Status, SubChunkType, Trailer};
 use ropewalk_wire::stream::{Balance, Policy, Share};
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -163,7 +162,7 @@ impl CardSetting {
             return Vec::new();
         }
         let at = |draw: &mut Draw, least, most| span.mul_f64(draw.between(least, most) as f64 / 100.0);
-        let slow = |subscriber, rate| Fault::SubscriberSlow { subscriber, rate: 1_u64 << rate };
+        let slow = |one, rate: u64| Fault::at(FaultKind::SubscriberSlow, Place::Subscriber(one)).with_number(1 << rate);
         match case {
             // A monitor hardly reads for long, and all that the card has room for is little.
             0 | 1 => {
@@ -184,7 +183,7 @@ impl CardSetting {
                 let (begin, lasts) = (at(draw, 0, 20), Duration::from_secs(3));
                 let dies = begin + at(draw, 20, 70);
                 let fault = slow(first + 1, draw.between(6, 10));
-                let killed = Fault::SubscriberKilled(first + 1);
+                let killed = Fault::at(FaultKind::SubscriberKilled, Place::Subscriber(first + 1));
                 vec![
                     Scheduled { at: begin, lasts, fault },
                     Scheduled { at: dies, lasts: Duration::from_millis(draw.between(1, 500)), fault: killed },
@@ -243,12 +242,13 @@ impl Scenario {
         }
         // What a front end does wrong an e-link cannot; it has troubles of its own.
         // Its line to the readout unit is none: a builder unit's has the trouble in its place.
-        let faults = std::mem::take(&mut self.faults).into_iter();
-        let faults = faults.map(|one| {
-            let fault = one.fault.redirected(|place| if self.is_on_card(place) { Place::Builder(0) } else { place });
-            Scheduled { fault, ..one }
-        });
-        self.faults = faults.filter(|one| one.fault.places().iter().all(|&place| !self.is_on_card(place))).collect();
+        let mut faults = std::mem::take(&mut self.faults);
+        for fault in faults.iter_mut().map(|one| &mut one.fault).filter(|fault| fault.places.len() == 2) {
+            let on_card = fault.places.iter_mut().filter(|place| self.is_on_card(**place));
+            on_card.for_each(|place| *place = Place::Builder(0));
+        }
+        faults.retain(|one| !one.fault.places.iter().any(|&place| self.is_on_card(place)));
+        self.faults = faults;
         let (mut heads, each) = (Draw::new(self.seed, HEADS_STREAM), self.sources_each());
         for card in &mut self.cards {
             if heads.one_in(4) {
@@ -266,10 +266,10 @@ impl Scenario {
                 _ => moment(&mut draw, span, before),
             };
             before = at;
-            let (fault, is_lasting) = self.draw_fault_of_card(&mut draw);
-            let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
-            let begin = if draw.one_in(4) { Duration::ZERO } else { begin };
-            self.faults.push(Scheduled { at: at + begin, lasts, fault });
+            let fault = self.draw_fault_of_card(&mut draw);
+            let mut fault = scheduled(&mut draw, at, fault, LASTS);
+            fault.at += if draw.one_in(4) { Duration::ZERO } else { begin };
+            self.faults.push(fault);
         }
         self.faults.sort_by_key(|scheduled| scheduled.at);
     }
@@ -298,73 +298,56 @@ impl Scenario {
                 _ => moment(&mut draw, span, before),
             };
             before = at;
-            let subscriber = draw.below(count) as u16;
-            let fault = match draw.below(5) {
-                0 => Fault::SubscriberKilled(subscriber),
-                1 => Fault::SubscriberSleeps(subscriber),
-                2 => Fault::SubscriberCutOff(subscriber),
-                3 => Fault::SubscriberReset(subscriber),
-                _ => Fault::SubscriberSlow { subscriber, rate: 1 << draw.between(12, 18) },
-            };
-            let lasts = draw.time(SHORTEST, LONGEST);
-            let lasts = if matches!(fault, Fault::SubscriberReset(_)) { Duration::ZERO } else { lasts };
-            self.faults.push(Scheduled { at, lasts, fault });
+            let subscriber = Place::Subscriber(draw.below(count) as u16);
+            let kind = draw.of(&[
+                FaultKind::SubscriberKilled,
+                FaultKind::SubscriberSleeps,
+                FaultKind::SubscriberCutOff,
+                FaultKind::SubscriberReset,
+                FaultKind::SubscriberSlow,
+            ]);
+            let rate = if kind == FaultKind::SubscriberSlow { 1 << draw.between(12, 18) } else { 0 };
+            let lasts = draw.time(*LASTS.start(), *LASTS.end());
+            let lasts = if kind.is_lasting() { lasts } else { Duration::ZERO };
+            self.faults.push(Scheduled { at, lasts, fault: Fault::at(kind, subscriber).with_number(rate) });
         }
     }
 
-    fn draw_fault_of_card(&self, draw: &mut Draw) -> (Fault, bool) {
+    fn draw_fault_of_card(&self, draw: &mut Draw) -> Fault {
         let setting = &self.cards[draw.below(self.cards.len() as u64) as usize];
         let sources = self.sources_of(setting);
-        let source = (sources.start as u64 + draw.below(sources.len() as u64)) as u16;
-        let count = draw.between(1, 12);
-        let flag = draw.of(&[Status::BUSY, Status::CRC, Status::ERROR, Status::TRUNCATED, Status::TIMED_OUT]);
-        let trouble = match draw.below(20) {
-            0 | 1 => Trouble::Dies,
-            2 | 3 => Trouble::Stalls,
-            4 => Trouble::LosesBlocks(draw.of(&[1, 2, 5, 31, 32, 70])),
-            5 => Trouble::DamagesBlock(draw.of(&Damage::ALL)),
-            6..12 => Trouble::Flags(flag),
-            12 => Trouble::NeverEnds,
-            13 | 14 => Trouble::NeverBegins,
-            15 => Trouble::Oversize,
-            16 => return (Fault::CardStalls(setting.readout), true),
-            17 => return (Fault::CardBurst { card: setting.readout, count: draw.of(&[3, 20, 100]) }, false),
-            18 => return (Fault::Slow(source), true),
+        let source = Place::Source((sources.start as u64 + draw.below(sources.len() as u64)) as u16);
+        let count = draw.between(1, 12).cast_signed();
+        let flagged = draw.of(&[
+            FaultKind::ChunkBusy,
+            FaultKind::ChunkCrc,
+            FaultKind::ChunkError,
+            FaultKind::ChunkTruncated,
+            FaultKind::ChunkTimedOut,
+        ]);
+        let card = Place::Card(setting.readout);
+        match draw.below(20) {
+            0 | 1 => Fault::at(FaultKind::LinkDies, source),
+            2 | 3 => Fault::at(FaultKind::LinkStalls, source),
+            4 => Fault::at(FaultKind::BlockLost, source).with_number(draw.of(&[1, 2, 5, 31, 32, 70])),
+            5 => Fault::at(FaultKind::BlockDamaged, source).with_number(draw.of(&[0, 1, 2, 3])),
+            6..12 => Fault::at(flagged, source),
+            12 => Fault::at(FaultKind::ChunkNeverEnds, source),
+            13 | 14 => Fault::at(FaultKind::ChunkNeverBegins, source),
+            15 => Fault::at(FaultKind::ChunkOversize, source),
+            16 => Fault::at(FaultKind::CardStalls, card),
+            17 => Fault::at(FaultKind::CardBurst, card).with_number(draw.of(&[3, 20, 100])),
+            18 => Fault::at(FaultKind::Slow, source),
             _ => {
-                return (
-                    draw.of(&[Fault::SendTwice { source, count }, Fault::Skip { source, count }, Fault::Jump(source)]),
-                    false,
-                );
+                Fault::at(draw.of(&[FaultKind::SendTwice, FaultKind::Skip, FaultKind::Jump]), source).with_number(count)
             }
-        };
-        (Fault::Link { source, trouble }, trouble.is_lasting())
+        }
     }
-}
-
-/// Something that is wrong with what an e-link brings.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Trouble {
-    /// It is dead until the fault is over: what is triggered meanwhile never comes, and the numbers go on.
-    Dies,
-    /// It stops within a chunk, of which a piece is in a block that has left, and goes on when the fault is over.
-    Stalls,
-    /// Its next blocks, so many, do not reach the ring.
-    LosesBlocks(u64),
-    /// Its next block is damaged.
-    DamagesBlock(Damage),
-    /// Its next chunk has this flag; one that was truncated or timed out is cut to half of its length.
-    Flags(Status),
-    /// Its next chunk begins and never ends.
-    NeverEnds,
-    /// Its next chunk ends without having begun.
-    NeverBegins,
-    /// Its next chunk is larger than any may be.
-    Oversize,
 }
 
 /// What is wrong with a block.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Damage {
+pub(super) enum Damage {
     /// It does not begin with its symbol.
     StartOfBlock,
     /// Its last trailer has the type that no card writes.
@@ -376,8 +359,8 @@ pub enum Damage {
 }
 
 impl Damage {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::StartOfBlock, Self::Undefined, Self::Padding, Self::PastHeader];
+    /// All of them, by the number of [`FaultKind::BlockDamaged`].
+    pub(super) const ALL: [Self; 4] = [Self::StartOfBlock, Self::Undefined, Self::Padding, Self::PastHeader];
 
     /// Damages a whole block.
     pub(super) fn strike(self, block: &mut [u8], format: BlockFormat) {
@@ -392,41 +375,6 @@ impl Damage {
         let bytes = &word[word.len() - format.trailer_bytes()..];
         let end = block.len();
         block[end - bytes.len()..].copy_from_slice(bytes);
-    }
-}
-
-impl Trouble {
-    /// Its row in the table of faults.
-    pub const fn kind(self) -> FaultKind {
-        match self {
-            Self::Dies => FaultKind::LinkDies,
-            Self::Stalls => FaultKind::LinkStalls,
-            Self::LosesBlocks(_) => FaultKind::BlockLost,
-            Self::DamagesBlock(_) => FaultKind::BlockDamaged,
-            Self::Flags(Status::BUSY) => FaultKind::ChunkBusy,
-            Self::Flags(Status::CRC) => FaultKind::ChunkCrc,
-            Self::Flags(Status::ERROR) => FaultKind::ChunkError,
-            Self::Flags(Status::TRUNCATED) => FaultKind::ChunkTruncated,
-            Self::Flags(_) => FaultKind::ChunkTimedOut,
-            Self::NeverEnds => FaultKind::ChunkNeverEnds,
-            Self::NeverBegins => FaultKind::ChunkNeverBegins,
-            Self::Oversize => FaultKind::ChunkOversize,
-        }
-    }
-
-    /// Whether it lasts.
-    pub const fn is_lasting(self) -> bool {
-        matches!(self, Self::Dies | Self::Stalls)
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LosesBlocks(count) => write!(out, "{count} blocks"),
-            Self::DamagesBlock(damage) => write!(out, "{damage:?}"),
-            _ => Ok(()),
-        }
     }
 }
 

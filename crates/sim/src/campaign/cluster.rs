@@ -8,7 +8,7 @@
 //! ```
 
 use super::draw::Draw;
-use super::fault::Timed;
+use super::fault::{Fault, Scheduled};
 use super::node::NodeClock;
 use super::outcome::{Broken, Checker};
 use super::runner::Coverage;
@@ -118,22 +118,22 @@ impl<M: Drive> Process<M> {
 
 /// A fault that goes on, and what it struck.
 #[derive(Clone, Debug)]
-pub(super) struct Active<F, S> {
+pub(super) struct Active<P, S> {
     pub(super) until: Instant,
-    pub(super) scheduled: Timed<F>,
+    pub(super) scheduled: Scheduled<P>,
     pub(super) struck: S,
 }
 
 /// What is still to go wrong, and what goes wrong now.
 #[derive(Debug)]
-pub(super) struct Schedule<F, S = ()> {
-    pending: VecDeque<Timed<F>>,
-    active: Vec<Active<F, S>>,
+pub(super) struct Schedule<P, S = ()> {
+    pending: VecDeque<Scheduled<P>>,
+    active: Vec<Active<P, S>>,
 }
 
-impl<F: Clone, S> Schedule<F, S> {
+impl<P: Clone, S> Schedule<P, S> {
     /// Everything is still to come.
-    pub(super) fn new(faults: &[Timed<F>]) -> Self {
+    pub(super) fn new(faults: &[Scheduled<P>]) -> Self {
         Self { pending: faults.iter().cloned().collect(), active: Vec::new() }
     }
 
@@ -154,25 +154,25 @@ impl<F: Clone, S> Schedule<F, S> {
     }
 
     /// The next fault whose end has come.
-    pub(super) fn take_ended(&mut self, now: Instant) -> Option<Active<F, S>> {
+    pub(super) fn take_ended(&mut self, now: Instant) -> Option<Active<P, S>> {
         let index = self.active.iter().position(|active| active.until <= now)?;
         Some(self.active.remove(index))
     }
 
     /// The next fault whose time has come.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Timed<F>> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Scheduled<P>> {
         self.pending.pop_front_if(|next| Instant::ZERO.after(next.at) <= now)
     }
 
     /// A fault has begun, and goes on where it lasts.
-    pub(super) fn keep(&mut self, now: Instant, active: Active<F, S>) {
+    pub(super) fn keep(&mut self, now: Instant, active: Active<P, S>) {
         if active.until > now {
             self.active.push(active);
         }
     }
 
     /// The faults that go on.
-    pub(super) fn active(&self) -> impl Iterator<Item = &F> {
+    pub(super) fn active(&self) -> impl Iterator<Item = &Fault<P>> {
         self.active.iter().map(|active| &active.scheduled.fault)
     }
 }

@@ -1,351 +1,112 @@
-//! What goes wrong, where, when and for how long: a list that can be printed, and shortened; and the kinds of faults, which
-//! are the rows of the coverage table.
+//! What goes wrong, where, when and for how long: a list that can be printed, and shortened. Kinds of faults are the rows of the
+//! coverage table.
 //!
-//! Connections carry streams here, so packets are neither lost nor reordered nor duplicated. Those faults are of systems in
-//! which sources push.
+//! Where builder units pull, connections carry streams, so packets are neither lost nor reordered nor duplicated. Those faults are of
+//! systems in which sources push.
 
-use super::cards::Trouble;
+use ropewalk_io::disk::DiskFaults;
 use ropewalk_terms::NodeId;
 use std::fmt;
 use std::time::Duration;
 
-/// One thing that goes wrong.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Fault {
-    /// What travels between two members takes so long.
-    Delay {
-        /// One end.
-        one: Place,
-        /// The other end.
-        other: Place,
-        /// Time under way.
-        latency: Duration,
-    },
-    /// Between two members so many bytes a second travel.
-    SlowLink {
-        /// One end.
-        one: Place,
-        /// The other end.
-        other: Place,
-        /// Bytes a second, in each direction.
-        rate: u64,
-    },
-    /// Nothing passes between two members.
-    Partition {
-        /// One end.
-        one: Place,
-        /// The other end.
-        other: Place,
-    },
-    /// Nothing passes from one member to another.
-    OneWay {
-        /// Who is not heard.
-        from: Place,
-        /// Who does not hear.
-        to: Place,
-    },
-    /// Connections between two members are reset.
-    Reset {
-        /// One end.
-        one: Place,
-        /// The other end.
-        other: Place,
-    },
-    /// Connections between two members carry nothing more, without a close or an error.
-    HalfOpen {
-        /// One end.
-        one: Place,
-        /// The other end.
-        other: Place,
-    },
-    /// The process has no turn.
-    Pause(Place),
-    /// The process is gone; after that time a new one is started, which knows nothing.
-    Crash(Place),
-    /// The machine loses its power: the network says nothing, what the disk had not synced may be gone. After that time
-    /// it is started again.
-    PowerCut(Place),
-    /// The process stands still and all its connections are gone when it goes on, with its memory.
-    Reconnect(Place),
-    /// The UTC clock is set forward or, with a negative number, back by so many milliseconds.
-    ClockStep {
-        /// Whose clock.
-        place: Place,
-        /// By how much.
-        milliseconds: i64,
-    },
-    /// The monotonic clock goes wrong by so many millionths.
-    ClockDrift {
-        /// Whose clock.
-        place: Place,
-        /// Millionths, negative for a clock that is late.
-        ppm: i32,
-    },
-    /// The builder unit's disk has no room.
-    DiskFull(u16),
-    /// Each command of the builder unit's disk takes so long.
-    DiskSlow {
-        /// The builder unit.
-        builder: u16,
-        /// Time of a command.
-        latency: Duration,
-    },
-    /// Half of the writes and syncs of the builder unit's disk fail.
-    DiskErrors(u16),
-    /// The member's receive pools have no free block.
-    PoolDry(Place),
-    /// The source stops within a fragment, and goes on after that time.
-    StopMidFragment(u16),
-    /// The source closes its connection, and comes back after that time.
-    Disconnect(u16),
-    /// The source sends its next fragments twice.
-    SendTwice {
-        /// The source.
-        source: u16,
-        /// How many fragments.
-        count: u64,
-    },
-    /// The source leaves out fragments.
-    Skip {
-        /// The source.
-        source: u16,
-        /// How many fragments.
-        count: u64,
-    },
-    /// The source's counter starts again; after so many fragments it comes back over a new connection as it should be.
-    ResetCounter {
-        /// The source.
-        source: u16,
-        /// How many fragments.
-        count: u64,
-    },
-    /// The source's next fragment carries a number that is a million too high.
-    Jump(u16),
-    /// The source's next fragment is damaged behind its checksum.
-    WrongCrc(u16),
-    /// The source's next fragment claims more bytes than anything may have: framing is lost.
-    HugeLength(u16),
-    /// The source needs a thousand times longer from fragment to fragment.
-    Slow(u16),
-    /// The trigger source begins its numbering again with this event, which declares a resynchronisation; all others follow.
-    Resync {
-        /// The trigger source.
-        source: u16,
-        /// The first event of the new count.
-        event: u64,
-    },
-    /// A stranger connects to the readout unit's door for front ends and sends nonsense.
-    Garbage(u16),
-    /// One of two event managers is gone; after that time it is started again, and knows nothing.
-    ManagerCrash(u16),
-    /// The same without a word to the network.
-    ManagerPowerCut(u16),
-    /// One of two event managers sleeps, and knows nothing of it when it wakes up.
-    ManagerPause(u16),
-    /// An event manager and all units hear nothing of each other.
-    ManagerCutOff(u16),
-    /// The coordination service hears nothing of an event manager, or of any.
-    CoordinationCut(Option<u16>),
-    /// The coordination service's answers take longer.
-    CoordinationLate {
-        /// Whom it answers.
-        manager: u16,
-        /// So much longer.
-        late: Duration,
-    },
-    /// The event manager is gone; after that time another one is started that takes the run over.
-    ManagerReplaced {
-        /// Its machine loses its power: the network says nothing.
-        power: bool,
-        /// Whether the other one is started elsewhere.
-        elsewhere: bool,
-    },
-    /// The event manager sleeps. Another one is started at once elsewhere and takes the run over; after that time the
-    /// first one wakes up.
-    ManagerOvertaken {
-        /// It loses its connections as it falls asleep.
-        reset: bool,
-    },
-    /// Something is wrong with what an e-link of a card brings.
-    Link {
-        /// The source that the e-link is.
-        source: u16,
-        /// What.
-        trouble: Trouble,
-    },
-    /// The card of a readout unit writes nothing.
-    CardStalls(u16),
-    /// All e-links of a readout unit's card bring the next events at once, before their time.
-    CardBurst {
-        /// The readout unit.
-        card: u16,
-        /// How many events.
-        count: u64,
-    },
-    /// A subscriber of a card's chunks is gone; after that time it is started again.
-    SubscriberKilled(u16),
-    /// It reads nothing.
-    SubscriberSleeps(u16),
-    /// Nothing passes between it and the readout unit.
-    SubscriberCutOff(u16),
-    /// Its connection is reset.
-    SubscriberReset(u16),
-    /// It gets so many bytes a second.
-    SubscriberSlow {
-        /// The subscriber, counted over all cards.
-        subscriber: u16,
-        /// Bytes a second.
-        rate: u64,
-    },
+/// One thing that goes wrong. Its kind says what its number and its time mean.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault<P = Place> {
+    /// What kind of thing.
+    pub kind: FaultKind,
+    /// Whom it strikes: one member, or the two ends of a link; nobody where that is decided when it begins.
+    pub places: Vec<P>,
+    /// How many, how much or which.
+    pub number: i64,
+    /// How long something takes.
+    pub time: Duration,
 }
 
-impl Fault {
-    /// Its kind.
-    pub const fn kind(&self) -> FaultKind {
-        match self {
-            Self::Delay { .. } => FaultKind::Delay,
-            Self::SlowLink { .. } => FaultKind::SlowLink,
-            Self::Partition { .. } => FaultKind::Partition,
-            Self::OneWay { .. } => FaultKind::OneWay,
-            Self::Reset { .. } => FaultKind::Reset,
-            Self::HalfOpen { .. } => FaultKind::HalfOpen,
-            Self::Pause(_) => FaultKind::Pause,
-            Self::Crash(_) => FaultKind::Crash,
-            Self::PowerCut(_) => FaultKind::PowerCut,
-            Self::Reconnect(_) => FaultKind::Reconnect,
-            Self::ClockStep { .. } => FaultKind::ClockStep,
-            Self::ClockDrift { .. } => FaultKind::ClockDrift,
-            Self::DiskFull(_) => FaultKind::DiskFull,
-            Self::DiskSlow { .. } => FaultKind::DiskSlow,
-            Self::DiskErrors(_) => FaultKind::DiskErrors,
-            Self::PoolDry(_) => FaultKind::PoolDry,
-            Self::StopMidFragment(_) => FaultKind::StopMidFragment,
-            Self::Disconnect(_) => FaultKind::Disconnect,
-            Self::SendTwice { .. } => FaultKind::SendTwice,
-            Self::Skip { .. } => FaultKind::Skip,
-            Self::ResetCounter { .. } => FaultKind::ResetCounter,
-            Self::Jump(_) => FaultKind::Jump,
-            Self::WrongCrc(_) => FaultKind::WrongCrc,
-            Self::HugeLength(_) => FaultKind::HugeLength,
-            Self::Slow(_) => FaultKind::Slow,
-            Self::Garbage(_) => FaultKind::Garbage,
-            Self::ManagerCrash(_) => FaultKind::ManagerCrash,
-            Self::ManagerPowerCut(_) => FaultKind::ManagerPowerCut,
-            Self::ManagerPause(_) => FaultKind::ManagerPause,
-            Self::ManagerCutOff(_) => FaultKind::ManagerCutOff,
-            Self::CoordinationCut(_) => FaultKind::CoordinationCut,
-            Self::CoordinationLate { .. } => FaultKind::CoordinationLate,
-            Self::ManagerReplaced { .. } => FaultKind::ManagerReplaced,
-            Self::ManagerOvertaken { .. } => FaultKind::ManagerOvertaken,
-            Self::Resync { .. } => FaultKind::Resync,
-            Self::Link { trouble, .. } => trouble.kind(),
-            Self::CardStalls(_) => FaultKind::CardStalls,
-            Self::CardBurst { .. } => FaultKind::CardBurst,
-            Self::SubscriberKilled(_) => FaultKind::SubscriberKilled,
-            Self::SubscriberSleeps(_) => FaultKind::SubscriberSleeps,
-            Self::SubscriberCutOff(_) => FaultKind::SubscriberCutOff,
-            Self::SubscriberReset(_) => FaultKind::SubscriberReset,
-            Self::SubscriberSlow { .. } => FaultKind::SubscriberSlow,
+impl<P: Copy> Fault<P> {
+    /// Strikes nobody in particular.
+    pub const fn new(kind: FaultKind) -> Self {
+        Self { kind, places: Vec::new(), number: 0, time: Duration::ZERO }
+    }
+
+    /// Strikes one member.
+    pub fn at(kind: FaultKind, place: P) -> Self {
+        Self { places: vec![place], ..Self::new(kind) }
+    }
+
+    /// Strikes what is between two members.
+    pub fn between(kind: FaultKind, one: P, other: P) -> Self {
+        Self { places: vec![one, other], ..Self::new(kind) }
+    }
+
+    /// The same with this number.
+    pub fn with_number(self, number: i64) -> Self {
+        Self { number, ..self }
+    }
+
+    /// The same with this time.
+    pub fn with_time(self, time: Duration) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The one member that it strikes.
+    pub(super) fn place(&self) -> P {
+        *self.places.first().expect("kinds that are asked for their place have one")
+    }
+
+    /// The number as a count.
+    pub(super) const fn count(&self) -> u64 {
+        self.number.cast_unsigned()
+    }
+
+    /// What it does to the disk of the member that it strikes.
+    pub(super) const fn strike_disk(&self, disk: &mut DiskFaults) {
+        match self.kind {
+            FaultKind::DiskFull => disk.capacity = 0,
+            FaultKind::DiskErrors => (disk.write_error, disk.sync_error) = (0.5, 0.5),
+            FaultKind::DiskSlow => (disk.least_latency, disk.most_latency) = (self.time, self.time),
+            _ => {}
         }
     }
 
-    /// The same between other members, where it strikes what is between two.
-    pub(super) fn redirected(self, to: impl Fn(Place) -> Place) -> Self {
-        match self {
-            Self::Delay { one, other, latency } => Self::Delay { one: to(one), other: to(other), latency },
-            Self::SlowLink { one, other, rate } => Self::SlowLink { one: to(one), other: to(other), rate },
-            Self::Partition { one, other } => Self::Partition { one: to(one), other: to(other) },
-            Self::OneWay { from, to: other } => Self::OneWay { from: to(from), to: to(other) },
-            Self::Reset { one, other } => Self::Reset { one: to(one), other: to(other) },
-            Self::HalfOpen { one, other } => Self::HalfOpen { one: to(one), other: to(other) },
-            _ => self,
-        }
-    }
-
-    /// Whom it strikes: one member, or the two ends of a link.
-    pub fn places(&self) -> Vec<Place> {
-        match *self {
-            Self::Delay { one, other, .. }
-            | Self::SlowLink { one, other, .. }
-            | Self::Partition { one, other }
-            | Self::OneWay { from: one, to: other }
-            | Self::Reset { one, other }
-            | Self::HalfOpen { one, other } => vec![one, other],
-            Self::Pause(place)
-            | Self::Crash(place)
-            | Self::PowerCut(place)
-            | Self::Reconnect(place)
-            | Self::ClockStep { place, .. }
-            | Self::ClockDrift { place, .. }
-            | Self::PoolDry(place) => vec![place],
-            Self::DiskFull(builder) | Self::DiskSlow { builder, .. } | Self::DiskErrors(builder) => {
-                vec![Place::Builder(builder)]
-            }
-            Self::StopMidFragment(source)
-            | Self::Disconnect(source)
-            | Self::SendTwice { source, .. }
-            | Self::Skip { source, .. }
-            | Self::ResetCounter { source, .. }
-            | Self::Resync { source, .. }
-            | Self::Jump(source)
-            | Self::WrongCrc(source)
-            | Self::HugeLength(source)
-            | Self::Slow(source)
-            | Self::Link { source, .. } => vec![Place::Source(source)],
-            Self::CardStalls(card) | Self::CardBurst { card, .. } => vec![Place::Card(card)],
-            Self::SubscriberKilled(subscriber)
-            | Self::SubscriberSleeps(subscriber)
-            | Self::SubscriberCutOff(subscriber)
-            | Self::SubscriberReset(subscriber)
-            | Self::SubscriberSlow { subscriber, .. } => vec![Place::Subscriber(subscriber)],
-            Self::Garbage(readout) => vec![Place::Readout(readout)],
-            Self::ManagerCrash(manager)
-            | Self::ManagerPowerCut(manager)
-            | Self::ManagerPause(manager)
-            | Self::ManagerCutOff(manager)
-            | Self::CoordinationCut(Some(manager))
-            | Self::CoordinationLate { manager, .. } => vec![Place::Manager(manager)],
-            // Whichever event manager is there.
-            Self::CoordinationCut(None) | Self::ManagerReplaced { .. } | Self::ManagerOvertaken { .. } => Vec::new(),
-        }
+    /// Whether a manner is among those in its number.
+    pub(super) const fn is(&self, manner: i64) -> bool {
+        self.number & manner != 0
     }
 }
 
-impl fmt::Display for Fault {
+/// In the number of [`FaultKind::ManagerReplaced`]: the machine loses its power, and the network says nothing.
+pub const POWER: i64 = 1;
+/// In the number of [`FaultKind::ManagerReplaced`]: the other one is started elsewhere.
+pub const ELSEWHERE: i64 = 2;
+/// In the number of [`FaultKind::ManagerOvertaken`]: the event manager loses its connections as it falls asleep.
+pub const RESET: i64 = 4;
+
+impl<P: fmt::Display> fmt::Display for Fault<P> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.kind().name())?;
-        for place in self.places() {
-            write!(out, " {place}")?;
+        out.write_str(self.kind.name())?;
+        self.places.iter().try_for_each(|place| write!(out, " {place}"))?;
+        if self.number != 0 {
+            write!(out, " of {}", self.number)?;
         }
-        match self {
-            Self::Delay { latency, .. } | Self::DiskSlow { latency, .. } => write!(out, " takes {latency:?}"),
-            Self::CoordinationLate { late, .. } => write!(out, " by {late:?}"),
-            Self::ManagerReplaced { power: true, .. } => out.write_str(" after a power cut"),
-            Self::ManagerOvertaken { reset: true } => out.write_str(" and its connections are reset"),
-            Self::SlowLink { rate, .. } | Self::SubscriberSlow { rate, .. } => write!(out, " {rate} B/s"),
-            Self::Resync { event, .. } => write!(out, " with event {event}"),
-            Self::ClockStep { milliseconds, .. } => write!(out, " by {milliseconds} ms"),
-            Self::ClockDrift { ppm, .. } => write!(out, " by {ppm} ppm"),
-            Self::SendTwice { count, .. } | Self::Skip { count, .. } | Self::ResetCounter { count, .. } => {
-                write!(out, " {count} fragments")
-            }
-            Self::Link { trouble, .. } => write!(out, " {trouble}"),
-            Self::CardBurst { count, .. } => write!(out, " {count} events"),
-            _ => Ok(()),
-        }
+        if self.time.is_zero() { Ok(()) } else { write!(out, " of {:?}", self.time) }
     }
 }
 
-/// A fault and its time.
-pub type Scheduled = Timed<Fault>;
+macro_rules! is_lasting {
+    (lasts) => {
+        true
+    };
+    (at_once) => {
+        false
+    };
+}
 
 macro_rules! kinds {
-    ($($kind:ident = $name:literal,)*) => {
+    ($($(#[doc = $what:literal])* $kind:ident = $name:literal $length:ident,)*) => {
         /// Kinds of faults, for coverage.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
         #[repr(u8)]
-        #[expect(missing_docs, reason = "each is named as the fault")]
-        pub enum FaultKind { $($kind),* }
+        pub enum FaultKind { $($(#[doc = $what])* $kind),* }
 
         impl FaultKind {
             /// Every kind, in the order of the table.
@@ -355,102 +116,200 @@ macro_rules! kinds {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name),* }
             }
+
+            /// Whether it goes on for a while.
+            pub const fn is_lasting(self) -> bool {
+                match self { $(Self::$kind => is_lasting!($length)),* }
+            }
         }
     };
 }
 
 kinds! {
-    Delay = "delay",
-    SlowLink = "slow_link",
-    Partition = "partition",
-    OneWay = "partition_one_way",
-    Reset = "reset",
-    HalfOpen = "half_open",
-    Pause = "pause",
-    Crash = "crash",
-    PowerCut = "power_cut",
-    Reconnect = "reconnect",
-    ClockStep = "clock_step",
-    ClockDrift = "clock_drift",
-    DiskFull = "disk_full",
-    DiskSlow = "disk_slow",
-    DiskErrors = "disk_errors",
-    PoolDry = "pool_dry",
-    StopMidFragment = "source_stops_mid_fragment",
-    Disconnect = "source_disconnects",
-    SendTwice = "source_sends_twice",
-    Skip = "source_skips",
-    ResetCounter = "source_resets_counter",
-    Jump = "source_jumps",
-    WrongCrc = "source_wrong_crc",
-    HugeLength = "source_claims_4gib",
-    Slow = "source_slow",
-    Garbage = "garbage_connection",
-    ManagerCrash = "manager_crash",
-    ManagerPowerCut = "manager_power_cut",
-    ManagerPause = "manager_pause",
-    ManagerCutOff = "manager_cut_off",
-    CoordinationCut = "coordination_cut",
-    CoordinationLate = "coordination_late",
-    ManagerReplaced = "manager_replaced",
-    ManagerOvertaken = "manager_overtaken",
-    Resync = "source_resynchronises",
-    LinkDies = "link_dies",
-    LinkStalls = "link_stalls",
-    BlockLost = "block_lost",
-    BlockDamaged = "block_damaged",
-    ChunkTruncated = "chunk_truncated",
-    ChunkError = "chunk_error",
-    ChunkCrc = "chunk_crc",
-    ChunkBusy = "chunk_busy",
-    ChunkTimedOut = "chunk_timed_out",
-    ChunkNeverEnds = "chunk_never_ends",
-    ChunkNeverBegins = "chunk_never_begins",
-    ChunkOversize = "chunk_oversize",
-    CardStalls = "card_stalls",
-    CardBurst = "card_burst",
-    SubscriberKilled = "subscriber_killed",
-    SubscriberSleeps = "subscriber_sleeps",
-    SubscriberCutOff = "subscriber_cut_off",
-    SubscriberReset = "subscriber_reset",
-    SubscriberSlow = "subscriber_slow",
-    PacketsLost = "packets_lost",
-    PacketsDoubled = "packets_doubled",
-    PacketsDisordered = "packets_disordered",
-    PacketsLate = "packets_late",
-    PushesLost = "pushes_lost",
-    PushesDoubled = "pushes_doubled",
-    PushesDisordered = "pushes_disordered",
-    PushesLate = "pushes_late",
-    DecisionsLost = "decisions_lost",
-    DecisionsDoubled = "decisions_doubled",
-    DecisionsDisordered = "decisions_disordered",
-    DecisionsLate = "decisions_late",
-    StatesLost = "states_lost",
-    StatesDoubled = "states_doubled",
-    StatesDisordered = "states_disordered",
-    StatesLate = "states_late",
-    SourceSilent = "source_silent",
-    PacketCutShort = "packet_cut_short",
-    PacketWrongPacking = "packet_wrong_packing",
-    PacketWrongPartition = "packet_wrong_partition",
-    PacketMisnumbered = "packet_misnumbered",
-    PacketMalformed = "packet_malformed",
-    StrangerPackets = "stranger_packets",
-    NodeKilled = "node_killed",
-    NodeSleeps = "node_sleeps",
-    NodeCutOff = "node_cut_off",
-    NodeDeaf = "node_deaf",
-    NodeSlow = "node_slow",
-    GatewaySleeps = "gateway_sleeps",
-    TriggerSleeps = "trigger_sleeps",
-    QueueShort = "queue_short",
-    GatewayKilled = "gateway_killed",
-    NodeDisconnected = "node_disconnected",
-    ReaderSleeps = "reader_sleeps",
-    ReaderLeaves = "reader_leaves",
-    GatewaySlow = "gateway_slow",
-    ReaderSlow = "reader_slow",
+    /// What travels between two members takes this time.
+    Delay = "delay" lasts,
+    /// Between two members so many bytes a second travel, in each direction.
+    SlowLink = "slow_link" lasts,
+    /// Nothing passes between two members.
+    Partition = "partition" lasts,
+    /// Nothing passes from the first member to the second.
+    OneWay = "partition_one_way" lasts,
+    /// Connections between two members are reset.
+    Reset = "reset" at_once,
+    /// Connections between two members carry nothing more, without a close or an error.
+    HalfOpen = "half_open" at_once,
+    /// The process has no turn.
+    Pause = "pause" lasts,
+    /// The process is gone; after that time a new one is started, which knows nothing.
+    Crash = "crash" lasts,
+    /// The machine loses its power: the network says nothing, what the disk had not synced may be gone. After that time it is started
+    /// again.
+    PowerCut = "power_cut" lasts,
+    /// The process stands still and all its connections are gone when it goes on, with its memory.
+    Reconnect = "reconnect" lasts,
+    /// The UTC clock is set by so many milliseconds.
+    ClockStep = "clock_step" at_once,
+    /// The monotonic clock goes wrong by so many millionths.
+    ClockDrift = "clock_drift" lasts,
+    /// A disk has no room.
+    DiskFull = "disk_full" lasts,
+    /// Each command of a disk takes this time.
+    DiskSlow = "disk_slow" lasts,
+    /// Half of the writes and syncs of a disk fail.
+    DiskErrors = "disk_errors" lasts,
+    /// The member's receive pools have no free block.
+    PoolDry = "pool_dry" lasts,
+    /// The source stops within a fragment, and goes on after that time.
+    StopMidFragment = "source_stops_mid_fragment" lasts,
+    /// The source closes its connection, and comes back after that time.
+    Disconnect = "source_disconnects" lasts,
+    /// The source sends so many fragments twice.
+    SendTwice = "source_sends_twice" at_once,
+    /// The source leaves out so many fragments.
+    Skip = "source_skips" at_once,
+    /// The source's counter starts again; after so many fragments it comes back over a new connection as it should be.
+    ResetCounter = "source_resets_counter" at_once,
+    /// The source's next fragment carries a number that is a million too high.
+    Jump = "source_jumps" at_once,
+    /// The source's next fragment is damaged behind its checksum.
+    WrongCrc = "source_wrong_crc" at_once,
+    /// The source's next fragment claims more bytes than anything may have: framing is lost.
+    HugeLength = "source_claims_4gib" at_once,
+    /// The source needs a thousand times longer from fragment to fragment.
+    Slow = "source_slow" lasts,
+    /// A stranger connects to the readout unit's door for front ends and sends nonsense.
+    Garbage = "garbage_connection" lasts,
+    /// One of two event managers is gone; after that time it is started again, and knows nothing.
+    ManagerCrash = "manager_crash" lasts,
+    /// The same without a word to the network.
+    ManagerPowerCut = "manager_power_cut" lasts,
+    /// One of two event managers sleeps, and knows nothing of it when it wakes up.
+    ManagerPause = "manager_pause" lasts,
+    /// An event manager and all units hear nothing of each other.
+    ManagerCutOff = "manager_cut_off" lasts,
+    /// The coordination service hears nothing of an event manager, or of any.
+    CoordinationCut = "coordination_cut" lasts,
+    /// The coordination service's answers take so much longer.
+    CoordinationLate = "coordination_late" lasts,
+    /// The event manager is gone; after that time another one is started that takes the run over.
+    ManagerReplaced = "manager_replaced" lasts,
+    /// The event manager sleeps. Another one is started at once elsewhere and takes the run over; after that time the first one wakes up.
+    ManagerOvertaken = "manager_overtaken" lasts,
+    /// The trigger source begins its numbering again with this event, which declares a resynchronisation; all others follow.
+    Resync = "source_resynchronises" at_once,
+    /// An e-link is dead: what is triggered meanwhile never comes, and the numbers go on.
+    LinkDies = "link_dies" lasts,
+    /// An e-link stops within a chunk, of which a piece is in a block that has left, and goes on afterwards.
+    LinkStalls = "link_stalls" lasts,
+    /// An e-link's next blocks, so many, do not reach the ring.
+    BlockLost = "block_lost" at_once,
+    /// An e-link's next block is damaged in the way of this number.
+    BlockDamaged = "block_damaged" at_once,
+    /// An e-link's next chunk has this flag and is cut to half of its length.
+    ChunkTruncated = "chunk_truncated" at_once,
+    /// An e-link's next chunk has this flag.
+    ChunkError = "chunk_error" at_once,
+    /// An e-link's next chunk has this flag.
+    ChunkCrc = "chunk_crc" at_once,
+    /// An e-link's next chunk has this flag.
+    ChunkBusy = "chunk_busy" at_once,
+    /// An e-link's next chunk has this flag and is cut to half of its length.
+    ChunkTimedOut = "chunk_timed_out" at_once,
+    /// An e-link's next chunk begins and never ends.
+    ChunkNeverEnds = "chunk_never_ends" at_once,
+    /// An e-link's next chunk ends without having begun.
+    ChunkNeverBegins = "chunk_never_begins" at_once,
+    /// An e-link's next chunk is larger than any may be.
+    ChunkOversize = "chunk_oversize" at_once,
+    /// The card of a readout unit writes nothing.
+    CardStalls = "card_stalls" lasts,
+    /// All e-links of a readout unit's card bring so many of the next events at once, before their time.
+    CardBurst = "card_burst" at_once,
+    /// A subscriber of a card's chunks is gone; after that time it is started again.
+    SubscriberKilled = "subscriber_killed" lasts,
+    /// A subscriber reads nothing.
+    SubscriberSleeps = "subscriber_sleeps" lasts,
+    /// Nothing passes between a subscriber and the readout unit.
+    SubscriberCutOff = "subscriber_cut_off" lasts,
+    /// A subscriber's connection is reset.
+    SubscriberReset = "subscriber_reset" at_once,
+    /// A subscriber gets so many bytes a second.
+    SubscriberSlow = "subscriber_slow" lasts,
+    /// Of the packets from sources to gateways so many in a hundred are lost.
+    PacketsLost = "packets_lost" lasts,
+    /// So many in a hundred come twice.
+    PacketsDoubled = "packets_doubled" lasts,
+    /// Half of them are held up for this time at most, and are overtaken.
+    PacketsDisordered = "packets_disordered" lasts,
+    /// All of them take this time.
+    PacketsLate = "packets_late" lasts,
+    /// The same of events and progress, from gateways to nodes.
+    PushesLost = "pushes_lost" lasts,
+    /// See above.
+    PushesDoubled = "pushes_doubled" lasts,
+    /// See above.
+    PushesDisordered = "pushes_disordered" lasts,
+    /// See above.
+    PushesLate = "pushes_late" lasts,
+    /// The same of decisions and credit, from nodes to gateways.
+    DecisionsLost = "decisions_lost" lasts,
+    /// See above.
+    DecisionsDoubled = "decisions_doubled" lasts,
+    /// See above.
+    DecisionsDisordered = "decisions_disordered" lasts,
+    /// See above.
+    DecisionsLate = "decisions_late" lasts,
+    /// The same of the throttle's state, requests and decision streams, from gateways to triggers.
+    StatesLost = "states_lost" lasts,
+    /// See above.
+    StatesDoubled = "states_doubled" lasts,
+    /// See above.
+    StatesDisordered = "states_disordered" lasts,
+    /// See above.
+    StatesLate = "states_late" lasts,
+    /// A source's packets are all lost.
+    SourceSilent = "source_silent" lasts,
+    /// The end of a source's next packets is missing: eight times the bytes that are left, and how many packets.
+    /// The others spoil so many packets.
+    PacketCutShort = "packet_cut_short" at_once,
+    /// They say that they have one event more.
+    PacketWrongPacking = "packet_wrong_packing" at_once,
+    /// They say that they belong to another partition.
+    PacketWrongPartition = "packet_wrong_partition" at_once,
+    /// In the next packet this bit of the first event's number is wrong.
+    PacketMisnumbered = "packet_misnumbered" at_once,
+    /// Their first fragment names another event.
+    PacketMalformed = "packet_malformed" at_once,
+    /// A stranger sends nonsense to all members, under a name of its own and under that of a source.
+    StrangerPackets = "stranger_packets" at_once,
+    /// A node's process is gone; after that time a new one is started, which knows nothing.
+    NodeKilled = "node_killed" lasts,
+    /// A node has no turn.
+    NodeSleeps = "node_sleeps" lasts,
+    /// Nothing passes to a node nor from it.
+    NodeCutOff = "node_cut_off" lasts,
+    /// Nothing reaches a node, but it is heard.
+    NodeDeaf = "node_deaf" lasts,
+    /// A node's clock, and so everything that it does, is so many times slower.
+    NodeSlow = "node_slow" lasts,
+    /// A gateway, or its half that sends, has no turn.
+    GatewaySleeps = "gateway_sleeps" lasts,
+    /// A trigger has no turn.
+    TriggerSleeps = "trigger_sleeps" lasts,
+    /// Receivers have little room for packets that wait.
+    QueueShort = "queue_short" lasts,
+    /// A gateway's process is gone; after that time a new one is started, which knows nothing.
+    GatewayKilled = "gateway_killed" lasts,
+    /// The connections of a node are reset.
+    NodeDisconnected = "node_disconnected" at_once,
+    /// A reader of decisions has no turn.
+    ReaderSleeps = "reader_sleeps" lasts,
+    /// A reader of decisions ends its connection, and comes back after that time.
+    ReaderLeaves = "reader_leaves" lasts,
+    /// What of a gateway receives has a turn only every so often.
+    GatewaySlow = "gateway_slow" lasts,
+    /// A reader of decisions takes so many bytes a second.
+    ReaderSlow = "reader_slow" lasts,
 }
 
 impl FaultKind {
@@ -466,23 +325,23 @@ impl FaultKind {
 
 /// A fault and its time.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Timed<F> {
+pub struct Scheduled<P = Place> {
     /// When it begins, since the run's begin.
     pub at: Duration,
     /// How long it lasts; nothing for what happens at once.
     pub lasts: Duration,
     /// What happens.
-    pub fault: F,
+    pub fault: Fault<P>,
 }
 
-impl<F> Timed<F> {
+impl<P> Scheduled<P> {
     /// When it is over.
     pub fn end(&self) -> Duration {
         self.at + self.lasts
     }
 }
 
-impl<F: fmt::Display> fmt::Display for Timed<F> {
+impl<P: fmt::Display> fmt::Display for Scheduled<P> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "at {:?}: {}", self.at, self.fault)?;
         if self.lasts.is_zero() { Ok(()) } else { write!(out, ", for {:?}", self.lasts) }
@@ -514,6 +373,18 @@ impl Place {
             Self::Readout(index) => Some(NodeId::readout(index)),
             Self::Builder(index) => Some(NodeId::builder(index)),
             Self::Source(_) | Self::Card(_) | Self::Subscriber(_) => None,
+        }
+    }
+
+    /// Which one it is among its kind.
+    pub(super) const fn index(self) -> u16 {
+        match self {
+            Self::Manager(index)
+            | Self::Readout(index)
+            | Self::Builder(index)
+            | Self::Source(index)
+            | Self::Card(index)
+            | Self::Subscriber(index) => index,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Faults begin and end: what each does to the members, the network and the disks.
 
-use super::fault::{Fault, Place, Scheduled};
-use super::machines::Misbehaviour;
+use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
+use super::machines::{Misbehaviour, Stranger};
 use super::recorder::Happening;
 use super::reign::Service;
 use super::runner::Situation;
@@ -22,7 +22,7 @@ pub(super) struct Struck {
     manager: Option<Place>,
 }
 
-type Active = super::cluster::Active<Fault, Struck>;
+type Active = super::cluster::Active<Place, Struck>;
 
 /// What really happened, for the judge of losses.
 #[derive(Clone, Debug)]
@@ -56,13 +56,12 @@ impl World {
             return;
         }
         let fault = active.scheduled.fault.clone();
-        self.coverage.hit(fault.kind(), situation);
+        self.coverage.hit(fault.kind, situation);
         self.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
         // Whoever is not told that a connection is dead finds out so much later.
-        let until = match fault {
-            Fault::HalfOpen { .. } | Fault::ManagerPowerCut(_) | Fault::ManagerReplaced { power: true, .. } => {
-                until.max(now.after(self.scenario.network.give_up))
-            }
+        let until = match fault.kind {
+            FaultKind::HalfOpen | FaultKind::ManagerPowerCut => until.max(now.after(self.scenario.network.give_up)),
+            FaultKind::ManagerReplaced if fault.is(POWER) => until.max(now.after(self.scenario.network.give_up)),
             _ => until,
         };
         self.happened.push(Disturbance { from: now, until, fault });
@@ -71,194 +70,151 @@ impl World {
 
     /// Carries out a fault; false where there is nothing to go wrong.
     fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
-        let until = active.until;
-        if active.scheduled.fault.places().iter().any(|&place| self.scenario.is_on_card(place)) {
-            self.trouble_card(&active.scheduled.fault, until);
+        let (until, fault) = (active.until, &active.scheduled.fault);
+        if fault.places.iter().any(|&place| self.scenario.is_on_card(place)) {
+            self.trouble_card(fault, until);
             return true;
         }
-        match active.scheduled.fault {
-            Fault::Pause(place) | Fault::Reconnect(place) => return self.member(place).pause(),
-            Fault::Crash(place) => return self.crash(place, false),
-            Fault::PowerCut(place) => return self.crash(place, true),
-            Fault::ManagerCrash(_)
-            | Fault::ManagerPowerCut(_)
-            | Fault::ManagerPause(_)
-            | Fault::ManagerCutOff(_)
-            | Fault::CoordinationCut(_)
-            | Fault::CoordinationLate { .. }
-            | Fault::ManagerReplaced { .. }
-            | Fault::ManagerOvertaken { .. } => return self.begin_fault_of_managers(active),
-            Fault::Reset { one, other } => return self.cut_connections(one, other, true),
-            Fault::HalfOpen { one, other } => return self.cut_connections(one, other, false),
-            Fault::ClockStep { place, milliseconds } => {
-                self.member(place).around().clock.step_utc(milliseconds * 1_000_000);
+        match fault.kind {
+            FaultKind::Pause | FaultKind::Reconnect | FaultKind::ManagerPause | FaultKind::SubscriberSleeps => {
+                return self.member(fault.place()).pause();
             }
-            Fault::ClockDrift { place, ppm } => self.member(place).around().clock.set_drift(ppm),
-            Fault::PoolDry(place) => {
-                self.member(place).around().dry.set(true);
+            FaultKind::Crash | FaultKind::ManagerCrash | FaultKind::SubscriberKilled => {
+                return self.crash(fault.place(), false);
             }
-            Fault::Garbage(readout) => active.struck.stranger = Some(self.invite_stranger(readout)),
-            Fault::DiskFull(builder) | Fault::DiskErrors(builder) | Fault::DiskSlow { builder, .. } => {
-                self.set_disk(builder, Some(&active.scheduled.fault));
+            FaultKind::PowerCut | FaultKind::ManagerPowerCut => return self.crash(fault.place(), true),
+            FaultKind::ManagerReplaced | FaultKind::ManagerOvertaken => return self.replace_manager(active),
+            FaultKind::Reset => return self.cut_connections(fault.places[0], fault.places[1], true),
+            FaultKind::HalfOpen => return self.cut_connections(fault.places[0], fault.places[1], false),
+            FaultKind::SubscriberReset => {
+                return self.cut_connections(fault.place(), self.server_of(fault.place()), true);
             }
-            Fault::Delay { .. } | Fault::SlowLink { .. } | Fault::Partition { .. } | Fault::OneWay { .. } => {
-                self.set_link(&active.scheduled.fault, true);
-            }
-            Fault::StopMidFragment(source) => self.order(now, source, Misbehaviour::StopMidFragment(until)),
-            Fault::Disconnect(source) => self.order(now, source, Misbehaviour::Disconnect(until)),
-            Fault::SendTwice { source, count } => self.order(now, source, Misbehaviour::SendTwice(count)),
-            Fault::Skip { source, count } => self.order(now, source, Misbehaviour::Skip(count)),
-            Fault::ResetCounter { source, count } => self.order(now, source, Misbehaviour::ResetCounter(count)),
-            Fault::Jump(source) => self.order(now, source, Misbehaviour::Jump),
-            Fault::WrongCrc(source) => self.order(now, source, Misbehaviour::Damage),
-            Fault::HugeLength(source) => self.order(now, source, Misbehaviour::Huge),
+            FaultKind::ClockStep => self.member(fault.place()).around().clock.step_utc(fault.number * 1_000_000),
+            FaultKind::ClockDrift => self.member(fault.place()).around().clock.set_drift(fault.number as i32),
+            FaultKind::Garbage => active.struck.stranger = Some(self.invite_stranger(fault.place())),
             // All sources know it from the beginning.
-            Fault::Resync { .. } => {}
-            Fault::Slow(source) => self.order(now, source, Misbehaviour::Slow(until)),
-            Fault::Link { .. } | Fault::CardStalls(_) | Fault::CardBurst { .. } => {
-                self.trouble_card(&active.scheduled.fault, until);
-            }
-            Fault::SubscriberKilled(one) => return self.crash(Place::Subscriber(one), false),
-            Fault::SubscriberSleeps(one) => return self.member(Place::Subscriber(one)).pause(),
-            Fault::SubscriberReset(one) => {
-                return self.cut_connections(Place::Subscriber(one), self.server_of(one), true);
-            }
-            Fault::SubscriberCutOff(one) | Fault::SubscriberSlow { subscriber: one, .. } => {
-                self.set_line_of_subscriber(&active.scheduled.fault, one, true);
-            }
+            FaultKind::Resync => {}
+            FaultKind::StopMidFragment => self.order(now, fault.place(), Misbehaviour::StopMidFragment(until)),
+            FaultKind::Disconnect => self.order(now, fault.place(), Misbehaviour::Disconnect(until)),
+            FaultKind::SendTwice => self.order(now, fault.place(), Misbehaviour::SendTwice(fault.count())),
+            FaultKind::Skip => self.order(now, fault.place(), Misbehaviour::Skip(fault.count())),
+            FaultKind::ResetCounter => self.order(now, fault.place(), Misbehaviour::ResetCounter(fault.count())),
+            FaultKind::Jump => self.order(now, fault.place(), Misbehaviour::Jump),
+            FaultKind::WrongCrc => self.order(now, fault.place(), Misbehaviour::Damage),
+            FaultKind::HugeLength => self.order(now, fault.place(), Misbehaviour::Huge),
+            FaultKind::Slow => self.order(now, fault.place(), Misbehaviour::Slow(until)),
+            FaultKind::CardStalls | FaultKind::CardBurst => self.trouble_card(fault, until),
+            _ => self.set_state(fault, true),
         }
         true
     }
 
     fn end_fault(&mut self, active: &Active) {
-        match active.scheduled.fault {
-            Fault::Pause(place) => self.member(place).resume(),
-            Fault::Reconnect(place) => {
-                self.forget_connections(place);
-                self.member(place).resume();
+        let fault = &active.scheduled.fault;
+        match fault.kind {
+            FaultKind::Pause | FaultKind::ManagerPause | FaultKind::SubscriberSleeps => {
+                self.member(fault.place()).resume();
             }
-            Fault::Crash(place) | Fault::PowerCut(place) => self.revive(place),
-            Fault::ClockDrift { place, .. } => {
-                let usual = self.scenario.drift(place);
-                self.member(place).around().clock.set_drift(usual);
+            FaultKind::Reconnect => {
+                self.forget_connections(fault.place());
+                self.member(fault.place()).resume();
             }
-            Fault::PoolDry(place) => {
-                self.member(place).around().dry.set(false);
+            FaultKind::Crash
+            | FaultKind::PowerCut
+            | FaultKind::ManagerCrash
+            | FaultKind::ManagerPowerCut
+            | FaultKind::SubscriberKilled => self.revive(fault.place()),
+            FaultKind::ClockDrift => {
+                let usual = self.scenario.drift(fault.place());
+                self.member(fault.place()).around().clock.set_drift(usual);
             }
-            Fault::DiskFull(builder) | Fault::DiskErrors(builder) | Fault::DiskSlow { builder, .. } => {
-                self.set_disk(builder, None);
+            FaultKind::ManagerReplaced => {
+                // Nobody takes over what is over.
+                let dead = active.struck.manager.filter(|_| self.reign.ended.is_none());
+                let Some(Place::Manager(dead)) = dead else { return };
+                let successor = self.free_manager().filter(|_| fault.is(ELSEWHERE)).unwrap_or(dead);
+                self.take_over(successor);
+                self.strike_again(Place::Manager(successor));
             }
-            Fault::Delay { .. } | Fault::SlowLink { .. } | Fault::Partition { .. } | Fault::OneWay { .. } => {
-                self.set_link(&active.scheduled.fault, false);
+            FaultKind::ManagerOvertaken => {
+                active.struck.manager.into_iter().for_each(|place| self.member(place).resume());
             }
-            Fault::SubscriberKilled(one) => self.revive(Place::Subscriber(one)),
-            Fault::SubscriberSleeps(one) => self.member(Place::Subscriber(one)).resume(),
-            Fault::SubscriberCutOff(one) | Fault::SubscriberSlow { subscriber: one, .. } => {
-                self.set_line_of_subscriber(&active.scheduled.fault, one, false);
+            FaultKind::Garbage => {
+                let stranger = active.struck.stranger.and_then(|index| self.strangers.get_mut(index));
+                stranger.and_then(|stranger| stranger.machine.as_mut()).into_iter().for_each(Stranger::leave);
             }
-            _ => self.end_fault_of_managers(active),
+            _ => self.set_state(fault, false),
         }
-        if let Some(stranger) = active.struck.stranger.and_then(|index| self.strangers.get_mut(index))
-            && let Some(machine) = &mut stranger.machine
-        {
-            machine.leave();
+    }
+
+    /// A fault that is a state of disks, pools, lines or the coordination service begins or ends.
+    fn set_state(&mut self, fault: &Fault, begins: bool) {
+        match fault.kind {
+            FaultKind::PoolDry => self.member(fault.place()).around().dry.set(begins),
+            FaultKind::DiskFull | FaultKind::DiskErrors | FaultKind::DiskSlow => {
+                self.set_disk(fault.place(), begins.then_some(fault));
+            }
+            FaultKind::SubscriberCutOff | FaultKind::SubscriberSlow => self.set_line_of_subscriber(fault, begins),
+            FaultKind::ManagerCutOff => self.set_cut_off(fault.place(), begins),
+            FaultKind::CoordinationCut => self.set_coordination(fault, |service, one| service.set_cut(one, begins)),
+            FaultKind::CoordinationLate => {
+                let late = if begins { fault.time } else { Duration::ZERO };
+                self.set_coordination(fault, |service, one| service.set_late(one, late));
+            }
+            _ => self.set_link(fault, begins),
         }
     }
 
     /// The readout unit whose card a subscriber listens to.
-    fn server_of(&self, subscriber: u16) -> Place {
-        let card = self.scenario.subscribers().nth(subscriber.into());
+    fn server_of(&self, subscriber: Place) -> Place {
+        let card = self.scenario.subscribers().nth(subscriber.index().into());
         Place::Readout(card.map_or(0, |(card, _)| card.readout))
     }
 
     /// The line between a subscriber and its readout unit is dead or slow, or well again.
-    fn set_line_of_subscriber(&mut self, fault: &Fault, subscriber: u16, begins: bool) {
-        let (one, other) = (Place::Subscriber(subscriber), self.server_of(subscriber));
-        match *fault {
-            // Who is slow has also little room: what waits for it waits at the server.
-            Fault::SubscriberSlow { rate, .. } => {
-                let slow = Faults { bandwidth: Some(rate), window: SLOW_WINDOW, ..self.scenario.network.clone() };
-                for (one, other) in if begins { self.pairs(one, other) } else { self.pairs_ever(one, other) } {
-                    self.network.set_link(one, other, begins.then(|| slow.clone()));
-                }
-            }
-            _ => self.set_link(&Fault::Partition { one, other }, begins),
+    fn set_line_of_subscriber(&mut self, fault: &Fault, begins: bool) {
+        let (one, other) = (fault.place(), self.server_of(fault.place()));
+        if fault.kind == FaultKind::SubscriberCutOff {
+            return self.set_link(&Fault::between(FaultKind::Partition, one, other), begins);
+        }
+        // Who is slow has also little room: what waits for it waits at the server.
+        let usual = self.scenario.network.clone();
+        let slow = Faults { bandwidth: Some(fault.count()), window: SLOW_WINDOW, ..usual };
+        for (one, other) in self.pairs(one, other, !begins) {
+            self.network.set_link(one, other, begins.then(|| slow.clone()));
         }
     }
 
-    fn begin_fault_of_managers(&mut self, active: &mut Active) -> bool {
-        match active.scheduled.fault {
-            Fault::ManagerCrash(manager) => return self.crash(Place::Manager(manager), false),
-            Fault::ManagerPowerCut(manager) => return self.crash(Place::Manager(manager), true),
-            Fault::ManagerPause(manager) => return self.member(Place::Manager(manager)).pause(),
-            Fault::ManagerCutOff(manager) => self.set_cut_off(manager, true),
-            Fault::CoordinationCut(manager) => {
-                self.set_coordination(manager, |service, one| service.set_cut(one, true))
-            }
-            Fault::CoordinationLate { manager, late } => {
-                self.set_coordination(Some(manager), |service, one| service.set_late(one, late));
-            }
-            Fault::ManagerReplaced { power, .. } => {
-                let present = self.present_manager();
-                active.struck.manager = Some(present);
-                return self.crash(present, power);
-            }
-            Fault::ManagerOvertaken { reset } => {
-                let present = self.present_manager();
-                active.struck.manager = Some(present);
-                let Some(successor) = self.free_manager().filter(|_| self.member(present).pause()) else {
-                    return false;
-                };
-                if reset {
-                    self.forget_connections(present);
-                }
-                self.take_over(successor);
-            }
-            _ => {}
+    /// The present event manager dies or falls asleep; in the latter case its successor is started at once.
+    fn replace_manager(&mut self, active: &mut Active) -> bool {
+        let (fault, present) = (&active.scheduled.fault, self.present_manager());
+        active.struck.manager = Some(present);
+        if fault.kind == FaultKind::ManagerReplaced {
+            return self.crash(present, fault.is(POWER));
         }
+        let Some(successor) = self.free_manager().filter(|_| self.member(present).pause()) else { return false };
+        if fault.is(RESET) {
+            self.forget_connections(present);
+        }
+        self.take_over(successor);
         true
     }
 
-    fn end_fault_of_managers(&mut self, active: &Active) {
-        match active.scheduled.fault {
-            Fault::ManagerCrash(manager) | Fault::ManagerPowerCut(manager) => self.revive(Place::Manager(manager)),
-            Fault::ManagerPause(manager) => self.member(Place::Manager(manager)).resume(),
-            Fault::ManagerCutOff(manager) => self.set_cut_off(manager, false),
-            Fault::CoordinationCut(manager) => {
-                self.set_coordination(manager, |service, one| service.set_cut(one, false))
-            }
-            Fault::CoordinationLate { manager, .. } => {
-                self.set_coordination(Some(manager), |service, one| service.set_late(one, Duration::ZERO));
-            }
-            Fault::ManagerReplaced { elsewhere, .. } => {
-                // Nobody takes over what is over.
-                let dead = active.struck.manager.filter(|_| self.reign.ended.is_none());
-                let Some(Place::Manager(dead)) = dead else { return };
-                let successor = self.free_manager().filter(|_| elsewhere).unwrap_or(dead);
-                self.take_over(successor);
-                self.strike_again(Place::Manager(successor));
-            }
-            Fault::ManagerOvertaken { .. } => {
-                active.struck.manager.into_iter().for_each(|place| self.member(place).resume())
-            }
-            _ => {}
-        }
-    }
-
     /// Between an event manager and all units nothing passes, or everything again.
-    fn set_cut_off(&mut self, manager: u16, begins: bool) {
+    fn set_cut_off(&mut self, manager: Place, begins: bool) {
         let units = (0..self.scenario.readouts).map(Place::Readout);
         let units: Vec<Place> = units.chain((0..self.scenario.builders).map(Place::Builder)).collect();
         for unit in units {
-            self.set_link(&Fault::Partition { one: Place::Manager(manager), other: unit }, begins);
+            self.set_link(&Fault::between(FaultKind::Partition, manager, unit), begins);
         }
     }
 
     /// Changes how an event manager, or all of them, reach the coordination service.
-    fn set_coordination(&self, manager: Option<u16>, change: impl Fn(&mut Service, u16)) {
+    fn set_coordination(&self, fault: &Fault, change: impl Fn(&mut Service, u16)) {
         let Some(service) = &self.reign.service else { return };
-        let managers = manager.map_or(0..self.managers.len() as u16, |manager| manager..manager + 1);
-        managers.for_each(|manager| change(&mut service.borrow_mut(), manager));
+        let managers = 0..self.managers.len() as u16;
+        let struck = managers.filter(|&one| fault.places.is_empty() || fault.places == [Place::Manager(one)]);
+        struck.for_each(|manager| change(&mut service.borrow_mut(), manager));
     }
 
     /// A process ends; where its machine's power is cut, the network is not told, and the disk loses what it had not
@@ -293,17 +249,17 @@ impl World {
     fn strike_again(&mut self, place: Place) {
         let faults: Vec<Fault> = self.schedule.active().cloned().collect();
         for fault in &faults {
-            match *fault {
-                Fault::ManagerCutOff(manager) if !place.is_outside() => self.set_cut_off(manager, true),
-                _ if fault.places().contains(&place) => self.set_link(fault, true),
-                _ => {}
+            if fault.kind == FaultKind::ManagerCutOff && !place.is_outside() {
+                self.set_cut_off(fault.place(), true);
+            } else if fault.places.contains(&place) {
+                self.set_link(fault, true);
             }
         }
     }
 
     /// Something goes wrong with a card, which has a turn then.
     fn trouble_card(&mut self, fault: &Fault, until: Instant) {
-        let [place] = fault.places()[..] else { return };
+        let [place] = fault.places[..] else { return };
         let index = match place {
             Place::Source(source) => self.scenario.card_of(source.into()),
             Place::Card(readout) => {
@@ -312,64 +268,45 @@ impl World {
             _ => None,
         };
         let Some((card, link)) = index else { return };
-        if let Some(card) = &mut self.cards[card].machine {
-            match *fault {
-                Fault::Link { trouble, .. } => card.order(link, until, trouble),
-                Fault::CardStalls(_) => card.stall(until),
-                Fault::CardBurst { count, .. } => card.hurry(count),
-                Fault::SendTwice { count, .. } => card.link(link).send_twice(count),
-                Fault::Skip { count, .. } => card.link(link).skip(count),
-                Fault::Jump(_) => card.link(link).jump(),
-                Fault::Slow(_) => card.link(link).be_slow(until),
-                _ => {}
-            }
-        }
+        self.cards[card].machine.iter_mut().for_each(|machine| machine.order(link, until, fault));
         self.cards[card].wake();
     }
 
-    fn order(&mut self, now: Instant, source: u16, order: Misbehaviour) {
-        let node = &mut self.front_ends[usize::from(source)];
+    fn order(&mut self, now: Instant, source: Place, order: Misbehaviour) {
+        let node = &mut self.front_ends[usize::from(source.index())];
         if let Some(machine) = &mut node.machine {
             machine.order(now, order);
         }
         node.wake();
     }
 
-    /// Every pair of places on the network of two members.
-    fn pairs(&mut self, one: Place, other: Place) -> Vec<(u32, u32)> {
-        let others = self.member(other).hosts().to_vec();
-        let ones = self.member(one).hosts().to_vec();
-        ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
-    }
-
-    /// The same for all their lives.
-    fn pairs_ever(&mut self, one: Place, other: Place) -> Vec<(u32, u32)> {
+    /// Every pair of places on the network of two members; where `ever`, in all their lives.
+    fn pairs(&mut self, one: Place, other: Place, ever: bool) -> Vec<(u32, u32)> {
         let [ones, others] = [one, other].map(|place| {
             let member = self.member(place);
-            [member.former_hosts(), member.hosts()].concat()
+            let former = if ever { member.former_hosts() } else { &[] };
+            [former, member.hosts()].concat()
         });
         ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
     }
 
     fn set_link(&mut self, fault: &Fault, begins: bool) {
-        let places = fault.places();
-        let &[one, other] = places.as_slice() else { return };
+        let &[one, other] = fault.places.as_slice() else { return };
+        let usual = &self.scenario.network;
+        let changed = match fault.kind {
+            FaultKind::Delay => Faults { least_latency: fault.time, most_latency: fault.time, ..usual.clone() },
+            FaultKind::SlowLink => Faults { bandwidth: Some(fault.count()), ..usual.clone() },
+            _ => usual.clone(),
+        };
         // What a process said before it died, and did not arrive, arrives when its lines are well again.
-        let pairs = if begins { self.pairs(one, other) } else { self.pairs_ever(one, other) };
-        let usual = self.scenario.network.clone();
-        for (one, other) in pairs {
-            match (fault, begins) {
-                (Fault::Delay { latency, .. }, true) => {
-                    let slow = Faults { least_latency: *latency, most_latency: *latency, ..usual.clone() };
-                    self.network.set_link(one, other, Some(slow));
+        for (one, other) in self.pairs(one, other, !begins) {
+            match fault.kind {
+                FaultKind::Delay | FaultKind::SlowLink => {
+                    self.network.set_link(one, other, begins.then(|| changed.clone()));
                 }
-                (Fault::SlowLink { rate, .. }, true) => {
-                    self.network.set_link(one, other, Some(Faults { bandwidth: Some(*rate), ..usual.clone() }));
-                }
-                (Fault::Delay { .. } | Fault::SlowLink { .. }, false) => self.network.set_link(one, other, None),
-                (Fault::Partition { .. }, true) => self.network.partition(one, other),
-                (Fault::OneWay { .. }, true) => self.network.partition_one_way(one, other),
-                (Fault::Partition { .. } | Fault::OneWay { .. }, false) => self.network.heal(one, other),
+                FaultKind::Partition if begins => self.network.partition(one, other),
+                FaultKind::OneWay if begins => self.network.partition_one_way(one, other),
+                FaultKind::Partition | FaultKind::OneWay => self.network.heal(one, other),
                 _ => {}
             }
         }
@@ -378,7 +315,7 @@ impl World {
     /// Ends the connections between two members; false where there are none.
     fn cut_connections(&mut self, one: Place, other: Place, told: bool) -> bool {
         let mut any = false;
-        for (one, other) in self.pairs(one, other) {
+        for (one, other) in self.pairs(one, other, false) {
             let between = self.network.connections_of(one).into_iter().filter(|&(peer, _)| peer == other);
             for (_, endpoint) in between {
                 any = true;
@@ -397,17 +334,11 @@ impl World {
     }
 
     /// The disk of a builder unit as all faults that go on, and perhaps one more, make it.
-    fn set_disk(&mut self, builder: u16, one_more: Option<&Fault>) {
+    fn set_disk(&mut self, builder: Place, one_more: Option<&Fault>) {
         let mut disk = self.scenario.disk.clone();
-        for fault in self.schedule.active().chain(one_more).filter(|fault| fault.places() == [Place::Builder(builder)])
-        {
-            match fault {
-                Fault::DiskFull(_) => disk.capacity = 0,
-                Fault::DiskErrors(_) => (disk.write_error, disk.sync_error) = (0.5, 0.5),
-                Fault::DiskSlow { latency, .. } => (disk.least_latency, disk.most_latency) = (*latency, *latency),
-                _ => {}
-            }
+        for fault in self.schedule.active().chain(one_more).filter(|fault| fault.places == [builder]) {
+            fault.strike_disk(&mut disk);
         }
-        self.storages[usize::from(builder)].set_faults(disk);
+        self.storages[usize::from(builder.index())].set_faults(disk);
     }
 }

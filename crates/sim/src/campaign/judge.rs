@@ -7,7 +7,7 @@
 //! time, or had forgotten it, because it remembers no more events than the event manager's table and twice its slots hold. The
 //! last one matters only where a readout unit still held the event, whose release it had not heard.
 
-use super::fault::{Fault, Place};
+use super::fault::{Fault, FaultKind, POWER, Place};
 use super::machines::{How, ManagerMachine, ReadoutMachine};
 use super::masking::Masked;
 use super::node::Node;
@@ -230,13 +230,12 @@ impl World {
     /// Whether an event manager could not hear a builder unit for longer than it waits for one that it has lost. That one may have kept
     /// events that were dropped in the next attempt.
     fn was_a_builder_unheard(&self) -> bool {
-        let touches = |fault: &Fault, of: fn(&Place) -> bool| fault.places().iter().any(of);
+        let touches = |fault: &Fault, of: fn(&Place) -> bool| fault.places.iter().any(of);
         let is_manager = |place: &Place| matches!(place, Place::Manager(_));
         let is_builder = |place: &Place| matches!(place, Place::Builder(_));
         self.happened.iter().any(|one| {
-            let is_alone = matches!(one.fault, Fault::Pause(_) | Fault::PoolDry(_));
             // An event manager that was cut off ends the run with the units that come back first.
-            let is_alone = is_alone || matches!(one.fault, Fault::ManagerCutOff(_));
+            let is_alone = matches!(one.fault.kind, FaultKind::Pause | FaultKind::PoolDry | FaultKind::ManagerCutOff);
             let is_between = touches(&one.fault, is_manager) && (is_alone || touches(&one.fault, is_builder));
             is_between && one.until.since(one.from) + RECALL >= AWAY
         })
@@ -441,33 +440,33 @@ impl World {
     /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
     pub(super) fn was_away(&self, readout: Place, begun: Instant) -> bool {
         let touching = self.happened.iter().filter(|disturbance| {
-            let places = disturbance.fault.places();
-            match disturbance.fault {
+            let places = &disturbance.fault.places;
+            match disturbance.fault.kind {
                 // It may be given events before readout units count its former life's connections as dead, a second after these
                 // were heard last. Campaigns wait no longer for units that cannot be reached than for others.
-                Fault::PowerCut(place @ Place::Builder(_)) => {
+                FaultKind::PowerCut if matches!(places[..], [Place::Builder(_)]) => {
                     let gives_up_before = self.scenario.time_outs.builder < SILENCE;
-                    gives_up_before || self.scenario.managers != Managers::Alone || self.lost_its_manager(place)
+                    gives_up_before || self.scenario.managers != Managers::Alone || self.lost_its_manager(places[0])
                 }
-                Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
-                Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_outside(),
-                Fault::Delay { .. }
-                | Fault::SlowLink { .. }
-                | Fault::Partition { .. }
-                | Fault::OneWay { .. }
-                | Fault::HalfOpen { .. } => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
+                FaultKind::Crash | FaultKind::PowerCut => *places == [readout],
+                FaultKind::Pause | FaultKind::Reconnect | FaultKind::PoolDry => !places[0].is_outside(),
+                FaultKind::Delay
+                | FaultKind::SlowLink
+                | FaultKind::Partition
+                | FaultKind::OneWay
+                | FaultKind::HalfOpen => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
                 // The event manager that leads the run and cannot be heard, or whose end is not reported to anyone.
-                Fault::ManagerCutOff(manager) | Fault::ManagerPowerCut(manager) => {
-                    self.reign.has_led(manager, disturbance.from, disturbance.until)
+                FaultKind::ManagerCutOff | FaultKind::ManagerPowerCut => {
+                    self.reign.has_led(places[0].index(), disturbance.from, disturbance.until)
                 }
-                Fault::ManagerReplaced { power: true, .. } => true,
+                FaultKind::ManagerReplaced => disturbance.fault.is(POWER),
                 _ => false,
             }
         });
         touching.into_iter().any(|disturbance| {
-            let is_fatal = matches!(disturbance.fault, Fault::Crash(_) | Fault::PowerCut(_));
+            let is_fatal = matches!(disturbance.fault.kind, FaultKind::Crash | FaultKind::PowerCut);
             // Whose connection is lost calls again a moment later.
-            let loses_connections = !matches!(disturbance.fault, Fault::Pause(_) | Fault::PoolDry(_));
+            let loses_connections = !matches!(disturbance.fault.kind, FaultKind::Pause | FaultKind::PoolDry);
             let lasts =
                 disturbance.until.since(disturbance.from) + if loses_connections { RECALL } else { Duration::ZERO };
             let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
@@ -478,7 +477,7 @@ impl World {
     /// Whether something came between a unit and the event manager: that one may have forgotten the connection before the unit died.
     fn lost_its_manager(&self, unit: Place) -> bool {
         let is_manager = |place: &Place| matches!(place, Place::Manager(_));
-        let mut faults = self.happened.iter().map(|disturbance| disturbance.fault.places());
+        let mut faults = self.happened.iter().map(|disturbance| &disturbance.fault.places);
         faults.any(|places| places.contains(&unit) && places.iter().any(is_manager))
     }
 
@@ -489,7 +488,7 @@ impl World {
         let refused = recorder.refusals.iter().filter(|one| one.caller == readout || one.address == name);
         let refused = refused.map(|one| (one.at, one.at.after(RECALL), true));
         let touches = |fault: &Fault| {
-            let places = fault.places();
+            let places = &fault.places;
             places.contains(&readout) && !places.iter().any(|place| place.is_outside())
         };
         let cut = self.happened.iter().filter(|one| touches(&one.fault));
@@ -568,11 +567,11 @@ impl World {
         let Some(recovery) = self.reign.recovery_in(epoch) else { return false };
         let heard = recovery.until.unwrap_or(Instant::FAR_FUTURE);
         self.happened.iter().any(|disturbance| {
-            let places = disturbance.fault.places();
+            let places = &disturbance.fault.places;
             let is_manager = |place: &Place| matches!(place, Place::Manager(_));
             let is_readout = |place: &Place| matches!(place, Place::Readout(_));
             let between = places.iter().any(is_manager) && places.iter().any(is_readout);
-            let is_deaf = between || matches!(disturbance.fault, Fault::ManagerCutOff(_));
+            let is_deaf = between || disturbance.fault.kind == FaultKind::ManagerCutOff;
             is_deaf && disturbance.from <= heard && timeline.begun[event as usize] <= disturbance.until
         })
     }

@@ -9,9 +9,8 @@
 //!                                       v
 //!                              Failure: seed, words, the command that replays it, as few faults as possible
 //! ```
-//! Each seed is two systems: this one, and one in which sources push (`push`). Front ends under run control (`controlled`) and filter
-//! units (`filtering`) have campaigns of their own as well. Event managers come and go: `reign` knows which one leads, checks whom
-//! nodes obey, and has the service that gives leases.
+//! Each seed is two systems: this one, and one in which sources push (`push`). Event managers come and go: `reign` knows which one leads,
+//! checks whom nodes obey, and has the service that gives leases. Builder units may have filter units (`filters`).
 //! A machine joins in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 
@@ -19,11 +18,10 @@ mod audience;
 mod cards;
 mod cluster;
 mod content;
-pub mod controlled;
 mod draw;
 mod endpoints;
 mod fault;
-pub mod filtering;
+mod filters;
 mod inject;
 mod judge;
 mod machines;
@@ -39,12 +37,13 @@ mod scenario;
 mod schedule;
 mod world;
 
-pub use cards::{CardSetting, Damage, SubscriberSetting, Trouble};
+pub use cards::{CardSetting, SubscriberSetting};
 pub use content::{Contents, Format, Sizes, mixed};
-pub use fault::{Fault, FaultKind, Place, Scheduled};
+pub use fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
+pub use filters::Filters;
 pub use masking::Masking;
 pub use node::NodeClock;
-pub use outcome::{Broken, Checker, Outcome, run, run_controlled, run_filtering, run_push};
+pub use outcome::{Broken, Checker, Outcome, run, run_push};
 pub use runner::{
     Campaign, Coverage, FailedSeed, Failure, Missed, Orders, Situation, Summary, System, SystemKind, unreachable,
 };

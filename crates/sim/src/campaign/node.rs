@@ -9,15 +9,10 @@ use super::recorder::{Happening, Shared};
 use super::scenario::Scenario;
 use ropewalk_engine::Drive;
 use ropewalk_io::clock::{Clock, SimulatedClock};
-use ropewalk_io::disk::{
-    Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage,
-};
-use ropewalk_memory::Slice;
+use ropewalk_io::disk::{SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount, Utc};
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +20,9 @@ use std::time::Duration;
 /// A machine as the simulator knows it: how it is turned ([`Drive`]) and what must hold of it at every step.
 pub(super) trait Machine: Drive {
     /// The accounts of its pools.
-    fn pools(&mut self) -> Vec<PoolAccount>;
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        Vec::new()
+    }
 
     /// The event manager whose order it carried out last: its epoch and its life.
     fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
@@ -33,7 +30,9 @@ pub(super) trait Machine: Drive {
     }
 
     /// What must hold after every turn.
-    fn check(&self, scenario: &Scenario) -> Result<(), Broken>;
+    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
+        Ok(())
+    }
 }
 
 /// How long a member waits at least for its next turn.
@@ -253,11 +252,6 @@ impl NodeClock {
         self.world.now()
     }
 
-    /// The world's clock.
-    pub const fn world_clock(&self) -> &SimulatedClock {
-        &self.world
-    }
-
     /// What the node's monotonic clock shows.
     pub fn now(&self) -> Instant {
         self.local(self.world.now())
@@ -304,84 +298,11 @@ impl NodeClock {
     }
 }
 
-/// A simulated disk that lives in the world's time, whatever the node believes.
-pub(super) struct NodeDisk {
-    inner: SimulatedDisk,
-    clock: NodeClock,
-}
-
-impl NodeDisk {
-    /// A disk that writes `storage`.
-    pub(super) fn new(storage: &SimulatedStorage, clock: &NodeClock) -> Self {
-        let inner = storage.disk(SimulatedDiskConfig::default(), clock.world_clock().clone());
-        Self { inner, clock: clock.clone() }
-    }
-}
-
-impl Disk for NodeDisk {
-    fn enter_directory(&mut self, path: &Path) -> Vec<String> {
-        self.inner.enter_directory(path)
-    }
-
-    fn read(&mut self, path: &Path) -> Result<Vec<u8>, DiskCause> {
-        self.inner.read(path)
-    }
-
-    fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
-        self.inner.create(path, how)
-    }
-
-    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull> {
-        self.inner.append(file, cookie, data)
-    }
-
-    fn sync(&mut self, file: FileToken, cookie: u64) {
-        self.inner.sync(file, cookie);
-    }
-
-    fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
-        self.inner.publish(file, final_path, cookie);
-    }
-
-    fn remove(&mut self, path: &Path, cookie: u64) {
-        self.inner.remove(path, cookie);
-    }
-
-    fn look_for(&mut self, path: &Path, cookie: u64) {
-        self.inner.look_for(path, cookie);
-    }
-
-    fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {
-        self.inner.free_bytes(path)
-    }
-
-    fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
-        self.inner.poll(completions)
-    }
-
-    fn queued_bytes(&self) -> usize {
-        self.inner.queued_bytes()
-    }
-
-    fn copied_bytes(&self) -> u64 {
-        self.inner.copied_bytes()
-    }
-
-    fn restored_files(&self) -> u64 {
-        self.inner.restored_files()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.inner.prepare_wait()
-    }
-
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.inner.next_deadline().map(|world| self.clock.local_from(world))
-    }
+/// A disk of a node that writes `storage`. It lives in the world's time, whatever the node believes.
+pub(super) fn disk_of(storage: &SimulatedStorage, clock: &NodeClock) -> SimulatedDisk {
+    let own = clock.clone();
+    let disk = storage.disk(SimulatedDiskConfig::default(), clock.world.clone());
+    disk.with_local_time(move |world| own.local_from(world))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! One seed: a run and its verdict, and what a checker says when something does not hold.
 
 use super::cluster::Cluster;
+use super::push;
 use super::runner::Coverage;
 use super::scenario::Scenario;
 use super::world::World;
-use super::{controlled, filtering, push};
 use ropewalk_io::clock::Clock;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,16 +42,6 @@ fn outcome_of(cluster: &mut impl Cluster) -> Outcome {
         digest: cluster.digest(),
         nanoseconds: cluster.clock().now().as_nanoseconds(),
     }
-}
-
-/// What a checker says of a system of front ends under run control; nothing where everything holds.
-pub fn run_controlled(scenario: controlled::Scenario) -> Option<Broken> {
-    caught(|| controlled::World::new(scenario).run())
-}
-
-/// What a checker says of filter units, and of the events that they decide on; nothing where everything holds.
-pub fn run_filtering(scenario: filtering::Scenario) -> Option<Broken> {
-    caught(|| filtering::World::new(scenario).run())
 }
 
 /// What a checker found, or the panic. After a panic only the world's record may be looked at.

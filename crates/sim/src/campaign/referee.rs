@@ -4,7 +4,7 @@
 //! silent too long.
 
 use super::content::{damage, origin_of};
-use super::fault::{Fault, Place};
+use super::fault::Place;
 use super::machines::{How, Made};
 use super::outcome::{Broken, Checker};
 use super::recorder::{Delivery, Inlet};
@@ -236,10 +236,8 @@ impl World {
     /// The event of the count before with the same number, where nothing tells a readout unit which of them is meant: its only source
     /// sent its first fragment of all after the trigger source had begun the new count. The builder unit flags the crossings.
     fn count_before(&self, source: usize, event: u64) -> Option<u64> {
-        let resync = self.scenario.faults.iter().find_map(|scheduled| match scheduled.fault {
-            Fault::Resync { source, event } => Some((usize::from(source), event)),
-            _ => None,
-        });
+        let resync = self.scenario.resynchronisation();
+        let resync = resync.map(|fault| (usize::from(fault.place().index()), fault.count()));
         let (trigger, first) = resync.filter(|&(trigger, first)| trigger != source && event >= first)?;
         let at = |source, event| self.record(source).and_then(|record| record.made(event)).map(|made| made.at);
         let begins_late = at(source, 1)? > at(trigger, first)?;

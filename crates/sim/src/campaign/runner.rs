@@ -417,7 +417,7 @@ impl<'a> FailedSeed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::fault::{Fault, Scheduled};
+    use crate::campaign::fault::{Fault, Place, Scheduled};
     use std::time::Duration;
 
     #[test]
@@ -450,15 +450,19 @@ mod tests {
 
     use crate::campaign::outcome::Checker;
 
+    fn jump(source: u16) -> Fault {
+        Fault::at(FaultKind::Jump, Place::Source(source))
+    }
+
     fn system(faults: u16) -> System {
-        let fault = |source| Scheduled { at: Duration::ZERO, lasts: Duration::ZERO, fault: Fault::Jump(source) };
+        let fault = |source| Scheduled { at: Duration::ZERO, lasts: Duration::ZERO, fault: jump(source) };
         let scenario = Scenario { faults: (0..faults).map(fault).collect(), ..Scenario::quiet(0) };
         System::Pull(Box::new(scenario))
     }
 
     fn jumps(system: &System, source: u16) -> bool {
         let System::Pull(scenario) = system else { return false };
-        scenario.faults.iter().any(|scheduled| scheduled.fault == Fault::Jump(source))
+        scenario.faults.iter().any(|scheduled| scheduled.fault == jump(source))
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
-use super::fault::{Fault, Place, Scheduled};
-use super::filtering;
+use super::fault::{Fault, FaultKind, Place, Scheduled};
+use super::filters::Filters;
 use super::masking::Masking;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -153,7 +153,7 @@ pub struct Scenario {
     /// What somebody says of sources that are to take part no longer, or again, in the order of time.
     pub masks: Vec<Masking>,
     /// Filter units, where events are decided.
-    pub filters: Option<Box<filtering::Scenario>>,
+    pub filters: Option<Filters>,
 }
 
 impl Scenario {
@@ -209,7 +209,8 @@ impl Scenario {
 
     /// The scenario of this seed, in which each builder unit has its events decided by filter units of its own.
     pub fn draw_filtered(seed: u64) -> Self {
-        Self { filters: Some(Box::new(filtering::Scenario::behind(seed))), ..Self::draw(seed) }
+        let scenario = Self::draw(seed);
+        Self { filters: Some(Filters::draw(seed, scenario.events)), ..scenario }
     }
 
     /// The scenario of this seed.
@@ -296,7 +297,7 @@ impl Scenario {
         };
         self.trigger = Some(source);
         self.faults.retain(|scheduled| !Self::hides_the_count(&scheduled.fault));
-        let fault = Fault::Resync { source, event };
+        let fault = Fault::at(FaultKind::Resync, Place::Source(source)).with_number(event.cast_signed());
         self.faults.push(Scheduled { at: self.pace * event as u32, lasts: Duration::ZERO, fault });
         self.faults.sort_by_key(|scheduled| scheduled.at);
     }
@@ -316,18 +317,16 @@ impl Scenario {
     /// fragment with which it begins, or loses it with its connection, or its readout unit begins behind that. No counter
     /// could tell.
     fn hides_the_count(fault: &Fault) -> bool {
-        let places = fault.places();
-        let is_of_source = places.iter().any(|place| place.is_outside());
-        match fault {
-            Fault::Crash(place) | Fault::PowerCut(place) | Fault::Reconnect(place) => {
-                matches!(place, Place::Readout(_))
+        match fault.kind {
+            FaultKind::Crash | FaultKind::PowerCut | FaultKind::Reconnect => {
+                matches!(fault.place(), Place::Readout(_))
             }
-            Fault::ResetCounter { .. }
-            | Fault::Skip { .. }
-            | Fault::HugeLength(_)
-            | Fault::Jump(_)
-            | Fault::Disconnect(_) => true,
-            _ => is_of_source && places.len() == 2,
+            FaultKind::ResetCounter
+            | FaultKind::Skip
+            | FaultKind::HugeLength
+            | FaultKind::Jump
+            | FaultKind::Disconnect => true,
+            _ => fault.places.len() == 2 && fault.places.iter().any(|place| place.is_outside()),
         }
     }
 
@@ -425,12 +424,14 @@ impl Scenario {
         SourceId(100 + index as u32)
     }
 
+    /// Where the run is resynchronised, by whom and with which event.
+    pub(super) fn resynchronisation(&self) -> Option<&Fault> {
+        self.faults.iter().map(|scheduled| &scheduled.fault).find(|fault| fault.kind == FaultKind::Resync)
+    }
+
     /// The first event of the second count, where the run is resynchronised.
     pub fn resync(&self) -> Option<u64> {
-        self.faults.iter().find_map(|scheduled| match scheduled.fault {
-            Fault::Resync { event, .. } => Some(event),
-            _ => None,
-        })
+        self.resynchronisation().map(Fault::count)
     }
 
     /// The key of an event.

@@ -2,16 +2,26 @@
 
 use super::content::Format;
 use super::draw::Draw;
-use super::fault::{Fault, FaultKind, Place, Scheduled};
+use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 use super::scenario::{Managers, Scenario};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The most faults of one run.
 const MOST: u64 = 6;
-/// Faults last from so long ...
-pub(super) const SHORTEST: Duration = Duration::from_millis(1);
-/// ... to so long.
-pub(super) const LONGEST: Duration = Duration::from_secs(4);
+/// How long faults last.
+pub(super) const LASTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(4);
+
+/// A fault that begins then, and for how long it goes on where it does.
+pub(super) fn scheduled<P>(
+    draw: &mut Draw,
+    at: Duration,
+    fault: Fault<P>,
+    lasts: RangeInclusive<Duration>,
+) -> Scheduled<P> {
+    let lasts = if fault.kind.is_lasting() { draw.time(*lasts.start(), *lasts.end()) } else { Duration::ZERO };
+    Scheduled { at, lasts, fault }
+}
 
 /// The faults of a scenario whose sources send for `span`.
 pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
@@ -21,12 +31,10 @@ pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
     let mut before = Duration::ZERO;
     let mut faults: Vec<Scheduled> = Vec::new();
     for _ in 0..count {
-        let at = moment(&mut draw, span, before);
-        before = at;
+        before = moment(&mut draw, span, before);
         let kind = draw.of(&FaultKind::ALL[..FaultKind::OF_ANY]);
-        let (fault, is_lasting) = fault(&mut draw, scenario, kind);
-        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
-        faults.push(Scheduled { at, lasts, fault });
+        let fault = fault(&mut draw, scenario, kind);
+        faults.push(scheduled(&mut draw, before, fault, LASTS));
     }
     faults.sort_by_key(|scheduled| scheduled.at);
     faults
@@ -79,85 +87,52 @@ fn link(draw: &mut Draw, scenario: &Scenario) -> (Place, Place) {
     if draw.one_in(2) { (one, other) } else { (other, one) }
 }
 
-fn fault(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> (Fault, bool) {
+fn fault(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> Fault {
+    let milliseconds = Duration::from_millis;
+    let builder = |draw: &mut Draw| Place::Builder(draw.below(scenario.builders.into()) as u16);
     match kind {
         FaultKind::Delay
         | FaultKind::SlowLink
         | FaultKind::Partition
         | FaultKind::OneWay
         | FaultKind::Reset
-        | FaultKind::HalfOpen => network(draw, scenario, kind),
-        FaultKind::Pause
-        | FaultKind::Crash
-        | FaultKind::PowerCut
-        | FaultKind::Reconnect
-        | FaultKind::ClockStep
-        | FaultKind::ClockDrift
-        | FaultKind::PoolDry => process(draw, scenario, kind),
-        FaultKind::DiskFull => (Fault::DiskFull(draw.below(scenario.builders.into()) as u16), true),
-        FaultKind::DiskSlow => {
-            let latency = draw.time(Duration::from_millis(5), Duration::from_millis(500));
-            (Fault::DiskSlow { builder: draw.below(scenario.builders.into()) as u16, latency }, true)
+        | FaultKind::HalfOpen => {
+            let (one, other) = link(draw, scenario);
+            let fault = Fault::between(kind, one, other);
+            match kind {
+                FaultKind::Delay => fault.with_time(draw.time(milliseconds(1), milliseconds(300))),
+                FaultKind::SlowLink => fault.with_number(1 << draw.between(12, 20)),
+                _ => fault,
+            }
         }
-        FaultKind::DiskErrors => (Fault::DiskErrors(draw.below(scenario.builders.into()) as u16), true),
-        FaultKind::Garbage => (Fault::Garbage(draw.below(scenario.readouts.into()) as u16), true),
-        _ => of_source(draw, scenario, kind),
-    }
-}
-
-fn network(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> (Fault, bool) {
-    let (one, other) = link(draw, scenario);
-    match kind {
-        FaultKind::Delay => {
-            let latency = draw.time(Duration::from_millis(1), Duration::from_millis(300));
-            (Fault::Delay { one, other, latency }, true)
-        }
-        FaultKind::SlowLink => (Fault::SlowLink { one, other, rate: 1 << draw.between(12, 20) }, true),
-        FaultKind::Partition => (Fault::Partition { one, other }, true),
-        FaultKind::OneWay => (Fault::OneWay { from: one, to: other }, true),
-        FaultKind::Reset => (Fault::Reset { one, other }, false),
-        _ => (Fault::HalfOpen { one, other }, false),
-    }
-}
-
-fn process(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> (Fault, bool) {
-    match kind {
         FaultKind::Pause => {
-            let source = Place::Source(source(draw, scenario));
-            let node = node(draw, scenario);
-            (Fault::Pause(if draw.one_in(4) { source } else { node }), true)
+            let (source, node) = (Place::Source(source(draw, scenario)), node(draw, scenario));
+            Fault::at(kind, if draw.one_in(4) { source } else { node })
         }
-        FaultKind::Crash => (Fault::Crash(mortal(draw, scenario)), true),
-        FaultKind::PowerCut => (Fault::PowerCut(mortal(draw, scenario)), true),
-        FaultKind::Reconnect => (Fault::Reconnect(node(draw, scenario)), true),
+        FaultKind::Crash | FaultKind::PowerCut => Fault::at(kind, mortal(draw, scenario)),
+        FaultKind::Reconnect | FaultKind::PoolDry => Fault::at(kind, node(draw, scenario)),
         FaultKind::ClockStep => {
             let far = draw.of(&[10, 1000, 3_600_000]);
-            let milliseconds = if draw.one_in(2) { far } else { -far };
-            (Fault::ClockStep { place: mortal(draw, scenario), milliseconds }, false)
+            let far = if draw.one_in(2) { far } else { -far };
+            Fault::at(kind, mortal(draw, scenario)).with_number(far)
         }
         FaultKind::ClockDrift => {
-            (Fault::ClockDrift { place: node(draw, scenario), ppm: draw.of(&[-50_000, -500, 500, 50_000]) }, true)
+            Fault::at(kind, node(draw, scenario)).with_number(draw.of(&[-50_000, -500, 500, 50_000]))
         }
-        _ => (Fault::PoolDry(node(draw, scenario)), true),
-    }
-}
-
-fn of_source(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> (Fault, bool) {
-    let source = source(draw, scenario);
-    let count = draw.between(1, 12);
-    match kind {
-        FaultKind::StopMidFragment => (Fault::StopMidFragment(source), true),
-        FaultKind::Disconnect => (Fault::Disconnect(source), true),
-        FaultKind::SendTwice => (Fault::SendTwice { source, count }, false),
-        FaultKind::Skip => (Fault::Skip { source, count }, false),
-        FaultKind::ResetCounter => (Fault::ResetCounter { source, count }, false),
-        FaultKind::Jump => (Fault::Jump(source), false),
-        // Generic fragments have no checksum of their own.
-        FaultKind::WrongCrc if scenario.sources[usize::from(source)] == Format::Ferol => {
-            (Fault::WrongCrc(source), false)
+        FaultKind::DiskFull | FaultKind::DiskErrors => Fault::at(kind, builder(draw)),
+        FaultKind::DiskSlow => {
+            let latency = draw.time(milliseconds(5), milliseconds(500));
+            Fault::at(kind, builder(draw)).with_time(latency)
         }
-        FaultKind::HugeLength => (Fault::HugeLength(source), false),
-        _ => (Fault::Slow(source), true),
+        FaultKind::Garbage => Fault::at(kind, Place::Readout(draw.below(scenario.readouts.into()) as u16)),
+        _ => {
+            let (source, count) = (source(draw, scenario), draw.between(1, 12).cast_signed());
+            // Generic fragments have no checksum of their own.
+            let has_crc = scenario.sources[usize::from(source)] == Format::Ferol;
+            let kind = if kind == FaultKind::WrongCrc && !has_crc { FaultKind::Slow } else { kind };
+            let counts = matches!(kind, FaultKind::SendTwice | FaultKind::Skip | FaultKind::ResetCounter);
+            Fault::at(kind, Place::Source(source)).with_number(if counts { count } else { 0 })
+        }
     }
 }
 
@@ -167,12 +142,12 @@ pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Dra
     let source = source(draw, scenario);
     let readout = Place::Readout(scenario.readout_of(source.into()));
     let at = if draw.one_in(4) { Duration::ZERO } else { span.mul_f64(draw.between(0, 1000) as f64 / 1000.0) };
-    let away = draw.time(SHORTEST, Duration::from_millis(50));
+    let away = draw.time(*LASTS.start(), Duration::from_millis(50));
     let dry_at = at + away.mul_f64(draw.between(0, 10) as f64 / 10.0);
     let dry = scenario.time_outs.source.mul_f64(draw.between(12, 25) as f64 / 10.0);
     [
-        Scheduled { at, lasts: away, fault: Fault::Disconnect(source) },
-        Scheduled { at: dry_at, lasts: away + dry, fault: Fault::PoolDry(readout) },
+        Scheduled { at, lasts: away, fault: Fault::at(FaultKind::Disconnect, Place::Source(source)) },
+        Scheduled { at: dry_at, lasts: away + dry, fault: Fault::at(FaultKind::PoolDry, readout) },
     ]
 }
 
@@ -190,7 +165,7 @@ pub(super) fn draw_of_managers(
     let mut before = begin;
     let count = draw.between(2, MOST_OF_MANAGERS);
     let faults = (0..count).map(|_| {
-        let at = match draw.below(10) {
+        before = match draw.below(10) {
             0 => Duration::from_micros(draw.between(0, 3000)),
             // While the one before is still being dealt with.
             1..4 => before + draw.time(Duration::from_micros(10), Duration::from_millis(1500)),
@@ -198,58 +173,60 @@ pub(super) fn draw_of_managers(
             6 | 7 => begin + span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
             _ => begin + span.mul_f64(draw.between(0, 1000) as f64 / 1000.0),
         };
-        before = at;
-        let (fault, is_lasting) = match scenario.managers {
-            Managers::Succession => (of_succession(draw), true),
+        let fault = match scenario.managers {
+            Managers::Succession => of_succession(draw),
             Managers::Alone | Managers::Standby(_) if draw.one_in(4) => of_manager_lines(draw, scenario),
-            Managers::Alone | Managers::Standby(_) => (of_contenders(draw), true),
+            Managers::Alone | Managers::Standby(_) => of_contenders(draw),
         };
-        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
-        Scheduled { at, lasts, fault }
+        scheduled(draw, before, fault, LASTS)
     });
     faults.collect()
 }
 
 fn of_succession(draw: &mut Draw) -> Fault {
-    if draw.one_in(2) {
-        Fault::ManagerReplaced { power: draw.one_in(3), elsewhere: draw.one_in(2) }
+    let mut manner = |times, manner| if draw.one_in(times) { manner } else { 0 };
+    if manner(2, 1) != 0 {
+        Fault::new(FaultKind::ManagerReplaced).with_number(manner(3, POWER) | manner(2, ELSEWHERE))
     } else {
-        Fault::ManagerOvertaken { reset: draw.one_in(2) }
+        Fault::new(FaultKind::ManagerOvertaken).with_number(manner(2, RESET))
     }
 }
 
 fn of_contenders(draw: &mut Draw) -> Fault {
-    let manager = draw.below(2) as u16;
-    match draw.below(6) {
-        0 => Fault::ManagerCrash(manager),
-        1 => Fault::ManagerPowerCut(manager),
-        2 => Fault::ManagerPause(manager),
-        3 => Fault::ManagerCutOff(manager),
-        4 => Fault::CoordinationCut(draw.of(&[None, Some(manager), Some(manager)])),
-        _ => {
-            let late = draw.time(Duration::from_millis(10), Duration::from_secs(2));
-            Fault::CoordinationLate { manager, late }
+    let place = Place::Manager(draw.below(2) as u16);
+    let kind = draw.of(&[
+        FaultKind::ManagerCrash,
+        FaultKind::ManagerPowerCut,
+        FaultKind::ManagerPause,
+        FaultKind::ManagerCutOff,
+        FaultKind::CoordinationCut,
+        FaultKind::CoordinationLate,
+    ]);
+    match kind {
+        FaultKind::CoordinationCut if draw.one_in(3) => Fault::new(kind),
+        FaultKind::CoordinationLate => {
+            Fault::at(kind, place).with_time(draw.time(Duration::from_millis(10), Duration::from_secs(2)))
         }
+        _ => Fault::at(kind, place),
     }
 }
 
 /// What happens to any node, here to an event manager, and to its lines.
-fn of_manager_lines(draw: &mut Draw, scenario: &Scenario) -> (Fault, bool) {
+fn of_manager_lines(draw: &mut Draw, scenario: &Scenario) -> Fault {
     let place = Place::Manager(draw.below(2) as u16);
-    let other = draw.of(&[Place::Readout(0), Place::Builder(0)]);
-    let other = match other {
-        Place::Readout(_) => Place::Readout(draw.below(scenario.readouts.into()) as u16),
+    let other = match draw.below(2) {
+        0 => Place::Readout(draw.below(scenario.readouts.into()) as u16),
         _ => Place::Builder(draw.below(scenario.builders.into()) as u16),
     };
     match draw.below(9) {
-        0 => (Fault::Partition { one: place, other }, true),
-        1 => (Fault::OneWay { from: place, to: other }, true),
-        2 => (Fault::OneWay { from: other, to: place }, true),
-        3 => (Fault::Reset { one: place, other }, false),
-        4 => (Fault::HalfOpen { one: place, other }, false),
-        5 => (Fault::Reconnect(place), true),
-        6 => (Fault::ClockStep { place, milliseconds: draw.of(&[-3_600_000, -1000, 1000, 3_600_000]) }, false),
-        7 => (Fault::ClockDrift { place, ppm: draw.of(&[-50_000, 50_000]) }, true),
-        _ => (Fault::PoolDry(place), true),
+        0 => Fault::between(FaultKind::Partition, place, other),
+        1 => Fault::between(FaultKind::OneWay, place, other),
+        2 => Fault::between(FaultKind::OneWay, other, place),
+        3 => Fault::between(FaultKind::Reset, place, other),
+        4 => Fault::between(FaultKind::HalfOpen, place, other),
+        5 => Fault::at(FaultKind::Reconnect, place),
+        6 => Fault::at(FaultKind::ClockStep, place).with_number(draw.of(&[-3_600_000, -1000, 1000, 3_600_000])),
+        7 => Fault::at(FaultKind::ClockDrift, place).with_number(draw.of(&[-50_000, 50_000])),
+        _ => Fault::at(FaultKind::PoolDry, place),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, Schedule, in_turns};
 use super::draw::Draw;
-use super::fault::{Fault, Place};
+use super::fault::Place;
 use super::inject::{Disturbance, Struck};
 use super::machines::{
     BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
@@ -48,7 +48,7 @@ pub struct World {
     pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
     pub(super) strangers: Vec<Node<Stranger>>,
-    pub(super) schedule: Schedule<Fault, Struck>,
+    pub(super) schedule: Schedule<Place, Struck>,
     /// What really went wrong, for the judge of losses.
     pub(super) happened: Vec<Disturbance>,
     pub(super) coverage: Coverage,
@@ -176,11 +176,11 @@ impl World {
     }
 
     /// Somebody begins to bother a readout unit.
-    pub(super) fn invite_stranger(&mut self, readout: u16) -> usize {
+    pub(super) fn invite_stranger(&mut self, readout: Place) -> usize {
         let place = Place::Source((self.front_ends.len() + self.strangers.len()) as u16);
         let mut node = Node::new(place, NodeClock::new(self.clock.clone(), 0), &self.recorder);
         let seed = self.scenario.seed + self.strangers.len() as u64;
-        node.start(Stranger::new(&self.site(), &node.around, readout, seed));
+        node.start(Stranger::new(&self.site(), &node.around, readout.index(), seed));
         self.strangers.push(node);
         self.strangers.len() - 1
     }

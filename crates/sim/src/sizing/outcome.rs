@@ -140,7 +140,7 @@ pub enum Unit {
 }
 
 /// What a network lost or made wait.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct NetworkCounts {
     /// Which network.
     pub name: String,
@@ -384,7 +384,7 @@ fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     buffers
 }
 
-fn buffer(name: &str, unit: Unit, size: u64, most: u64, full: Option<f64>) -> Buffer {
+pub(super) fn buffer(name: &str, unit: Unit, size: u64, most: u64, full: Option<f64>) -> Buffer {
     Buffer { name: name.to_owned(), unit, size: Some(size), most, full }
 }
 
@@ -503,52 +503,58 @@ pub struct Limit {
 }
 
 /// A resource that is busy for this part of the time is the limit: queues before it grow without bound soon after.
-pub(super) const BUSY: f64 = 0.9;
+const BUSY: f64 = 0.9;
 /// One that is busy for this part of the time does not keep up, even while buffers before it still hide that.
 const OVERLOADED: f64 = 0.99;
 /// A rate this close to what is offered is what is offered.
-pub(super) const ALL: f64 = 0.98;
+const ALL: f64 = 0.98;
 /// A unit that waits for this part of the time is held up.
 pub(super) const HELD_UP: f64 = 0.05;
 
-/// Judges by what was counted.
-pub(super) fn judge(outcome: &Outcome) -> Limit {
+/// Which resource is the busiest, and that it is the limit where it has hardly any time left.
+pub(super) fn busiest(outcome: &Outcome) -> (Option<&Resource>, Option<Limit>) {
     let busiest = outcome.resources.iter().max_by(|one, other| one.utilisation_max.total_cmp(&other.utilisation_max));
-    let reached_all = outcome.rate.offered_per_s.is_some_and(|offered| outcome.rate.events_per_s >= ALL * offered);
-    let overloaded = busiest.is_some_and(|busiest| busiest.utilisation_max >= OVERLOADED);
-    if reached_all && outcome.dead_time < 1.0 - ALL && !overloaded {
-        let next = busiest.map_or(String::new(), |next| {
-            format!(
-                "; the next limit is the {} ({} busy)",
-                member(&next.name, next.busiest, next.count),
-                percent(next.utilisation_max)
-            )
-        });
-        return Limit {
-            by: "the trigger".to_owned(),
-            because: format!("everything that was triggered is built{next}"),
-        };
-    }
-    if let Some(busiest) = busiest.filter(|busiest| busiest.utilisation_max >= BUSY) {
+    let limit = busiest.filter(|busiest| busiest.utilisation_max >= BUSY).map(|busiest| {
         let because = format!(
             "busy {} of the time ({} on average over {})",
             percent(busiest.utilisation_max),
             percent(busiest.utilisation),
             busiest.count
         );
-        return Limit { by: member(&busiest.name, busiest.busiest, busiest.count), because };
+        Limit { by: member(&busiest.name, busiest.busiest, busiest.count), because }
+    });
+    (busiest, limit)
+}
+
+/// Whether everything that was offered is built.
+pub(super) fn has_reached_all(outcome: &Outcome) -> bool {
+    outcome.rate.offered_per_s.is_some_and(|offered| outcome.rate.events_per_s >= ALL * offered)
+}
+
+/// A resource, and how busy it is.
+pub(super) fn described(one: &Resource) -> String {
+    format!("{} ({} busy)", member(&one.name, one.busiest, one.count), percent(one.utilisation_max))
+}
+
+/// Judges by what was counted.
+pub(super) fn judge(outcome: &Outcome) -> Limit {
+    let (busiest, busy) = busiest(outcome);
+    let overloaded = busiest.is_some_and(|busiest| busiest.utilisation_max >= OVERLOADED);
+    if has_reached_all(outcome) && outcome.dead_time < 1.0 - ALL && !overloaded {
+        let next = busiest.map_or(String::new(), |next| format!("; the next limit is the {}", described(next)));
+        let because = format!("everything that was triggered is built{next}");
+        return Limit { by: "the trigger".to_owned(), because };
     }
-    waiting(outcome)
-        .or_else(|| {
-            busiest.map(|busiest| {
-                let because = format!(
-                    "no resource is busy all the time: round trips; the busiest is busy {}",
-                    percent(busiest.utilisation_max)
-                );
-                Limit { by: busiest.name.clone(), because }
-            })
+    let round_trips = || {
+        busiest.map(|busiest| {
+            let because = format!(
+                "no resource is busy all the time: round trips; the busiest is busy {}",
+                percent(busiest.utilisation_max)
+            );
+            Limit { by: busiest.name.clone(), because }
         })
-        .unwrap_or_default()
+    };
+    busy.or_else(|| waiting(outcome)).or_else(round_trips).unwrap_or_default()
 }
 
 /// Nothing is busy: what makes units wait? Losses first, since everything behind them fills up as well; then from the
@@ -581,7 +587,7 @@ fn waiting(outcome: &Outcome) -> Option<Limit> {
         .or_else(|| full("table of a readout unit"))
 }
 
-pub(super) fn member(name: &str, index: usize, count: usize) -> String {
+fn member(name: &str, index: usize, count: usize) -> String {
     if count > 1 { format!("{name} (number {index} of {count})") } else { name.to_owned() }
 }
 

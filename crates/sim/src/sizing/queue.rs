@@ -153,6 +153,40 @@ impl<S: Copy + Ord> Queue<S> {
     }
 }
 
+/// What is on its way, by place; places are used again.
+#[derive(Debug)]
+pub(super) struct Mail<T> {
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Mail<T> {
+    pub(super) const fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    /// Keeps something until it is taken.
+    pub(super) fn keep(&mut self, what: T) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        self.places[place as usize] = Some(what);
+        place
+    }
+
+    /// What arrives.
+    pub(super) fn read(&self, place: u32) -> &T {
+        self.places[place as usize].as_ref().expect("what arrives was kept")
+    }
+
+    /// What has arrived: its place is free.
+    pub(super) fn take(&mut self, place: u32) -> T {
+        self.free.push(place);
+        self.places[place as usize].take().expect("what arrives was kept")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -444,7 +444,7 @@ pub struct DiskSection {
     pub per_event: Option<Time>,
 }
 
-const fn one_u64() -> u64 {
+pub(super) const fn one_u64() -> u64 {
     1
 }
 
@@ -452,15 +452,15 @@ const fn one_f64() -> f64 {
     1.0
 }
 
-const fn duration() -> Time {
+pub(super) const fn duration() -> Time {
     Time(Duration::from_secs(1))
 }
 
-const fn warm_up() -> Time {
+pub(super) const fn warm_up() -> Time {
     Time(Duration::from_millis(100))
 }
 
-const fn drain() -> Time {
+pub(super) const fn drain() -> Time {
     Time(Duration::from_secs(2))
 }
 
@@ -536,14 +536,12 @@ impl System {
 /// The most of anything that is counted in a file: beyond, memory and patience end.
 const MOST_SOURCES: u32 = 1 << 16;
 
-fn fault(key: &str, message: impl Into<String>) -> Result<(), Fault> {
+pub(super) fn fault(key: &str, message: impl Into<String>) -> Result<(), Fault> {
     Err(Fault::new(key, message))
 }
 
 fn check(system: &System) -> Result<(), Fault> {
-    if system.version != 1 {
-        return fault("version", format!("this program reads version 1, not {}", system.version));
-    }
+    check_head(system.version, system.duration, system.warm_up, system.drain)?;
     counts(system)?;
     times(system)?;
     memory(system)?;
@@ -556,6 +554,20 @@ fn check(system: &System) -> Result<(), Fault> {
     ];
     hosts.into_iter().try_for_each(|(key, section)| host(key, section))?;
     behind_builders(system)
+}
+
+/// Checks what all sizing files begin with.
+pub(super) fn check_head(version: u32, duration: Time, warm_up: Time, drain: Time) -> Result<(), Fault> {
+    if version != 1 {
+        return fault("version", format!("this program reads version 1, not {version}"));
+    }
+    if duration.0 <= warm_up.0 {
+        return fault("duration", format!("longer than warm_up ({warm_up}), which is not counted"));
+    }
+    if duration.0 + drain.0 > Duration::from_secs(3600) {
+        return fault("duration", "at most an hour, drain included");
+    }
+    Ok(())
 }
 
 fn counts(system: &System) -> Result<(), Fault> {
@@ -587,12 +599,6 @@ fn counts(system: &System) -> Result<(), Fault> {
 }
 
 fn times(system: &System) -> Result<(), Fault> {
-    if system.duration.0 <= system.warm_up.0 {
-        return fault("duration", format!("longer than warm_up ({}), which is not counted", system.warm_up));
-    }
-    if system.duration.0 + system.drain.0 > Duration::from_secs(3600) {
-        return fault("duration", "at most an hour, drain included");
-    }
     let gather = system.trigger.gather.0;
     if gather < Duration::from_micros(1) || gather > Duration::from_millis(10) {
         return fault("trigger.gather", "between 1us and 10ms");

@@ -6,6 +6,7 @@
 
 use super::front_end::FrontEnds;
 use super::network::Pace;
+use super::push::PushHostSection;
 use super::queue::Step;
 use super::system::{FilterSection, FormatChoice, HostSection, Placement, System};
 use super::world::{PATIENCE, World};
@@ -141,14 +142,14 @@ impl World<'_> {
         let mut inbox = std::mem::take(&mut self.readouts[index as usize].inbox);
         for place in inbox.drain(..) {
             let (from, message) = self.mail.read(place);
-            self.readouts[index as usize].machine.message(now, from, message);
+            self.readouts[index as usize].machine.message(now, *from, message);
             work.messages += 1;
             if let Message::Release(release) = message {
                 let ranges = release.entries.iter().map(|entry| (entry.first.number(), u64::from(entry.count)));
                 let unit = &mut self.readouts[index as usize];
                 ranges.for_each(|(first, count)| let_go(unit, &self.front_ends, first, count));
             }
-            self.mail.discard(place);
+            drop(self.mail.take(place));
         }
         self.readouts[index as usize].inbox = inbox;
         self.read_sources(index, now, work);
@@ -158,7 +159,7 @@ impl World<'_> {
             work.messages += 1;
             match action {
                 ReadoutAction::ToManager(message) => {
-                    let place = self.mail.keep(NodeId::readout(index as u16), message);
+                    let place = self.mail.keep((NodeId::readout(index as u16), message));
                     self.outbox.push((0, place));
                 }
                 ReadoutAction::Answer { builder, entry } => {
@@ -372,7 +373,7 @@ impl World<'_> {
         for place in unit.inbox.drain(..) {
             let (_, message) = self.mail.read(place);
             unit.machine.message(now, message);
-            self.mail.discard(place);
+            drop(self.mail.take(place));
             work.messages += 1;
         }
         let mut reached = std::mem::take(&mut unit.reached);
@@ -419,9 +420,9 @@ impl World<'_> {
         loop {
             while let Some(action) = unit.machine.poll(now) {
                 match action {
-                    BuilderAction::ToManager(message) => self.outbox.push((0, self.mail.keep(from, message))),
+                    BuilderAction::ToManager(message) => self.outbox.push((0, self.mail.keep((from, message)))),
                     BuilderAction::ToReadout { readout, message } => {
-                        self.outbox.push((1 + u32::from(readout), self.mail.keep(from, message)));
+                        self.outbox.push((1 + u32::from(readout), self.mail.keep((from, message))));
                     }
                     BuilderAction::StopRun { .. } | BuilderAction::EndLumisection(_) => continue,
                 }
@@ -568,8 +569,8 @@ impl World<'_> {
         let mut inbox = std::mem::take(&mut self.manager.inbox);
         for place in inbox.drain(..) {
             let (from, message) = self.mail.read(place);
-            self.manager.machine.message(now, from, message);
-            self.mail.discard(place);
+            self.manager.machine.message(now, *from, message);
+            drop(self.mail.take(place));
             work.messages += 1;
         }
         self.manager.inbox = inbox;
@@ -590,7 +591,7 @@ impl World<'_> {
                 }
                 _ => {}
             }
-            let place = self.mail.keep(NodeId::MANAGER, message);
+            let place = self.mail.keep((NodeId::MANAGER, message));
             self.outbox.push((unit, place));
         }
     }
@@ -611,8 +612,10 @@ impl World<'_> {
 pub(super) struct Work {
     /// Messages and super-fragments, received or sent.
     pub(super) messages: u64,
-    /// Fragments received.
+    /// Fragments or packets received.
     pub(super) fragments: u64,
+    /// Frames sent, where they are counted.
+    pub(super) frames: u64,
     /// Bytes received.
     pub(super) received: u64,
     /// Bytes sent.
@@ -625,6 +628,7 @@ pub(super) struct Costs {
     turn: u64,
     message: f64,
     fragment: f64,
+    frame: f64,
     byte_received: f64,
     byte_sent: f64,
 }
@@ -637,8 +641,21 @@ impl Costs {
             turn: section.turn.0.as_nanos() as u64,
             message: section.per_message.0.as_nanos() as f64 / cores,
             fragment: section.per_fragment.0.as_nanos() as f64 / cores,
+            frame: 0.0,
             byte_received: 1e9 / section.receive.bytes_per_second / cores,
             byte_sent: 1e9 / section.send.bytes_per_second / cores,
+        }
+    }
+
+    /// Those of the core of an input queue in a system in which sources push.
+    pub(super) fn of_queue(section: &PushHostSection) -> Self {
+        Self {
+            turn: section.turn.0.as_nanos() as u64,
+            message: section.per_message.0.as_nanos() as f64,
+            fragment: section.per_packet.0.as_nanos() as f64,
+            frame: section.per_push.0.as_nanos() as f64,
+            byte_received: 1e9 / section.receive.bytes_per_second,
+            byte_sent: 1e9 / section.send.bytes_per_second,
         }
     }
 
@@ -647,6 +664,7 @@ impl Costs {
     pub(super) fn of(&self, work: Work) -> (u64, u64) {
         let time = self.message * work.messages as f64
             + self.fragment * work.fragments as f64
+            + self.frame * work.frames as f64
             + self.byte_received * work.received as f64
             + self.byte_sent * work.sent as f64;
         (self.turn, time.round() as u64)

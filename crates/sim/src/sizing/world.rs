@@ -3,7 +3,7 @@
 use super::front_end::FrontEnds;
 use super::network::{Framing, Full, Nature, Network};
 use super::outcome::{Histogram, Outcome};
-use super::queue::{Queue, Side, Step};
+use super::queue::{Mail, Queue, Side, Step};
 use super::system::{FullChoice, NetworkSection, Placement, System};
 use super::units::{BuilderUnit, Costs, Host, ManagerUnit, ReadoutUnit, Stopwatch, Work};
 use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
@@ -13,36 +13,6 @@ use std::time::Duration;
 
 /// Longer than any simulated run: nobody is given up here.
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-
-/// Control messages on their way; places are used again.
-#[derive(Debug, Default)]
-pub(super) struct Mail {
-    places: Vec<(NodeId, Message)>,
-    free: Vec<u32>,
-}
-
-impl Mail {
-    /// Keeps a message until it is [taken](Mail::discard).
-    pub(super) fn keep(&mut self, from: NodeId, message: Message) -> u32 {
-        if let Some(place) = self.free.pop() {
-            self.places[place as usize] = (from, message);
-            return place;
-        }
-        self.places.push((from, message));
-        self.places.len() as u32 - 1
-    }
-
-    /// A message and who sent it.
-    pub(super) fn read(&self, place: u32) -> (NodeId, &Message) {
-        let (from, message) = &self.places[place as usize];
-        (*from, message)
-    }
-
-    /// The message was read.
-    pub(super) fn discard(&mut self, place: u32) {
-        self.free.push(place);
-    }
-}
 
 /// The whole system. Unit 0 is the event manager; readout units follow, then builder units.
 pub(super) struct World<'a> {
@@ -58,7 +28,7 @@ pub(super) struct World<'a> {
     pub(super) hosts: Vec<Host>,
     /// Whether a unit has something to do, by unit.
     due: Vec<bool>,
-    pub(super) mail: Mail,
+    pub(super) mail: Mail<(NodeId, Message)>,
     /// What the current turn sends: to which unit, which message.
     pub(super) outbox: Vec<(u32, u32)>,
     /// Super-fragments on their way, by flow: where each ends in the flow's stream.
@@ -141,7 +111,7 @@ impl<'a> World<'a> {
             front_ends,
             front,
             event,
-            mail: Mail::default(),
+            mail: Mail::new(),
             outbox: Vec::new(),
             built: Histogram::new(),
             released: Histogram::new(),

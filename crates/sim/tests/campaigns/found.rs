@@ -5,11 +5,10 @@ use ropewalk_flow::manager::LeaseConfig;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_sim::campaign::{
-    CardSetting, Damage, End, Fault, Managers, Place, Rooms, Scenario, Scheduled, SubscriberSetting, TimeOuts, Trouble,
-    push, run, run_push,
+    CardSetting, End, Fault, FaultKind, Managers, Place, RESET, Rooms, Scenario, Scheduled, SubscriberSetting,
+    TimeOuts, push, run, run_push,
 };
 use ropewalk_terms::AcknowledgementLevel;
-use ropewalk_wire::felix::Status;
 use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::time::Duration;
 
@@ -33,20 +32,20 @@ fn expect_all_is_well(scenario: Scenario) {
 
 #[test]
 fn a_readout_unit_that_starts_again_numbers_events_as_the_others() {
-    let crash = Fault::Crash(Place::Readout(1));
+    let crash = Fault::at(FaultKind::Crash, Place::Readout(1));
     expect_all_is_well(Scenario { faults: vec![fault(60, 5, crash)], ..steady() });
 }
 
 #[test]
 fn what_a_readout_unit_held_that_lost_its_power_is_lost_with_it_and_not_in_flight_for_ever() {
-    let cut = Fault::PowerCut(Place::Readout(0));
+    let cut = Fault::at(FaultKind::PowerCut, Place::Readout(0));
     expect_all_is_well(Scenario { faults: vec![fault(60, 5, cut)], ..steady() });
 }
 
 /// Its only source has nothing to show any more: others show that the events exist.
 #[test]
 fn a_readout_unit_without_its_source_does_not_hold_up_the_others() {
-    let gone = Fault::Disconnect(1);
+    let gone = Fault::at(FaultKind::Disconnect, Place::Source(1));
     let alone = Scenario { sources: steady().sources[..2].to_vec(), ..steady() };
     let late = Scenario { faults: vec![fault(40, 30_000, gone)], ..alone };
     let outcome = run(late);
@@ -59,7 +58,7 @@ fn a_readout_unit_without_its_source_does_not_hold_up_the_others() {
 fn a_second_connection_waits_until_the_first_is_worked_off() {
     let rooms = Rooms { window: 16, capacity: 32, slots: 2, credit_bytes: 16 << 10, ..steady().rooms };
     let disk = DiskFaults { least_latency: milliseconds(20), most_latency: milliseconds(20), ..DiskFaults::default() };
-    let faults = vec![fault(8, 2, Fault::Disconnect(2))];
+    let faults = vec![fault(8, 2, Fault::at(FaultKind::Disconnect, Place::Source(2)))];
     let pace = Duration::from_micros(150);
     expect_all_is_well(Scenario { pace, rooms, disk, faults, events: 54, ..steady() });
 }
@@ -68,8 +67,10 @@ fn a_second_connection_waits_until_the_first_is_worked_off() {
 #[test]
 fn a_source_that_comes_while_every_block_is_out_is_not_absent() {
     let time_outs = TimeOuts { source: milliseconds(100), ..steady().time_outs };
-    let dry = |at, lasts| fault(at, lasts, Fault::PoolDry(Place::Readout(0)));
-    for faults in [vec![dry(0, 400)], vec![fault(40, 30, Fault::Disconnect(1)), dry(50, 400)]] {
+    let dry = |at, lasts| fault(at, lasts, Fault::at(FaultKind::PoolDry, Place::Readout(0)));
+    for faults in
+        [vec![dry(0, 400)], vec![fault(40, 30, Fault::at(FaultKind::Disconnect, Place::Source(1))), dry(50, 400)]]
+    {
         expect_all_is_well(Scenario { time_outs, faults, ..steady() });
     }
 }
@@ -135,7 +136,7 @@ fn seeds_with_a_resynchronisation_that_failed_once_are_well() {
 
 #[test]
 fn a_stop_before_the_run_has_begun_is_told_to_everybody_who_is_there() {
-    let pause = Fault::Pause(Place::Builder(0));
+    let pause = Fault::at(FaultKind::Pause, Place::Builder(0));
     let faults = vec![fault(0, 50, pause)];
     expect_all_is_well(Scenario { faults: faults.clone(), end: End::Stop(milliseconds(20)), ..steady() });
     expect_all_is_well(Scenario { faults, end: End::Force(milliseconds(20)), ..steady() });
@@ -144,7 +145,7 @@ fn a_stop_before_the_run_has_begun_is_told_to_everybody_who_is_there() {
 /// The run's last event is known from the start, and somebody is out of step for a while.
 #[test]
 fn a_source_that_fails_for_a_while_does_not_cost_the_rest_of_the_run() {
-    let faults = vec![fault(40, 0, Fault::ResetCounter { source: 0, count: 3 })];
+    let faults = vec![fault(40, 0, Fault::at(FaultKind::ResetCounter, Place::Source(0)).with_number(3))];
     let alone = Scenario { sources: steady().sources[..2].to_vec(), ..steady() };
     expect_all_is_well(Scenario { faults, ..alone });
 }
@@ -158,10 +159,16 @@ fn rare_triggers_cost_nothing_although_the_last_one_is_known() {
 #[test]
 fn a_node_whose_clock_was_set_back_is_taken_in_again() {
     for place in [Place::Builder(0), Place::Readout(0)] {
-        let step = fault(20, 0, Fault::ClockStep { place, milliseconds: -3_600_000 });
-        expect_all_is_well(Scenario { faults: vec![step.clone(), fault(60, 5, Fault::Crash(place))], ..steady() });
+        let step = fault(20, 0, Fault::at(FaultKind::ClockStep, place).with_number(-3_600_000));
+        expect_all_is_well(Scenario {
+            faults: vec![step.clone(), fault(60, 5, Fault::at(FaultKind::Crash, place))],
+            ..steady()
+        });
         // Its former life's connections seem to be there for a while.
-        expect_all_is_well(Scenario { faults: vec![step, fault(60, 5, Fault::PowerCut(place))], ..steady() });
+        expect_all_is_well(Scenario {
+            faults: vec![step, fault(60, 5, Fault::at(FaultKind::PowerCut, place))],
+            ..steady()
+        });
     }
 }
 
@@ -169,10 +176,10 @@ fn a_node_whose_clock_was_set_back_is_taken_in_again() {
 #[test]
 fn a_source_that_comes_back_is_believed_although_its_first_connection_seems_to_be_there() {
     let (readout, source) = (Place::Readout(0), Place::Source(0));
-    let half_open = fault(40, 0, Fault::HalfOpen { one: source, other: readout });
+    let half_open = fault(40, 0, Fault::between(FaultKind::HalfOpen, source, readout));
     let time_outs = TimeOuts { source: milliseconds(100), ..steady().time_outs };
     for away in [20, 80, 400] {
-        let faults = vec![half_open.clone(), fault(45, away, Fault::Disconnect(0))];
+        let faults = vec![half_open.clone(), fault(45, away, Fault::at(FaultKind::Disconnect, Place::Source(0)))];
         expect_all_is_well(Scenario { faults: faults.clone(), time_outs, ..steady() });
         // Alone it is not missed, since nobody else shows what it should have said: the network has to notice.
         let network = Faults { give_up: Duration::from_secs(5), ..Faults::default() };
@@ -185,8 +192,8 @@ fn a_source_that_comes_back_is_believed_although_its_first_connection_seems_to_b
 #[test]
 fn a_run_that_was_stopped_stays_stopped_when_another_event_manager_takes_it_over() {
     let faults = vec![
-        fault(40, 0, Fault::Skip { source: 2, count: 4 }),
-        fault(55, 1300, Fault::ManagerOvertaken { reset: true }),
+        fault(40, 0, Fault::at(FaultKind::Skip, Place::Source(2)).with_number(4)),
+        fault(55, 1300, Fault::new(FaultKind::ManagerOvertaken).with_number(RESET)),
     ];
     let (incomplete, managers) = (IncompletePolicy::Stop, Managers::Succession);
     expect_all_is_well(Scenario { incomplete, managers, faults, ..steady() });
@@ -195,7 +202,7 @@ fn a_run_that_was_stopped_stays_stopped_when_another_event_manager_takes_it_over
 /// It has heard of nobody yet.
 #[test]
 fn an_event_manager_that_takes_over_and_is_told_to_stop_at_once_drains_first() {
-    let faults = vec![fault(74, 50, Fault::ManagerOvertaken { reset: true })];
+    let faults = vec![fault(74, 50, Fault::new(FaultKind::ManagerOvertaken).with_number(RESET))];
     let (end, managers) = (End::Stop(milliseconds(72)), Managers::Succession);
     expect_all_is_well(Scenario { end, managers, faults, ..steady() });
 }
@@ -205,8 +212,10 @@ fn an_event_manager_that_takes_over_and_is_told_to_stop_at_once_drains_first() {
 fn an_event_manager_that_has_ended_the_run_keeps_its_account_beyond_its_lease() {
     let lease =
         LeaseConfig { term: milliseconds(400), margin: milliseconds(20), drift_ppm: 100, interval: milliseconds(40) };
-    let faults =
-        vec![fault(201, 3000, Fault::CoordinationCut(None)), fault(203, 2500, Fault::PowerCut(Place::Builder(1)))];
+    let faults = vec![
+        fault(201, 3000, Fault::new(FaultKind::CoordinationCut)),
+        fault(203, 2500, Fault::at(FaultKind::PowerCut, Place::Builder(1))),
+    ];
     let usual = steady();
     let network = Faults { give_up: milliseconds(60), ..usual.network.clone() };
     expect_all_is_well(Scenario { network, managers: Managers::Standby(lease), faults, ..usual });
@@ -221,7 +230,7 @@ fn an_event_manager_that_nobody_could_hear_waits_for_a_readout_unit_before_it_as
     let network = Faults { give_up: milliseconds(60), ..steady().network };
     let level = AcknowledgementLevel::Synced;
     let usual = Scenario { readouts: 1, sources, level, disk, network, ..steady() };
-    let cut_off = |place, lasts| fault(140, lasts, Fault::Partition { one: place, other: Place::Manager(0) });
+    let cut_off = |place, lasts| fault(140, lasts, Fault::between(FaultKind::Partition, place, Place::Manager(0)));
     let faults =
         vec![cut_off(Place::Builder(0), 1300), cut_off(Place::Readout(0), 1600), cut_off(Place::Builder(1), 1900)];
     expect_all_is_well(Scenario { faults, ..usual });
@@ -240,20 +249,26 @@ fn a_quiet_card_loses_nothing() {
 /// One of each, on an e-link, while the run goes on: each costs what it may, under its own name.
 #[test]
 fn every_trouble_of_an_e_link_costs_itself_alone() {
-    let mut troubles = vec![
-        Trouble::Dies,
-        Trouble::Stalls,
-        Trouble::LosesBlocks(1),
-        Trouble::LosesBlocks(40),
-        Trouble::NeverEnds,
-        Trouble::NeverBegins,
-        Trouble::Oversize,
+    let troubles = [
+        (FaultKind::LinkDies, 0),
+        (FaultKind::LinkStalls, 0),
+        (FaultKind::BlockLost, 1),
+        (FaultKind::BlockLost, 40),
+        (FaultKind::BlockDamaged, 0),
+        (FaultKind::BlockDamaged, 1),
+        (FaultKind::BlockDamaged, 2),
+        (FaultKind::BlockDamaged, 3),
+        (FaultKind::ChunkNeverEnds, 0),
+        (FaultKind::ChunkNeverBegins, 0),
+        (FaultKind::ChunkOversize, 0),
+        (FaultKind::ChunkBusy, 0),
+        (FaultKind::ChunkCrc, 0),
+        (FaultKind::ChunkError, 0),
+        (FaultKind::ChunkTruncated, 0),
+        (FaultKind::ChunkTimedOut, 0),
     ];
-    troubles.extend(Damage::ALL.map(Trouble::DamagesBlock));
-    let flags = [Status::BUSY, Status::CRC, Status::ERROR, Status::TRUNCATED, Status::TIMED_OUT];
-    troubles.extend(flags.map(Trouble::Flags));
-    for trouble in troubles {
-        let faults = vec![fault(40, 30, Fault::Link { source: 2, trouble })];
+    for (kind, number) in troubles {
+        let faults = vec![fault(40, 30, Fault::at(kind, Place::Source(2)).with_number(number))];
         expect_all_is_well(Scenario { faults, ..carded() });
     }
 }
@@ -263,14 +278,14 @@ fn every_trouble_of_an_e_link_costs_itself_alone() {
 fn a_card_that_is_faster_than_its_readout_unit_waits_or_loses_blocks() {
     for waits in [true, false] {
         let small = CardSetting { pages: 2, waits, ..CardSetting::usual(0) };
-        let faults = vec![fault(40, 50, Fault::Pause(Place::Readout(0)))];
+        let faults = vec![fault(40, 50, Fault::at(FaultKind::Pause, Place::Readout(0)))];
         expect_all_is_well(Scenario { cards: vec![small], faults, ..steady() });
     }
 }
 
 #[test]
 fn a_card_goes_on_with_the_next_life_of_its_readout_unit() {
-    let faults = vec![fault(60, 5, Fault::PowerCut(Place::Readout(1)))];
+    let faults = vec![fault(60, 5, Fault::at(FaultKind::PowerCut, Place::Readout(1)))];
     expect_all_is_well(Scenario { faults, ..carded() });
 }
 
@@ -301,7 +316,7 @@ fn a_readout_unit_that_has_said_its_last_word_says_no_other_account() {
         ..CardSetting::usual(readout)
     };
     // The second unit waits for its subscriber before it ends; the first one's slows down after that one has ended.
-    let slow = |subscriber| Fault::SubscriberSlow { subscriber, rate: 128 };
+    let slow = |one| Fault::at(FaultKind::SubscriberSlow, Place::Subscriber(one)).with_number(128);
     let faults = vec![fault(10, 2000, slow(1)), fault(44, 2000, slow(0))];
     let end = End::Stop(milliseconds(40));
     expect_all_is_well(Scenario { cards: vec![card(0), card(1)], faults, end, ..steady() });
@@ -321,13 +336,14 @@ fn monitors_and_members_of_groups_come_to_grief_alone() {
         ..CardSetting::usual(0)
     };
     let strikes = [
-        Fault::SubscriberSleeps(0),
-        Fault::SubscriberSlow { subscriber: 0, rate: 4096 },
-        Fault::SubscriberKilled(2),
-        Fault::SubscriberCutOff(3),
-        Fault::SubscriberReset(1),
+        (FaultKind::SubscriberSleeps, 0),
+        (FaultKind::SubscriberSlow, 0),
+        (FaultKind::SubscriberKilled, 2),
+        (FaultKind::SubscriberCutOff, 3),
+        (FaultKind::SubscriberReset, 1),
     ];
-    for strike in strikes {
+    for (kind, subscriber) in strikes {
+        let strike = Fault::at(kind, Place::Subscriber(subscriber)).with_number(4096);
         let faults = vec![fault(30, 2000, strike)];
         expect_all_is_well(Scenario { cards: vec![card.clone()], faults, ..steady() });
     }

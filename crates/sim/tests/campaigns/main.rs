@@ -1,5 +1,4 @@
-//! Campaigns of whole systems and of parts of them, and what they found.
+//! Campaigns of whole systems, and what they found.
 
 mod found;
-mod small;
 mod whole;

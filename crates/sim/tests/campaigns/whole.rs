@@ -1,7 +1,7 @@
 //! Campaigns as a whole: quiet systems lose nothing, and a seed is a run, byte for byte.
 
 use ropewalk_sim::campaign::{
-    Campaign, Coverage, Fault, FaultKind, Orders, Scenario, Situation, World, push, run, run_push, unreachable,
+    Campaign, Coverage, FaultKind, Orders, Scenario, Situation, World, push, run, run_push, unreachable,
 };
 use std::collections::BTreeSet;
 
@@ -57,16 +57,16 @@ fn a_schedule_of_faults_is_drawn_from_the_seed_alone_and_can_be_read() {
         let scenario = Scenario::draw(seed);
         assert_eq!(scenario, Scenario::draw(seed));
         for scheduled in &scenario.faults {
-            kinds.insert(scheduled.fault.kind());
+            kinds.insert(scheduled.fault.kind);
             let text = scheduled.to_string();
-            assert!(text.contains(scheduled.fault.kind().name()), "{text}");
+            assert!(text.contains(scheduled.fault.kind.name()), "{text}");
         }
         let scenario = push::Scenario::draw(seed);
         assert_eq!(scenario, push::Scenario::draw(seed));
         for scheduled in &scenario.faults {
-            kinds.insert(scheduled.fault.kind());
+            kinds.insert(scheduled.fault.kind);
             let text = scheduled.to_string();
-            assert!(text.contains(scheduled.fault.kind().name()), "{text}");
+            assert!(text.contains(scheduled.fault.kind.name()), "{text}");
         }
     }
     assert_eq!(kinds.len(), FaultKind::ALL.len(), "each fault is drawn");
@@ -77,7 +77,7 @@ fn coverage_names_the_cells_that_were_not_hit() {
     let mut coverage = Coverage::default();
     let reachable = Situation::ALL.into_iter().filter(|&situation| unreachable(situation).is_none()).count();
     assert_eq!(coverage.missed().len(), FaultKind::ALL.len() * reachable);
-    coverage.hit(Fault::Jump(0).kind(), Situation::Running);
+    coverage.hit(FaultKind::Jump, Situation::Running);
     assert_eq!(coverage.missed().len(), FaultKind::ALL.len() * reachable - 1);
     assert!(!coverage.missed().contains(&(FaultKind::Jump, Situation::Running)));
 }

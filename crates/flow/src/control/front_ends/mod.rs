@@ -22,7 +22,6 @@ pub use member::{FrontEndConfig, Incident, IncidentKind, MOST_INCIDENTS, Member,
 
 use crate::control::{RunCommand, RunPhase};
 use pause::{Hold, Pause};
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Word};
 use std::collections::VecDeque;
@@ -176,8 +175,7 @@ impl FrontEnds {
         // While they are paused what front ends have left need not find room.
         self.end_pause();
         self.last = last.map(EventKey::number);
-        let has_trigger = self.trigger().is_some() && !is_planted(Flaw::VetoForgotten);
-        let may_trigger = self.phase >= FrontEndPhase::Starting && has_trigger;
+        let may_trigger = self.phase >= FrontEndPhase::Starting && self.trigger().is_some();
         self.enter(now, if may_trigger { FrontEndPhase::Vetoing } else { FrontEndPhase::Stopping });
     }
 
@@ -398,7 +396,6 @@ impl FrontEnds {
             FrontEndPhase::Idle => Stage::Idle,
             FrontEndPhase::Configuring | FrontEndPhase::AwaitingNodes => Stage::Ready,
             FrontEndPhase::Running if is_trigger => Stage::Triggering,
-            FrontEndPhase::Starting if is_trigger && is_planted(Flaw::TriggerEnabledEarly) => Stage::Triggering,
             FrontEndPhase::Vetoing if is_trigger => Stage::Vetoed,
             FrontEndPhase::Starting | FrontEndPhase::Running | FrontEndPhase::Vetoing => Stage::Started,
             FrontEndPhase::Stopping | FrontEndPhase::Finished => Stage::Stopped,
@@ -452,7 +449,7 @@ impl FrontEnds {
     /// Nothing more of its data is to be waited for. Who was never told anything of the run has none.
     fn has_left(member: &Member) -> bool {
         let was_told = member.reached > Stage::Idle || member.asked.is_some();
-        member.is_settled(Stage::Stopped) || !was_told || is_planted(Flaw::DataCutOff)
+        member.is_settled(Stage::Stopped) || !was_told
     }
 
     fn finish(&mut self, now: Instant) {
@@ -520,7 +517,6 @@ impl FrontEnds {
             }
             let tries_again = match self.phase {
                 FrontEndPhase::Configuring => member.is_needed(),
-                FrontEndPhase::Vetoing | FrontEndPhase::Stopping => is_planted(Flaw::DeafWaitedFor),
                 phase => phase == FrontEndPhase::Running,
             };
             let (was_asked, has_failed) = (member.asked.is_some(), core::mem::take(&mut member.has_failed));

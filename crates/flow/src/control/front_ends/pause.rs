@@ -14,7 +14,6 @@ use super::member::{IncidentKind, Member};
 use super::{FrontEndAction, FrontEndPhase, FrontEnds};
 use crate::control::RunCommand;
 use ropewalk_terms::Instant;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::front_end::{Command, Hello, Stage};
 
 /// Whether the run is paused.
@@ -150,9 +149,6 @@ impl FrontEnds {
             return self.note(now, place, IncidentKind::CannotBeHeld);
         }
         member.hold.told = is_wanted;
-        if is_planted(if is_wanted { Flaw::HoldForgotten } else { Flaw::ReleaseForgotten }) {
-            return;
-        }
         member.hold.unanswered[usize::from(is_wanted)] += 1;
         let command = if is_wanted { Command::Hold(run) } else { Command::Release(run) };
         if self.pause != Pause::Awaited {
@@ -166,7 +162,7 @@ impl FrontEnds {
         let Some(member) = self.trigger().map(|place| &self.members[place]) else { return true };
         let issues_none = member.is_left_behind || member.reached > Stage::Triggering;
         let cannot = member.hello.as_ref().is_some_and(|hello| !hello.may_be_held());
-        issues_none || cannot || is_planted(Flaw::HoldUnawaited) || self.has_answered(member)
+        issues_none || cannot || self.has_answered(member)
     }
 
     fn has_answered(&self, member: &Member) -> bool {

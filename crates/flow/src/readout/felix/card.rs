@@ -7,7 +7,6 @@ use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use crate::readout::Readout;
 use ropewalk_memory::Payload;
 use ropewalk_memory::ring::RingReader;
-use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::felix::{ELINKS, ELink, Status, SubChunk};
 use std::collections::VecDeque;
@@ -266,10 +265,7 @@ impl CardInput {
 
     /// What is behind the oldest open chunk may be written again, as soon as nobody refers to it.
     fn done(&mut self) {
-        if is_planted(Flaw::PageNeverReleased) {
-            return;
-        }
-        let open = self.decoder.oldest_open().filter(|_| !is_planted(Flaw::PageReleasedTooEarly));
+        let open = self.decoder.oldest_open();
         self.ring.done_to(self.position.min(open.unwrap_or(u64::MAX)));
     }
 

@@ -5,12 +5,10 @@ use super::{Site, door_of, pool};
 use crate::campaign::content::{self, Contents, Format, mixed};
 use crate::campaign::endpoints::{Endpoints, Surroundings};
 use crate::campaign::node::Machine;
-use crate::campaign::outcome::Broken;
-use crate::campaign::scenario::Scenario;
 use ropewalk_engine::Drive;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Instant, PoolAccount, SourceId};
+use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::felix::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -365,15 +363,7 @@ impl Drive for FrontEnd {
     }
 }
 
-impl Machine for FrontEnd {
-    fn pools(&mut self) -> Vec<PoolAccount> {
-        Vec::new()
-    }
-
-    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
-        Ok(())
-    }
-}
+impl Machine for FrontEnd {}
 
 /// What a source did with an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -578,12 +568,4 @@ impl Drive for Stranger {
     }
 }
 
-impl Machine for Stranger {
-    fn pools(&mut self) -> Vec<PoolAccount> {
-        Vec::new()
-    }
-
-    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
-        Ok(())
-    }
-}
+impl Machine for Stranger {}

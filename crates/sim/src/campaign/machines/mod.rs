@@ -11,8 +11,8 @@ pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
 use super::endpoints::{Endpoints, Surroundings};
 use super::fault::Place;
-use super::filtering;
-use super::node::{Machine, NodeDisk};
+use super::filters;
+use super::node::{Machine, disk_of};
 use super::outcome::{Broken, Checker};
 use super::reign::{Line, SharedService};
 use super::scenario::{End, Managers, Scenario};
@@ -369,15 +369,14 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         give_up_after: scenario.time_outs.drain / 2,
         ..StorageConfig::new(node, "/data")
     };
-    let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
+    let disk = disk_of(&site.storages[usize::from(index)], &around.clock);
     let storage = Storage::new(disk, storage, site.staging("records"));
     let drive = BuilderDrive::new(config, peers, Some(Box::new(storage)), site.staging("builder"))
         .expect("no address is wrong");
     let drive = match &scenario.filters {
         None => drive,
         Some(filters) => {
-            let filtering = filtering::filtering(filters, scenario.rooms.slots.max(1));
-            drive.with_filtering(filtering, scenario.time_outs.drain / 2)
+            drive.with_filtering(filters.filtering(scenario.rooms.slots.max(1)), scenario.time_outs.drain / 2)
         }
     };
     (drive, hosts)
@@ -389,7 +388,7 @@ fn streams(scenario: &Scenario) -> Vec<StreamStorage> {
         return vec![StreamStorage::default()];
     }
     let stream = |name| StreamStorage { name, selected: true, ..StreamStorage::default() };
-    filtering::streams().names().map(stream).collect()
+    filters::streams().names().map(stream).collect()
 }
 
 fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {

@@ -4,16 +4,14 @@
 use super::super::cards::{CardSetting, SubscriberSetting};
 use super::super::endpoints::{Endpoints, Surroundings};
 use super::super::node::Machine;
-use super::super::scenario::Scenario;
 use super::{Site, pool};
-use crate::campaign::outcome::Broken;
 use ropewalk_engine::Drive;
 use ropewalk_engine::stream::{ClientConfig, ClientState, ServerConfig, StreamClient, StreamServer};
 use ropewalk_flow::stream::RouterConfig;
 use ropewalk_io::Dispatcher;
 use ropewalk_io::simulated::SimulatedConfig;
 use ropewalk_memory::{Payload, Staging};
-use ropewalk_terms::{Instant, NodeId, PoolAccount};
+use ropewalk_terms::{Instant, NodeId};
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::stream::{ChunkHead, End, Range, Subscribe};
 use std::cell::RefCell;
@@ -194,12 +192,4 @@ impl Drive for Subscriber {
     }
 }
 
-impl Machine for Subscriber {
-    fn pools(&mut self) -> Vec<PoolAccount> {
-        Vec::new()
-    }
-
-    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
-        Ok(())
-    }
-}
+impl Machine for Subscriber {}

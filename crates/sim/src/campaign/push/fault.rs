@@ -1,5 +1,4 @@
-//! What goes wrong in a push system, where, when and for how long; what can be wrong with a source's packet; and how all that
-//! is drawn from a seed.
+//! What goes wrong in a push system, where, when and for how long: how that is drawn from a seed, and how packets are spoilt.
 
 use super::member::Place;
 use super::scenario::{
@@ -7,205 +6,70 @@ use super::scenario::{
 };
 use crate::campaign::draw::Draw;
 use crate::campaign::fault::FaultKind;
-use crate::campaign::schedule::moment;
-use std::fmt;
+use crate::campaign::schedule::{moment, scheduled};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What travels, and from whom to whom.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Packets, from sources to gateways.
-    Packets,
-    /// Events and progress, from gateways to nodes.
-    Pushes,
-    /// Decisions and credit, from nodes to gateways.
-    Decisions,
-    /// The throttle's state, requests and decision streams, from gateways to triggers.
-    States,
-}
-
-/// What happens to packets on a way.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Trouble {
-    /// So large a share is lost.
-    Lost(f64),
-    /// So large a share comes twice.
-    Doubled(f64),
-    /// Half of them are held up for so long at most, and are overtaken.
-    Disordered(Duration),
-    /// All of them take so long.
-    Late(Duration),
-}
-
 /// One thing that goes wrong.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Fault {
-    /// A way is bad.
-    OnWay(Way, Trouble),
-    /// A source's packets are all lost.
-    SourceSilent {
-        /// Its flow.
-        flow: u8,
-        /// Which source.
-        source: u16,
-    },
-    /// A source's next packets are wrong.
-    WrongPackets {
-        /// Its flow.
-        flow: u8,
-        /// Which source.
-        source: u16,
-        /// What is wrong.
-        wrong: Wrong,
-        /// How many.
-        count: u64,
-    },
-    /// A stranger sends nonsense to all members, under a name of its own and under that of a source.
-    Stranger,
-    /// A node's process is gone; after that time a new one is started, which knows nothing.
-    NodeKilled(u16),
-    /// A gateway's process is gone; after that time a new one is started, which knows nothing.
-    GatewayKilled(u16),
-    /// A member has no turn; of a gateway both halves have none.
-    Sleeps(Place),
-    /// What of a gateway receives has a turn only every so often.
-    GatewaySlow(u16, Duration),
-    /// The connections of a node are reset.
-    NodeDisconnected(u16),
-    /// A reader of decisions ends its connection, and comes back after that time.
-    ReaderLeaves(u16),
-    /// A reader of decisions takes so many bytes a second.
-    ReaderSlow(u16, u64),
-    /// Nothing passes to a node nor from it.
-    NodeCutOff(u16),
-    /// Nothing reaches a node, but it is heard.
-    NodeDeaf(u16),
-    /// A node's clock, and so everything that it does, is so many times slower.
-    NodeSlow(u16, u16),
-    /// The monotonic clock goes wrong by so many millionths.
-    ClockDrift(Place, i32),
-    /// Receivers have little room for packets that wait.
-    QueueShort,
-    /// A gateway's disk has no room.
-    DiskFull(u16),
-    /// Each command of a gateway's disk takes so long.
-    DiskSlow(u16, Duration),
-    /// Half of the writes of a gateway's disk fail.
-    DiskErrors(u16),
-}
-
-impl Fault {
-    /// Its row in the table.
-    pub const fn kind(&self) -> FaultKind {
-        match self {
-            Self::OnWay(way, trouble) => on_way(*way, *trouble),
-            Self::SourceSilent { .. } => FaultKind::SourceSilent,
-            Self::WrongPackets { wrong, .. } => wrong.kind(),
-            Self::Stranger => FaultKind::StrangerPackets,
-            Self::NodeKilled(_) => FaultKind::NodeKilled,
-            Self::GatewayKilled(_) => FaultKind::GatewayKilled,
-            Self::GatewaySlow(..) => FaultKind::GatewaySlow,
-            Self::NodeDisconnected(_) => FaultKind::NodeDisconnected,
-            Self::ReaderLeaves(_) => FaultKind::ReaderLeaves,
-            Self::ReaderSlow(..) => FaultKind::ReaderSlow,
-            Self::Sleeps(Place::Gateway(_) | Place::Sending(_)) => FaultKind::GatewaySleeps,
-            Self::Sleeps(Place::Reader(_)) => FaultKind::ReaderSleeps,
-            Self::Sleeps(Place::Node(_)) => FaultKind::NodeSleeps,
-            Self::Sleeps(Place::Trigger(_)) => FaultKind::TriggerSleeps,
-            Self::NodeCutOff(_) => FaultKind::NodeCutOff,
-            Self::NodeDeaf(_) => FaultKind::NodeDeaf,
-            Self::NodeSlow(..) => FaultKind::NodeSlow,
-            Self::ClockDrift(..) => FaultKind::ClockDrift,
-            Self::QueueShort => FaultKind::QueueShort,
-            Self::DiskFull(_) => FaultKind::DiskFull,
-            Self::DiskSlow(..) => FaultKind::DiskSlow,
-            Self::DiskErrors(_) => FaultKind::DiskErrors,
-        }
-    }
-
-    /// Whether a member is away meanwhile that the run waits for. Readers of decisions come and go as they like.
-    pub(super) const fn keeps_away(&self) -> bool {
-        match self {
-            Self::Sleeps(place) => !matches!(place, Place::Reader(_)),
-            Self::GatewayKilled(_) | Self::NodeKilled(_) | Self::NodeCutOff(_) | Self::NodeDeaf(_) => true,
-            _ => false,
-        }
-    }
-}
-
-const fn on_way(way: Way, trouble: Trouble) -> FaultKind {
-    match (way, trouble) {
-        (Way::Packets, Trouble::Lost(_)) => FaultKind::PacketsLost,
-        (Way::Packets, Trouble::Doubled(_)) => FaultKind::PacketsDoubled,
-        (Way::Packets, Trouble::Disordered(_)) => FaultKind::PacketsDisordered,
-        (Way::Packets, Trouble::Late(_)) => FaultKind::PacketsLate,
-        (Way::Pushes, Trouble::Lost(_)) => FaultKind::PushesLost,
-        (Way::Pushes, Trouble::Doubled(_)) => FaultKind::PushesDoubled,
-        (Way::Pushes, Trouble::Disordered(_)) => FaultKind::PushesDisordered,
-        (Way::Pushes, Trouble::Late(_)) => FaultKind::PushesLate,
-        (Way::Decisions, Trouble::Lost(_)) => FaultKind::DecisionsLost,
-        (Way::Decisions, Trouble::Doubled(_)) => FaultKind::DecisionsDoubled,
-        (Way::Decisions, Trouble::Disordered(_)) => FaultKind::DecisionsDisordered,
-        (Way::Decisions, Trouble::Late(_)) => FaultKind::DecisionsLate,
-        (Way::States, Trouble::Lost(_)) => FaultKind::StatesLost,
-        (Way::States, Trouble::Doubled(_)) => FaultKind::StatesDoubled,
-        (Way::States, Trouble::Disordered(_)) => FaultKind::StatesDisordered,
-        (Way::States, Trouble::Late(_)) => FaultKind::StatesLate,
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}, {self:?}", self.kind().name())
-    }
-}
-
+pub type Fault = crate::campaign::fault::Fault<Place>;
 /// A fault and its time.
-pub type Scheduled = crate::campaign::fault::Timed<Fault>;
+pub type Scheduled = crate::campaign::fault::Scheduled<Place>;
 
-/// How a packet is spoilt on its way out of its source.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Wrong {
-    /// Its end is missing: so many bytes are left at most.
-    CutShort(usize),
-    /// It says that it has one event more.
-    Packing,
-    /// It says that it belongs to another partition.
-    Partition,
-    /// This bit of its first event's number is wrong.
-    Misnumbered(u8),
-    /// Its first fragment names another event.
-    Malformed,
+/// Whether a member is away meanwhile that the run waits for. Readers of decisions come and go as they like.
+pub(super) const fn keeps_away(fault: &Fault) -> bool {
+    matches!(
+        fault.kind,
+        FaultKind::NodeSleeps
+            | FaultKind::GatewaySleeps
+            | FaultKind::TriggerSleeps
+            | FaultKind::GatewayKilled
+            | FaultKind::NodeKilled
+            | FaultKind::NodeCutOff
+            | FaultKind::NodeDeaf
+    )
 }
 
-impl Wrong {
-    /// Its row in the table of faults.
-    pub const fn kind(self) -> FaultKind {
-        match self {
-            Self::CutShort(_) => FaultKind::PacketCutShort,
-            Self::Packing => FaultKind::PacketWrongPacking,
-            Self::Partition => FaultKind::PacketWrongPartition,
-            Self::Misnumbered(_) => FaultKind::PacketMisnumbered,
-            Self::Malformed => FaultKind::PacketMalformed,
-        }
+/// The way of packets that is bad (from sources, to nodes, from nodes, to triggers), and how: they are lost, doubled, disordered, late.
+pub(super) const fn on_way(kind: FaultKind) -> Option<(usize, usize)> {
+    let index = (kind as usize).wrapping_sub(FaultKind::FIRST_OF_PUSH);
+    if index < 16 { Some((index / 4, index % 4)) } else { None }
+}
+
+/// How a source's packets are spoilt: which bit is wrong or how many bytes are left, and how many packets.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Spoiling {
+    pub(super) kind: FaultKind,
+    pub(super) detail: u64,
+    pub(super) count: u64,
+}
+
+impl Spoiling {
+    /// What a fault does to packets, if anything.
+    pub(super) const fn of(fault: &Fault) -> Option<Self> {
+        let (detail, count) = match fault.kind {
+            FaultKind::PacketCutShort => (fault.count() >> 3, fault.count() & 7),
+            FaultKind::PacketMisnumbered => (fault.count(), 1),
+            FaultKind::PacketWrongPacking | FaultKind::PacketWrongPartition | FaultKind::PacketMalformed => {
+                (0, fault.count())
+            }
+            _ => return None,
+        };
+        Some(Self { kind: fault.kind, detail, count })
     }
 
     /// Spoils the packet at the front of `bytes`, which has `length` bytes, and says how many it has afterwards.
     pub(super) fn spoil(self, bytes: &mut [u8], length: usize) -> usize {
         // The layout is `wire::mep`'s: first event, packing, length, partition, then the first fragment's event.
-        let mut change = |range: core::ops::Range<usize>, with: [u8; 4]| {
-            let room = bytes.get_mut(range).unwrap_or_default();
-            room.iter_mut().zip(with).for_each(|(byte, with)| *byte = byte.wrapping_add(with));
-        };
-        match self {
-            Self::CutShort(left) => return left.min(length.saturating_sub(1)),
-            Self::Packing => change(4..5, [1; 4]),
-            Self::Partition => change(8..9, [1; 4]),
-            Self::Misnumbered(bit) => {
-                let place = usize::from(bit / 8);
-                bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 1 << (bit % 8));
+        let mut increase = |at: usize| bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = byte.wrapping_add(1));
+        match self.kind {
+            FaultKind::PacketCutShort => return length.saturating_sub(1).min(self.detail as usize),
+            FaultKind::PacketWrongPacking => increase(4),
+            FaultKind::PacketWrongPartition => increase(8),
+            FaultKind::PacketMalformed => increase(12),
+            _ => {
+                let (at, bit) = (self.detail as usize / 8, self.detail % 8);
+                bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << bit);
             }
-            Self::Malformed => change(12..13, [1; 4]),
         }
         length
     }
@@ -213,10 +77,8 @@ impl Wrong {
 
 /// The most faults of one run.
 const MOST: u64 = 7;
-/// Faults last from so long ...
-const SHORTEST: Duration = Duration::from_micros(300);
-/// ... to so long.
-const LONGEST: Duration = Duration::from_millis(400);
+/// How long faults last.
+const LASTS: RangeInclusive<Duration> = Duration::from_micros(300)..=Duration::from_millis(400);
 /// Gateways that are slow have a turn every so often at most.
 const LEAST_PACE: Duration = Duration::from_micros(200);
 
@@ -227,44 +89,39 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
     let mut before = Duration::ZERO;
     let mut faults = Vec::new();
     for _ in 0..count {
-        // Before the begin, nodes are still missing.
-        let at = if draw.one_in(6) {
-            begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
-        } else {
-            begin + moment(&mut draw, span, before)
-        };
+        let at = time(&mut draw, 6, begin, span, before);
         before = at.saturating_sub(begin);
         let fault = fault(&mut draw, scenario);
-        let is_lasting = !matches!(fault, Fault::Stranger | Fault::WrongPackets { .. } | Fault::NodeDisconnected(_));
-        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
-        faults.push(Scheduled { at, lasts, fault });
+        faults.push(scheduled(&mut draw, at, fault, LASTS));
     }
     faults.sort_by_key(|scheduled| scheduled.at);
     // Three packets that agree on a far event would be believed.
     let mut strays = 0;
     faults.retain(|scheduled| {
-        strays += usize::from(scheduled.fault.kind() == FaultKind::PacketMisnumbered);
-        scheduled.fault.kind() != FaultKind::PacketMisnumbered || strays <= 2
+        strays += usize::from(scheduled.fault.kind == FaultKind::PacketMisnumbered);
+        scheduled.fault.kind != FaultKind::PacketMisnumbered || strays <= 2
     });
     faults
+}
+
+/// When something goes wrong: one in so many times before the begin, when nodes are still missing.
+fn time(draw: &mut Draw, rare: u64, begin: Duration, span: Duration, before: Duration) -> Duration {
+    if draw.one_in(rare) {
+        begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
+    } else {
+        begin + moment(draw, span, before)
+    }
 }
 
 /// More faults, of gateways' lives, halves, connections and readers: from a stream of their own.
 pub(super) fn draw_more(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
     let mut draw = Draw::new(scenario.seed, MORE_FAULTS_STREAM);
-    let mut more = Vec::new();
-    for _ in 0..draw.below(4) {
-        let at = if draw.one_in(5) {
-            begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
-        } else {
-            begin + moment(&mut draw, span, Duration::ZERO)
-        };
+    let more = (0..draw.below(4)).map(|_| {
+        let at = time(&mut draw, 5, begin, span, Duration::ZERO);
         let fault = more_fault(&mut draw, scenario);
-        let is_lasting = !matches!(fault, Fault::NodeDisconnected(_));
-        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
-        more.push(Scheduled { at, lasts, fault });
-    }
-    more
+        scheduled(&mut draw, at, fault, LASTS)
+    });
+    more.collect()
 }
 
 /// Gateways that have too little of the processor for what comes, from the first trigger on and at some other time: more than a
@@ -274,9 +131,10 @@ pub(super) fn draw_load(draw: &mut Draw, scenario: &Scenario, begin: Duration, s
     let mut load = Vec::new();
     for gateway in 0..scenario.gateways {
         let later = begin + moment(draw, span, Duration::ZERO);
-        for (at, lasts) in [(begin, span.min(LONGEST)), (later, draw.time(SHORTEST, LONGEST))] {
+        for (at, lasts) in [(begin, span.min(*LASTS.end())), (later, draw.time(*LASTS.start(), *LASTS.end()))] {
             let pace = draw.time(shortest, 2 * shortest).max(LEAST_PACE);
-            load.push(Scheduled { at, lasts, fault: Fault::GatewaySlow(gateway, pace) });
+            let fault = Fault::at(FaultKind::GatewaySlow, Place::Gateway(gateway)).with_time(pace);
+            load.push(Scheduled { at, lasts, fault });
         }
     }
     load
@@ -295,8 +153,9 @@ pub(super) fn draw_slow_readers(scenario: &Scenario, begin: Duration, span: Dura
             1 => begin + draw.time(Duration::from_micros(10), Duration::from_millis(2)),
             _ => begin + moment(&mut draw, span, Duration::ZERO),
         };
-        let fault = Fault::ReaderSlow(draw.below(readers) as u16, 1 << draw.between(10, 16));
-        Scheduled { at, lasts: draw.time(SHORTEST, LONGEST), fault }
+        let fault = Fault::at(FaultKind::ReaderSlow, Place::Reader(draw.below(readers) as u16));
+        let fault = fault.with_number(1 << draw.between(10, 16));
+        scheduled(&mut draw, at, fault, LASTS)
     });
     slow.collect()
 }
@@ -314,7 +173,7 @@ pub(super) fn draw_masks(scenario: &Scenario, begin: Duration, span: Duration) -
         masks.push(Masking { at, flow, source, is_masked: true });
         // Some are out for a moment, and some to the end.
         if !draw.one_in(4) {
-            let at = at + draw.time(SHORTEST, span.max(2 * SHORTEST));
+            let at = at + draw.time(*LASTS.start(), span.max(2 * *LASTS.start()));
             masks.push(Masking { at, flow, source, is_masked: false });
         }
     }
@@ -339,56 +198,54 @@ pub(super) fn draw_timeouts(scenario: &Scenario, begin: Duration, span: Duration
 fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
     let readers = scenario.reader_places().len() as u64;
     let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);
-    let reader = draw.below(readers.max(1)) as u16;
-    match draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_LIVES..FaultKind::FIRST_OF_LOAD]) {
-        FaultKind::NodeDisconnected if scenario.connections => Fault::NodeDisconnected(node),
-        FaultKind::ReaderSleeps if readers > 0 => Fault::Sleeps(Place::Reader(reader)),
-        FaultKind::ReaderLeaves if readers > 0 => Fault::ReaderLeaves(reader),
-        FaultKind::GatewayKilled => Fault::GatewayKilled(gateway),
+    let reader = Place::Reader(draw.below(readers.max(1)) as u16);
+    let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_LIVES..FaultKind::FIRST_OF_LOAD]);
+    match kind {
+        FaultKind::NodeDisconnected if scenario.connections => Fault::at(kind, Place::Node(node)),
+        FaultKind::ReaderSleeps | FaultKind::ReaderLeaves if readers > 0 => Fault::at(kind, reader),
+        FaultKind::GatewayKilled => Fault::at(kind, Place::Gateway(gateway)),
         // There are no connections, or no readers.
-        _ if scenario.threads => Fault::Sleeps(Place::Sending(gateway)),
-        _ => Fault::NodeKilled(node),
+        _ if scenario.threads => Fault::at(FaultKind::GatewaySleeps, Place::Sending(gateway)),
+        _ => Fault::at(FaultKind::NodeKilled, Place::Node(node)),
     }
 }
 
 fn fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
     let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..FaultKind::FIRST_OF_LIVES]);
     let flow = draw.below(scenario.flows.len() as u64) as u8;
-    let source = draw.below(u64::from(scenario.flows[usize::from(flow)].sources.sources)) as u16;
-    let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);
-    let wrong = |wrong, count| Fault::WrongPackets { flow, source, wrong, count };
-    let count = draw.between(1, 6);
+    let sources = scenario.flows[usize::from(flow)].sources.sources;
+    let source = Place::Source(flow, draw.below(sources.into()) as u16);
+    let gateway = Place::Gateway(draw.below(scenario.gateways.into()) as u16);
+    let node = Place::Node(draw.below(scenario.nodes.len() as u64) as u16);
+    let count = draw.between(1, 6).cast_signed();
     match kind {
-        FaultKind::SourceSilent => Fault::SourceSilent { flow, source },
-        FaultKind::PacketCutShort => wrong(Wrong::CutShort(draw.of(&[0, 5, 14, 60])), count),
-        FaultKind::PacketWrongPacking => wrong(Wrong::Packing, count),
-        FaultKind::PacketWrongPartition => wrong(Wrong::Partition, count),
-        FaultKind::PacketMisnumbered => wrong(Wrong::Misnumbered(draw.below(32) as u8), 1),
-        FaultKind::PacketMalformed => wrong(Wrong::Malformed, count),
-        FaultKind::StrangerPackets => Fault::Stranger,
-        FaultKind::NodeKilled => Fault::NodeKilled(node),
-        FaultKind::NodeSleeps => Fault::Sleeps(Place::Node(node)),
-        FaultKind::NodeCutOff => Fault::NodeCutOff(node),
-        FaultKind::NodeDeaf => Fault::NodeDeaf(node),
-        FaultKind::NodeSlow => Fault::NodeSlow(node, draw.between(2, 50) as u16),
-        FaultKind::GatewaySleeps => Fault::Sleeps(Place::Gateway(gateway)),
-        FaultKind::TriggerSleeps => Fault::Sleeps(Place::Trigger(flow)),
+        FaultKind::SourceSilent => Fault::at(kind, source),
+        FaultKind::PacketCutShort => Fault::at(kind, source).with_number(count + 8 * draw.of(&[0, 5, 14, 60])),
+        FaultKind::PacketMisnumbered => Fault::at(kind, source).with_number(draw.below(32).cast_signed()),
+        FaultKind::PacketWrongPacking | FaultKind::PacketWrongPartition | FaultKind::PacketMalformed => {
+            Fault::at(kind, source).with_number(count)
+        }
+        FaultKind::StrangerPackets => Fault::new(kind),
+        FaultKind::NodeKilled | FaultKind::NodeSleeps | FaultKind::NodeCutOff | FaultKind::NodeDeaf => {
+            Fault::at(kind, node)
+        }
+        FaultKind::NodeSlow => Fault::at(kind, node).with_number(draw.between(2, 50).cast_signed()),
+        FaultKind::GatewaySleeps => Fault::at(kind, gateway),
+        FaultKind::TriggerSleeps => Fault::at(kind, Place::Trigger(flow)),
         FaultKind::QueueShort => match draw.below(8) {
-            0 => Fault::ClockDrift(Place::Gateway(gateway), draw.of(&[-50_000, 50_000])),
-            1 => Fault::DiskErrors(gateway),
-            2 => Fault::DiskSlow(gateway, draw.time(Duration::from_millis(1), Duration::from_millis(60))),
-            _ => Fault::QueueShort,
+            0 => Fault::at(FaultKind::ClockDrift, gateway).with_number(draw.of(&[-50_000, 50_000])),
+            1 => Fault::at(FaultKind::DiskErrors, gateway),
+            2 => {
+                let latency = draw.time(Duration::from_millis(1), Duration::from_millis(60));
+                Fault::at(FaultKind::DiskSlow, gateway).with_time(latency)
+            }
+            _ => Fault::new(kind),
         },
-        _ => draw_on_way(draw, kind),
+        _ => {
+            let percent = draw.of(&[5, 30, 100]);
+            let time = draw.time(Duration::from_micros(200), Duration::from_millis(60));
+            let is_share = matches!(on_way(kind), Some((_, 0 | 1)));
+            if is_share { Fault::new(kind).with_number(percent) } else { Fault::new(kind).with_time(time) }
+        }
     }
-}
-
-fn draw_on_way(draw: &mut Draw, kind: FaultKind) -> Fault {
-    let share = draw.of(&[0.05, 0.3, 1.0]);
-    let time = draw.time(Duration::from_micros(200), Duration::from_millis(60));
-    let ways = [Way::Packets, Way::Pushes, Way::Decisions, Way::States];
-    let troubles = [Trouble::Lost(share), Trouble::Doubled(share), Trouble::Disordered(time), Trouble::Late(time)];
-    let all = ways.into_iter().flat_map(|way| troubles.map(|trouble| Fault::OnWay(way, trouble)));
-    let mut of_kind = all.filter(|fault| fault.kind() == kind);
-    of_kind.next().expect("every other kind is one of a way")
 }

@@ -2,10 +2,11 @@
 
 use super::super::content::mixed;
 use super::address;
-use super::fault::{Fault, Trouble, Way};
+use super::fault::{Fault, Spoiling, on_way};
 use super::member::Place;
 use super::world::World;
 use crate::campaign::cluster::{Active, Process};
+use crate::campaign::fault::FaultKind;
 use crate::campaign::runner::Situation;
 use ropewalk_engine::Drive;
 use ropewalk_io::disk::DiskFaults;
@@ -33,7 +34,7 @@ impl World {
             changed = true;
         }
         while let Some(scheduled) = self.schedule.take_due(now) {
-            self.coverage.hit(scheduled.fault.kind(), self.situation());
+            self.coverage.hit(scheduled.fault.kind, self.situation());
             self.referee.borrow_mut().note(now, 6, || format!("begins: {scheduled}"));
             self.begin(now, &scheduled.fault);
             let until = Instant::ZERO.after(scheduled.end());
@@ -42,6 +43,7 @@ impl World {
         }
         if changed {
             self.set_network();
+            self.set_disks();
             self.set_lines();
             self.set_paces();
             self.set_rates();
@@ -49,59 +51,53 @@ impl World {
     }
 
     fn begin(&mut self, now: Instant, fault: &Fault) {
-        match *fault {
-            Fault::WrongPackets { flow, source, wrong, count } => {
-                self.tampering[usize::from(flow)][usize::from(source)].set(Some((wrong, count)));
+        if let Some(spoiling) = Spoiling::of(fault) {
+            let Place::Source(flow, source) = fault.place() else { return };
+            return self.tampering[usize::from(flow)][usize::from(source)].set(Some(spoiling));
+        }
+        match fault.kind {
+            FaultKind::StrangerPackets => self.speak_nonsense(now),
+            FaultKind::NodeKilled => self.nodes[fault.place().index()].machine = None,
+            FaultKind::GatewayKilled => {
+                self.gateways[fault.place().index()].machine = None;
+                self.senders[fault.place().index()].machine = None;
             }
-            Fault::Stranger => self.speak_nonsense(now),
-            Fault::NodeKilled(node) => self.nodes[usize::from(node)].machine = None,
-            Fault::GatewayKilled(gateway) => {
-                self.gateways[usize::from(gateway)].machine = None;
-                self.senders[usize::from(gateway)].machine = None;
+            FaultKind::NodeDisconnected => self.disconnect(fault.place().index() as u16),
+            FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), true),
+            FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
+                self.change_pauses(fault.place(), 1);
             }
-            Fault::NodeDisconnected(node) => self.disconnect(node),
-            Fault::ReaderLeaves(reader) => self.set_reader_away(reader, true),
-            Fault::Sleeps(place) => self.change_pauses(place, 1),
-            Fault::NodeSlow(node, times) => {
-                let slower = 1_000_000 - 1_000_000 / i32::from(times.max(1));
-                self.nodes[usize::from(node)].clock.set_drift(-slower);
+            FaultKind::NodeSlow => {
+                let slower = 1_000_000 - 1_000_000 / (fault.number as i32).max(1);
+                self.set_drift(fault.place(), -slower);
             }
-            Fault::ClockDrift(Place::Gateway(gateway), ppm) => {
-                self.gateways[usize::from(gateway)].clock.set_drift(ppm);
-            }
-            Fault::DiskFull(gateway) => self.set_disk(gateway, DiskFaults { capacity: 0, ..DiskFaults::default() }),
-            Fault::DiskSlow(gateway, latency) => {
-                let faults = DiskFaults { least_latency: latency, most_latency: latency, ..DiskFaults::default() };
-                self.set_disk(gateway, faults);
-            }
-            Fault::DiskErrors(gateway) => {
-                self.set_disk(gateway, DiskFaults { write_error: 0.5, ..DiskFaults::default() });
-            }
-            // What happens on the network, and how often somebody has a turn, follows from everything that goes on.
+            FaultKind::ClockDrift => self.set_drift(fault.place(), fault.number as i32),
+            // What happens on the network and the disks, and how often somebody has a turn, follows from everything that goes on.
             _ => {}
         }
     }
 
     fn end(&mut self, fault: &Fault) {
-        match *fault {
-            Fault::NodeKilled(_) => self.start_nodes(),
-            Fault::GatewayKilled(gateway) => self.restart_gateway(gateway),
-            Fault::ReaderLeaves(reader) => self.set_reader_away(reader, false),
+        match fault.kind {
+            FaultKind::NodeKilled => self.start_nodes(),
+            FaultKind::GatewayKilled => self.restart_gateway(fault.place().index() as u16),
+            FaultKind::ReaderLeaves => self.set_reader_away(fault.place().index(), false),
             // Several may slow the same one: those that still do, do it again.
-            Fault::ReaderSlow(reader, _) => self.set_rate(reader, None),
-            Fault::Sleeps(place) => self.change_pauses(place, -1),
-            Fault::NodeSlow(node, _) => {
-                let usual = self.scenario.drift(Place::Node(node));
-                self.nodes[usize::from(node)].clock.set_drift(usual);
+            FaultKind::ReaderSlow => self.set_rate(fault.place().index() as u16, None),
+            FaultKind::NodeSleeps | FaultKind::GatewaySleeps | FaultKind::TriggerSleeps | FaultKind::ReaderSleeps => {
+                self.change_pauses(fault.place(), -1);
             }
-            Fault::ClockDrift(place @ Place::Gateway(gateway), _) => {
-                let usual = self.scenario.drift(place);
-                self.gateways[usize::from(gateway)].clock.set_drift(usual);
-            }
-            Fault::DiskFull(gateway) | Fault::DiskSlow(gateway, _) | Fault::DiskErrors(gateway) => {
-                self.set_disk(gateway, DiskFaults::default());
+            FaultKind::NodeSlow | FaultKind::ClockDrift => {
+                self.set_drift(fault.place(), self.scenario.drift(fault.place()));
             }
             _ => {}
+        }
+    }
+
+    fn set_drift(&self, place: Place, ppm: i32) {
+        match place {
+            Place::Node(node) => self.nodes[usize::from(node)].clock.set_drift(ppm),
+            _ => self.gateways[place.index()].clock.set_drift(ppm),
         }
     }
 
@@ -119,11 +115,13 @@ impl World {
             Place::Reader(reader) => change(&mut self.readers[usize::from(reader)], by),
             Place::Node(node) => change(&mut self.nodes[usize::from(node)], by),
             Place::Trigger(flow) => change(&mut self.triggers[usize::from(flow)], by),
+            // It has its turns with its trigger.
+            Place::Source(..) => {}
         }
     }
 
-    fn set_reader_away(&mut self, reader: u16, is_away: bool) {
-        let member = &mut self.readers[usize::from(reader)];
+    fn set_reader_away(&mut self, reader: usize, is_away: bool) {
+        let member = &mut self.readers[reader];
         if let Some(drive) = &mut member.machine {
             drive.set_away(is_away);
         }
@@ -142,22 +140,21 @@ impl World {
     /// How often gateways have turns now.
     fn set_paces(&mut self) {
         for (number, gateway) in (0..).zip(&mut self.gateways) {
-            let paces = self.schedule.active().filter_map(|fault| match *fault {
-                Fault::GatewaySlow(slow, pace) if slow == number => Some(pace),
-                _ => None,
-            });
+            let slow = self.schedule.active().filter(|fault| fault.kind == FaultKind::GatewaySlow);
+            let paces = slow.filter(|fault| fault.places == [Place::Gateway(number)]).map(|fault| fault.time);
             gateway.set_pace(paces.max().unwrap_or_default());
         }
     }
 
     /// Whether this goes wrong now.
-    pub(super) fn suffers(&self, fault: &Fault) -> bool {
-        self.schedule.active().any(|active| active == fault)
+    pub(super) fn suffers(&self, kind: FaultKind, places: &[Place]) -> bool {
+        self.schedule.active().any(|active| active.kind == kind && active.places == places)
     }
 
     /// A gateway that nothing keeps away any more begins its next life.
     fn restart_gateway(&mut self, gateway: u16) {
-        if !self.suffers(&Fault::GatewayKilled(gateway)) && self.gateways[usize::from(gateway)].machine.is_none() {
+        let is_dead = self.suffers(FaultKind::GatewayKilled, &[Place::Gateway(gateway)]);
+        if !is_dead && self.gateways[usize::from(gateway)].machine.is_none() {
             self.start_gateway(gateway);
         }
     }
@@ -165,8 +162,8 @@ impl World {
     /// Who hears whom over connections now.
     fn set_lines(&self) {
         for node in 0..self.scenario.nodes.len() as u16 {
-            let is_cut_off = self.suffers(&Fault::NodeCutOff(node));
-            let is_deaf = self.suffers(&Fault::NodeDeaf(node));
+            let is_cut_off = self.suffers(FaultKind::NodeCutOff, &[Place::Node(node)]);
+            let is_deaf = self.suffers(FaultKind::NodeDeaf, &[Place::Node(node)]);
             for gateway in 0..self.scenario.gateways {
                 let ours = self.directory.hosts_of(*self.scenario.gateways_at().control(gateway).ip());
                 for there in self.directory.hosts_of(*address::node(node).ip()) {
@@ -185,10 +182,8 @@ impl World {
 
     /// Readers who are slow now, at gateways that may have begun another life.
     fn set_rates(&self) {
-        for fault in self.schedule.active() {
-            if let Fault::ReaderSlow(reader, rate) = *fault {
-                self.set_rate(reader, Some(rate));
-            }
+        for fault in self.schedule.active().filter(|fault| fault.kind == FaultKind::ReaderSlow) {
+            self.set_rate(fault.place().index() as u16, Some(fault.count()));
         }
     }
 
@@ -203,54 +198,56 @@ impl World {
         }
     }
 
-    fn set_disk(&self, gateway: u16, faults: DiskFaults) {
-        self.storages[usize::from(gateway)].set_faults(faults);
+    /// What goes wrong on gateways' disks now.
+    fn set_disks(&self) {
+        for (gateway, storage) in (0..).zip(&self.storages) {
+            let mut disk = DiskFaults::default();
+            let own = self.schedule.active().filter(|fault| fault.places == [Place::Gateway(gateway)]);
+            own.for_each(|fault| fault.strike_disk(&mut disk));
+            storage.set_faults(disk);
+        }
     }
 
     /// What goes wrong on the network now, all of it together.
     fn set_network(&self) {
         let base = PacketFaults { queue: self.scenario.rooms.queue, ..self.scenario.network };
-        let is_short = self.suffers(&Fault::QueueShort);
+        let is_short = self.suffers(FaultKind::QueueShort, &[]);
         self.network.set_faults(PacketFaults { queue: if is_short { SHORT_QUEUE } else { base.queue }, ..base });
         let silence = PacketFaults { loss: 1.0, ..base };
         let mut paths = Vec::new();
         for fault in self.schedule.active() {
-            match *fault {
-                Fault::SourceSilent { flow, source } => {
+            match (fault.kind, fault.places.first()) {
+                (FaultKind::SourceSilent, Some(&Place::Source(flow, source))) => {
                     let from = address::only(address::source(flow, source));
                     paths.push(PacketPath { from, to: address::gateways(), faults: silence });
                 }
-                Fault::NodeDeaf(node) | Fault::NodeCutOff(node) => {
+                (kind @ (FaultKind::NodeDeaf | FaultKind::NodeCutOff), Some(&Place::Node(node))) => {
                     let to = address::only(address::node(node));
                     paths.push(PacketPath { from: address::gateways(), to: to.clone(), faults: silence });
-                    if matches!(fault, Fault::NodeCutOff(_)) {
+                    if kind == FaultKind::NodeCutOff {
                         paths.push(PacketPath { from: to, to: address::gateways(), faults: silence });
                     }
                 }
                 _ => {}
             }
         }
-        for way in [Way::Packets, Way::Pushes, Way::Decisions, Way::States] {
+        let ways = [
+            (address::sources(), address::gateways()),
+            (address::gateways(), address::nodes()),
+            (address::nodes(), address::gateways()),
+            (address::gateways(), address::triggers()),
+        ];
+        for (way, (from, to)) in ways.into_iter().enumerate() {
             let mut faults = base;
             for fault in self.schedule.active() {
-                match *fault {
-                    Fault::OnWay(of, Trouble::Lost(share)) if of == way => faults.loss = faults.loss.max(share),
-                    Fault::OnWay(of, Trouble::Doubled(share)) if of == way => faults.duplication = share,
-                    Fault::OnWay(of, Trouble::Disordered(most)) if of == way => {
-                        (faults.disorder, faults.held_up) = (0.5, faults.held_up.max(most));
-                    }
-                    Fault::OnWay(of, Trouble::Late(latency)) if of == way => {
-                        faults.latency = faults.latency.max(latency);
-                    }
-                    _ => {}
+                let Some((_, manner)) = on_way(fault.kind).filter(|(of, _)| *of == way) else { continue };
+                match manner {
+                    0 => faults.loss = faults.loss.max(fault.number as f64 / 100.0),
+                    1 => faults.duplication = fault.number as f64 / 100.0,
+                    2 => (faults.disorder, faults.held_up) = (0.5, faults.held_up.max(fault.time)),
+                    _ => faults.latency = faults.latency.max(fault.time),
                 }
             }
-            let (from, to) = match way {
-                Way::Packets => (address::sources(), address::gateways()),
-                Way::Pushes => (address::gateways(), address::nodes()),
-                Way::Decisions => (address::nodes(), address::gateways()),
-                Way::States => (address::gateways(), address::triggers()),
-            };
             paths.push(PacketPath { from, to, faults });
         }
         self.network.set_paths(paths);

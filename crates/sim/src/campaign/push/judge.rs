@@ -2,11 +2,12 @@
 //! compared with what was accepted: every byte, every missing source and its cause.
 
 use super::farm::Held;
-use super::fault::{Fault, Wrong};
+use super::fault::{Fault, Spoiling};
 use super::member::Place;
 use super::referee::{Identity, Twin};
 use super::scenario::{FlowSetting, Scenario, source_of};
 use super::world::World;
+use crate::campaign::fault::FaultKind;
 use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_flow::gateway::Output;
 use ropewalk_terms::{Attempt, Cause, Instant};
@@ -60,17 +61,16 @@ impl World {
 
     /// Whether sources were away for a while: gateways that hear nothing for long behind the last trigger end without them.
     fn was_asleep(&self, flow: u8) -> bool {
-        let is_it = |fault: &Fault| matches!(fault, Fault::Sleeps(Place::Trigger(of)) if *of == flow);
-        self.scenario.faults.iter().any(|scheduled| is_it(&scheduled.fault))
+        let asleep = Fault::at(FaultKind::TriggerSleeps, Place::Trigger(flow));
+        self.scenario.faults.iter().any(|scheduled| scheduled.fault == asleep)
     }
 
     /// Packets of a flow that were spoilt, and do not say whose they are. Each may have been the only one of its set.
     fn spoilt(&self, of: u8) -> u64 {
-        let count = |fault: &Fault| match *fault {
-            Fault::WrongPackets { flow, wrong, count, .. } if flow == of && wrong != Wrong::Partition => count,
-            _ => 0,
-        };
-        self.scenario.faults.iter().map(|scheduled| count(&scheduled.fault)).sum()
+        let own = self.scenario.faults.iter().map(|scheduled| &scheduled.fault);
+        let own = own.filter(|fault| matches!(fault.places[..], [Place::Source(flow, _)] if flow == of));
+        let spoilt = own.filter_map(Spoiling::of).filter(|one| one.kind != FaultKind::PacketWrongPartition);
+        spoilt.map(|one| one.count).sum()
     }
 
     /// Every event of every set that came to the farm is decided, and left where it should.
@@ -237,7 +237,9 @@ fn leaves_room(scenario: &Scenario, flow: u8, setting: &FlowSetting) -> bool {
     let reordered = if setting.sources.reordered > 0.0 { u64::from(setting.sources.delay_sets) } else { 0 };
     let doubled = 1 + u64::from(setting.sources.duplicates > 0.0);
     // Strangers say something, too.
-    let strangers = scenario.faults.iter().filter(|scheduled| scheduled.fault == Fault::Stranger).count() as u64 * 2;
+    let strangers =
+        scenario.faults.iter().filter(|scheduled| scheduled.fault.kind == FaultKind::StrangerPackets).count() as u64
+            * 2;
     let packets = (coming + reordered + 2) * u64::from(setting.sources.sources) * doubled + strangers;
     let room = scenario.rooms.queue as u64;
     let wanted = scenario.gateway_config(0, 1).wanted_queue(&[flow], 1);
@@ -249,10 +251,11 @@ const LOOK: Duration = Duration::from_micros(200);
 
 /// How long a gateway may not look how much waits in front of it, before triggers take it for dead.
 fn away(scenario: &Scenario, fault: &Fault) -> Duration {
-    match *fault {
+    match fault.kind {
         // It looks, and looks again in its next turn.
-        Fault::GatewaySlow(_, pace) => 2 * pace,
-        Fault::Sleeps(Place::Gateway(_)) | Fault::GatewayKilled(_) => scenario.trigger_silence,
+        FaultKind::GatewaySlow => 2 * fault.time,
+        FaultKind::GatewaySleeps if matches!(fault.place(), Place::Sending(_)) => Duration::ZERO,
+        FaultKind::GatewaySleeps | FaultKind::GatewayKilled => scenario.trigger_silence,
         _ => Duration::ZERO,
     }
 }

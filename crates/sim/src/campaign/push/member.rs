@@ -8,7 +8,7 @@ use super::referee::Shared;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Directory, Inlet, Line, Lines, Outlet, Tampering};
 use crate::campaign::cluster::{LeastWait, Process};
-use crate::campaign::node::{NodeClock, NodeDisk};
+use crate::campaign::node::{NodeClock, disk_of};
 use ropewalk_engine::gateway::{
     Callers, Connections, Datagrams, DecisionReaders, EmulatedFilterConfig, FarmNodeDrive, FarmNodeDriveConfig,
     GatewayDrive, GatewayDriveConfig, GatewayReport, Gathering, Link, NodeFilterConfig, Notice, OrderBoard,
@@ -18,7 +18,7 @@ use ropewalk_engine::{Drive, Storage, StorageConfig};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::gateway::{FarmNodeConfig, Naming, Output, Receiver, Sender, TriggerConfig};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};
-use ropewalk_io::disk::SimulatedStorage;
+use ropewalk_io::disk::{SimulatedDisk, SimulatedStorage};
 use ropewalk_io::packet::simulated::PacketNetwork;
 use ropewalk_io::packet::{Flow, MemoryInUse, ReceiveConfig, SendConfig};
 use ropewalk_io::simulated::Network;
@@ -49,6 +49,22 @@ pub enum Place {
     Trigger(u8),
     /// A reader of decisions.
     Reader(u16),
+    /// A source of a flow.
+    Source(u8, u16),
+}
+
+impl Place {
+    /// Which one it is among its kind.
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Gateway(index)
+            | Self::Sending(index)
+            | Self::Node(index)
+            | Self::Reader(index)
+            | Self::Source(_, index) => index as usize,
+            Self::Trigger(flow) => flow as usize,
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -59,6 +75,7 @@ impl fmt::Display for Place {
             Self::Node(index) => write!(out, "node{index}"),
             Self::Trigger(flow) => write!(out, "trigger{flow}"),
             Self::Reader(index) => write!(out, "reader{index}"),
+            Self::Source(flow, index) => write!(out, "source{flow}.{index}"),
         }
     }
 }
@@ -422,7 +439,7 @@ impl Site<'_> {
         Reader::new(lines, at, (gateway, flow), self.referee.clone())
     }
 
-    fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<NodeDisk> {
+    fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<SimulatedDisk> {
         let stored = (0..).zip(&self.scenario.flows).filter(|(_, flow)| flow.output == Output::Storage);
         let entry = |(flow, source)| {
             let id = source_id(flow, source);
@@ -438,7 +455,7 @@ impl Site<'_> {
             give_up_after: DRAIN / 2,
             ..StorageConfig::new(NodeId::builder(gateway), "/data")
         };
-        let disk = NodeDisk::new(&self.storages[usize::from(gateway)], clock);
+        let disk = disk_of(&self.storages[usize::from(gateway)], clock);
         Storage::new(disk, config, Staging::new(pool("records", 64 << 10, 16)))
     }
 

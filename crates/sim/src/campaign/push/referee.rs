@@ -194,7 +194,7 @@ impl Referee {
             Place::Node(node) => self.voices.node_heard(node, &bytes),
             Place::Trigger(flow) => self.voices.trigger_heard(flow, from, &bytes, now),
             // They take bytes of connections, and look at them themselves.
-            Place::Reader(_) => {}
+            Place::Reader(_) | Place::Source(..) => {}
         }
     }
 
@@ -218,7 +218,7 @@ impl Referee {
             }
             Place::Node(node) => self.voices.node_said(node, bytes),
             Place::Trigger(flow) => self.voices.source_said(flow, to, bytes, now),
-            Place::Reader(_) => Ok(()),
+            Place::Reader(_) | Place::Source(..) => Ok(()),
         };
         self.keep(result);
     }

@@ -1,8 +1,9 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
 use super::super::draw::Draw;
+use super::super::fault::FaultKind;
 use super::address::Gateways;
-use super::fault::{Fault, Scheduled, Way};
+use super::fault::{Fault, Scheduled, on_way};
 use super::member::Place;
 use super::readers::histogram_configs;
 use super::{address, fault};
@@ -447,13 +448,9 @@ impl Scenario {
     /// Whether what gateways say comes to triggers in time, and packets come to gateways, whoever else is away.
     pub(super) fn is_heard(&self) -> bool {
         let is_harmless = |fault: &Fault| {
-            !matches!(
-                fault,
-                Fault::OnWay(Way::Packets | Way::States, _)
-                    | Fault::Sleeps(Place::Trigger(_))
-                    | Fault::QueueShort
-                    | Fault::ClockDrift(..)
-            )
+            let is_on_way = matches!(on_way(fault.kind), Some((0 | 3, _)));
+            let kinds = [FaultKind::TriggerSleeps, FaultKind::QueueShort, FaultKind::ClockDrift];
+            !is_on_way && !kinds.contains(&fault.kind)
         };
         self.network.loss == 0.0 && self.faults.iter().all(|scheduled| is_harmless(&scheduled.fault))
     }
@@ -539,7 +536,7 @@ impl Scenario {
         let index = match place {
             Place::Gateway(gateway) | Place::Sending(gateway) => usize::from(gateway),
             Place::Node(node) => usize::from(self.gateways + node),
-            Place::Trigger(_) | Place::Reader(_) => return 0,
+            Place::Trigger(_) | Place::Reader(_) | Place::Source(..) => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
     }

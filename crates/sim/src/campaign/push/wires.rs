@@ -4,7 +4,7 @@
 //! Connections join gateways and nodes, and readers of decisions. Only a peer that takes too little is cut off: no queue holds
 //! more than it may, and no connection is aborted whose queue had room.
 
-use super::fault::Wrong;
+use super::fault::Spoiling;
 use super::member::Place;
 use super::referee::Shared;
 use crate::campaign::node::NodeClock;
@@ -81,7 +81,7 @@ impl Receiver for Inlet {
 }
 
 /// What a source does to its next packets: so many of them are spoilt.
-pub(super) type Tampering = Rc<Cell<Option<(Wrong, u64)>>>;
+pub(super) type Tampering = Rc<Cell<Option<Spoiling>>>;
 
 /// A sender with a member's clock.
 pub(super) struct Outlet {
@@ -120,14 +120,14 @@ impl Sender for Outlet {
         let (mut bytes, mut tampering) = (Vec::new(), self.tampering.get());
         let mut tee = |room: &mut [u8]| {
             let mut length = fill(room);
-            if let Some((wrong, _)) = tampering {
-                length = wrong.spoil(room, length);
+            if let Some(spoiling) = tampering {
+                length = spoiling.spoil(room, length);
             }
             bytes.extend_from_slice(&room[..length]);
             length
         };
         self.inner.send_with(to, most, &mut tee)?;
-        tampering = tampering.and_then(|(wrong, left)| (left > 1).then_some((wrong, left - 1)));
+        tampering = tampering.filter(|one| one.count > 1).map(|one| Spoiling { count: one.count - 1, ..one });
         self.tampering.set(tampering);
         self.note(to, &bytes);
         Ok(())

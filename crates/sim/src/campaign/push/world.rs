@@ -2,12 +2,13 @@
 
 use super::super::cluster::{Cluster, Process, Schedule, in_turns};
 use super::super::draw::Draw;
-use super::fault::Fault;
+use super::fault::keeps_away;
 use super::member::{GatewayMachine, NodeMachine, Place, SendingMachine, Site, TriggerMachine, member};
 use super::readers::{Reader, Watcher};
 use super::referee::{Referee, Shared, Turned};
 use super::scenario::{Masking, Scenario, Timing, source_id};
 use super::wires::{Directory, Tampering};
+use crate::campaign::fault::FaultKind;
 use crate::campaign::node::NodeClock;
 use crate::campaign::outcome::{Broken, Checker};
 use crate::campaign::runner::{Coverage, Situation};
@@ -60,7 +61,7 @@ pub struct World {
     masks: VecDeque<Masking>,
     /// Time-outs that are still to be changed.
     timeouts: VecDeque<Timing>,
-    pub(super) schedule: Schedule<Fault>,
+    pub(super) schedule: Schedule<Place>,
     pub(super) coverage: Coverage,
     /// How many lives each node had, and each gateway.
     pub(super) lives: Vec<u64>,
@@ -168,7 +169,7 @@ impl World {
     /// Nodes that should be there and are not begin a life.
     pub(super) fn start_nodes(&mut self) {
         for node in 0..self.nodes.len() as u16 {
-            let is_wanted = self.have_come && !self.suffers(&Fault::NodeKilled(node));
+            let is_wanted = self.have_come && !self.suffers(FaultKind::NodeKilled, &[Place::Node(node)]);
             if is_wanted && self.nodes[usize::from(node)].machine.is_none() {
                 self.start_node(node);
             }
@@ -346,7 +347,7 @@ impl World {
             Situation::Ended
         } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
             Situation::Idle
-        } else if self.schedule.active().any(Fault::keeps_away) {
+        } else if self.schedule.active().any(keeps_away) {
             Situation::Recovering
         } else if self.have_sent() {
             Situation::Draining

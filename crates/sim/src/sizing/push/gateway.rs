@@ -3,7 +3,8 @@
 //! decide.
 
 use super::sources::Port;
-use super::system::{GatewaySection, PushHostSection, PushSystem, frames, on_the_wire};
+use super::system::{GatewaySection, PushSystem, frames, on_the_wire};
+use crate::sizing::units::{Costs, Work};
 use ropewalk_flow::gateway::{
     Address, Ending, FarmConfig, FarmNode, FarmNodeConfig, FlowConfig, Gateway, GatewayConfig, Outgoing, PacketSource,
     ReceiveQueue, ThrottleConfig,
@@ -22,49 +23,6 @@ use std::time::Duration;
 const PUSHES: usize = 256;
 /// Memory of the link to the nodes: what finds no room stays in the machine.
 const LINK_BUFFER: u64 = 256 << 10;
-
-/// What one turn had to do.
-#[derive(Copy, Clone, Default, Debug)]
-struct Work {
-    packets: u64,
-    received: u64,
-    frames: u64,
-    sent: u64,
-    messages: u64,
-}
-
-/// What work costs a core, in nanoseconds.
-#[derive(Copy, Clone, Debug)]
-struct Costs {
-    turn: u64,
-    packet: f64,
-    byte_received: f64,
-    frame: f64,
-    byte_sent: f64,
-    message: f64,
-}
-
-impl Costs {
-    fn new(section: &PushHostSection) -> Self {
-        Self {
-            turn: section.turn.0.as_nanos() as u64,
-            packet: section.per_packet.0.as_nanos() as f64,
-            byte_received: 1e9 / section.receive.bytes_per_second,
-            frame: section.per_push.0.as_nanos() as f64,
-            byte_sent: 1e9 / section.send.bytes_per_second,
-            message: section.per_message.0.as_nanos() as f64,
-        }
-    }
-
-    fn of(&self, work: Work) -> u64 {
-        let time = self.packet * work.packets as f64
-            + self.byte_received * work.received as f64
-            + self.frame * work.frames as f64
-            + self.byte_sent * work.sent as f64
-            + self.message * work.messages as f64;
-        time.round() as u64
-    }
-}
 
 /// Packets of one flow that wait to be taken: its socket.
 #[derive(Debug, Default)]
@@ -125,7 +83,7 @@ impl InputQueue {
             batch: *batch as usize,
             mtu: mtu.0,
             mail: Vec::new(),
-            costs: Costs::new(host),
+            costs: Costs::of_queue(host),
             output: Port::new(output.bytes_per_second, LINK_BUFFER),
             is_working: false,
             has_more: false,
@@ -183,12 +141,12 @@ impl InputQueue {
         for (most, level) in self.most_sets.iter_mut().zip(self.machine.throttle().levels()) {
             *most = (*most).max(level.used);
         }
-        let time = self.costs.of(work);
+        let (idle, time) = self.costs.of(work);
         self.busy += time;
         self.is_working = true;
         let deadline = self.machine.next_deadline().as_nanoseconds();
         self.alarm = deadline.min(blocked_until.unwrap_or(u64::MAX)).max(now + 1000);
-        self.costs.turn + time
+        idle + time
     }
 
     fn receive(&mut self, flow: u8, now: Instant, work: &mut Work) {
@@ -205,7 +163,7 @@ impl InputQueue {
                 return;
             }
             socket.bytes -= bytes;
-            work.packets += 1;
+            work.fragments += 1;
             work.received += bytes;
         }
         self.has_more |= !socket.packets.is_empty();

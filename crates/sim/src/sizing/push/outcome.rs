@@ -5,8 +5,8 @@ use super::system::FlowSection;
 use super::world::World;
 use crate::sizing::network::Load;
 use crate::sizing::outcome::{
-    ALL, BUSY, Buffer, Events, FlowOutcome, HELD_UP, Histogram, Latencies, Limit, NetworkCounts, Outcome, Reached,
-    Resource, Unit, latency, member, percent, resource,
+    Buffer, Events, FlowOutcome, HELD_UP, Histogram, Latencies, Limit, NetworkCounts, Outcome, Reached, Resource, Unit,
+    buffer, busiest, described, has_reached_all, latency, percent, resource,
 };
 use ropewalk_terms::EventAccount;
 
@@ -111,8 +111,7 @@ fn resources(world: &World<'_>, seconds: f64) -> Vec<Resource> {
 
 fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
     let system = world.system;
-    let buffer =
-        |name: &str, unit, size, most| Buffer { name: name.to_owned(), unit, size: Some(size), most, full: None };
+    let buffer = |name: &str, unit, size, most| buffer(name, unit, size, most, None);
     let most_held = world.ports.iter().map(|port| port.most_held).max().unwrap_or_default();
     let most_waiting = world.queues.iter().map(|queue| queue.most_waiting).max().unwrap_or_default();
     let mut buffers = vec![
@@ -150,10 +149,7 @@ fn networks(world: &World<'_>) -> Vec<NetworkCounts> {
         name: name.to_owned(),
         packets,
         dropped,
-        timeouts: 0,
-        fast_retransmits: 0,
-        paused: 0.0,
-        stalled_flows: 0.0,
+        ..NetworkCounts::default()
     };
     let (packets, lost) =
         world.ports.iter().fold((0, 0), |(packets, lost), port| (packets + port.packets, lost + port.lost));
@@ -163,10 +159,8 @@ fn networks(world: &World<'_>) -> Vec<NetworkCounts> {
 
 /// Judges by what was counted.
 pub(super) fn judge(outcome: &Outcome) -> Limit {
-    let busiest = outcome.resources.iter().max_by(|one, other| one.utilisation_max.total_cmp(&other.utilisation_max));
-    let who = busiest.map_or(String::new(), |one| {
-        format!("{} ({} busy)", member(&one.name, one.busiest, one.count), percent(one.utilisation_max))
-    });
+    let (busiest, busy) = busiest(outcome);
+    let who = busiest.map_or(String::new(), described);
     if let Some(network) = outcome.networks.iter().find(|network| network.dropped > 0) {
         let incomplete: u64 = outcome.flows.iter().map(|flow| flow.incomplete).sum();
         let because = format!(
@@ -175,19 +169,12 @@ pub(super) fn judge(outcome: &Outcome) -> Limit {
         );
         return Limit { by: network.name.clone(), because };
     }
-    let reached_all = outcome.rate.offered_per_s.is_some_and(|offered| outcome.rate.events_per_s >= ALL * offered);
-    if reached_all {
+    if has_reached_all(outcome) {
         let because = format!("everything that was triggered is built; the next limit is the {who}");
         return Limit { by: "the trigger".to_owned(), because };
     }
-    if let Some(busiest) = busiest.filter(|busiest| busiest.utilisation_max >= BUSY) {
-        let because = format!(
-            "busy {} of the time ({} on average over {})",
-            percent(busiest.utilisation_max),
-            percent(busiest.utilisation),
-            busiest.count
-        );
-        return Limit { by: member(&busiest.name, busiest.busiest, busiest.count), because };
+    if let Some(busy) = busy {
+        return busy;
     }
     let full = outcome.buffers.iter().filter(|buffer| buffer.full.is_some_and(|full| full >= HELD_UP));
     let fullest = full.max_by(|one, other| one.full.unwrap_or(0.0).total_cmp(&other.full.unwrap_or(0.0)));

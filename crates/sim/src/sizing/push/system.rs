@@ -1,6 +1,7 @@
 //! The sections of a sizing file of a push system, and what they must fulfil beyond their syntax. `docs/sizing.md` describes
 //! them.
 
+use crate::sizing::system::{check_head, drain, duration, fault, one_u64, warm_up};
 use ropewalk_config::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use ropewalk_config::{ConfigurationError, Fault, parse_as};
 use ropewalk_flow::gateway::Output;
@@ -224,22 +225,6 @@ impl Default for FarmSection {
     }
 }
 
-const fn one_u64() -> u64 {
-    1
-}
-
-const fn duration() -> Time {
-    Time(Duration::from_secs(1))
-}
-
-const fn warm_up() -> Time {
-    Time(Duration::from_millis(100))
-}
-
-const fn drain() -> Time {
-    Time(Duration::from_secs(2))
-}
-
 const fn fragment_size() -> ChunkBytes {
     ChunkBytes(SizeDistribution::Fixed(32))
 }
@@ -293,14 +278,8 @@ const MOST_NODES: u32 = 1 << 14;
 /// Sources of all flows, as many as one gateway can tell apart.
 const MOST_SOURCES: u32 = 1 << 14;
 
-fn fault(key: &str, message: impl Into<String>) -> Result<(), Fault> {
-    Err(Fault::new(key, message))
-}
-
 fn check(system: &PushSystem) -> Result<(), Fault> {
-    if system.version != 1 {
-        return fault("version", format!("this program reads version 1, not {}", system.version));
-    }
+    check_head(system.version, system.duration, system.warm_up, system.drain)?;
     let queues = u32::from(system.gateways) * u32::from(system.gateway.queues);
     if !(1..=MOST_QUEUES).contains(&queues) {
         let key = if system.gateway.queues == 0 { "gateway.queues" } else { "gateways" };
@@ -312,21 +291,10 @@ fn check(system: &PushSystem) -> Result<(), Fault> {
     if system.flow.iter().map(|flow| u32::from(flow.sources)).sum::<u32>() > MOST_SOURCES {
         return fault("flow", format!("at most {MOST_SOURCES} sources of all flows"));
     }
-    times(system)?;
     system.flow.iter().enumerate().try_for_each(|(index, section)| flow(index, section))?;
     network(system)?;
     gateway(&system.gateway)?;
     farm(system)
-}
-
-fn times(system: &PushSystem) -> Result<(), Fault> {
-    if system.duration.0 <= system.warm_up.0 {
-        return fault("duration", format!("longer than warm_up ({}), which is not counted", system.warm_up));
-    }
-    if system.duration.0 + system.drain.0 > Duration::from_secs(3600) {
-        return fault("duration", "at most an hour, drain included");
-    }
-    Ok(())
 }
 
 fn flow(index: usize, flow: &FlowSection) -> Result<(), Fault> {

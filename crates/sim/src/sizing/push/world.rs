@@ -1,7 +1,7 @@
 //! The simulated push system: the real machines, what lies between them, and the loop that lets time pass.
 
 use super::super::Outcome;
-use super::super::queue::Queue;
+use super::super::queue::{Mail, Queue};
 use super::gateway::{InputQueue, Node};
 use super::sources::{FlowSources, Memory, Port};
 use super::system::{PushSystem, on_the_wire};
@@ -40,29 +40,6 @@ enum Word {
     Throttle(Throttle),
 }
 
-/// Words on their way; places are used again.
-#[derive(Debug, Default)]
-struct Mail {
-    places: Vec<Option<Word>>,
-    free: Vec<u32>,
-}
-
-impl Mail {
-    fn keep(&mut self, word: Word) -> u32 {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() as u32 - 1
-        });
-        self.places[place as usize] = Some(word);
-        place
-    }
-
-    fn take(&mut self, place: u32) -> Word {
-        self.free.push(place);
-        self.places[place as usize].take().expect("what arrives was kept")
-    }
-}
-
 /// What was counted of a flow since the warm-up.
 #[derive(Clone, Debug)]
 pub(super) struct FlowCounts {
@@ -85,7 +62,7 @@ pub(super) struct World<'a> {
     pub(super) ports: Vec<Port>,
     pub(super) queues: Vec<InputQueue>,
     pub(super) nodes: Vec<Node>,
-    mail: Mail,
+    mail: Mail<Word>,
     pub(super) flows: Vec<FlowCounts>,
     pub(super) counted_from: u64,
 }
@@ -105,7 +82,7 @@ impl<'a> World<'a> {
             ports: (0..system.queues()).map(port).collect(),
             queues: (0..system.queues()).map(|queue| InputQueue::new(system, queue)).collect(),
             nodes: nodes.map(|(gateway, node)| Node::new(system, gateway * system.gateway.queues, node)).collect(),
-            mail: Mail::default(),
+            mail: Mail::new(),
             flows: vec![counts; system.flow.len()],
             counted_from: 0,
             system,

@@ -1,8 +1,9 @@
 //! One e-link of a card: what it sends, how each chunk ends up in its blocks, and how many fragments must, and may,
 //! count as received.
 
-use crate::campaign::cards::{CardSetting, Damage, Trouble};
+use crate::campaign::cards::{CardSetting, Damage};
 use crate::campaign::content::Contents;
+use crate::campaign::fault::{Fault, FaultKind};
 use crate::campaign::machines::front_end::{FAR, How, Made, Record, SLOW};
 use crate::campaign::machines::subscriber::elink;
 use crate::campaign::scenario::Scenario;
@@ -106,7 +107,7 @@ pub(in crate::campaign) struct Link {
     gone: u64,
     most_in_block: usize,
     open_since: Instant,
-    troubles: VecDeque<Trouble>,
+    troubles: VecDeque<FaultKind>,
     /// Blocks to be lost, and damages of the next ones.
     lose: u64,
     damages: VecDeque<Damage>,
@@ -174,33 +175,22 @@ impl Link {
         self.tally = Tally::default();
     }
 
-    pub(super) fn order(&mut self, until: Instant, trouble: Trouble) {
-        match trouble {
-            Trouble::Dies => self.dead_until = self.dead_until.max(until),
-            Trouble::Stalls => {
+    /// Something is to go wrong with it.
+    pub(super) fn order(&mut self, until: Instant, fault: &Fault) {
+        match fault.kind {
+            FaultKind::LinkDies => self.dead_until = self.dead_until.max(until),
+            FaultKind::LinkStalls => {
                 self.stalls_until = until;
-                self.troubles.push_back(trouble);
+                self.troubles.push_back(fault.kind);
             }
-            Trouble::LosesBlocks(count) => self.lose += count,
-            Trouble::DamagesBlock(damage) => self.damages.push_back(damage),
-            _ => self.troubles.push_back(trouble),
+            FaultKind::BlockLost => self.lose += fault.count(),
+            FaultKind::BlockDamaged => self.damages.push_back(Damage::ALL[fault.count() as usize]),
+            FaultKind::SendTwice => self.twice += fault.count(),
+            FaultKind::Skip => self.skip += fault.count(),
+            FaultKind::Jump => self.jumps += 1,
+            FaultKind::Slow => self.slow_until = until,
+            kind => self.troubles.push_back(kind),
         }
-    }
-
-    pub(in crate::campaign) fn send_twice(&mut self, count: u64) {
-        self.twice += count;
-    }
-
-    pub(in crate::campaign) fn skip(&mut self, count: u64) {
-        self.skip += count;
-    }
-
-    pub(in crate::campaign) fn jump(&mut self) {
-        self.jumps += 1;
-    }
-
-    pub(in crate::campaign) fn be_slow(&mut self, until: Instant) {
-        self.slow_until = until;
     }
 
     /// When its next chunk is due; none where there is none.
@@ -259,9 +249,8 @@ impl Link {
         }
         let before = out.len();
         // What is in doubt for the reader must not be put together from pieces of two chunks.
-        let is_possible = |trouble: &&Trouble| match trouble {
-            Trouble::NeverBegins => !self.is_within,
-            Trouble::Flags(status) => !self.is_within || !status.has(Status::TIMED_OUT),
+        let is_possible = |trouble: &&FaultKind| match trouble {
+            FaultKind::ChunkNeverBegins | FaultKind::ChunkTimedOut => !self.is_within,
             _ => true,
         };
         let trouble = self.troubles.front().filter(is_possible).copied();
@@ -269,29 +258,36 @@ impl Link {
             self.troubles.pop_front();
         }
         self.compose(event, trouble, out);
-        self.is_within = trouble == Some(Trouble::NeverEnds);
+        self.is_within = trouble == Some(FaultKind::ChunkNeverEnds);
         if out.len() > before {
             self.open_since = now;
         }
-        if trouble == Some(Trouble::Stalls) && self.under_way.back().is_some_and(|last| last.first < last.last) {
+        if trouble == Some(FaultKind::LinkStalls) && self.under_way.back().is_some_and(|last| last.first < last.last) {
             self.silent_until = self.stalls_until;
         }
     }
 
-    fn compose(&mut self, event: u64, trouble: Option<Trouble>, out: &mut Vec<u8>) {
+    fn compose(&mut self, event: u64, trouble: Option<FaultKind>, out: &mut Vec<u8>) {
         let number = event + if self.jumps > 0 { FAR } else { 0 };
         let mut how = if self.jumps > 0 { How::Misnumbered } else { How::Right };
         self.jumps = self.jumps.saturating_sub(1);
         let mut chunk = self.contents.chunk(self.rule, self.id, event, number);
         let mut status = Status::GOOD;
         match trouble {
-            Some(Trouble::NeverEnds) => return self.piece(event, SubChunkType::First, &chunk, out),
-            Some(Trouble::NeverBegins) => return self.piece(event, SubChunkType::Last, &chunk, out),
-            Some(Trouble::Oversize) => {
+            Some(FaultKind::ChunkNeverEnds) => return self.piece(event, SubChunkType::First, &chunk, out),
+            Some(FaultKind::ChunkNeverBegins) => return self.piece(event, SubChunkType::Last, &chunk, out),
+            Some(FaultKind::ChunkOversize) => {
                 chunk.resize(OVERSIZE_BYTES, 0x55);
                 how = How::Spoilt;
             }
-            Some(Trouble::Flags(flags)) => {
+            // Its first piece has four bytes and ends a block.
+            Some(FaultKind::LinkStalls) => {
+                while self.encoder.room() > self.format().trailer_bytes() + 4 {
+                    self.encoder.null(out);
+                }
+            }
+            Some(kind) => {
+                let flags = flag_of(kind);
                 // Narrow trailers have no place for it.
                 let has_place = flags != Status::BUSY || self.format().trailer_bytes() == 4;
                 status = if has_place { flags } else { Status::GOOD };
@@ -305,13 +301,7 @@ impl Link {
                     how = How::Flagged(status, chunk.len() as u32);
                 }
             }
-            // Its first piece has four bytes and ends a block.
-            Some(Trouble::Stalls) => {
-                while self.encoder.room() > self.format().trailer_bytes() + 4 {
-                    self.encoder.null(out);
-                }
-            }
-            _ => {}
+            None => {}
         }
         self.say(event, how, &chunk, status, out);
         if self.twice > 0 && how == How::Right {
@@ -452,6 +442,17 @@ impl Link {
         let begun = self.under_way.iter().filter_map(|chunk| chunk.begun);
         let begun = begun.filter(|&(other, start)| other == ring && start < handed_on).map(|(_, start)| start);
         begun.chain(self.tally.oldest_open(handed_on)).min()
+    }
+}
+
+/// The flag of a chunk in which this goes wrong.
+const fn flag_of(kind: FaultKind) -> Status {
+    match kind {
+        FaultKind::ChunkBusy => Status::BUSY,
+        FaultKind::ChunkCrc => Status::CRC,
+        FaultKind::ChunkError => Status::ERROR,
+        FaultKind::ChunkTruncated => Status::TRUNCATED,
+        _ => Status::TIMED_OUT,
     }
 }
 

@@ -15,20 +15,19 @@ pub(in super::super) use self::link::Said;
 use self::link::{Fate, Link};
 use super::super::cards::CardSetting;
 use super::super::endpoints::Surroundings;
+use super::super::fault::{Fault, FaultKind};
 use super::super::node::Machine;
 use super::super::recorder::Inlet;
 use super::super::scenario::Scenario;
 use super::front_end::Record;
 use super::subscriber::server;
 use super::{ReadoutMachine, Site};
-use crate::campaign::cards::Trouble;
-use crate::campaign::outcome::Broken;
 use ropewalk_engine::Drive;
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::PoolConfig;
 use ropewalk_memory::ring::{RingWriter, ring};
-use ropewalk_terms::{Instant, PoolAccount, SourceId};
+use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::felix::ELink;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -198,24 +197,15 @@ impl Card {
         })
     }
 
-    /// Tells an e-link to misbehave, by the index of its source in the scenario.
-    pub(in super::super) fn order(&mut self, link: usize, until: Instant, trouble: Trouble) {
-        self.links[link].order(until, trouble);
-    }
-
-    /// The same for what any source can be told.
-    pub(in super::super) fn link(&mut self, link: usize) -> &mut Link {
-        &mut self.links[link]
-    }
-
-    /// It writes nothing until that time.
-    pub(in super::super) fn stall(&mut self, until: Instant) {
-        self.stalled_until = self.stalled_until.max(until);
-    }
-
-    /// The next events come at once.
-    pub(in super::super) fn hurry(&mut self, count: u64) {
-        self.burst = self.links.iter().map(|link| link.next).max().unwrap_or(0) + count;
+    /// Something is to go wrong with it, or with its e-link number `link`.
+    pub(in super::super) fn order(&mut self, link: usize, until: Instant, fault: &Fault) {
+        match fault.kind {
+            FaultKind::CardStalls => self.stalled_until = self.stalled_until.max(until),
+            FaultKind::CardBurst => {
+                self.burst = self.links.iter().map(|link| link.next).max().unwrap_or(0) + fault.count();
+            }
+            _ => self.links[link].order(until, fault),
+        }
     }
 
     /// Blocks leave as long as there is room; says how many.
@@ -324,12 +314,4 @@ impl Drive for Card {
     }
 }
 
-impl Machine for Card {
-    fn pools(&mut self) -> Vec<PoolAccount> {
-        Vec::new()
-    }
-
-    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
-        Ok(())
-    }
-}
+impl Machine for Card {}

@@ -1,11 +1,10 @@
 //! What surrounds the real builder unit: the processes of filter units, filter nodes on other machines, and one [`Assigner`]
 //! in place of event manager and readout unit.
 
+use super::super::draw::{Draw, unless};
+use super::super::front_end::mixed;
+use super::super::stand::pool;
 use super::{Mishap, Scenario, TIMEOUT};
-use crate::campaign::content::mixed;
-use crate::campaign::draw::Draw;
-use crate::campaign::machines::pool;
-use crate::campaign::outcome::{Broken, Checker};
 use ropewalk_engine::{FilterLink, FilterSight, NotBelieved, Offered, Said, UnitDecision};
 use ropewalk_flow::builder::{Builder, BuilderAction, EventView};
 use ropewalk_flow::filter::{Fill, HistogramShape};
@@ -323,10 +322,7 @@ impl SimulatedNode {
     }
 
     /// Handles what has arrived, works, and sends the decisions.
-    ///
-    /// # Errors
-    /// If a builder unit sends what it must not.
-    pub(super) fn turn(&mut self, now: Instant) -> Result<usize, Broken> {
+    pub(super) fn turn(&mut self, now: Instant) -> Result<usize, String> {
         let mut events = std::mem::take(&mut self.events);
         let mut work = self.peers.poll(now, &mut events);
         for event in events.drain(..) {
@@ -381,7 +377,7 @@ impl SimulatedNode {
         }
     }
 
-    fn hear(&mut self) -> Result<usize, Broken> {
+    fn hear(&mut self) -> Result<usize, String> {
         let mut heard = 0;
         while let Some(caller) = &mut self.caller {
             let Some(head) = caller.bytes.peek_array::<FRAME_BYTES>(0) else { break };
@@ -404,9 +400,9 @@ impl SimulatedNode {
         Ok(heard)
     }
 
-    fn hello(&mut self, body: &[u8]) -> Result<(), Broken> {
+    fn hello(&mut self, body: &[u8]) -> Result<(), String> {
         let said = decode_hello(body).map_err(nonsense)?;
-        Broken::unless(said == (FILTER_NODE_VERSION, FILTER), Checker::Content, || format!("a hello says {said:?}"))?;
+        unless(said == (FILTER_NODE_VERSION, FILTER), || format!("a hello says {said:?}"))?;
         if self.refusals > 0 {
             self.refusals -= 1;
             let mut text = Vec::new();
@@ -421,7 +417,7 @@ impl SimulatedNode {
     }
 
     /// Checks an event that has come: it is the next one, whole, and within the credit.
-    fn event(&mut self, body: &[u8]) -> Result<(), Broken> {
+    fn event(&mut self, body: &[u8]) -> Result<(), String> {
         let Some(caller) = &mut self.caller else { return Ok(()) };
         let (head, mut rest) =
             body.split_first_chunk::<EVENT_HEAD>().ok_or_else(|| nonsense("an event without head"))?;
@@ -433,17 +429,17 @@ impl SimulatedNode {
             let fragment = decode_fragment(fragment).map_err(nonsense)?;
             let bytes = payload(source, head.key.number());
             let is_right = fragment.source == source && fragment.length as usize == bytes.len();
-            Broken::unless(is_right, Checker::Content, || format!("event {}: {fragment:?} came", head.key))?;
+            unless(is_right, || format!("event {}: {fragment:?} came", head.key))?;
             expected.extend(bytes);
             rest = behind;
         }
-        Broken::unless(rest == expected, Checker::Content, || format!("event {} came as another one", head.key))?;
+        unless(rest == expected, || format!("event {} came as another one", head.key))?;
         let is_next = caller.is_welcome && head.sequence == caller.next;
-        Broken::unless(is_next, Checker::Order, || format!("{head:?} came and {} was due", caller.next))?;
+        unless(is_next, || format!("{head:?} came and {} was due", caller.next))?;
         caller.next += 1;
         caller.held.push_back(head);
         let (held, credit) = (caller.held.len() as u64, self.scenario.credit);
-        Broken::unless(held <= credit, Checker::Credits, || format!("a node has {held} events, and credit {credit}"))?;
+        unless(held <= credit, || format!("a node has {held} events, and credit {credit}"))?;
         self.unit.give(0, head.key);
         Ok(())
     }
@@ -524,8 +520,8 @@ impl SimulatedNode {
     }
 }
 
-fn nonsense(what: impl std::fmt::Display) -> Broken {
-    Broken::new(Checker::Content, format!("what a filter node hears: {what}"))
+fn nonsense(what: impl std::fmt::Display) -> String {
+    format!("what a filter node hears: {what}")
 }
 
 /// The sources of every event.
@@ -628,12 +624,12 @@ impl Assigner {
     ///
     /// # Errors
     /// Where an event ends twice.
-    pub(super) fn hear(&mut self, action: BuilderAction) -> Result<(), Broken> {
+    pub(super) fn hear(&mut self, action: BuilderAction) -> Result<(), String> {
         match action {
             BuilderAction::ToManager(Message::Acknowledge(said)) => {
                 for entry in &said.entries {
                     let before = self.ended.insert(entry.key.number(), entry.ending);
-                    Broken::unless(before.is_none(), Checker::Keys, || format!("event {} ended twice", entry.key))?;
+                    unless(before.is_none(), || format!("event {} ended twice", entry.key))?;
                 }
             }
             BuilderAction::ToReadout { message: Message::Request(request), .. } => self.asked.extend(&request.entries),

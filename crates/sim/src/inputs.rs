@@ -1,25 +1,5 @@
-//! Machines fed with anything: bytes become messages, times and failures in an order that no real system would have.
-//!
-//! ```text
-//! bytes --> Choices --> messages from anybody, fragments, lost connections, time --> one machine
-//!                                                   after each step: accounts balance, bounds hold, no panic
-//! ```
-//! A machine trusts no other node: whatever they send, it must neither panic nor lose count nor keep answering for
-//! ever. Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with
-//! bytes that reach new code; the tests here call them with random ones, so that they cannot rot.
-
-mod choices;
-mod control;
-mod framing;
-mod gateway;
-mod nodes;
-mod router;
-
-pub use control::{control, front_ends};
-pub use framing::{framer, layout, sniff};
-pub use gateway::gateway;
-pub use nodes::{builder, manager, readout, synchrony};
-pub use router::router;
+//! Texts that people write, fed with anything: configurations, sizing files and quantities. The fuzz targets call these functions with
+//! bytes that reach new code; the tests here call them with random ones.
 
 use crate::sizing::SizingFile;
 use ropewalk_config::quantity::{Bandwidth, Bytes, Rate, Size, Time, Times};
@@ -28,9 +8,6 @@ use ropewalk_flow::source::Random;
 use ropewalk_wire::run_file::SegmentName;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
-
-/// Actions that one input may lead to at most: more means that a machine answers itself.
-const MOST_ACTIONS: usize = 20_000;
 
 /// Begins the part of an input whose lines `key = value` override values of the text before it.
 const INSTEAD: &str = "\n--set\n";
@@ -95,16 +72,8 @@ fn read<T: FromStr<Err: Display> + Debug>(text: &str) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        builder, configuration, control, framer, front_ends, gateway, layout, manager, quantity, readout, router,
-        sniff, synchrony,
-    };
-    use crate::campaign::mixed;
-
-    /// Random bytes: the same for the same seed.
-    fn random(seed: u64, length: u64) -> Vec<u8> {
-        (0..length).map(|index| mixed(seed, index, 0) as u8).collect()
-    }
+    use super::{configuration, quantity};
+    use ropewalk_flow::source::Random;
 
     /// The seeds of its fuzz target, then random inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS` sets how
     /// many, for a longer look by hand.
@@ -118,67 +87,13 @@ mod tests {
         }
         let inputs = std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(600);
         for seed in 0..inputs {
-            let bytes = random(seed, 8 << (seed % 9));
+            let mut random = Random::new(seed, 0);
+            let bytes: Vec<u8> = (0..8 << (seed % 9)).map(|_| random.below(256) as u8).collect();
             if let Err(panic) = std::panic::catch_unwind(|| machine(&bytes)) {
                 eprintln!("seed {seed}, {} bytes", bytes.len());
                 std::panic::resume_unwind(panic);
             }
         }
-    }
-
-    #[test]
-    fn a_readout_unit_keeps_count_whatever_comes() {
-        feed("readout", readout);
-    }
-
-    #[test]
-    fn a_builder_unit_keeps_count_whatever_comes() {
-        feed("builder", builder);
-    }
-
-    #[test]
-    fn an_event_manager_keeps_count_whatever_comes() {
-        feed("manager", manager);
-    }
-
-    #[test]
-    fn run_control_keeps_order_whatever_comes() {
-        feed("control", control);
-    }
-
-    #[test]
-    fn run_control_of_front_ends_keeps_order_whatever_they_say() {
-        feed("front_ends", front_ends);
-    }
-
-    #[test]
-    fn whatever_comes_is_looked_at_and_no_more_is_believed_than_there_was() {
-        feed("sniff", sniff);
-    }
-
-    #[test]
-    fn a_framer_finds_the_same_however_the_stream_is_cut() {
-        feed("framer", framer);
-    }
-
-    #[test]
-    fn any_layout_is_refused_or_finds_the_same_however_the_stream_is_cut() {
-        feed("layout", layout);
-    }
-
-    #[test]
-    fn a_gateway_keeps_count_whatever_comes() {
-        feed("gateway", gateway);
-    }
-
-    #[test]
-    fn a_router_of_chunks_keeps_count_whatever_comes() {
-        feed("router", router);
-    }
-
-    #[test]
-    fn the_watch_over_synchrony_takes_anything() {
-        feed("synchrony", synchrony);
     }
 
     #[test]

@@ -12,18 +12,19 @@
 
 mod program;
 
-use super::content::mixed;
-use super::draw::Draw;
-use super::outcome::{Broken, Checker};
+use super::draw::{Draw, seeds, unless};
+use super::front_end::mixed;
+use super::stand::pool;
 use program::Program;
 use ropewalk_engine::{ControlledDrive, ControlledDriveConfig, Drive, FrontEndsAccount};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig, Incident, IncidentKind, RunOrder};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_io::disk::SimulatedDisk;
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
-use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_memory::{Pool, Staging};
 use ropewalk_terms::{EventKey, Incarnation, Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{CONTROL_VERSION, Command, Kind, OLDEST_CONTROL_VERSION, Stage};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long run control waits for an answer here.
@@ -33,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(4);
 
 /// What happens to a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Mishap {
+enum Mishap {
     /// Its control connection breaks.
     Reset,
     /// Its control connection carries nothing more, without a close or an error.
@@ -44,54 +45,54 @@ pub enum Mishap {
 
 /// A pause of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct PauseSetting {
+struct PauseSetting {
     /// Which run.
-    pub run: usize,
+    run: usize,
     /// When it is paused, from its beginning.
-    pub at: Duration,
+    at: Duration,
     /// For how long.
-    pub length: Duration,
+    length: Duration,
 }
 
 /// A program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProgramSetting {
+struct ProgramSetting {
     /// A start waits for it.
-    pub is_required: bool,
+    is_required: bool,
     /// How long it takes to answer a command.
-    pub delay: Duration,
+    delay: Duration,
     /// In so many steps it sends the data of one event.
-    pub steps_for_event: u64,
+    steps_for_event: u64,
     /// It never answers this command.
-    pub deaf_to: Option<Kind>,
+    deaf_to: Option<Kind>,
     /// The version of the protocol that it speaks.
-    pub version: u16,
+    version: u16,
 }
 
 /// A system and what goes wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Scenario {
+struct Scenario {
     /// The seed of all chances.
-    pub seed: u64,
+    seed: u64,
     /// The first one is the trigger source.
-    pub has_trigger: bool,
+    has_trigger: bool,
     /// The programs.
-    pub programs: Vec<ProgramSetting>,
+    programs: Vec<ProgramSetting>,
     /// How long each run goes on until it is stopped.
-    pub runs: Vec<Duration>,
+    runs: Vec<Duration>,
     /// Run, time from its beginning, program, what happens.
-    pub mishaps: Vec<(usize, Duration, usize, Mishap)>,
+    mishaps: Vec<(usize, Duration, usize, Mishap)>,
     /// Pauses, some of which the run's end overtakes.
-    pub pauses: Vec<PauseSetting>,
+    pauses: Vec<PauseSetting>,
     /// In this run the nodes drain by themselves after this time.
-    pub nodes_drain: Option<(usize, Duration)>,
+    nodes_drain: Option<(usize, Duration)>,
     /// This run is stopped by force.
-    pub forced: Option<usize>,
+    forced: Option<usize>,
 }
 
 impl Scenario {
     /// The scenario of a seed. In every fourth nothing goes wrong.
-    pub fn draw(seed: u64) -> Self {
+    fn draw(seed: u64) -> Self {
         let mut draw = Draw::new(seed, 40);
         let is_quiet = seed.is_multiple_of(4);
         let count = draw.between(2, 5) as usize;
@@ -168,22 +169,23 @@ const STEP: Duration = Duration::from_millis(5);
 const ADDRESS: &str = "run-control";
 
 /// Programs, the drive, the network between them.
-pub struct World {
+struct World {
     scenario: Scenario,
     now: Instant,
     network: Network,
     drive: ControlledDrive<Simulated, SimulatedDisk>,
     programs: Vec<Program>,
+    /// Mixed from everything that happened: equal for equal histories.
     digest: u64,
 }
 
-fn pool(name: &str) -> Pool {
-    Pool::new_untouched(PoolConfig::heap(name, 64 << 10, 48)).expect("there is memory for a small pool")
+fn memory(name: &str) -> Pool {
+    pool(name, 64 << 10, 48)
 }
 
 impl World {
     /// The world of a scenario, before anything has happened.
-    pub fn new(scenario: Scenario) -> Self {
+    fn new(scenario: Scenario) -> Self {
         let network = Network::new(scenario.seed, Faults { give_up: Duration::from_secs(2), ..Faults::bumpy() });
         let front_ends = scenario.programs.iter().enumerate().map(|(place, program)| FrontEndConfig {
             source: SourceId(place as u32 + 1),
@@ -196,23 +198,20 @@ impl World {
             listen: ADDRESS.to_owned(),
             incarnation: Incarnation(1),
         };
-        let peers = network.dispatcher(SimulatedConfig::default(), pool("run control"));
-        let drive = ControlledDrive::new(config, peers, Staging::new(pool("staging")), None);
+        let peers = network.dispatcher(SimulatedConfig::default(), memory("run control"));
+        let drive = ControlledDrive::new(config, peers, Staging::new(memory("staging")), None);
         let drive = drive.expect("the address is free");
         let address = drive.address();
         let programs = scenario.programs.iter().enumerate().map(|(place, setting)| {
-            let network = network.dispatcher(SimulatedConfig::default(), pool("program"));
-            Program::new(place as u32 + 1, setting.clone(), network, Staging::new(pool("words")), &address)
+            let network = network.dispatcher(SimulatedConfig::default(), memory("program"));
+            Program::new(place as u32 + 1, setting.clone(), network, Staging::new(memory("words")), &address)
         });
         let programs = programs.collect();
         Self { now: Instant::ZERO, network, drive, programs, digest: scenario.seed, scenario }
     }
 
     /// Takes every run.
-    ///
-    /// # Errors
-    /// What does not hold.
-    pub fn run(&mut self) -> Result<(), Broken> {
+    fn run(&mut self) -> Result<(), String> {
         for run in 0..self.scenario.runs.len() {
             self.take(run)?;
         }
@@ -220,17 +219,12 @@ impl World {
             // Each connection fills one block, and each outgoing message one; few are left of cut connections.
             let (is_balanced, most) =
                 (account.loans == account.returned + account.held, 2 * self.programs.len() as u64);
-            Broken::unless(is_balanced && account.held <= 2 + most, Checker::Pools, || format!("{account:?}"))?;
+            unless(is_balanced && account.held <= 2 + most, || format!("{account:?}"))?;
         }
         Ok(())
     }
 
-    /// Mixed from everything that happened: equal for equal histories.
-    pub const fn digest(&self) -> u64 {
-        self.digest
-    }
-
-    fn take(&mut self, run: usize) -> Result<(), Broken> {
+    fn take(&mut self, run: usize) -> Result<(), String> {
         let begun = self.now;
         let length = self.scenario.runs[run];
         let mut referee = Referee::new(&self.scenario, run);
@@ -286,7 +280,7 @@ impl World {
         }
     }
 
-    fn turn(&mut self, referee: &mut Referee, nodes: &mut StandInNodes) -> Result<(), Broken> {
+    fn turn(&mut self, referee: &mut Referee, nodes: &mut StandInNodes) -> Result<(), String> {
         for place in 0..self.programs.len() {
             for command in self.programs[place].turn(self.now) {
                 self.digest = mixed(self.digest, place as u64, command.kind() as u64);
@@ -439,44 +433,42 @@ impl Referee {
     }
 
     /// The trigger source let a trigger through.
-    fn triggered(&self, event: u64) -> Result<(), Broken> {
+    fn triggered(&self, event: u64) -> Result<(), String> {
         let is_held = self.are_nodes_paused && self.reliable[0] && self.may_hold;
-        Broken::unless(!is_held, Checker::Order, || {
-            format!("run {}: the trigger makes event {event} while the run is paused", self.run)
-        })
+        unless(!is_held, || format!("run {}: the trigger makes event {event} while the run is paused", self.run))
     }
 
     /// A pause comes about in its time, and ends.
-    fn expect_pauses(&self, now: Instant, trigger: &Program) -> Result<(), Broken> {
+    fn expect_pauses(&self, now: Instant, trigger: &Program) -> Result<(), String> {
         let is_late = |since: Option<Instant>, longest: Duration| {
             self.stopped.is_none() && since.is_some_and(|since| now.since(since) > longest)
         };
         let longest_release = trigger.setting.delay + LONGEST_RELEASE;
-        Broken::unless(self.are_nodes_paused || !is_late(self.pausing, LONGEST_PAUSE), Checker::Liveness, || {
+        unless(self.are_nodes_paused || !is_late(self.pausing, LONGEST_PAUSE), || {
             format!("run {}: it is not paused", self.run)
         })?;
         let is_held = self.has_trigger && self.reliable[0] && trigger.is_held;
-        Broken::unless(!(is_held && is_late(self.resuming, longest_release)), Checker::Liveness, || {
+        unless(!(is_held && is_late(self.resuming, longest_release)), || {
             format!("run {}: it goes on, and the trigger is held", self.run)
         })
     }
 
-    fn expect_hold(&self, place: usize, command: &Command, programs: &[Program]) -> Result<(), Broken> {
+    fn expect_hold(&self, place: usize, command: &Command, programs: &[Program]) -> Result<(), String> {
         let is_meant = place == 0 && self.has_trigger && programs[0].setting.version > OLDEST_CONTROL_VERSION;
         let is_late = self.vetoed && self.reliable[0];
-        Broken::unless(is_meant && !is_late, Checker::Order, || {
+        unless(is_meant && !is_late, || {
             format!("run {}: program {place} gets the command {:?}", self.run, command.kind())
         })
     }
 
     /// A program obeyed a command. `programs` are as they are after it.
-    fn obeyed(&mut self, place: usize, command: &Command, programs: &[Program]) -> Result<(), Broken> {
+    fn obeyed(&mut self, place: usize, command: &Command, programs: &[Program]) -> Result<(), String> {
         match command {
             Command::Enable(run) if *run == self.number() => {
                 self.triggered |= place == 0;
                 let late = (0..programs.len())
                     .find(|&place| self.reliable[place] && !self.is_in(&programs[place], Stage::Started));
-                Broken::unless(late.is_none(), Checker::Order, || {
+                unless(late.is_none(), || {
                     format!("run {}: the trigger is enabled before program {late:?} has started", self.run)
                 })
             }
@@ -491,16 +483,14 @@ impl Referee {
                 if stop.run == self.number() && self.has_trigger && self.reliable[0] && !self.is_forced =>
             {
                 let is_early = self.triggered && !self.vetoed;
-                Broken::unless(!is_early, Checker::Order, || {
-                    format!("run {}: program {place} is stopped while triggers come", self.run)
-                })
+                unless(!is_early, || format!("run {}: program {place} is stopped while triggers come", self.run))
             }
             _ => Ok(()),
         }
     }
 
     /// The nodes get a command.
-    fn nodes_told(&mut self, now: Instant, command: &RunCommand, programs: &[Program]) -> Result<(), Broken> {
+    fn nodes_told(&mut self, now: Instant, command: &RunCommand, programs: &[Program]) -> Result<(), String> {
         match command {
             RunCommand::Start { .. } => {
                 self.nodes_started = Some(now);
@@ -508,7 +498,7 @@ impl Referee {
                     let program = &programs[place];
                     self.reliable[place] && program.setting.is_required && !self.is_in(program, Stage::Ready)
                 });
-                Broken::unless(unready.is_none(), Checker::Order, || {
+                unless(unready.is_none(), || {
                     format!("run {}: the nodes are started before program {unready:?} is ready", self.run)
                 })
             }
@@ -518,7 +508,7 @@ impl Referee {
                 let is_triggering = self.is_in(trigger, Stage::Started) && trigger.stage < Stage::Vetoed;
                 self.was_beyond_hold |= self.triggered && !self.may_hold;
                 let must_be_held = self.has_trigger && self.reliable[0] && self.may_hold && is_triggering;
-                Broken::unless(!must_be_held || trigger.is_held, Checker::Order, || {
+                unless(!must_be_held || trigger.is_held, || {
                     format!("run {}: the nodes are paused before the trigger is held", self.run)
                 })
             }
@@ -526,15 +516,13 @@ impl Referee {
                 self.are_nodes_paused = false;
                 let is_released = self.has_trigger && self.reliable[0] && self.may_hold && !programs[0].is_held;
                 let is_early = is_released && self.is_in(&programs[0], Stage::Started) && self.stopped.is_none();
-                Broken::unless(!is_early, Checker::Order, || {
-                    format!("run {}: the trigger is released before the nodes go on", self.run)
-                })
+                unless(!is_early, || format!("run {}: the trigger is released before the nodes go on", self.run))
             }
             RunCommand::Stop { last } => {
                 self.last = last.map(EventKey::number);
                 let is_open = |program: &Program| self.is_in(program, Stage::Started) && program.stage < Stage::Stopped;
                 let early = (0..programs.len()).find(|&place| self.reliable[place] && is_open(&programs[place]));
-                Broken::unless(early.is_none() || self.is_forced, Checker::Order, || {
+                unless(early.is_none() || self.is_forced, || {
                     format!("run {}: the nodes are stopped while data of program {early:?} still leave", self.run)
                 })
             }
@@ -543,25 +531,25 @@ impl Referee {
     }
 
     /// Everything comes to its end, however many do not answer.
-    fn is_overdue(&self, now: Instant) -> Result<(), Broken> {
+    fn is_overdue(&self, now: Instant) -> Result<(), String> {
         let is_late = self.stopped.is_some_and(|stopped| now.since(stopped) > LONGEST_END);
-        Broken::unless(!is_late, Checker::Liveness, || format!("run {}: its stop does not finish", self.run))
+        unless(!is_late, || format!("run {}: its stop does not finish", self.run))
     }
 
     /// The run has ended.
-    fn judge(&self, programs: &[Program], account: &FrontEndsAccount) -> Result<(), Broken> {
+    fn judge(&self, programs: &[Program], account: &FrontEndsAccount) -> Result<(), String> {
         if self.is_forced {
             return Ok(());
         }
         let is_known = |one: &&Incident| one.source.0 == 1 && one.kind == IncidentKind::CannotBeHeld && !self.may_hold;
         let told = account.incidents.iter().filter(is_known).count();
         let is_told_once = told < 2 && (told == 1 || !self.was_beyond_hold || !self.reliable[0]);
-        Broken::unless(is_told_once || !self.has_trigger, Checker::TimeOut, || {
+        unless(is_told_once || !self.has_trigger, || {
             format!("run {}: it is said {told} times that the trigger cannot be held", self.run)
         })?;
         for incident in account.incidents.iter().filter(|one| !is_known(one)) {
             let place = incident.source.0 as usize - 1;
-            Broken::unless(!self.reliable[place], Checker::TimeOut, || {
+            unless(!self.reliable[place], || {
                 format!("run {}: nothing happened to program {place}, but {}", self.run, incident.kind)
             })?;
         }
@@ -571,18 +559,53 @@ impl Referee {
         let issued = programs[0].seen;
         if let Some(vetoed) = &account.front_ends[0].vetoed {
             let kept_back: u64 = vetoed.vetoed.iter().map(|cause| cause.count).sum();
-            Broken::unless(vetoed.issued == issued + kept_back, Checker::Ledger, || {
+            unless(vetoed.issued == issued + kept_back, || {
                 format!("run {}: of {issued} accepted triggers the source says {vetoed:?}", self.run)
             })?;
         }
-        Broken::unless(self.last.unwrap_or(0) == issued, Checker::Loss, || {
+        unless(self.last.unwrap_or(0) == issued, || {
             format!("run {}: the nodes end with {:?}, the trigger with {issued}", self.run, self.last)
         })?;
         for (place, program) in programs.iter().enumerate().filter(|&(place, _)| self.reliable[place]) {
-            Broken::unless(program.sent == issued, Checker::Loss, || {
+            unless(program.sent == issued, || {
                 format!("run {}: program {place} sent {} of {issued} events", self.run, program.sent)
             })?;
         }
         Ok(())
     }
+}
+
+#[test]
+fn every_run_begins_and_ends_in_order_whatever_happens_to_programs() {
+    for seed in 0..seeds(500) {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(World::new(scenario.clone()).run(), Ok(()), "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_each_mishap_is_drawn() {
+    let (mut digests, mut kinds, mut deaf) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut paused, mut old) = (0, 0);
+    for seed in 0..60 {
+        let digest = || {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest)
+        };
+        assert_eq!(digest(), digest(), "seed {seed}");
+        digests.extend(digest());
+        let scenario = Scenario::draw(seed);
+        paused += usize::from(!scenario.pauses.is_empty());
+        old += usize::from(scenario.programs[0].version < CONTROL_VERSION);
+        deaf.extend(scenario.programs.iter().filter_map(|program| program.deaf_to).map(|kind| kind as u8));
+        kinds.extend(scenario.mishaps.into_iter().map(|(_, _, _, mishap)| match mishap {
+            Mishap::Reset => "reset",
+            Mishap::HalfOpen => "half open",
+            Mishap::Kill(_) => "kill",
+        }));
+    }
+    assert!(digests.len() > 55, "different seeds are different runs");
+    assert_eq!(kinds.len(), 3);
+    assert!(paused > 30 && (1..20).contains(&old), "{paused} with pauses, {old} with a trigger source that knows none");
+    assert!([Kind::Hold, Kind::Release].iter().any(|&kind| deaf.contains(&(kind as u8))), "{deaf:?}");
 }
