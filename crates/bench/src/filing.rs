@@ -16,7 +16,6 @@ use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, Version, e
 use serde_json::json;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;

@@ -28,7 +28,7 @@ struct Shown {
     line: String,
     /// How many characters of it are marked, from the column on.
     marked: usize,
-    /// A valid value in TOML syntax.
+    /// A valid value in TOML syntax, with what it is.
     example: Option<String>,
 }
 
@@ -107,7 +107,7 @@ impl ConfigurationError {
         )?;
         let Some(example) = &self.shown.example else { return Ok(()) };
         let name = self.key.rsplit_once('.').map_or(self.key.as_str(), |(_, name)| name);
-        write!(out, "\n {:margin$} = example: {name} = {example} (the default)", "", margin = margin.len())
+        write!(out, "\n {:margin$} = example: {name} = {example}", "", margin = margin.len())
     }
 }
 

@@ -27,6 +27,9 @@ impl Fault {
     }
 }
 
+/// How many forms of a value are shown as examples at most.
+const MOST_FORMS: usize = 6;
+
 /// All faults of a configuration, the first one of each key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Faults(Vec<Fault>);
@@ -285,13 +288,24 @@ impl<'a> Document<'a> {
                     faults.0.iter().all(|other| other.key != fault.key)
                 })
         };
-        error.with_example(example.filter(is_right))
+        error.with_example(example.filter(is_right).map(|default| format!("{default} (the default)")))
     }
 
     /// The default of a key in TOML syntax, if it has one.
     fn example(&self, key: &str) -> Option<String> {
         let schema = serde_json::to_value(self.schema?()).ok()?;
-        default_of(&schema, key)
+        let default = node_of(&schema, key)?.get("default").filter(|default| !default.is_null())?;
+        toml::Value::try_from(default).ok().map(|value| value.to_string())
+    }
+
+    /// The default of a key, or values of all forms that it accepts.
+    fn examples(&self, key: &str) -> Option<String> {
+        if let Some(default) = self.example(key) {
+            return Some(format!("{default} (the default)"));
+        }
+        let schema = serde_json::to_value(self.schema?()).ok()?;
+        let forms = forms(&schema, node_of(&schema, key)?);
+        (1..=MOST_FORMS).contains(&forms.len()).then(|| forms.join(" or "))
     }
 
     /// The sections that have a key of this name, in TOML syntax.
@@ -412,7 +426,7 @@ impl<'a> Document<'a> {
             _ => plain(error.message()),
         };
         ConfigurationError::at(self.file, self.text, place, key.unwrap_or_default(), message)
-            .with_example(key.and_then(|key| self.example(key)))
+            .with_example(key.and_then(|key| self.examples(key)))
     }
 
     /// A value in the form that its key wants: only that knows whether `512` is a count, or a size that would stand
@@ -646,8 +660,8 @@ fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     place
 }
 
-/// The default of a key in TOML syntax, if the schema has one.
-fn default_of(root: &serde_json::Value, key: &str) -> Option<String> {
+/// The schema of a key.
+fn node_of<'a>(root: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
     let mut node = root;
     for part in key.split('.') {
         let (name, index) = named(part);
@@ -656,8 +670,51 @@ fn default_of(root: &serde_json::Value, key: &str) -> Option<String> {
             node = resolved(root, node).get("items")?;
         }
     }
-    let default = node.get("default").filter(|default| !default.is_null())?;
-    toml::Value::try_from(default).ok().map(|value| value.to_string())
+    Some(node)
+}
+
+/// A value in TOML syntax for each form that a schema accepts; none for a form without an example.
+fn forms(root: &serde_json::Value, node: &serde_json::Value) -> Vec<String> {
+    let list = |key: &str| node.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();
+    if let Some(target) = node["$ref"].as_str().and_then(|pointer| root.pointer(pointer.strip_prefix('#')?)) {
+        return forms(root, target);
+    }
+    if node.get("oneOf").is_some() || node.get("anyOf").is_some() {
+        return list("oneOf").chain(list("anyOf")).flat_map(|one| forms(root, one)).collect();
+    }
+    let quoted = |text: &str| format!("\"{text}\"");
+    if let Some(text) = node["const"].as_str() {
+        return vec![quoted(text)];
+    }
+    match node["type"].as_str() {
+        Some("integer") => vec![node["minimum"].as_u64().unwrap_or(0).max(1).to_string()],
+        Some("number") => vec!["0.5".to_owned()],
+        Some("boolean") => vec!["true".to_owned()],
+        Some("string") if node.get("enum").is_some() => {
+            list("enum").filter_map(serde_json::Value::as_str).map(quoted).collect()
+        }
+        // "a size, such as 512, 2KiB": the type's own words.
+        Some("string") => {
+            let words = node["description"].as_str().and_then(|text| text.split_once("such as ")).map(|(_, rest)| rest);
+            words.and_then(|rest| rest.split(',').next()).map(quoted).into_iter().collect()
+        }
+        Some("object") => form_of_table(root, node).into_iter().collect(),
+        Some("array") => forms(root, &node["items"]).into_iter().take(1).map(|one| format!("[{one}]")).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A table with the keys that it must have, or with its first one.
+fn form_of_table(root: &serde_json::Value, node: &serde_json::Value) -> Option<String> {
+    let properties = node["properties"].as_object()?;
+    let required = node["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+    let mut keys: Vec<&str> = required.collect();
+    if keys.is_empty() {
+        keys.extend(properties.keys().next().map(String::as_str));
+    }
+    let pair = |key: &str| Some(format!("{key} = {}", forms(root, properties.get(key)?).first()?));
+    let pairs: Vec<String> = keys.into_iter().map(pair).collect::<Option<_>>()?;
+    Some(format!("{{ {} }}", pairs.join(", ")))
 }
 
 /// Follows references of a schema; of alternatives it takes the first one with keys.

@@ -151,6 +151,19 @@ fn the_default_is_no_example_where_it_would_be_wrong() {
 }
 
 #[test]
+fn a_value_of_a_wrong_form_has_examples_of_right_ones() {
+    let cases = [
+        ("[run]\nlumisection = \"23s\"", "lumisection = { events = 1 } or { time = \"250us\" }"),
+        ("[run]\nlumisection = { seconds = 1 }", "lumisection = { events = 1 } or { time = \"250us\" }"),
+        ("[filter]\ntriggers = \"all\"", "triggers = [\"all\"]"),
+    ];
+    for (section, example) in cases {
+        let error = error(&format!("{GOOD}\n{section}\n"));
+        assert!(error.to_string().contains(&format!("= example: {example}")), "{example}: {error}");
+    }
+}
+
+#[test]
 fn what_is_misread_is_not_missing_as_well() {
     for (from, to) in
         [("id = 841", "id = \"many\""), ("name = \"bu0\"", "name = 7"), ("version = 1", "version = \"1\"")]
