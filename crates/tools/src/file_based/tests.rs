@@ -134,6 +134,22 @@ fn served(run: &Run, options: &BrokerOptions, units: impl FnOnce(&Place)) -> Fil
     })
 }
 
+/// Lets a unit work until the run is over.
+fn one_works(mut unit: FilterUnit, place: &Place) -> u64 {
+    let broker = place.connect().expect("the broker listens");
+    unit.filter_files(place, broker).expect("the broker follows the protocol")
+}
+
+/// Lets three units work. All connect before one works: the first could end the run, and the broker with it.
+fn three_work(unit: impl Fn() -> FilterUnit + Sync, place: &Place) {
+    let brokers = [(); 3].map(|()| place.connect().expect("the broker listens"));
+    thread::scope(|scope| {
+        for broker in brokers {
+            scope.spawn(|| unit().filter_files(place, broker).expect("the broker follows the protocol"));
+        }
+    });
+}
+
 /// A unit by hand.
 struct ByHand {
     lines: std::io::Lines<BufReader<UnixStream>>,
@@ -160,14 +176,7 @@ fn units_filter_all_files_and_lumisections_add_up() {
     let run = Run::new();
     run.write(7, 30);
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
-        thread::scope(|scope| {
-            let brokers = [(); 3].map(|()| place.connect().expect("the broker listens"));
-            for broker in brokers {
-                scope.spawn(|| {
-                    unit(&["every = 10"], &[]).filter_files(place, broker).expect("the broker follows the protocol")
-                });
-            }
-        });
+        three_work(|| unit(&["every = 10"], &[]), place);
     });
     assert_eq!((summary.files, summary.decided, summary.set_aside, summary.processed), (7, 7, 0, 210));
     assert!(summary.balanced, "{summary:#?}");
@@ -187,7 +196,7 @@ fn a_unit_that_dies_in_the_middle_of_a_file_loses_and_doubles_nothing() {
         let work = dead.take();
         std::fs::write(place.stream_file(work, selected()), b"half of what it wanted to write").expect("it is ours");
         drop(dead);
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (3, 1, true), "{summary:#?}");
     assert_eq!(run.accepted(), (0..60).collect::<Vec<u64>>());
@@ -222,7 +231,7 @@ fn a_unit_that_hangs_is_dismissed_and_one_that_speaks_nonsense_too() {
         let mut nonsense = ByHand::new(place);
         writeln!(nonsense.broker, "give me a file").expect("it listens");
         assert!(nonsense.lines.next().is_none_or(|line| line.is_err()), "the broker does not answer");
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (1, 1, true), "{summary:#?}");
 }
@@ -246,7 +255,7 @@ fn a_broker_goes_on_where_another_one_died() {
         std::fs::write(place.stream_file(leftover, selected()), b"left over").expect("it is ours");
     }
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     assert_eq!((summary.decided, summary.processed, summary.balanced), (4, 80, true), "{summary:#?}");
     assert_eq!(run.accepted(), (20..80).collect::<Vec<u64>>(), "the first file's events were all rejected");
@@ -264,7 +273,7 @@ fn nothing_is_written_over_what_somebody_else_wrote_for_the_same_try() {
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
         // A unit whose broker died goes on behind the next broker's first look.
         std::fs::write(place.draft(work), b"of another unit").expect("it is ours");
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     // If the broker starts late, it finds the draft and begins with the second try.
     assert!(summary.decided == 1 && summary.given_back <= 1 && summary.balanced, "{summary:#?}");
@@ -287,7 +296,7 @@ fn a_unit_that_does_not_ask_while_files_wait_is_closed() {
         for mut unit in [silent, stopped] {
             assert_eq!(std::io::copy(&mut unit, &mut std::io::sink()).expect("it is closed"), 0);
         }
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (2, 1, true), "{summary:#?}");
     assert_eq!(run.accepted(), (0..40).collect::<Vec<u64>>());
@@ -329,7 +338,7 @@ fn a_damaged_file_is_set_aside_and_the_others_are_not_harmed() {
     bytes.truncate(bytes.len() - 5);
     std::fs::write(&path, bytes).expect("it is ours");
     let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     assert_eq!((summary.decided, summary.set_aside, summary.balanced), (1, 1, true), "{summary:#?}");
     let [first, second] = &summary.failures[..] else { panic!("each try says why: {summary:#?}") };
@@ -399,9 +408,7 @@ fn each_stream_takes_what_it_is_to_have_and_is_added_up_for_itself() {
     let run = Run::new();
     run.write(6, 30);
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
-        thread::scope(|scope| {
-            (0..3).for_each(|_| _ = scope.spawn(|| unit(TRIGGERS, STREAMS).filter_files(place).expect("a broker")));
-        });
+        three_work(|| unit(TRIGGERS, STREAMS), place);
     });
     assert!(summary.balanced, "{summary:#?}");
     let accepted: Vec<u64> = (0..180).filter(|number| number % 2 == 0 || number % 7 == 0).collect();
@@ -425,7 +432,7 @@ fn a_prescale_keeps_the_same_events_whoever_gets_a_file_and_however_often() {
         run.write(6, 10);
         served(&run, &options(9, Duration::from_secs(60)), |place| {
             (0..deaths).for_each(|_| _ = ByHand::new(place).take());
-            unit(TRIGGERS, STREAMS).filter_files(place).expect("there is a broker");
+            one_works(unit(TRIGGERS, STREAMS), place);
         });
         run.taken("monitoring")
     };
@@ -458,7 +465,7 @@ fn what_a_unit_says_of_streams_has_to_be_there_and_to_add_up() {
             if is_right {
                 assert!(liar.lines.next().is_none(), "nothing is left, and the broker ends");
             } else {
-                unit(&[], &[]).filter_files(place).expect("there is a broker");
+                one_works(unit(&[], &[]), place);
             }
         });
         assert_eq!((summary.given_back, summary.balanced), (u64::from(!is_right), true), "{wrong:?}: {summary:#?}");
@@ -478,7 +485,7 @@ fn what_does_not_add_up_says_why_and_files_of_other_runs_are_named() {
     let other = "run000041_ls0002_index000003.raw";
     std::fs::write(directory.join(other), b"of another run").expect("it is ours");
     let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
-        unit(&[], &[]).filter_files(place).expect("there is a broker");
+        one_works(unit(&[], &[]), place);
     });
     let said = summary.unbalanced.join("\n");
     assert!(
