@@ -11,13 +11,14 @@
 //!
 //! An input queue of a gateway has two halves: `receiving` makes sets of events out of packets, `sending` takes them to nodes,
 //! hears decisions, stores events, and copies events for viewers; without a farm it decides through an
-//! [`EventOutput`](super::EventOutput), as a builder unit does. `threads`
-//! gives each a thread, or runs both to completion on one.
+//! [`EventOutput`](super::EventOutput), as a builder unit does. `queue` runs both to completion on one thread,
+//! `threads` gives each a thread.
 
 mod boards;
 mod farm_node;
 mod link;
 mod lumisections;
+mod queue;
 mod receiving;
 mod report;
 mod sending;
@@ -30,6 +31,7 @@ pub use farm_node::{
 };
 pub use link::{Callers, Connections, Datagrams, DecisionReaders, Link};
 pub use lumisections::{LumisectionBoard, LumisectionDrive, LumisectionLine};
+pub use queue::GatewayDrive;
 pub use receiving::ReceivingParts;
 pub use report::{CellsBySource, FlowReport, GatewayHistograms, GatewayReport, MaskedSource, Notice};
 use ropewalk_flow::gateway::GatewayConfig;
@@ -42,7 +44,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-pub use threads::{GatewayDrive, Halves, HalvesError, ReceivingDrive, SendingDrive, halves};
+pub use threads::{Halves, HalvesError, ReceivingDrive, SendingDrive, halves};
 
 /// How an event is put together for sending.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! What a gateway tells of itself while it runs, and what users' histograms of an input queue hold.
 
 use super::GatewayDriveConfig;
-use super::threads::Phase;
+use super::queue::Phase;
 use crate::StorageCounts;
 use crate::pages::NodePage;
 use ropewalk_flow::control::RunPhase;
@@ -46,7 +46,7 @@ pub struct FlowReport {
     pub events: FarmAccount,
     /// Finished sets that the sending half had not got when it reported.
     pub unclaimed: u64,
-    /// The finished sets that the sending half has got, by its own count.
+    /// The finished sets that the sending half has got, by its own count; 0 where one thread does both.
     pub(super) claimed: u64,
 }
 

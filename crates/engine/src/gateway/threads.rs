@@ -1,5 +1,5 @@
-//! One input queue of a gateway as producer and consumer with queues of sets between them: a thread turns each half (paper 1,
-//! section III-A), or one turns both.
+//! One input queue of a gateway as producer and consumer: a thread for each half, queues of sets between them (paper 1,
+//! section III-A).
 //!
 //! ```text
 //!  packets --> ReceivingDrive == sets ==> SendingDrive --> events, decisions, files
@@ -10,6 +10,7 @@
 
 use super::GatewayDriveConfig;
 use super::link::Link;
+use super::queue::Phase;
 use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice, Telling};
 use super::sending::{Sending, SendingParts};
@@ -27,24 +28,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// How far its end is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
-    Running,
-    /// Every flow has ended; until then, what is on its way may still come.
-    Draining(Instant),
-    /// No packet is taken any more. Queued data is sent if its receiver takes it until this time.
-    Closing(Instant),
-    Over,
-}
-
-impl Phase {
-    /// Whether packets are taken.
-    const fn receives(self) -> bool {
-        matches!(self, Self::Running | Self::Draining(_))
-    }
-}
 
 /// Why a gateway's halves cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -351,83 +334,6 @@ impl<L: Link, S: Sender> Drive for SendingDrive<L, S> {
     fn tell(&self, _now: Instant, page: &mut NodePage) {
         // The other half gives the account of both.
         self.telling.stands(self.phase, page);
-    }
-}
-
-/// An input queue that runs to completion: one thread turns both halves, one after the other.
-pub struct GatewayDrive<R: Receiver, L: Link, S: Sender> {
-    receiving: ReceivingDrive<R, S>,
-    sending: SendingDrive<L, S>,
-}
-
-impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
-    /// Both halves.
-    ///
-    /// # Errors
-    /// As [`halves`].
-    pub fn new(
-        config: GatewayDriveConfig,
-        receiving: ReceivingParts<R, S>,
-        sending: SendingParts<L, S>,
-    ) -> Result<Self, HalvesError> {
-        let (receiving, sending) = halves(config, receiving, sending)?;
-        Ok(Self { receiving, sending })
-    }
-
-    /// Each half for a thread of its own.
-    pub fn into_halves(self) -> Halves<R, L, S> {
-        (self.receiving, self.sending)
-    }
-
-    /// What the gateway tells of itself.
-    pub fn notice(&self) -> Notice<GatewayReport> {
-        self.receiving.notice()
-    }
-
-    /// The machines, for tests and checkers.
-    pub const fn machines(&self) -> (&machine::Receiver, &machine::Sender) {
-        (self.receiving.machine(), self.sending.machine())
-    }
-
-    /// How much of each input's memory is held, for tests and checkers.
-    pub fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
-        self.receiving.memory_in_use()
-    }
-
-    /// Tells the sink that the run begins. To be called before the first turn.
-    pub fn begin(&mut self, now: Instant) {
-        self.sending.begin(now);
-    }
-}
-
-impl<R: Receiver, L: Link, S: Sender> Drive for GatewayDrive<R, L, S> {
-    fn turn(&mut self, now: Instant) -> usize {
-        // The sending half first: the throttle follows what it hears of nodes in the same turn.
-        let work = if self.sending.is_done() { 0 } else { self.sending.turn(now) };
-        work + self.receiving.turn(now)
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        [self.receiving.next_deadline(), self.sending.next_deadline()].into_iter().flatten().min()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        // Each must be asked.
-        let (receiving, sending) = (self.receiving.prepare_wait(), self.sending.prepare_wait());
-        receiving && sending
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        self.receiving.wait_descriptors(into);
-        self.sending.wait_descriptors(into);
-    }
-
-    fn is_done(&self) -> bool {
-        self.receiving.is_done() && self.sending.is_done()
-    }
-
-    fn tell(&self, now: Instant, page: &mut NodePage) {
-        self.receiving.tell(now, page);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::worker::Paged;
 use ropewalk_config::{Architecture, Configuration, FlowSection, GatewaySection};
 use ropewalk_engine::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, LumisectionDrive, LumisectionLine, Notice,
-    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard,
+    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
 use ropewalk_engine::pages::{OwnerLabel, PageDirectory, PageRole};
 use ropewalk_engine::tap::Tap;
@@ -456,23 +456,30 @@ impl Assembly<'_> {
         L: Link + Send + 'static,
         S: Sender + Send + 'static,
     {
-        let drive = GatewayDrive::new(config, receiving, sending);
-        let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
-        drive.begin(MonotonicClock.now());
-        let notice = drive.notice();
+        let (now, unfit) = (MonotonicClock.now(), |error: String| RunError::Unfit(format!("{name}: {error}")));
         match architecture {
-            Architecture::RunToCompletion => self.gateways.push((name.to_owned(), vec![self.paged(name, drive)])),
+            Architecture::RunToCompletion => {
+                let drive = GatewayDrive::new(config, receiving, sending);
+                let mut drive = drive.map_err(|error| unfit(error.to_string()))?;
+                drive.begin(now);
+                let notice = drive.notice();
+                self.gateways.push((name.to_owned(), vec![self.paged(name, drive)]));
+                Ok(notice)
+            }
             Architecture::Threads => {
-                let (receiving, sending) = drive.into_halves();
+                let drives = halves(config, receiving, sending);
+                let (receiving, mut sending) = drives.map_err(|error| unfit(error.to_string()))?;
+                sending.begin(now);
+                let notice = receiving.notice();
                 let (receiver, sender) = (receiving_thread(name), sending_thread(name));
                 let receiving = self.paged(&receiver, receiving);
                 // What it counts the other half tells.
                 let sending = Paged::new(Box::new(sending), self.pages.page(&sender, PageRole::Gateway, []));
                 self.gateways.push((receiver, vec![receiving]));
                 self.gateways.push((sender, vec![sending]));
+                Ok(notice)
             }
         }
-        Ok(notice)
     }
 
     /// An input queue with its page.

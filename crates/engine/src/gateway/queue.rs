@@ -1,0 +1,173 @@
+//! One input queue of a gateway, run to completion: both halves take turns on one thread.
+
+use super::GatewayDriveConfig;
+use super::link::Link;
+use super::receiving::{Receiving, ReceivingParts};
+use super::report::{GatewayReport, Notice, Telling};
+use super::sending::{Sending, SendingParts};
+use crate::Drive;
+use crate::pages::NodePage;
+use ropewalk_flow::gateway as machine;
+use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
+use ropewalk_io::packet::{MemoryInUse, Receiver, Sender};
+use ropewalk_terms::Instant;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How far its end is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Running,
+    /// Every flow has ended; until then, what is on its way may still come.
+    Draining(Instant),
+    /// No packet is taken any more. Queued data is sent if its receiver takes it until this time.
+    Closing(Instant),
+    Over,
+}
+
+impl Phase {
+    /// Whether packets are taken.
+    pub(super) const fn receives(self) -> bool {
+        matches!(self, Self::Running | Self::Draining(_))
+    }
+}
+
+/// A gateway's input queue: see the module's picture.
+pub struct GatewayDrive<R: Receiver, L: Link, S: Sender> {
+    receiving: Receiving<R, S>,
+    sending: Sending<L, S>,
+    drain: Duration,
+    phase: Phase,
+    notice: Notice<GatewayReport>,
+    telling: Telling,
+    renew_at: Instant,
+}
+
+impl<R: Receiver, L: Link, S: Sender> GatewayDrive<R, L, S> {
+    /// A gateway that receives by some parts and speaks with nodes by others.
+    ///
+    /// # Errors
+    /// What is wrong with the machine's configuration.
+    pub fn new(
+        config: GatewayDriveConfig,
+        receiving: ReceivingParts<R, S>,
+        sending: SendingParts<L, S>,
+    ) -> Result<Self, GatewayConfigError> {
+        let (receiver, sender) = Gateway::new(&config.machine)?.split();
+        let (drain, notice, telling) = (config.drain, Notice::of_gateway(&config), Telling::new(&config));
+        let config = Arc::new(config);
+        let receiving = Receiving::new(Arc::clone(&config), receiver, receiving);
+        let sending = Sending::new(config, sender, sending);
+        Ok(Self { receiving, sending, drain, phase: Phase::Running, notice, telling, renew_at: Instant::ZERO })
+    }
+
+    /// What it tells of itself.
+    pub fn notice(&self) -> Notice<GatewayReport> {
+        self.notice.clone()
+    }
+
+    /// The machine's halves, for who looks on.
+    pub const fn machines(&self) -> (&machine::Receiver, &machine::Sender) {
+        (self.receiving.machine(), self.sending.machine())
+    }
+
+    /// How much of each input's memory is held, for who looks on.
+    pub fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
+        self.receiving.memory_in_use()
+    }
+
+    /// The run's directory is entered.
+    pub fn begin(&mut self, now: Instant) {
+        self.sending.begin(now);
+    }
+
+    /// Finished sets go over to the other half, empty ones come back.
+    fn hand_over(&mut self, now: Instant) {
+        let Self { receiving, sending, .. } = self;
+        // Empty ones first: a set that is closed now may be in want of one.
+        core::iter::from_fn(|| sending.take_empty()).for_each(|set| receiving.give_back(set));
+        receiving.on_time(sending.has_nodes(), now);
+        while let Some(set) = receiving.take_set() {
+            sending.on_set(set, now);
+        }
+        core::iter::from_fn(|| sending.take_empty()).for_each(|set| receiving.give_back(set));
+    }
+
+    /// Goes through the end: flows stop, what is open drains, files close.
+    fn end(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Running => {
+                if self.receiving.have_stopped(now) {
+                    self.sending.drain(now);
+                    self.phase = Phase::Draining(now.after(self.drain));
+                }
+            }
+            Phase::Draining(until) => {
+                if now >= until || (self.receiving.is_empty() && self.receiving.is_quiet(now)) {
+                    self.receiving.close(now);
+                    self.phase = Phase::Closing(now.after(self.drain));
+                }
+            }
+            Phase::Closing(until) => {
+                let is_told = self.receiving.has_told() || now >= until;
+                if self.receiving.is_empty() && self.sending.finish(until, now) && is_told {
+                    self.phase = Phase::Over;
+                    self.renew(now);
+                }
+            }
+            Phase::Over => {}
+        }
+    }
+
+    fn renew(&mut self, now: Instant) {
+        self.renew_at = self.receiving.renews(now);
+        let Self { receiving, sending, notice, phase, .. } = self;
+        let is_over = *phase == Phase::Over;
+        notice.renew(|report| {
+            receiving.report(report, is_over, now);
+            sending.report(report);
+            report.is_over = is_over;
+        });
+    }
+}
+
+impl<R: Receiver, L: Link, S: Sender> Drive for GatewayDrive<R, L, S> {
+    fn turn(&mut self, now: Instant) -> usize {
+        let mut work = if self.phase.receives() { self.receiving.receive(now) } else { 0 };
+        work += self.sending.hear(now);
+        self.sending.on_time(now);
+        self.hand_over(now);
+        work += self.sending.push(now) + self.receiving.tell(now) + self.sending.tell(now) + self.sending.store(now);
+        work += self.sending.flush(now) + self.receiving.flush(now);
+        self.end(now);
+        if now >= self.renew_at {
+            self.renew(now);
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.receiving.next_deadline().min(self.sending.next_deadline()).min(self.renew_at))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        // Both, in any case: each arms what wakes it.
+        let (receiving, sending) = (self.receiving.prepare_wait(), self.sending.prepare_wait());
+        receiving && sending
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.receiving.wait_descriptors(into);
+        self.sending.wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    fn tell(&self, _now: Instant, page: &mut NodePage) {
+        self.telling.stands(self.phase, page);
+        self.notice.look(|report| self.telling.tell(report, page));
+    }
+}
